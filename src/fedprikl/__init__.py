@@ -1,0 +1,1 @@
+"""Federated, differentially private estimation of the KL divergence D(Pi || P)."""

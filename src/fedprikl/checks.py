@@ -1,0 +1,108 @@
+"""Checks of what comes in from outside. Each returns the clean value or says what to do."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.errors import InvalidInputError
+
+__all__ = [
+    "Floats",
+    "Ints",
+    "check_counts",
+    "check_delta",
+    "check_epsilon",
+    "check_finite",
+    "check_open_unit",
+    "check_positive_int",
+    "check_probabilities",
+]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def check_finite(value: float, name: str) -> float:
+    """The value as a float; neither nan nor infinite."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name} must be a number, got {value!r}.") from None
+    if not np.isfinite(number):
+        raise InvalidInputError(f"{name} must be a finite number, got {number}.")
+    return number
+
+
+def check_epsilon(value: float) -> float:
+    """A privacy parameter epsilon: finite and above 0."""
+    epsilon = check_finite(value, "epsilon")
+    if epsilon <= 0:
+        raise InvalidInputError(
+            f"epsilon must be above 0, got {epsilon}. Common choices lie between 0.1 and 2; "
+            "for a result without privacy use the estimator `no_privacy`."
+        )
+    return epsilon
+
+
+def check_open_unit(value: float, name: str, advice: str) -> float:
+    """A number strictly between 0 and 1."""
+    number = check_finite(value, name)
+    if not 0 < number < 1:
+        raise InvalidInputError(
+            f"{name} must lie strictly between 0 and 1, got {number}. {advice}"
+        )
+    return number
+
+
+def check_delta(value: float) -> float:
+    """A privacy parameter delta: strictly between 0 and 1."""
+    return check_open_unit(value, "delta", "Use well under one in the number of records, like 1e-6.")
+
+
+def check_positive_int(value: int, name: str) -> int:
+    """A whole number of at least 1 (bools and fractions are refused)."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 1:
+        raise InvalidInputError(f"{name} must be a whole number of at least 1, got {value!r}.")
+    return int(value)
+
+
+def check_counts(values: npt.ArrayLike | Sequence[Any], name: str) -> Ints:
+    """A one-dimensional array of counts: whole numbers of at least 0, as int64."""
+    try:
+        array = np.asarray(values)
+        numbers = array.astype(np.float64) if array.dtype.kind not in "iub" else array
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name} must be numbers; some are not.") from None
+    if array.ndim != 1:
+        raise InvalidInputError(f"{name} must be one list of numbers, got shape {array.shape}.")
+    if not np.all(np.isfinite(numbers)):
+        raise InvalidInputError(f"{name} contain nan or infinity. Clean the counts first.")
+    if np.any(numbers < 0):
+        raise InvalidInputError(f"{name} must not be negative; the smallest is {numbers.min()}.")
+    if np.any(numbers != np.floor(numbers)) or np.any(numbers > 2**53):
+        raise InvalidInputError(
+            f"{name} must be whole numbers of records (at most 2^53). If these are "
+            "probabilities, use `Reference.from_probabilities`."
+        )
+    return numbers.astype(np.int64)
+
+
+def check_probabilities(values: npt.ArrayLike, name: str) -> Floats:
+    """A one-dimensional distribution: finite, not negative, sum 1 up to 1e-6; renormalised."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name} must be numbers; some are not.") from None
+    if array.ndim != 1 or array.size == 0:
+        raise InvalidInputError(f"{name} must be one list with at least one entry.")
+    if not np.all(np.isfinite(array)) or np.any(array < 0):
+        raise InvalidInputError(f"{name} must be finite and not negative.")
+    total = float(array.sum())
+    if abs(total - 1) > 1e-6:
+        raise InvalidInputError(
+            f"{name} must sum to 1, but sum to {total:.9g}. Divide by the sum, or pass counts."
+        )
+    return array / total
