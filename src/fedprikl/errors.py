@@ -1,12 +1,12 @@
 """Every error fedprikl raises on purpose. Each message says what happened and what to do.
 
-    FedPriKLError
-    ├── InvalidInputError         an argument, a count, a file row or a plan that cannot be used
-    ├── ReferenceFileError        a reference file that is damaged, foreign or of another version
-    ├── UnboundedSensitivityError a score that no finite noise can make private
-    └── MissingExtraError         an optional dependency is not installed
+FedPriKLError
+├── InvalidInputError         an argument, a count, a file row or a plan that cannot be used
+├── ReferenceFileError        a reference file that is damaged, foreign or of another version
+├── UnboundedSensitivityError a score that no finite noise can make private
+└── MissingExtraError         an optional dependency is not installed
 
-    PaperCalibrationWarning       the paper's printed noise was used; says what it really buys
+PaperCalibrationWarning       the paper's printed noise was used; says what it really buys
 """
 
 __all__ = [

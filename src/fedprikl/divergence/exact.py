@@ -1,0 +1,50 @@
+"""Exact divergences of two known distributions, for ground truth and for theory."""
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Floats, check_open_unit, check_probabilities
+from fedprikl.divergence.phi import bregman_gap
+from fedprikl.errors import InvalidInputError
+
+__all__ = ["kl_divergence", "skewed_divergence"]
+
+
+def kl_divergence(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
+    """D(first || second), in nats; infinite where `second` misses a cell of `first`.
+
+    D(Pi || P) = sum_x Pi(x) ln(Pi(x) / P(x))                            [def:KLDiv]
+    """
+    pi, p = _pair(first, second)
+    return _gap_sum(pi, p, keep=1.0)
+
+
+def skewed_divergence(pi: npt.ArrayLike, p: npt.ArrayLike, *, skew: float) -> float:
+    """D_gamma = D(Pi || gamma Pi + (1 - gamma) P), in nats; at most ln(1/gamma).
+
+    The target of every private release: finite for all P, zero exactly if P = Pi, and
+    D(Pi || P) in the limit gamma -> 0 (`skew`).
+    """
+    gamma = check_open_unit(skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
+    return _gap_sum(*_pair(pi, p), keep=1 - gamma)
+
+
+def _pair(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[Floats, Floats]:
+    pi, p = check_probabilities(first, "first"), check_probabilities(second, "second")
+    if pi.shape != p.shape:
+        raise InvalidInputError(
+            f"Both distributions must be over the same cells, got {pi.size} and {p.size}."
+        )
+    return pi, p
+
+
+def _gap_sum(pi: Floats, p: Floats, *, keep: float) -> float:
+    """-sum Pi ln v for v = 1 + keep (P/Pi - 1), as a sum of non-negative terms.
+
+    -E[ln v] = E[(v - 1) - ln v] - E[v - 1], and the last mean is -keep times P's mass off Pi's
+    support: no cancellation when P is close to Pi.
+    """
+    on = pi > 0
+    excess = keep * ((p[on] - pi[on]) / pi[on])
+    ratio = (1 - keep) + keep * (p[on] / pi[on])
+    return float(np.sum(pi[on] * bregman_gap(ratio, excess)) + keep * np.sum(p[~on]))

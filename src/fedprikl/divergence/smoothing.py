@@ -1,0 +1,90 @@
+"""Smoothings: public rules, fixed before any data is seen, that keep the logarithm finite.
+
+Each turns the count h of a cell into an effective ratio v(h) = P'(x) / Pi(x). The paper calls P'
+the "prespecified effective distribution" [rem:min_occurance]; it is the target of the estimate.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
+from fedprikl.errors import InvalidInputError
+
+__all__ = ["DEFAULT_SKEW", "Additive", "Floor", "Skew", "Smoothing", "Unsmoothed"]
+
+Line = tuple[Floats, Floats]  # offset and slope of v(h) = offset + slope h
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """P' = gamma Pi + (1 - gamma) P: the default, with the same effect on every cell."""
+
+    gamma: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_open_unit(self.gamma, "skew", "It is the share of Pi mixed into P; try 0.01.")
+
+    def line(self, pi: Floats, records: Ints) -> Line:
+        """v = gamma + (1 - gamma) h / (N Pi)."""
+        return np.full(np.shape(pi), self.gamma), (1 - self.gamma) / (records * pi)
+
+    def __str__(self) -> str:
+        return f"D(Pi || {self.gamma:g} Pi + {1 - self.gamma:g} P)"
+
+
+@dataclass(frozen=True, slots=True)
+class Additive:
+    """P' = (h + pseudo) / (N + pseudo |X|): Laplace smoothing, the paper's suggestion.
+
+    Not negligible on large domains: on 2^16 cells it pulls every P' towards uniform.
+    """
+
+    pseudo: float
+    cells: int
+
+    def __post_init__(self) -> None:
+        check_positive_int(self.cells, "cells")
+        if check_finite(self.pseudo, "pseudo") <= 0:
+            raise InvalidInputError(f"The pseudo-count must be above 0, got {self.pseudo}.")
+
+    def line(self, pi: Floats, records: Ints) -> Line:
+        """v = (h + pseudo) / ((N + pseudo |X|) Pi)."""
+        slope = 1 / ((records + self.pseudo * self.cells) * pi)
+        return self.pseudo * slope, slope
+
+    def __str__(self) -> str:
+        return f"D(Pi || P with {self.pseudo:g} added to each of {self.cells} cells)"
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """P' = max(P, tau): the paper's clipping in the baseline [alg:sys_dist]. Not a distribution."""
+
+    tau: float
+
+    def __post_init__(self) -> None:
+        check_open_unit(self.tau, "tau", "It is the smallest frequency that counts; try 1e-4.")
+
+    def line(self, pi: Floats, records: Ints) -> Line:
+        """v before the floor: h / (N Pi)."""
+        return Unsmoothed().line(pi, records)
+
+    def __str__(self) -> str:
+        return f"D(Pi || max(P, {self.tau:g}))"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsmoothed:
+    """P' = P: the logarithm of an empty cell is infinite, so no noise can make it private."""
+
+    def line(self, pi: Floats, records: Ints) -> Line:
+        """v = h / (N Pi)."""
+        return np.zeros(np.shape(pi)), 1 / (records * pi)
+
+    def __str__(self) -> str:
+        return "D(Pi || P)"
+
+
+DEFAULT_SKEW = Skew()
+Smoothing = Skew | Additive | Floor | Unsmoothed

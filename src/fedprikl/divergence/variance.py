@@ -1,0 +1,120 @@
+"""The paper's theory of the estimator's variance and of the control parameter lambda.
+
+All moments are over one draw X ~ Pi with r = P(X)/Pi(X); P and Pi share their support.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Floats, check_finite, check_positive_int, check_probabilities
+from fedprikl.divergence.exact import kl_divergence
+from fedprikl.divergence.phi import phi
+from fedprikl.errors import InvalidInputError
+
+__all__ = [
+    "estimator_variance",
+    "jeffreys_divergence",
+    "optimal_control",
+    "optimal_control_lower_bound",
+    "optimal_control_with_noise",
+    "ratio_variance",
+    "variance_bound",
+]
+
+
+def jeffreys_divergence(pi: npt.ArrayLike, p: npt.ArrayLike) -> float:
+    """D(P || Pi) + D(Pi || P), in nats: the covariance of r and ln r."""
+    return kl_divergence(p, pi) + kl_divergence(pi, p)
+
+
+def ratio_variance(pi: npt.ArrayLike, p: npt.ArrayLike) -> float:
+    """Var[r] = sum_x (P - Pi)^2 / Pi, the chi-squared divergence of P from Pi."""
+    reference, population = _same_support(pi, p)
+    return float(np.sum((population - reference) ** 2 / reference))
+
+
+def estimator_variance(
+    pi: npt.ArrayLike, p: npt.ArrayLike, *, control: float, draws: int, noise_variance: float = 0.0
+) -> float:
+    """Var of the mean of `draws` (mT) i.i.d. noisy terms, exactly, in nats^2.
+
+    (Var[Phi] + Var[eta]) / (mT), the equality behind [th:gen_estimator_variance].
+    """
+    reference, population = _same_support(pi, p)
+    terms = phi(population / reference, control=control)
+    mean = float(np.sum(reference * terms))
+    variance = float(np.sum(reference * (terms - mean) ** 2))
+    return (variance + noise_variance) / check_positive_int(draws, "draws")
+
+
+def variance_bound(
+    pi: npt.ArrayLike, p: npt.ArrayLike, *, control: float, draws: int, noise_variance: float = 0.0
+) -> float:
+    """The paper's upper bound on `estimator_variance`, in nats^2   [th:gen_estimator_variance].
+
+        (lambda^2 (alpha - 1) + max(alpha, beta^2) - 1 - D^2 - 2 lambda J + Var[eta]) / (mT)
+
+    with alpha = max r, beta = max 1/r, D = D(Pi || P), J = D(P || Pi) + D(Pi || P). The printed
+    proof bounds E[max] by max of E; the bound holds all the same, as |ln r| <= |r - 1|/sqrt(r).
+    """
+    reference, population = _same_support(pi, p)
+    alpha, beta = _extreme_ratios(reference, population)
+    distance = kl_divergence(reference, population)
+    spread = control**2 * (alpha - 1) + max(alpha, beta**2) - 1 - distance**2
+    spread -= 2 * control * jeffreys_divergence(reference, population)
+    return (spread + noise_variance) / check_positive_int(draws, "draws")
+
+
+def optimal_control(pi: npt.ArrayLike, p: npt.ArrayLike) -> float:
+    """The lambda of least variance without noise: J / Var[r]         [th:opt_lambda_no_noise].
+
+    0 if P = Pi, where every lambda has variance 0.
+    """
+    variance = ratio_variance(pi, p)
+    return jeffreys_divergence(pi, p) / variance if variance > 0 else 0.0
+
+
+def optimal_control_lower_bound(pi: npt.ArrayLike, p: npt.ArrayLike) -> float:
+    """J / (alpha - 1), at most the optimal lambda without noise        [corr:opt_lambda_bound]."""
+    reference, population = _same_support(pi, p)
+    alpha, _ = _extreme_ratios(reference, population)
+    return jeffreys_divergence(reference, population) / (alpha - 1) if alpha > 1 else 0.0
+
+
+def optimal_control_with_noise(
+    pi: npt.ArrayLike, p: npt.ArrayLike, *, noise_gain: float, records: int
+) -> float:
+    """The lambda of least variance under the paper's noise             [th:opt_lambda_noise].
+
+        max(0, (J - g ln 2 / (N pi_min)) / (Var[r] + g / (N pi_min)^2))
+
+    `noise_gain` is g = 2 ln(1.25/delta) / (T epsilon)^2, the noise variance per squared unit of
+    sensitivity. The paper's second case has a sign slip: for lambda < 0 the variance decreases
+    strictly in lambda, so the optimum is never negative. Never above the optimum without noise
+    [corr:opt_lambda_order].
+    """
+    reference, population = _same_support(pi, p)
+    if check_finite(noise_gain, "noise_gain") < 0:
+        raise InvalidInputError(f"noise_gain is a variance; it cannot be {noise_gain}.")
+    reach = 1 / (check_positive_int(records, "records") * reference.min())
+    gain = jeffreys_divergence(reference, population) - noise_gain * np.log(2) * reach
+    curvature = ratio_variance(reference, population) + noise_gain * reach**2
+    return float(max(0.0, gain / curvature)) if curvature > 0 else 0.0
+
+
+def _same_support(pi: npt.ArrayLike, p: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Both distributions restricted to Pi's support, on which the paper's theory needs P > 0."""
+    reference, population = check_probabilities(pi, "pi"), check_probabilities(p, "p")
+    if reference.shape != population.shape:
+        raise InvalidInputError("Both distributions must be over the same cells.")
+    on = reference > 0
+    if np.any(population[on] == 0) or np.any(population[~on] > 0):
+        raise InvalidInputError(
+            "The paper's variance theory needs P(x) > 0 exactly where Pi(x) > 0. "
+            "Smooth P first, for example gamma Pi + (1 - gamma) P."
+        )
+    return reference[on], population[on]
+
+
+def _extreme_ratios(pi: Floats, p: Floats) -> tuple[float, float]:
+    return float(np.max(p / pi)), float(np.max(pi / p))

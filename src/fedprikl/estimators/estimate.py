@@ -1,0 +1,47 @@
+"""The answer: one number, what it estimates, and its privacy statement."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.privacy import PrivacyStatement
+
+__all__ = ["Estimate", "warn_of_paper_noise"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """An estimate of D(Pi || P), in nats."""
+
+    method: str
+    value: float
+    target: str  # the divergence that is estimated, smoothing included
+    privacy: PrivacyStatement
+    payload: int  # counts each client reported
+    noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
+
+    def __str__(self) -> str:
+        return f"{self.target} is about {self.value:.4f} nats ({self.method}). {self.privacy}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "method": self.method,
+            "value": self.value,
+            "target": self.target,
+            "payload_counts": self.payload,
+            "noise_sd": self.noise_sd,
+            "privacy": self.privacy.to_dict(),
+        }
+
+
+def warn_of_paper_noise(statement: PrivacyStatement) -> None:
+    """Say what the paper's printed noise really buys; the caller's caller's caller is blamed."""
+    warnings.warn(
+        f"calibration='paper' claims epsilon {statement.claimed_epsilon:g}, but the noise the "
+        f"paper prints gives epsilon {statement.epsilon:.3g} (delta {statement.delta:g}) here. "
+        "Use calibration='exact' for a guarantee that holds.",
+        PaperCalibrationWarning,
+        stacklevel=4,
+    )

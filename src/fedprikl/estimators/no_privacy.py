@@ -1,0 +1,32 @@
+"""The paper's reference point: exact sums, no noise."""
+
+import math
+
+from fedprikl.divergence import Score
+from fedprikl.estimators.counts import BatchCounts
+from fedprikl.estimators.estimate import Estimate
+from fedprikl.estimators.scoring import weighted_score
+from fedprikl.privacy import PrivacyStatement
+
+__all__ = ["no_privacy"]
+
+PLAIN_SCORE = Score()
+
+
+def no_privacy(counts: BatchCounts, *, score: Score = PLAIN_SCORE) -> Estimate:
+    """The weighted sum of scores without noise; with i.i.d. points, the paper's "No privacy"."""
+    return Estimate(
+        method="no privacy",
+        value=weighted_score(counts, score),
+        target=str(score.smoothing),
+        payload=counts.points.payload,
+        noise_sd=0.0,
+        privacy=PrivacyStatement(
+            epsilon=math.inf,
+            delta=0.0,
+            claimed_epsilon=None,
+            mechanism="no noise",
+            released="one exact number",
+            trust="everyone who sees the number.",
+        ),
+    )

@@ -1,0 +1,82 @@
+"""The privacy statement: what a release protects, in words and numbers that are true."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["PrivacyStatement"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacyStatement:
+    """The (epsilon, delta) a release truly has, beside the one it claims.
+
+    The guarantee is differential privacy for one record under substitution: two data sets are
+    neighbours if one record of one client is replaced by any other record.
+    """
+
+    epsilon: float  # true; infinite without noise
+    delta: float
+    claimed_epsilon: float | None  # None: no privacy is claimed
+    mechanism: str
+    released: str
+    trust: str
+    sensitivity: float | None = None
+    insecure: bool = False  # made with a seeded, insecure noise source
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is claimed is true."""
+        if self.claimed_epsilon is None:
+            return True
+        return not self.insecure and self.epsilon <= self.claimed_epsilon
+
+    @property
+    def verdict(self) -> str:
+        """One line."""
+        if self.claimed_epsilon is None:
+            return "No privacy is claimed and none is given."
+        if self.insecure:
+            return "INSECURE: seeded noise for simulations only; this result is not private."
+        if not self.holds:
+            return (
+                f"The claimed epsilon of {self.claimed_epsilon:g} is FALSE: "
+                f"this noise gives {self.epsilon:.3g} (delta {self.delta:g})."
+            )
+        return f"epsilon {self.claimed_epsilon:g}, delta {self.delta:g}: proved for every data set."
+
+    def __str__(self) -> str:
+        lines = [self.verdict, f"Released: {self.released}, with {self.mechanism}."]
+        if math.isfinite(self.epsilon):
+            lines.append(
+                "Protected: one record. Replacing any one record of any client by any other "
+                f"changes the odds of what can be concluded by a factor of at most "
+                f"e^{self.epsilon:.3g} = {_power(self.epsilon)}"
+                + (f", except with probability {self.delta:g}." if self.delta else ".")
+            )
+            lines.append(
+                "Not protected to that degree: all records of one client together (k records: k "
+                "times epsilon), the number of records, and who takes part."
+            )
+        lines.append(f"Trusted: {self.trust} All parties follow the protocol (honest but curious).")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an infinite epsilon becomes None."""
+        return {
+            "claimed_epsilon": self.claimed_epsilon,
+            "true_epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "holds": self.holds,
+            "insecure": self.insecure,
+            "unit": "one record, substitution",
+            "mechanism": self.mechanism,
+            "released": self.released,
+            "trust": self.trust,
+            "sensitivity": self.sensitivity,
+            "statement": str(self),
+        }
+
+
+def _power(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else "more than 1e304"

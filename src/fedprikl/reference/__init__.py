@@ -1,0 +1,28 @@
+"""Reference floor: the finite domain, how records become cells, Pi, and the query points."""
+
+from fedprikl.reference.columns import Bins, Categories
+from fedprikl.reference.domain import Domain, Indices, Table
+from fedprikl.reference.images import BlockCode
+from fedprikl.reference.points import (
+    QueryPoints,
+    all_points,
+    distinct_points,
+    iid_points,
+    inclusion_probabilities,
+)
+from fedprikl.reference.reference import Reference
+
+__all__ = [
+    "Bins",
+    "BlockCode",
+    "Categories",
+    "Domain",
+    "Indices",
+    "QueryPoints",
+    "Reference",
+    "Table",
+    "all_points",
+    "distinct_points",
+    "iid_points",
+    "inclusion_probabilities",
+]

@@ -1,0 +1,179 @@
+"""The finite domain: every record belongs to exactly one cell, unknown ones to "other"."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Ints, check_counts, check_positive_int
+from fedprikl.errors import InvalidInputError
+from fedprikl.reference.columns import UNSEEN, Column
+
+__all__ = ["Domain", "Encoder", "Indices", "Table"]
+
+
+class Encoder(Protocol):
+    """Turns records into codes: whole numbers of at least 0, or `UNSEEN`."""
+
+    @property
+    def size(self) -> int:
+        """Number of possible codes."""
+        ...
+
+    def encode(self, records: Any, /) -> Ints:
+        """One code per record."""
+        ...
+
+    def label(self, code: int, /) -> str:
+        """What a person calls the code."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Indices:
+    """Records that are cell numbers already: 0 .. size-1, anything else is unseen."""
+
+    size: int
+
+    def encode(self, records: npt.ArrayLike) -> Ints:
+        """The numbers themselves, `UNSEEN` where outside the range."""
+        values = np.asarray(records)
+        if values.size and values.dtype.kind not in "iu":
+            raise InvalidInputError("Records of this reference are cell numbers: whole numbers.")
+        codes = values.astype(np.int64).ravel()
+        return np.where((codes >= 0) & (codes < self.size), codes, UNSEEN)
+
+    def label(self, code: int) -> str:
+        """The number as text."""
+        return str(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of a data frame; the code numbers the combination of the columns' levels."""
+
+    MAX_CODES: ClassVar[int] = 2**62
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise InvalidInputError("A reference needs at least one column. Name one in `columns`.")
+        names = [column.name for column in self.columns]
+        if len(set(names)) < len(names):
+            raise InvalidInputError(f"A column is named twice: {', '.join(names)}.")
+        if self.size > self.MAX_CODES:
+            raise InvalidInputError(
+                f"{len(names)} columns have {self.size:.3g} combinations, more than 2^62. "
+                "Use fewer columns or fewer bins."
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of combinations of levels."""
+        product = 1
+        for column in self.columns:
+            product *= column.size
+        return product
+
+    def encode(self, records: Any) -> Ints:
+        """Codes of a frame's rows (pandas, polars, pyarrow, ...)."""
+        frame = eager_frame(records)
+        missing = [column.name for column in self.columns if column.name not in frame.columns]
+        if missing:
+            raise InvalidInputError(
+                f"The data has no column {', '.join(map(repr, missing))}, which the reference "
+                f"uses; it has {', '.join(map(repr, frame.columns))}."
+            )
+        codes = np.zeros(len(frame), dtype=np.int64)
+        unseen = np.zeros(len(frame), dtype=bool)
+        for column in self.columns:
+            levels = column.encode(frame[column.name])
+            unseen |= levels == UNSEEN
+            codes = codes * column.size + levels
+        codes[unseen] = UNSEEN
+        return codes
+
+    def levels(self, code: int) -> list[int]:
+        """The level of each column in a code; the inverse of `code`."""
+        levels = []
+        for column in reversed(self.columns):
+            code, level = divmod(code, column.size)
+            levels.append(level)
+        return levels[::-1]
+
+    def code(self, levels: list[int]) -> int:
+        """The code of one level per column, in mixed radix, the first column most significant."""
+        code = 0
+        for column, level in zip(self.columns, levels, strict=True):
+            code = code * column.size + level
+        return code
+
+    def label(self, code: int) -> str:
+        """Like `city=Basel, age=(30, 40]`."""
+        pairs = zip(self.columns, self.levels(code), strict=True)
+        return ", ".join(f"{column.name}={column.label(level)}" for column, level in pairs)
+
+
+def eager_frame(records: Any) -> "nw.DataFrame[Any]":
+    """Any eager data frame behind one interface."""
+    try:
+        frame = nw.from_native(records)
+    except TypeError:
+        raise InvalidInputError(
+            f"Expected a data frame (pandas, polars, pyarrow, ...), got {type(records).__name__}."
+        ) from None
+    return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domain:
+    """Cells 0 .. size-2 stand for the codes the reference knows; the last cell is "other".
+
+    "Other" takes every record the reference cannot name: an unseen value, an unseen combination.
+    Nothing is dropped, so the cells of a data set always sum to its number of records.
+    """
+
+    encoder: Encoder
+    codes: Ints  # strictly increasing; cell i stands for codes[i]
+
+    def __post_init__(self) -> None:
+        codes = check_counts(self.codes, "codes")
+        if np.any(np.diff(codes) <= 0) or (codes.size and codes[-1] >= self.encoder.size):
+            raise InvalidInputError("The codes of a domain must be distinct, sorted and in range.")
+        object.__setattr__(self, "codes", codes)
+
+    @property
+    def size(self) -> int:
+        """Number of cells, "other" included."""
+        return len(self.codes) + 1
+
+    @property
+    def other(self) -> int:
+        """The cell of everything the reference does not know."""
+        return len(self.codes)
+
+    def encode(self, records: Any) -> Ints:
+        """One cell per record. Cost: the encoder's, and a binary search per record."""
+        codes = self.encoder.encode(records)
+        if not self.codes.size:
+            return np.full(len(codes), self.other, dtype=np.int64)
+        cells = np.searchsorted(self.codes, codes)
+        known = self.codes[np.minimum(cells, self.other - 1)] == codes
+        return np.where(known, cells, self.other).astype(np.int64)
+
+    def count(self, records: Any) -> Ints:
+        """h(x): how many records fall into each cell."""
+        return np.bincount(self.encode(records), minlength=self.size).astype(np.int64)
+
+    def label(self, cell: int) -> str:
+        """What a person calls the cell."""
+        if not 0 <= cell < self.size:
+            raise InvalidInputError(f"Cell {cell} is outside the domain 0 .. {self.size - 1}.")
+        return "other" if cell == self.other else self.encoder.label(int(self.codes[cell]))
+
+
+def all_codes(size: int) -> Ints:
+    """Every code 0 .. size-1, for a domain in which each has its cell."""
+    return np.arange(check_positive_int(size, "size"), dtype=np.int64)

@@ -1,0 +1,168 @@
+"""Reference: the public distribution Pi over a finite domain."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Floats, Ints, check_counts, check_positive_int, check_probabilities
+from fedprikl.errors import InvalidInputError
+from fedprikl.reference import files
+from fedprikl.reference.columns import Bins, Categories, Column, level_text
+from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes, eager_frame
+from fedprikl.reference.images import BlockCode
+
+__all__ = ["Reference"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """Pi, the public distribution that the private population is compared with.
+
+    Everything in it is public: it is sent to every client.
+
+    >>> reference = Reference.from_counts({"red": 3, "blue": 1})
+    >>> reference.probabilities.tolist()  # red, blue, and "other"
+    [0.75, 0.25, 0.0]
+    """
+
+    domain: Domain
+    mass: Floats  # per cell, "other" last; counts of reference records, or probabilities
+
+    def __post_init__(self) -> None:
+        mass = np.asarray(self.mass, dtype=np.float64)
+        if mass.shape != (self.domain.size,):
+            raise InvalidInputError(
+                f"A domain of {self.domain.size} cells needs as many masses, got {mass.shape}."
+            )
+        if not np.all(np.isfinite(mass)) or np.any(mass < 0):
+            raise InvalidInputError("The reference's masses must be finite and not negative.")
+        if not mass.sum() > 0:
+            raise InvalidInputError(
+                "The reference is empty. Give it at least one record from public data."
+            )
+        object.__setattr__(self, "mass", mass)
+
+    @classmethod
+    def fit(
+        cls,
+        frame: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        bins: int = 10,
+        categorical: Iterable[str] = (),
+    ) -> "Reference":
+        """Pi of a public data frame: pandas, polars, pyarrow or any other narwhals knows.
+
+        `columns` are the fields to compare (default: all). Numeric columns with more than `bins`
+        distinct values are cut at their quantiles, unless listed in `categorical`; all others are
+        categories. Each combination of levels seen in the frame becomes a cell.
+        """
+        table = eager_frame(frame)
+        check_positive_int(bins, "bins")
+        names = list(table.columns if columns is None else columns)
+        unknown = sorted({*names, *categorical} - set(table.columns))
+        if unknown:
+            raise InvalidInputError(
+                f"The reference data has no column {', '.join(map(repr, unknown))}; it has "
+                f"{', '.join(map(repr, table.columns))}."
+            )
+        if len(table) == 0:
+            raise InvalidInputError("The reference data has no rows. Give at least one record.")
+        forced = set(categorical)
+        encoder = Table(
+            tuple(_fit_column(table[name], bins, categorical=name in forced) for name in names)
+        )
+        return cls._from_codes(encoder, encoder.encode(table))
+
+    @classmethod
+    def fit_images(cls, images: npt.ArrayLike, *, code: BlockCode | None = None) -> "Reference":
+        """Pi of a stack of public images (n, side, side) under the paper's 16-bit block code."""
+        encoder = code or BlockCode()
+        return cls._from_codes(encoder, encoder.encode(images))
+
+    @classmethod
+    def from_counts(
+        cls, counts: npt.ArrayLike | Mapping[str, int], *, other: int = 0
+    ) -> "Reference":
+        """Pi from counts: a mapping {category: count}, or a list whose positions are the cells.
+
+        With a mapping, clients' records are a frame with the column "value"; with a list, they are
+        cell numbers. `other` counts the reference's own records outside the cells.
+        """
+        if isinstance(counts, Mapping):
+            masses = check_counts(list(counts.values()), "counts")
+            names = tuple(level_text(name) for name in counts)
+            if not names or len(set(names)) < len(names):
+                raise InvalidInputError("Give at least one category, and each only once.")
+            domain = Domain(Table((Categories("value", names),)), all_codes(len(names)))
+        else:
+            masses = check_counts(counts, "counts")
+            if not masses.size:
+                raise InvalidInputError(
+                    "The reference is empty. Give the count of at least a cell."
+                )
+            domain = Domain(Indices(masses.size), all_codes(masses.size))
+        rest = check_counts([other], "other")
+        return cls(domain, np.concatenate([masses, rest]).astype(np.float64))
+
+    @classmethod
+    def from_probabilities(cls, probabilities: npt.ArrayLike) -> "Reference":
+        """Pi from probabilities that sum to 1; clients' records are cell numbers."""
+        masses = check_probabilities(probabilities, "probabilities")
+        return cls(Domain(Indices(masses.size), all_codes(masses.size)), np.append(masses, 0.0))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Reference":
+        """The reference in a file written by `save`; a damaged or foreign file is refused."""
+        return cls(*files.read(path))
+
+    def save(self, path: str | Path) -> None:
+        """Write the reference as JSON that a person can read and `load` can check."""
+        Path(path).write_text(files.dumps(self.domain, self.mass), encoding="utf-8")
+
+    @property
+    def probabilities(self) -> Floats:
+        """Pi(x) per cell, "other" last; sums to 1."""
+        distribution: Floats = self.mass / self.mass.sum()
+        return distribution
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the content: equal exactly if domain and masses are."""
+        return files.fingerprint(self.domain, self.mass)
+
+    def encode(self, records: Any) -> Ints:
+        """The cell of each record: rows of a frame, images, or cell numbers as in the reference."""
+        return self.domain.encode(records)
+
+    def count(self, records: Any) -> Ints:
+        """h(x): how many records fall into each cell, "other" last."""
+        return self.domain.count(records)
+
+    def __repr__(self) -> str:
+        cells, seen = self.domain.size - 1, int(np.count_nonzero(self.mass))
+        return f"Reference({cells} cells and 'other', {seen} with probability above 0)"
+
+    @classmethod
+    def _from_codes(cls, encoder: Encoder, codes: Ints) -> "Reference":
+        if not codes.size:
+            raise InvalidInputError("The reference is empty. Give it at least one record.")
+        seen, counts = np.unique(codes, return_counts=True)
+        return cls(Domain(encoder, seen), np.append(counts, 0).astype(np.float64))
+
+
+def _fit_column(series: "nw.Series[Any]", bins: int, *, categorical: bool) -> Column:
+    dtype = series.dtype
+    if dtype.is_temporal() or dtype.is_nested():
+        raise InvalidInputError(
+            f"Column {series.name!r} holds {dtype}, which has no natural cells. Turn it into a "
+            "number or a text first, or leave it out with `columns`."
+        )
+    if dtype.is_numeric() and not categorical and series.n_unique() > bins:
+        return Bins.fit(series, bins)
+    return Categories.fit(series)
