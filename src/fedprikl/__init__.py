@@ -1,1 +1,72 @@
-"""Federated, differentially private estimation of the KL divergence D(Pi || P)."""
+"""Federated, differentially private estimation of the KL divergence D(Pi || P).
+
+import fedprikl as fk
+
+reference = fk.Reference.fit(public_frame)
+points = fk.distinct_points(reference.probabilities, 250, rng=rng)
+counts = fk.BatchCounts(points, summed_counts, number_of_records)
+estimate = fk.trusted_aggregator(counts, epsilon=1.0)
+"""
+
+from importlib.metadata import version
+
+from fedprikl.divergence import (
+    Additive,
+    Floor,
+    Score,
+    Skew,
+    Unsmoothed,
+    kl_divergence,
+    skewed_divergence,
+)
+from fedprikl.errors import (
+    FedPriKLError,
+    InvalidInputError,
+    MissingExtraError,
+    PaperCalibrationWarning,
+    ReferenceFileError,
+    UnboundedSensitivityError,
+)
+from fedprikl.estimators import BatchCounts, Estimate, baseline, no_privacy, trusted_aggregator
+from fedprikl.privacy import InsecureSeededNoise, PrivacyStatement, SecureNoise
+from fedprikl.reference import (
+    BlockCode,
+    QueryPoints,
+    Reference,
+    all_points,
+    distinct_points,
+    iid_points,
+)
+
+__version__ = version("fedprikl")
+
+__all__ = [
+    "Additive",
+    "BatchCounts",
+    "BlockCode",
+    "Estimate",
+    "FedPriKLError",
+    "Floor",
+    "InsecureSeededNoise",
+    "InvalidInputError",
+    "MissingExtraError",
+    "PaperCalibrationWarning",
+    "PrivacyStatement",
+    "QueryPoints",
+    "Reference",
+    "ReferenceFileError",
+    "Score",
+    "SecureNoise",
+    "Skew",
+    "UnboundedSensitivityError",
+    "Unsmoothed",
+    "__version__",
+    "all_points",
+    "baseline",
+    "distinct_points",
+    "iid_points",
+    "kl_divergence",
+    "no_privacy",
+    "skewed_divergence",
+    "trusted_aggregator",
+]

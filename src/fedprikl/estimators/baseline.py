@@ -71,8 +71,8 @@ def _integer_noise(
 ) -> tuple[Floats, PrivacyStatement]:
     coordinates = min(2, counts.points.payload)
     mechanism = calibrate_integer_gaussian(epsilon=epsilon, delta=delta, coordinates=coordinates)
-    noisy = source.integer_gaussian(counts.counts, sigma=mechanism.sigma)
-    return noisy.astype(np.float64), PrivacyStatement(
+    noisy = mechanism.add_to(counts.counts, source)
+    return noisy, PrivacyStatement(
         epsilon=mechanism.epsilon(delta),
         delta=delta,
         claimed_epsilon=epsilon,
@@ -91,12 +91,12 @@ def _printed_noise(
     points = counts.points
     sigma = classic_constant(delta) / epsilon
     of_term = np.repeat(np.arange(len(points)), points.draws)
-    noisy = source.gaussian(counts.counts[of_term], sigma=sigma)
     # Two asked cells change by one record, each as often as it was drawn.
     moved = max(
         int(np.sort(points.draws[points.batch == t])[-2:].sum()) for t in range(points.batches)
     )
     mechanism = GaussianMechanism(sigma=sigma, sensitivity=math.sqrt(moved))
+    noisy = mechanism.add_to(counts.counts[of_term], source)
     statement = PrivacyStatement(
         epsilon=mechanism.epsilon(delta),
         delta=delta,

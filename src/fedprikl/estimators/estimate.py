@@ -4,10 +4,13 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from fedprikl.checks import Floats
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.privacy import PrivacyStatement
 
-__all__ = ["Estimate", "warn_of_paper_noise"]
+__all__ = ["ComparedEstimate", "Estimate", "warn_of_paper_noise"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,26 @@ class Estimate:
             "noise_sd": self.noise_sd,
             "privacy": self.privacy.to_dict(),
         }
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ComparedEstimate:
+    """A real estimate beside simulated repetitions of the same method, to tell luck from skill."""
+
+    name: str
+    estimate: Estimate
+    repetitions: Floats  # values of simulated runs
+    truth: float
+
+    @property
+    def error(self) -> float:
+        """Of the real estimate, absolute, in nats."""
+        return abs(self.estimate.value - self.truth)
+
+    @property
+    def typical_error(self) -> float:
+        """Mean absolute error of the repetitions, in nats."""
+        return float(np.mean(np.abs(self.repetitions - self.truth)))
 
 
 def warn_of_paper_noise(statement: PrivacyStatement) -> None:

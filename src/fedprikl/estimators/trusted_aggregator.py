@@ -74,11 +74,7 @@ def _exact(
 ) -> Estimate:
     sensitivity = score_sensitivity(counts.points, counts.records, score)
     mechanism = calibrate(epsilon=epsilon, delta=delta, sensitivity=sensitivity, kind=noise)
-    exact = [weighted_score(counts, score)]
-    if isinstance(mechanism, LaplaceMechanism):
-        value = source.laplace(exact, scale=mechanism.scale)
-    else:
-        value = source.gaussian(exact, sigma=mechanism.sigma)
+    value = mechanism.add_to([weighted_score(counts, score)], source)
     return Estimate(
         method="trusted aggregator, exact calibration",
         value=float(value[0]),
@@ -165,10 +161,8 @@ def _paper_epsilon(
     if released != "terms":
         raise InvalidInputError(f"`released` must be 'terms' or 'mean', got {released!r}.")
     batches = increments_per_batch(points, records, score, np.ones(len(points)))
-    draws = [points.draws[points.batch == t] for t in range(points.batches)]
-    return max(
-        GaussianMechanism(
-            sigma=float(sigma), sensitivity=terms_sensitivity([batch], [repeats])
-        ).epsilon(delta)
-        for sigma, batch, repeats in zip(sigmas, batches, draws, strict=True)
-    )
+    reach = [
+        terms_sensitivity([batch], [points.draws[points.batch == t]]) / sigmas[t]
+        for t, batch in enumerate(batches)
+    ]
+    return GaussianMechanism(sigma=1.0, sensitivity=max(reach)).epsilon(delta)

@@ -18,11 +18,13 @@ from fedprikl.privacy.calibration import (
 from fedprikl.privacy.noise import InsecureSeededNoise, NoiseSource, SecureNoise
 from fedprikl.privacy.sensitivity import (
     BatchIncrements,
+    Substitution,
     exact_sensitivity,
     paper_kl_sensitivity,
     paper_term_sensitivity,
     rounding_slack,
     terms_sensitivity,
+    worst_substitution,
 )
 from fedprikl.privacy.statement import PrivacyStatement
 
@@ -39,6 +41,7 @@ __all__ = [
     "NoiseSource",
     "PrivacyStatement",
     "SecureNoise",
+    "Substitution",
     "audit",
     "calibrate",
     "calibrate_gaussian",
@@ -53,4 +56,5 @@ __all__ = [
     "paper_true_epsilon",
     "rounding_slack",
     "terms_sensitivity",
+    "worst_substitution",
 ]

@@ -10,11 +10,13 @@ from functools import lru_cache
 from typing import Literal
 
 import dp_accounting
+import numpy as np
+import numpy.typing as npt
 from dp_accounting import pld
 
-from fedprikl.checks import check_delta, check_epsilon, check_finite, check_positive_int
+from fedprikl.checks import Floats, check_delta, check_epsilon, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.noise import GRID_EXPONENT
+from fedprikl.privacy.noise import GRID_EXPONENT, NoiseSource
 
 __all__ = [
     "GaussianMechanism",
@@ -55,6 +57,10 @@ class LaplaceMechanism:
         """Delta / b, for every delta."""
         return (self.sensitivity + GRID_SLACK) / self.scale
 
+    def add_to(self, values: npt.ArrayLike, source: NoiseSource) -> Floats:
+        """Each value with independent noise."""
+        return source.laplace(values, scale=self.scale)
+
     def __str__(self) -> str:
         return f"Laplace noise of scale {self.scale:.4g}"
 
@@ -77,6 +83,10 @@ class GaussianMechanism:
             return math.inf
         return _gaussian_epsilon(self.sigma / (self.sensitivity + GRID_SLACK), check_delta(delta))
 
+    def add_to(self, values: npt.ArrayLike, source: NoiseSource) -> Floats:
+        """Each value with independent noise."""
+        return source.gaussian(values, sigma=self.sigma)
+
     def __str__(self) -> str:
         return f"Gaussian noise of standard deviation {self.sigma:.4g}"
 
@@ -96,6 +106,10 @@ class IntegerGaussianMechanism:
     def epsilon(self, delta: float) -> float:
         """From the exact probabilities of the discrete noise, rounded against us."""
         return _integer_gaussian_epsilon(self.sigma, self.coordinates, check_delta(delta))
+
+    def add_to(self, values: npt.ArrayLike, source: NoiseSource) -> Floats:
+        """Each count with independent noise; whole numbers, as floats."""
+        return source.integer_gaussian(values, sigma=self.sigma).astype(np.float64)
 
     def __str__(self) -> str:
         return f"integer Gaussian noise of standard deviation {self.sigma:.4g} on each count"

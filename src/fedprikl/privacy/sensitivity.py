@@ -14,11 +14,13 @@ from fedprikl.errors import InvalidInputError, UnboundedSensitivityError
 
 __all__ = [
     "BatchIncrements",
+    "Substitution",
     "exact_sensitivity",
     "paper_kl_sensitivity",
     "paper_term_sensitivity",
     "rounding_slack",
     "terms_sensitivity",
+    "worst_substitution",
 ]
 
 ENUMERATION_LIMIT = 2**22  # increments of one batch that may be tabulated to settle a tie
@@ -36,6 +38,18 @@ class BatchIncrements:
     table: Callable[[], Floats]  # all increments, (asked cells, N_t); called only if needed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Substitution:
+    """A record moves from cell `losing` to cell `gaining` of a batch; None: a cell not asked."""
+
+    change: float
+    batch: int
+    gaining: int | None  # position among the batch's asked cells
+    gain_at: int  # count of the gaining cell before
+    losing: int | None
+    lose_at: int  # count of the losing cell after
+
+
 def exact_sensitivity(batches: Sequence[BatchIncrements]) -> float:
     """Delta: the largest change of `sum_t sum_x w s` when one record is substituted.
 
@@ -51,7 +65,13 @@ def exact_sensitivity(batches: Sequence[BatchIncrements]) -> float:
     tabulated, and for more than 2^22 of them the slightly larger value without i + j < N_t is
     taken: never too small.
     """
-    return max(_batch_sensitivity(batch) for batch in batches)
+    return worst_substitution(batches).change
+
+
+def worst_substitution(batches: Sequence[BatchIncrements]) -> Substitution:
+    """The substitution that attains `exact_sensitivity`: proof that it is not too large."""
+    worst = [_worst_of_batch(t, batch) for t, batch in enumerate(batches)]
+    return max(worst, key=lambda substitution: substitution.change)
 
 
 def terms_sensitivity(batches: Sequence[BatchIncrements], draws: Sequence[Ints]) -> float:
@@ -106,28 +126,37 @@ def _refuse_infinite(increments: Floats) -> None:
         )
 
 
-def _batch_sensitivity(batch: BatchIncrements) -> float:
+def _worst_of_batch(t: int, batch: BatchIncrements) -> Substitution:
     _refuse_infinite(batch.lowest)
     _refuse_infinite(batch.highest)
     # The last row stands for the cells that are not asked.
     highest, lowest = np.append(batch.highest, 0.0), np.append(batch.lowest, 0.0)
     gain_at, lose_at = np.append(batch.highest_at, 0), np.append(batch.lowest_at, 0)
-    largest, gaining, losing = _best_pair(highest[:, None], -lowest[:, None])
-    unasked = len(batch.highest)
-    apart = gain_at[gaining[0]] + lose_at[losing[0]] < batch.records
-    if apart or unasked in (gaining[0], losing[0]):
-        return float(largest[0])
-    if len(batch.lowest) * batch.records > ENUMERATION_LIMIT:
-        return float(largest[0])
-    return _tabulated_sensitivity(batch.table())
+    changes, gaining, losing = _best_pair(highest[:, None], -lowest[:, None])
+    change, z, y = float(changes[0]), int(gaining[0]), int(losing[0])
+    i, j, unasked = int(gain_at[z]), int(lose_at[y]), len(batch.highest)
+    together = i + j < batch.records or unasked in (z, y)
+    if not together and unasked * batch.records <= ENUMERATION_LIMIT:
+        change, z, i, y, j = _tabulated_worst(batch.table())
+    return Substitution(
+        change=change,
+        batch=t,
+        gaining=None if z == unasked else z,
+        gain_at=i,
+        losing=None if y == unasked else y,
+        lose_at=j,
+    )
 
 
-def _tabulated_sensitivity(table: Floats) -> float:
-    """max over y != z and i + j < N of d_z(i) - d_y(j), from all increments of a batch."""
+def _tabulated_worst(table: Floats) -> tuple[float, int, int, int, int]:
+    """max over z != y and i + j < N of d_z(i) - d_y(j), and z, i, y, j, from all increments."""
     rows = np.vstack([table, np.zeros(table.shape[1])])
     best_gain = np.maximum.accumulate(rows, axis=1)[:, ::-1]  # column j: i up to N - 1 - j
-    largest, _, _ = _best_pair(best_gain, -rows)
-    return float(largest.max())
+    changes, gaining, losing = _best_pair(best_gain, -rows)
+    j = int(np.argmax(changes))
+    z, y = int(gaining[j]), int(losing[j])
+    i = int(np.argmax(rows[z, : rows.shape[1] - j]))
+    return float(changes[j]), z, i, y, j
 
 
 def _best_pair(gain: Floats, loss: Floats) -> tuple[Floats, Ints, Ints]:

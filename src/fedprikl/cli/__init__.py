@@ -1,0 +1,5 @@
+"""The command line: `fedprikl COMMAND --help`."""
+
+from fedprikl.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,54 @@
+"""Wires the commands together. Exit codes: 0 done, 1 it failed (the message says why), 2 usage."""
+
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+from fedprikl import __version__
+from fedprikl.cli.audit import audit_command
+from fedprikl.cli.console import show_warning_plainly
+from fedprikl.cli.demo import demo_command
+from fedprikl.errors import FedPriKLError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="fedprikl",
+    help="Federated, differentially private estimation of the KL divergence D(Pi || P).",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("demo")(demo_command)
+app.command("audit")(audit_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fedprikl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point: errors raised on purpose are printed without a traceback."""
+    warnings.showwarning = show_warning_plainly
+    try:
+        app()
+    except FedPriKLError as error:
+        typer.echo(f"fedprikl: {error}", err=True)
+        sys.exit(1)

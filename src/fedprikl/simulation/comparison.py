@@ -1,0 +1,101 @@
+"""All estimators side by side on one population whose divergence is known."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from fedprikl.divergence import skewed_divergence
+from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.estimators import (
+    BatchCounts,
+    ComparedEstimate,
+    Estimate,
+    baseline,
+    no_privacy,
+    trusted_aggregator,
+)
+from fedprikl.privacy import InsecureSeededNoise, NoiseSource, SecureNoise
+from fedprikl.reference import QueryPoints, distinct_points, iid_points
+from fedprikl.simulation.population import deal_clients
+from fedprikl.simulation.synthetic import DriftedPopulation
+
+__all__ = ["Method", "compare", "paper_and_ours", "true_divergence"]
+
+SKEW = 0.01
+Estimator = Callable[[BatchCounts, NoiseSource], Estimate]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A way to estimate: a design of query points and an estimator of batch counts."""
+
+    name: str
+    points: int  # m
+    batches: int  # T
+    design: Callable[..., QueryPoints]
+    estimator: Estimator
+
+
+def paper_and_ours(*, epsilon: float, delta: float) -> list[Method]:
+    """The paper's three estimators at its settings, and the exact calibration."""
+
+    def noised(estimator: Callable[..., Estimate], **settings: str) -> Estimator:
+        return lambda counts, source: estimator(
+            counts, epsilon=epsilon, delta=delta, source=source, **settings
+        )
+
+    paper = partial(Method, points=10, batches=20, design=iid_points)
+    ours = partial(Method, design=distinct_points, estimator=noised(trusted_aggregator))
+    return [
+        paper(name="no privacy", estimator=lambda counts, _: no_privacy(counts)),
+        paper(name="baseline, paper", estimator=noised(baseline, calibration="paper")),
+        paper(name="baseline, exact", estimator=noised(baseline)),
+        paper(name="aggregator, paper", estimator=noised(trusted_aggregator, calibration="paper")),
+        ours(name="exact, 10 points", points=10, batches=4),
+        ours(name="exact, 250 points", points=250, batches=1),
+    ]
+
+
+def true_divergence(world: DriftedPopulation) -> float:
+    """D_gamma of the records the clients hold, gamma = 0.01, in nats."""
+    return skewed_divergence(
+        world.reference.probabilities, world.population.distribution, skew=SKEW
+    )
+
+
+def compare(
+    world: DriftedPopulation, methods: list[Method], *, repetitions: int, seed: int
+) -> Iterator[ComparedEstimate]:
+    """One real estimate per method (noise from OpenDP) and simulated repetitions around it.
+
+    Points and batches are drawn from `seed`; only the repetitions use seeded noise. Cost: one
+    pass over the records per repetition.
+    """
+    truth = true_divergence(world)
+    for method in methods:
+        estimate = _run(world, method, np.random.default_rng([seed, 0]), SecureNoise())
+        with warnings.catch_warnings():  # the real estimate has said it already
+            warnings.simplefilter("ignore", PaperCalibrationWarning)
+            values = [_simulate(world, method, seed, number) for number in range(repetitions)]
+        yield ComparedEstimate(
+            name=method.name, estimate=estimate, repetitions=np.array(values), truth=truth
+        )
+
+
+def _simulate(world: DriftedPopulation, method: Method, seed: int, number: int) -> float:
+    rng = np.random.default_rng([seed, 1 + number])
+    source = InsecureSeededNoise(np.random.SeedSequence([seed, 1 + number]))
+    return _run(world, method, rng, source).value
+
+
+def _run(
+    world: DriftedPopulation, method: Method, rng: np.random.Generator, source: NoiseSource
+) -> Estimate:
+    points = method.design(
+        world.reference.probabilities, method.points, batches=method.batches, rng=rng
+    )
+    batch_of_client = deal_clients(world.population.clients, method.batches, rng)
+    return method.estimator(world.population.batch_counts(points, batch_of_client), source)

@@ -1,0 +1,56 @@
+"""Populations: clients that hold records, summed in the open for simulations and the demo."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints, check_counts, check_positive_int
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimators import BatchCounts
+from fedprikl.reference import QueryPoints
+
+__all__ = ["Population", "deal_clients"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Population:
+    """Every record as a pair (client, cell). Only a simulation ever holds such a thing."""
+
+    client: Ints
+    cell: Ints
+    cells: int  # size of the domain, "other" included
+    clients: int
+
+    def __post_init__(self) -> None:
+        client, cell = check_counts(self.client, "client"), check_counts(self.cell, "cell")
+        if len(client) != len(cell) or not len(cell):
+            raise InvalidInputError("Every record needs one client and one cell.")
+        if client.max() >= self.clients or cell.max() >= self.cells:
+            raise InvalidInputError("A record names a client or a cell that does not exist.")
+        object.__setattr__(self, "client", client)
+        object.__setattr__(self, "cell", cell)
+
+    @property
+    def records(self) -> int:
+        """How many records all clients hold together."""
+        return len(self.cell)
+
+    @property
+    def distribution(self) -> Floats:
+        """P(x): the share of all records in each cell."""
+        return np.bincount(self.cell, minlength=self.cells) / self.records
+
+    def batch_counts(self, points: QueryPoints, batch_of_client: Ints) -> BatchCounts:
+        """The sums a real round would compute. Cost: one pass over the records."""
+        batch = batch_of_client[self.client]
+        counts = np.bincount(batch * self.cells + self.cell, minlength=points.batches * self.cells)
+        asked = counts[points.batch * self.cells + points.cells]
+        return BatchCounts(points, asked, np.bincount(batch, minlength=points.batches))
+
+
+def deal_clients(clients: int, batches: int, rng: np.random.Generator) -> Ints:
+    """The batch of each client: disjoint random batches of equal size, up to one client."""
+    check_positive_int(clients, "clients")
+    if clients < check_positive_int(batches, "batches"):
+        raise InvalidInputError(f"{clients} clients cannot fill {batches} batches. Use fewer.")
+    return rng.permutation(np.arange(clients) % batches).astype(np.int64)
