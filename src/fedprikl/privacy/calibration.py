@@ -155,9 +155,10 @@ def calibrate_gaussian(*, epsilon: float, delta: float, sensitivity: float) -> G
 def calibrate_integer_gaussian(
     *, epsilon: float, delta: float, coordinates: int = 2
 ) -> IntegerGaussianMechanism:
-    """Integer noise on counts that gives (epsilon, delta), within 0.1% of the least.
+    """Integer noise on counts that gives (epsilon, delta).
 
-    Starts at the continuous Gaussian and grows until the exact account holds.
+    Starts at the continuous Gaussian and grows until the exact account holds: at once, unless
+    sigma is below 1, where whole numbers are coarse.
     """
     check_positive_int(coordinates, "coordinates")
     sigma = math.sqrt(coordinates) * _gaussian_sigma(check_epsilon(epsilon), check_delta(delta))

@@ -1,0 +1,196 @@
+"""Calibrations: never less privacy than asked for, and the paper's true epsilon."""
+
+import math
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fedprikl import InvalidInputError
+from fedprikl.privacy import (
+    GaussianMechanism,
+    IntegerGaussianMechanism,
+    LaplaceMechanism,
+    calibrate,
+    calibrate_gaussian,
+    calibrate_integer_gaussian,
+    calibrate_laplace,
+    classic_constant,
+    paper_noise_gain,
+    paper_true_epsilon,
+)
+from fedprikl.privacy.calibration import GRID_SLACK
+from fedprikl.privacy.noise import GRID_EXPONENT, _opendp_laplace
+
+epsilons = st.floats(0.01, 20)
+deltas = st.sampled_from([1e-9, 1e-6, 1e-3])
+sensitivities = st.floats(1e-6, 10)
+
+
+@given(epsilons, deltas, sensitivities)
+def test_no_less_privacy_than_asked_for(epsilon: float, delta: float, sensitivity: float) -> None:
+    for kind in ("laplace", "gaussian", "auto"):
+        mechanism = calibrate(
+            epsilon=epsilon,
+            delta=delta,
+            sensitivity=sensitivity,
+            kind=kind,
+        )
+        assert mechanism.epsilon(delta) <= epsilon
+        assert mechanism.epsilon(delta) > epsilon * (1 - 1e-6)
+
+
+@given(epsilons, deltas)
+def test_the_gaussian_profile_is_the_definition(epsilon: float, delta: float) -> None:
+    """delta(epsilon) from the two normal tails (Balle and Wang), independently of dp-accounting."""
+    sigma = calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=1.0).sigma
+    first = stats.norm.cdf(0.5 / sigma - epsilon * sigma)
+    second = math.exp(epsilon + stats.norm.logcdf(-0.5 / sigma - epsilon * sigma))
+    assert first - second <= delta * (1 + 1e-6)
+    assert first - second > delta * 0.999
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
+def test_opendp_agrees_that_the_slack_covers_its_grid(scale: float) -> None:
+    mechanism = LaplaceMechanism(scale=scale, sensitivity=0.01)
+    assert _opendp_laplace(scale, 1).map(0.01) <= mechanism.epsilon()
+    assert mechanism.epsilon() < 0.01 / scale * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("steps", [200, 1000])
+def test_the_slack_covers_the_discrete_gaussian(steps: int) -> None:
+    """The sampler's noise is a discrete Gaussian on the grid. On a grid coarse enough to sum its
+    probabilities, delta at the continuous epsilon, with the slack's four steps, is not exceeded.
+    """
+    distance = steps // 4
+    mechanism = GaussianMechanism(sigma=steps, sensitivity=distance + 4 - GRID_SLACK)
+    for delta in (1e-3, 1e-6):
+        epsilon = mechanism.epsilon(delta)
+        k = np.arange(-12 * steps, 12 * steps + 1)
+        mass = np.exp(-(k**2) / (2 * steps**2))
+        mass /= mass.sum()
+        shifted = np.exp(-((k - distance) ** 2) / (2 * steps**2))
+        shifted /= np.exp(-(k**2) / (2 * steps**2)).sum()
+        assert np.maximum(shifted - math.exp(epsilon) * mass, 0).sum() <= delta
+
+
+def test_auto_takes_the_smaller_noise() -> None:
+    single = calibrate(epsilon=1.0, delta=1e-6, sensitivity=1.0)
+    assert isinstance(single, LaplaceMechanism)
+    gaussian = calibrate_gaussian(epsilon=1.0, delta=1e-6, sensitivity=1.0)
+    assert gaussian.standard_deviation / single.standard_deviation == pytest.approx(2.99, abs=0.01)
+    tolerant = calibrate(epsilon=0.1, delta=0.2, sensitivity=1.0)
+    assert isinstance(tolerant, GaussianMechanism)
+
+
+@pytest.mark.parametrize("coordinates", [1, 2])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-6), (8.0, 1e-3)])
+def test_integer_noise_is_accounted_exactly(coordinates: int, epsilon: float, delta: float) -> None:
+    """delta(epsilon) summed over all outcomes of the discrete Gaussian in one or two cells."""
+    mechanism = calibrate_integer_gaussian(epsilon=epsilon, delta=delta, coordinates=coordinates)
+    sigma = mechanism.sigma
+    reach = np.arange(-math.ceil(9 * sigma) - 2, math.ceil(9 * sigma) + 3)
+    one = np.exp(-(reach**2) / (2 * sigma**2))
+    one /= one.sum()
+    if coordinates == 1:
+        p, q = one[1:], one[:-1]
+    else:  # cell y loses a record and cell z gains one
+        p, q = np.outer(one[1:], one[:-1]), np.outer(one[:-1], one[1:])
+    true_delta = float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+    assert true_delta <= delta
+    assert true_delta > delta * 0.9 or sigma < 1  # coarse noise has few values to choose from
+    continuous = math.sqrt(coordinates) * dp_accounting.get_sigma_gaussian(epsilon, delta)
+    assert continuous <= sigma <= 1.5 * continuous
+    assert mechanism.epsilon(delta) <= epsilon
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "released", "repeated", "expected"),
+    [
+        (0.1, "terms", False, {50: 4.57, 20: 1.66, 10: 0.78}),
+        (1.0, "terms", False, {50: 88.6, 20: 24.4, 10: 10.3}),
+        (1.0, "mean", False, {50: 1.87, 20: 1.14, 10: 0.78}),
+        (1.0, "mean", True, {50: 28.3, 20: 15.7, 10: 10.3}),
+    ],
+)
+def test_what_the_paper_noise_truly_gives(
+    epsilon: float, released: Any, repeated: bool, expected: dict[int, float]
+) -> None:
+    """The table in docs/paper-errata.md."""
+    for batches, value in expected.items():
+        found = paper_true_epsilon(
+            epsilon=epsilon,
+            delta=1e-6,
+            points=10,
+            batches=batches,
+            released=released,
+            repeated=repeated,
+        )
+        assert found == pytest.approx(value, abs=0.06 if value > 10 else 0.006)
+
+
+def test_repeated_terms_are_worse_than_distinct_ones() -> None:
+    settings: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 10, "batches": 20}
+    assert paper_true_epsilon(repeated=True, **settings) > paper_true_epsilon(**settings)
+
+
+@pytest.mark.parametrize(("epsilon", "holds"), [(1.5, True), (8.0, True), (10.0, False)])
+def test_the_classic_constant_fails_for_large_epsilon(epsilon: float, holds: bool) -> None:
+    """sigma = c / epsilon is proved below 1 only. At 1.5, which the paper uses, it happens to
+    hold; further on it gives less than it claims.
+    """
+    classic = GaussianMechanism(sigma=classic_constant(1e-6) / epsilon, sensitivity=1.0)
+    assert (classic.epsilon(1e-6) <= epsilon) == holds
+
+
+def test_the_noise_gain() -> None:
+    gain = paper_noise_gain(epsilon=0.5, delta=1e-6, batches=20)
+    assert gain == pytest.approx(2 * math.log(1.25e6) / 100)
+
+
+def test_mechanisms_describe_themselves() -> None:
+    laplace = calibrate_laplace(epsilon=1.0, sensitivity=1.0)
+    assert str(laplace) == "Laplace noise of scale 1"
+    assert laplace.standard_deviation == pytest.approx(math.sqrt(2))
+    integer = IntegerGaussianMechanism(sigma=3.0, coordinates=2)
+    assert "integer Gaussian" in str(integer)
+    assert integer.standard_deviation == 3.0
+    assert GaussianMechanism(sigma=0.0, sensitivity=1.0).epsilon(1e-6) == math.inf
+    assert dp.atom_domain(T=float) is not None
+    assert GRID_EXPONENT == -40
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: calibrate_laplace(epsilon=0, sensitivity=1), "above 0"),
+        (lambda: calibrate_laplace(epsilon=-1, sensitivity=1), "above 0"),
+        (lambda: calibrate_laplace(epsilon=math.nan, sensitivity=1), "finite"),
+        (lambda: calibrate_laplace(epsilon=math.inf, sensitivity=1), "finite"),
+        (lambda: calibrate_laplace(epsilon="a", sensitivity=1), "must be a number"),  # type: ignore[arg-type]
+        (lambda: calibrate_laplace(epsilon=1, sensitivity=-1), "negative"),
+        (lambda: calibrate_laplace(epsilon=1, sensitivity=math.inf), "finite"),
+        (lambda: calibrate_gaussian(epsilon=1, delta=0, sensitivity=1), "strictly between"),
+        (lambda: calibrate_gaussian(epsilon=1, delta=1, sensitivity=1), "strictly between"),
+        (lambda: calibrate(epsilon=1, delta=0.1, sensitivity=1, kind="x"), "'auto'"),  # type: ignore[arg-type]
+        (lambda: calibrate_integer_gaussian(epsilon=1, delta=0.1, coordinates=0), "at least 1"),
+        (
+            lambda: paper_true_epsilon(
+                epsilon=1,
+                delta=0.1,
+                points=1,
+                batches=1,
+                released="x",  # type: ignore[arg-type]
+            ),
+            "'terms' or 'mean'",
+        ),
+    ],
+)
+def test_bad_input_says_what_to_do(make: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        make()

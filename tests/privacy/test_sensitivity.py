@@ -1,0 +1,217 @@
+"""The exact sensitivity against brute force over all neighbouring histograms; paper's bounds."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedprikl import (
+    Additive,
+    Floor,
+    InvalidInputError,
+    QueryPoints,
+    Score,
+    Skew,
+    UnboundedSensitivityError,
+    Unsmoothed,
+    kl_divergence,
+)
+from fedprikl.divergence import phi
+from fedprikl.estimators import (
+    increments_per_batch,
+    score_sensitivity,
+    weighted_score,
+    worst_neighbours,
+)
+from fedprikl.privacy import (
+    exact_sensitivity,
+    paper_kl_sensitivity,
+    paper_term_sensitivity,
+    rounding_slack,
+    terms_sensitivity,
+    worst_substitution,
+)
+from fedprikl.privacy import sensitivity as module
+from tests.brute_force import Histogram, histograms, largest_change, neighbours
+
+Case = tuple[QueryPoints, np.ndarray[Any, np.dtype[np.int64]], Score]
+
+
+def random_case(rng: np.random.Generator, batches: int = 1) -> Case:
+    """A few asked cells and records; any lambda, skew, smoothing, correction and weights."""
+    asked = int(rng.integers(1, 4))
+    pi = np.maximum(rng.dirichlet(np.full(asked + 1, rng.choice([0.3, 1, 5]))), 1e-4)
+    points = QueryPoints.build(
+        np.append(pi / pi.sum(), 0.0),
+        cells=np.tile(np.arange(asked), batches),
+        batch=np.repeat(np.arange(batches), asked),
+        weights=rng.gamma(1, 1, asked * batches)
+        * rng.choice([-1, 1], asked * batches, p=[0.1, 0.9]),
+        batches=batches,
+    )
+    smoothing = rng.choice(
+        np.array(
+            [
+                Skew(float(rng.choice([0.001, 0.01, 0.1, 0.5]))),
+                Additive(float(rng.choice([0.1, 1.0])), asked + 2),
+                Floor(float(rng.choice([0.01, 0.3, 0.6]))),
+            ]
+        )
+    )
+    correction = 0.0 if isinstance(smoothing, Floor) else float(rng.choice([0, 0.5, 0.95, 1]))
+    score = Score(smoothing, control=float(rng.choice([0, -1, 1, 0.3, -2])), correction=correction)
+    return points, rng.integers(1, 9, batches), score
+
+
+def brute_force(points: QueryPoints, records: Any, score: Score) -> float:
+    """Over every batch, every histogram of the asked cells and one that is not asked."""
+    changes = []
+    for t in range(points.batches):
+        mine = points.batch == t
+        weights, pi = points.weights[mine], points.pi[mine]
+
+        def value(h: Histogram, weights: Any = weights, pi: Any = pi, n: int = records[t]) -> float:
+            return float(weights @ score(np.array(h[:-1]), pi, np.array([n])))
+
+        changes.append(largest_change(value, len(pi) + 1, int(records[t])))
+    return max(changes)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_exact_sensitivity_is_brute_force(seed: int) -> None:
+    """20 x 20 random cases: equal up to rounding, never below, and attained by two data sets."""
+    rng = np.random.default_rng([seed, 1])
+    for _ in range(20):
+        points, records, score = random_case(rng, batches=int(rng.integers(1, 3)))
+        exact = exact_sensitivity(increments_per_batch(points, records, score, points.weights))
+        brute = brute_force(points, records, score)
+        assert exact == pytest.approx(brute, rel=1e-11, abs=1e-13)
+        assert score_sensitivity(points, records, score) >= brute
+        left, right = worst_neighbours(points, records, score)
+        distance = abs(weighted_score(left, score) - weighted_score(right, score))
+        assert distance == pytest.approx(exact, rel=1e-11, abs=1e-13)
+
+
+def test_the_extremes_alone_would_overestimate() -> None:
+    """The same cell cannot lose and gain: a formula without y != z is not tight."""
+    points = QueryPoints.build(np.array([0.5, 0.5, 0.0]), cells=[0], batch=[0], weights=[1.0])
+    records, score = np.array([8]), Score(Skew(0.1), control=2.0)
+    (batch,) = increments_per_batch(points, records, score, points.weights)
+    loose = float(batch.highest[0] - batch.lowest[0])
+    assert exact_sensitivity([batch]) == pytest.approx(brute_force(points, records, score))
+    assert loose > exact_sensitivity([batch]) * 1.1
+
+
+def floor_case(records: int) -> Case:
+    """Two cells whose extremes cannot occur together: one at the kink, one at the last count."""
+    points = QueryPoints.build(
+        np.array([0.1, 0.8, 0.1]), cells=[0, 1], batch=[0, 0], weights=[1.0, 1.0]
+    )
+    return points, np.array([records]), Score(Floor(0.6), control=0.5)
+
+
+def test_extremes_that_cannot_occur_together_are_settled_by_the_table() -> None:
+    points, records, score = floor_case(8)
+    (batch,) = increments_per_batch(points, records, score, points.weights)
+    assert batch.highest_at[0] + batch.lowest_at[1] >= 8
+    assert exact_sensitivity([batch]) == pytest.approx(brute_force(points, records, score))
+
+
+def test_beyond_the_table_the_bound_is_never_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    points, records, score = floor_case(8)
+    batches = increments_per_batch(points, records, score, points.weights)
+    exact = exact_sensitivity(batches)
+    monkeypatch.setattr(module, "ENUMERATION_LIMIT", 0)
+    assert exact <= exact_sensitivity(batches) <= 1.5 * exact
+
+
+def test_a_substitution_names_the_cells() -> None:
+    points = QueryPoints.build(
+        np.array([0.1, 0.2, 0.7]), cells=[0, 1], batch=[0, 0], weights=[0.5, 0.5]
+    )
+    worst = worst_substitution(increments_per_batch(points, np.array([9]), Score(), points.weights))
+    assert (worst.losing, worst.lose_at, worst.gaining) == (0, 0, None)
+
+
+def test_the_sensitivity_of_all_terms_is_brute_force(rng: np.random.Generator) -> None:
+    """L2 distance of the vectors of terms, a point drawn twice standing twice."""
+    for _ in range(50):
+        points, records, score = random_case(rng)
+        score = Score(Skew(0.05), control=0.0)
+        draws = rng.integers(1, 4, len(points))
+        batches = increments_per_batch(points, records, score, np.ones(len(points)))
+        found = terms_sensitivity(batches, [draws])
+        worst = 0.0
+        values = {
+            h: score(np.array(h[:-1]), points.pi, records)
+            for h in histograms(len(points) + 1, int(records[0]))
+        }
+        for h in values:
+            for n in neighbours(h):
+                worst = max(worst, float(np.sqrt(draws @ (values[h] - values[n]) ** 2)))
+        assert found == pytest.approx(worst, rel=1e-11)
+
+
+def test_without_smoothing_there_is_no_finite_sensitivity() -> None:
+    points, records, _ = floor_case(8)
+    score = Score(Unsmoothed())
+    with pytest.raises(UnboundedSensitivityError, match="Choose a smoothing"):
+        exact_sensitivity(increments_per_batch(points, records, score, points.weights))
+    with pytest.raises(UnboundedSensitivityError):
+        terms_sensitivity(
+            increments_per_batch(points, records, score, points.weights), [points.draws]
+        )
+
+
+@pytest.mark.parametrize("cells", [2, 3])
+@pytest.mark.parametrize("records", [6, 7, 9, 11])
+def test_the_paper_bound_of_the_divergence(cells: int, records: int) -> None:
+    """th:SensitivityOfKLD by enumeration of all histograms with every count above 1."""
+    assert math.log(2) == paper_kl_sensitivity() < 0.7
+    pi = np.full(cells, 0.02 / (cells - 1))
+    pi[0] = 0.98
+
+    def value(h: Histogram) -> float:
+        return kl_divergence(pi, np.array(h) / records)
+
+    allowed = largest_change(value, cells, records, at_least=2)
+    assert allowed <= math.log(1.5) < paper_kl_sensitivity()  # 3 -> 2 is the steepest step left
+    one_allowed = largest_change(value, cells, records, at_least=1)
+    assert one_allowed == pytest.approx(0.98 * math.log(2), rel=0.05)  # nearly attained
+    assert largest_change(value, cells, records) == math.inf  # and false without the premise
+
+
+@pytest.mark.parametrize("control", [-2.0, -0.5, 0.0, 0.7, 3.0])
+def test_the_paper_bound_of_a_term(control: float, rng: np.random.Generator) -> None:
+    """th:SensitivityOfSampledKLD by enumeration, for every sampled cell."""
+    records = 9
+    for _ in range(10):
+        pi = np.maximum(rng.dirichlet(np.ones(3)), 0.01)
+        pi /= pi.sum()
+        kappa = paper_term_sensitivity(control=control, records=records, pi_min=float(pi.min()))
+        for cell in range(3):
+
+            def term(h: Histogram, cell: int = cell, pi: Any = pi) -> float:
+                return float(phi(h[cell] / records / pi[cell], control=control))
+
+            assert largest_change(term, 3, records, at_least=2) <= kappa
+
+
+def test_the_slack_grows_with_the_magnitude() -> None:
+    assert 0 < rounding_slack(1.0) < 1e-14
+    assert rounding_slack(1e6) == 1e6 * rounding_slack(1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: paper_term_sensitivity(control=0, records=0, pi_min=0.1), "at least 1"),
+        (lambda: paper_term_sensitivity(control=0, records=1, pi_min=0.0), "above 0"),
+        (lambda: paper_term_sensitivity(control=np.nan, records=1, pi_min=0.1), "finite"),
+        (lambda: rounding_slack(np.inf), "finite"),
+    ],
+)
+def test_bad_input_says_what_to_do(make: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        make()

@@ -1,0 +1,222 @@
+"""Records become cells: categories, bins, products, images; unknown ones become "other"."""
+
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedprikl import InvalidInputError, Reference
+from fedprikl.reference import Bins, BlockCode, Categories, Domain, Indices, Table
+from fedprikl.reference.columns import UNSEEN, level_text
+
+FRAMES = [pd.DataFrame, pl.DataFrame, pa.table]
+ROWS = {
+    "city": ["Basel", "Bern", "Basel", None, "Zug"],
+    "age": [31.0, 25.5, float("nan"), 47.0, 58.0],
+    "smoker": [True, False, True, True, None],
+}
+
+
+def series(values: list[Any]) -> "nw.Series[Any]":
+    return nw.from_native(pl.Series("x", values, strict=False), series_only=True)
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_every_kind_of_frame_gives_the_same_reference(frame: Any) -> None:
+    reference = Reference.fit(frame(ROWS), bins=2)
+    assert reference.fingerprint == Reference.fit(pl.DataFrame(ROWS), bins=2).fingerprint
+    labels = [reference.domain.label(cell) for cell in range(reference.domain.size)]
+    assert labels == [
+        "city=Basel, age=<= 31, smoker=True",
+        "city=Basel, age=missing, smoker=True",
+        "city=Bern, age=<= 31, smoker=False",
+        "city=Zug, age=> 31, smoker=missing",
+        "city=missing, age=> 31, smoker=True",
+        "other",
+    ]
+    assert reference.count(frame(ROWS)).tolist() == [1, 1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_unseen_values_and_combinations_go_to_other(frame: Any) -> None:
+    reference = Reference.fit(frame({"a": ["x", "y"], "b": ["1", "2"]}))
+    seen_apart_but_not_together = {"a": ["x"], "b": ["2"]}
+    unseen, missing = {"a": ["z"], "b": ["1"]}, {"a": [None], "b": ["1"]}
+    for rows in (seen_apart_but_not_together, unseen, missing):
+        assert reference.count(frame(rows)).tolist() == [0, 0, 1]
+
+
+def test_a_lazy_frame_is_collected() -> None:
+    lazy = pl.LazyFrame({"a": ["x", "x", "y"]})
+    assert Reference.fit(lazy).mass.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("value", [1, 1.0, "1", np.int64(1), np.float32(1)])
+def test_numbers_and_their_text_are_the_same_level(value: Any) -> None:
+    assert level_text(value) == "1"
+
+
+def test_a_client_may_store_a_category_as_number_or_text() -> None:
+    reference = Reference.fit(pl.DataFrame({"ward": [1, 2, 2]}))
+    with_a_gap = pd.DataFrame({"ward": [1.0, float("nan"), 2.0]})  # pandas turns it into floats
+    assert reference.count(with_a_gap).tolist() == [1, 1, 1]
+    assert reference.count(pl.DataFrame({"ward": ["2", "1", "9"]})).tolist() == [1, 1, 1]
+
+
+def test_categories_are_ordered_by_frequency_then_text() -> None:
+    column = Categories.fit(series(["b", "a", "c", "c", None]))
+    assert column.values == ("c", "a", "b")
+    assert column.encode(series(["c", "zz", None])).tolist() == [0, UNSEEN, 3]
+    assert column.label(3) == "missing"
+
+
+def test_true_and_one_are_not_confused_in_a_column_of_objects() -> None:
+    frame = pd.DataFrame({"a": pd.Series([True, 1, "1"], dtype=object)})
+    reference = Reference.fit(frame, categorical=["a"])
+    assert sorted(reference.mass.tolist()) == [0, 1, 2]
+
+
+def test_bins_are_cut_at_quantiles_and_open_ended() -> None:
+    column = Bins.fit(series([float(x) for x in range(1, 101)]), 4)
+    assert column.edges == (25.0, 50.0, 75.0)
+    values = [-1e9, 25.0, 25.1, 76.0, 1e9, float("inf"), None, float("nan")]
+    assert column.encode(series(values)).tolist() == [0, 0, 1, 3, 3, 3, 4, 4]
+    assert [column.label(level) for level in range(5)] == [
+        "<= 25",
+        "(25, 50]",
+        "(50, 75]",
+        "> 75",
+        "missing",
+    ]
+
+
+def test_bins_of_text_that_is_no_number_are_unseen() -> None:
+    column = Bins("x", (0.0,))
+    assert column.encode(series(["-1", "1e3", "nan", "many", None])).tolist() == [
+        0,
+        1,
+        UNSEEN,
+        UNSEEN,
+        2,
+    ]
+
+
+def test_a_column_of_one_value_has_one_bin() -> None:
+    column = Bins.fit(series([3.0, 3.0]), 4)
+    assert column.edges == ()
+    assert column.label(0) == "any number"
+
+
+def test_integers_with_few_values_are_categories_and_many_are_bins() -> None:
+    few = Reference.fit(pl.DataFrame({"x": [1, 2, 3] * 10}))
+    many = Reference.fit(pl.DataFrame({"x": list(range(100))}))
+    forced = Reference.fit(pl.DataFrame({"x": list(range(100))}), categorical=["x"])
+    assert (few.domain.size, many.domain.size, forced.domain.size) == (4, 11, 101)
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=50))
+def test_every_number_has_exactly_one_bin(values: list[float]) -> None:
+    column = Bins("x", (-1.0, 0.0, 2.5))
+    levels = column.encode(series(values))
+    for value, level in zip(values, levels, strict=True):
+        expected = 4 if np.isnan(value) else sum(value > edge for edge in column.edges)
+        assert level == expected
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", "d", None]), min_size=1, max_size=40))
+def test_no_record_is_ever_lost(values: list[str | None]) -> None:
+    reference = Reference.fit(pl.DataFrame({"x": ["a", "a", "b"]}))
+    counts = reference.count(pl.DataFrame({"x": pl.Series(values, dtype=pl.String)}))
+    assert counts.sum() == len(values)
+    assert counts[-1] == sum(value not in ("a", "b") for value in values)
+
+
+@given(st.data())
+def test_codes_and_levels_are_inverse(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=4))
+    columns = [Categories(f"c{i}", tuple(map(str, range(n)))) for i, n in enumerate(sizes)]
+    table = Table(tuple(columns))
+    code = data.draw(st.integers(0, table.size - 1))
+    assert table.code(table.levels(code)) == code
+
+
+def test_the_block_code_has_one_bit_per_block() -> None:
+    images = np.full((3, 28, 28), 255, np.uint8)
+    images[1, 0, 0] = 254
+    images[2, 27, 27] = 0
+    code = BlockCode()
+    assert code.encode(images).tolist() == [0, 1 << 15, 1]
+    assert code.label(1 << 15) == "1000/0000/0000/0000"
+    assert code.size == 2**16
+
+
+def test_the_block_code_takes_other_whites_and_thresholds() -> None:
+    images = np.ones((1, 28, 28))
+    images[0, :7, :7] = 0.5
+    assert BlockCode(white=1.0).encode(images).tolist() == [1 << 15]
+    assert BlockCode(white=1.0, threshold=0.6).encode(images).tolist() == [0]
+
+
+def test_a_reference_of_images_knows_the_codes_it_saw() -> None:
+    images = np.full((4, 28, 28), 255, np.uint8)
+    images[3, 0, 0] = 0
+    reference = Reference.fit_images(images)
+    unknown = np.zeros((1, 28, 28), np.uint8)
+    assert reference.probabilities.tolist() == [0.75, 0.25, 0.0]
+    assert reference.count(np.concatenate([images, unknown])).tolist() == [3, 1, 1]
+
+
+def test_cell_numbers_outside_the_range_are_other() -> None:
+    reference = Reference.from_counts([2, 1])
+    assert reference.count([0, 1, 1, 2, -1]).tolist() == [1, 2, 2]
+    assert reference.count(np.array([], dtype=np.int64)).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Reference.fit(pl.DataFrame({"a": []})), "no rows"),
+        (lambda: Reference.fit(pl.DataFrame({"a": [1]}), columns=["b"]), "no column 'b'"),
+        (lambda: Reference.fit(pl.DataFrame({"a": [1]}), categorical=["b"]), "no column 'b'"),
+        (lambda: Reference.fit(pl.DataFrame({"a": [1]}), columns=[]), "at least one column"),
+        (lambda: Reference.fit(pl.DataFrame({"a": [1]}), columns=["a", "a"]), "named twice"),
+        (lambda: Reference.fit(pl.DataFrame({"a": [1]}), bins=0), "at least 1"),
+        (lambda: Reference.fit([1, 2]), "data frame"),
+        (lambda: Reference.fit(pl.DataFrame({"a": [[1]]})), "no natural cells"),
+        (lambda: Bins.fit(series([None, float("inf")]), 2), "no finite number"),
+        (lambda: BlockCode(side=10), "equal blocks"),
+        (lambda: BlockCode(side=30, blocks=5), "at most 4 x 4"),
+        (lambda: BlockCode().encode(np.zeros((2, 8, 8))), "shape"),
+        (lambda: BlockCode().encode(np.full((1, 28, 28), np.nan)), "nan"),
+        (lambda: BlockCode().encode("no"), "array of numbers"),
+        (lambda: Reference.fit_images(np.zeros((0, 28, 28))), "empty"),
+        (lambda: Domain(Indices(3), np.array([2, 1])), "sorted"),
+        (lambda: Domain(Indices(3), np.array([3])), "in range"),
+        (lambda: Reference.from_counts([1]).domain.label(2), "outside the domain"),
+        (lambda: Reference.from_counts([1]).count([0.5]), "cell numbers"),
+        (
+            lambda: Table(tuple(Bins(f"c{i}", tuple(map(float, range(100)))) for i in range(10))),
+            "combinations",
+        ),
+    ],
+)
+def test_bad_input_says_what_to_do(make: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        make()
+
+
+def test_a_client_without_the_column_is_told_which() -> None:
+    reference = Reference.fit(pl.DataFrame({"age": [1, 2]}))
+    with pytest.raises(InvalidInputError, match=r"no column 'age'.*it has 'years'"):
+        reference.count(pl.DataFrame({"years": [1]}))
+
+
+def test_a_domain_of_nothing_but_other() -> None:
+    domain = Domain(Indices(3), np.array([], dtype=np.int64))
+    assert domain.count([0, 1]).tolist() == [2]
