@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test lint lock clean
+.PHONY: help setup demo test docs lint lock clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,6 +22,9 @@ demo: setup  ## the whole estimate on an embedded population, with a report
 
 test: setup lint  ## every check: style, types, floors, tests, coverage
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-fail-under=95
+
+docs: setup  ## rewrite the generated table of the README
+	$(BIN)/python docs/readme_table.py
 
 lint: setup
 	$(BIN)/ruff check .

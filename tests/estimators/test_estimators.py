@@ -66,7 +66,7 @@ def test_lambda_is_biased_where_the_population_leaves_the_support() -> None:
 def test_small_noise_changes_little() -> None:
     exact = no_privacy(census()).value
     for kind in ("laplace", "gaussian"):
-        estimate = trusted_aggregator(census(), epsilon=1e6, noise=kind)  # type: ignore[arg-type]
+        estimate = trusted_aggregator(census(), epsilon=1e6, noise=kind)
         assert estimate.value == pytest.approx(exact, abs=0.01)
 
 

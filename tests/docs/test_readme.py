@@ -1,0 +1,95 @@
+"""What the README and the docs show is what happens."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import fedprikl
+from fedprikl import divergence, estimators, privacy, reference, simulation
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def readme_table_script() -> Any:
+    spec = importlib.util.spec_from_file_location("readme_table", ROOT / "docs/readme_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    statements = [line for line in block.splitlines() if line and not line.startswith("import")]
+    assert len(statements) <= 10
+    exec(compile(block, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("D(Pi || 0.01 Pi + 0.99 P) is about ")
+    assert "epsilon 1, delta 0: proved for every data set." in printed
+
+
+def test_the_demo_table_is_up_to_date() -> None:
+    """Names and payloads to the letter, numbers to 5%, as libraries may change a last digit."""
+    script = readme_table_script()
+    shown, fresh = script.table_in(README), script.demo_table()
+    number = r"\d+\.\d+(?:e\+\d+)?"
+    assert re.sub(number, "#", shown) == re.sub(number, "#", fresh)
+    for old, new in zip(re.findall(number, shown), re.findall(number, fresh), strict=True):
+        assert float(old) == pytest.approx(float(new), rel=0.05)
+
+
+def test_the_two_commands_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for command in re.findall(r"^make (\w+)", README, re.MULTILINE):
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_names_in_the_notation_exist() -> None:
+    rooms: list[ModuleType] = [fedprikl, divergence, estimators, privacy, reference, simulation]
+    names = {name for room in rooms for name in vars(room)}
+    parameters = {
+        "points",
+        "batches",
+        "ratio",
+        "control",
+        "epsilon",
+        "delta",
+        "sensitivity",
+        "skew",
+    }
+    table = (ROOT / "docs/notation.md").read_text(encoding="utf-8")
+    for line in table.splitlines():
+        cells = line.split("|")
+        if len(cells) < 6 or "code name" in line or "---" in line:
+            continue
+        for name in re.findall(r"`([\w.]+)`", cells[2]):
+            owner, _, attribute = name.partition(".")
+            assert owner in names | parameters, name
+            if attribute:
+                found = next(vars(room)[owner] for room in rooms if owner in vars(room))
+                assert hasattr(found, attribute) or attribute in found.__dataclass_fields__
+
+
+def test_the_lock_names_no_address() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    assert re.search(r"^opendp==[\d.]+", lock, re.MULTILINE)
+
+
+def test_the_public_names_are_sorted_and_exist() -> None:
+    assert fedprikl.__all__ == sorted(fedprikl.__all__)
+    for name in fedprikl.__all__:
+        assert hasattr(fedprikl, name)
