@@ -61,7 +61,7 @@ def test_the_report_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
     assert links.found == []
     assert page.count("<svg") == 2
     assert "Protected: one record" in page
-    assert "The population has drifted" in page
+    assert "released with epsilon 1." in page
 
 
 @pytest.mark.parametrize(("calibration", "refuted"), [("paper", True), ("exact", False)])

@@ -13,7 +13,7 @@ from fedprikl.estimators import ComparedEstimate
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["epsilon_chart", "estimates_chart"]
+__all__ = ["epsilon_chart", "epsilon_text", "estimates_chart"]
 
 BLUE, ORANGE, RED, GREY = "#1f6fb2", "#d97706", "#b91c1c", "#9ca3af"
 
@@ -53,9 +53,8 @@ def epsilon_chart(rows: Sequence[ComparedEstimate]) -> str:
     axes = figure.add_subplot()
     for place, (_, privacy, claimed) in enumerate(private):
         colour = BLUE if privacy.holds else ORANGE
-        true = privacy.epsilon if math.isfinite(privacy.epsilon) else 1e4
-        axes.barh(place, true, color=colour, height=0.5)
-        axes.annotate(f" {true:.3g}", (true, place), va="center")
+        axes.barh(place, privacy.epsilon, color=colour, height=0.5)
+        axes.annotate(f" {epsilon_text(privacy.epsilon)}", (privacy.epsilon, place), va="center")
         axes.plot([claimed, claimed], [place - 0.36, place + 0.36], color="black", linewidth=2)
     axes.set_xscale("log")
     axes.set_yticks(range(len(private)), [name for name, _, _ in private])
@@ -64,6 +63,13 @@ def epsilon_chart(rows: Sequence[ComparedEstimate]) -> str:
     axes.set_xlim(left, right * 2)
     axes.set_xlabel("true epsilon (bar) and claimed epsilon (black mark), logarithmic")
     return _svg(figure)
+
+
+def epsilon_text(epsilon: float) -> str:
+    """Three digits for people: 0.78, 24.4, 1,410, infinite."""
+    if not math.isfinite(epsilon):
+        return "infinite"
+    return f"{epsilon:.3g}" if epsilon < 1000 else f"{epsilon:,.0f}"
 
 
 def _figure(height: float) -> "Figure":

@@ -1,10 +1,9 @@
 """The demo's report: the estimators side by side."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 from fedprikl.estimators import ComparedEstimate
-from fedprikl.reporting.charts import epsilon_chart, estimates_chart
+from fedprikl.reporting.charts import epsilon_chart, epsilon_text, estimates_chart
 from fedprikl.reporting.page import page, paragraphs, table
 
 __all__ = ["HEAD", "comparison_page", "comparison_row"]
@@ -16,7 +15,6 @@ def comparison_row(row: ComparedEstimate) -> tuple[str, ...]:
     """One line of the table, as texts."""
     privacy = row.estimate.privacy
     claimed = "none" if privacy.claimed_epsilon is None else f"{privacy.claimed_epsilon:g}"
-    true = f"{privacy.epsilon:.3g}" if math.isfinite(privacy.epsilon) else "infinite"
     return (
         row.name,
         str(row.estimate.payload),
@@ -24,7 +22,7 @@ def comparison_row(row: ComparedEstimate) -> tuple[str, ...]:
         f"{row.error:.3f}",
         f"{row.typical_error:.3f}",
         claimed,
-        true,
+        epsilon_text(privacy.epsilon),
     )
 
 
@@ -35,8 +33,8 @@ def comparison_page(
     ours, truth = rows[-1], rows[-1].truth
     broken = [not row.estimate.privacy.holds for row in rows]
     answer = (
-        f"The population has drifted: {ours.estimate.target} is {ours.estimate.value:.3f} nats "
-        f"(truth: {truth:.3f}), found with epsilon {ours.estimate.privacy.claimed_epsilon:g}."
+        f"{ours.estimate.target} is about {ours.estimate.value:.3f} nats (truth: {truth:.3f}), "
+        f"released with epsilon {ours.estimate.privacy.claimed_epsilon:g}."
     )
     note = (
         "Counts: sent by each client. Typical: mean absolute error over simulated repetitions. "

@@ -14,7 +14,7 @@ h1 { font-size: 1.7rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin-
 table { border-collapse: collapse; width: 100%; font-size: .93rem; }
 th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid #e5e7eb; }
 th:first-child, td:first-child { text-align: left; }
-svg { max-width: 100%; height: auto; } .note { color: #6b7280; font-size: .93rem; }
+svg { width: 100%; height: auto; } .note { color: #6b7280; font-size: .93rem; }
 .bad { color: #b91c1c; font-weight: 600; } footer { margin-top: 3rem; color: #6b7280; }
 """
 
