@@ -50,15 +50,15 @@ def check_open_unit(value: float, name: str, advice: str) -> float:
     """A number strictly between 0 and 1."""
     number = check_finite(value, name)
     if not 0 < number < 1:
-        raise InvalidInputError(
-            f"{name} must lie strictly between 0 and 1, got {number}. {advice}"
-        )
+        raise InvalidInputError(f"{name} must lie strictly between 0 and 1, got {number}. {advice}")
     return number
 
 
 def check_delta(value: float) -> float:
     """A privacy parameter delta: strictly between 0 and 1."""
-    return check_open_unit(value, "delta", "Use well under one in the number of records, like 1e-6.")
+    return check_open_unit(
+        value, "delta", "Use well under one in the number of records, like 1e-6."
+    )
 
 
 def check_positive_int(value: int, name: str) -> int:
