@@ -13,7 +13,6 @@ from fedprikl.errors import (
     RejectedMessageError,
     WrongStepError,
 )
-from fedprikl.secure_sum.graph import core
 from fedprikl.secure_sum.keys import is_usable_key, verify
 from fedprikl.secure_sum.messages import (
     SIGNATURE_BYTES,
@@ -118,7 +117,7 @@ class SumAggregator:
     def send_keys(self) -> dict[int, bytes]:
         """Ends the adverts; for every client present, the `PeerKeys` of its neighbours."""
         self._leave(AggregatorStep.ADVERTS)
-        self._present = self._core(self._adverts.keys())
+        self._present = self._enough(self._adverts.keys())
         records = {i: self._adverts[i].record() for i in self._present}
         self.step = AggregatorStep.SHARES
         return {
@@ -129,7 +128,7 @@ class SumAggregator:
     def send_shares(self) -> dict[int, bytes]:
         """Ends the sharing; for every client present, the `ShareInbox` of boxes for it."""
         self._leave(AggregatorStep.SHARES)
-        self._present = self._core(self._shares.keys())
+        self._present = self._enough(self._shares.keys())
         boxes = {i: dict(self._shares[i].boxes) for i in self._present}
         self.step = AggregatorStep.INPUTS
         return {
@@ -266,13 +265,17 @@ class SumAggregator:
         """The neighbours of a client who are present, in order."""
         return sorted(self._neighbours[client] & self._present)
 
-    def _core(self, answered: AbstractSet[int]) -> frozenset[int]:
-        kept = core(self._neighbours, answered, self._plan.threshold)
-        if len(kept) < self._plan.minimum:
-            self._too_small(
-                len(kept), self._plan.minimum, "clients are left with enough neighbours"
-            )
-        return kept
+    def _enough(self, answered: AbstractSet[int]) -> frozenset[int]:
+        """Who answered, if that is enough for every one of them to go on.
+
+        Leaving out only a client with too few neighbours would not help: on the circle, the
+        next one would then have too few, and so on around.
+        """
+        if len(answered) < self._plan.minimum:
+            self._too_small(len(answered), self._plan.minimum, "clients are left")
+        for client in answered:
+            self._check_holders(client, answered)
+        return frozenset(answered)
 
     def _needed_dropped(self) -> frozenset[int]:
         """Dropped clients whose masks are on a living one's vector."""
@@ -283,10 +286,13 @@ class SumAggregator:
         if len(self._inputs) < self._plan.minimum:
             self._too_small(len(self._inputs), self._plan.minimum, "inputs are in")
         for owner in self._inputs.keys() | self._needed_dropped():
-            holders = len(self._neighbours[owner] & answering)
-            if holders < self._plan.threshold:
-                what = f"neighbours of client {owner} remain"
-                self._too_small(holders, self._plan.threshold, what)
+            self._check_holders(owner, answering)
+
+    def _check_holders(self, owner: int, present: AbstractSet[int]) -> None:
+        holders = len(self._neighbours[owner] & present)
+        if holders < self._plan.threshold:
+            what = f"neighbours of client {owner} remain"
+            self._too_small(holders, self._plan.threshold, what)
 
     def _leave(self, step: AggregatorStep) -> None:
         """Ends a step; if the next one is not reached, the round is closed."""

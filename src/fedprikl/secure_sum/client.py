@@ -104,15 +104,11 @@ class SumClient:
         self._shares: dict[int, bytes | None] = {}
         self._told: Survivors | None = None
         self._digest = b""
+        self.damaged: tuple[int, ...] = ()  # neighbours whose sealed shares did not open
         self.step = ClientStep.NEW
 
     def __repr__(self) -> str:
         return f"<SumClient {self._index} of {self._plan.clients}, {self.step.value}>"
-
-    @property
-    def damaged(self) -> tuple[int, ...]:
-        """Neighbours whose sealed share did not open; their sum relies on the others' shares."""
-        return tuple(peer for peer, box in self._shares.items() if box is None)
 
     def advertise(self) -> bytes:
         """The `KeyAdvert` of this client."""
@@ -150,6 +146,7 @@ class SumClient:
         if not set(peers) <= set(self._channels):
             self._refuse("it was sent shares of clients whose keys it was never shown")
         self._shares = {peer: self._channels[peer].unseal(box) for peer, box in message.boxes}
+        self.damaged = tuple(peer for peer, box in self._shares.items() if box is None)
         self._advance(ClientStep.SHARED, ClientStep.MASKED)
         masked = apply_masks(self._ring, counts, self._masks(peers))
         packed = self._ring.pack(masked)

@@ -1,8 +1,6 @@
 """Who shares with whom: complete for small cohorts, sparse for large ones [Bell et al. 2020]."""
 
 import math
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +9,7 @@ from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_p
 from fedprikl.errors import InvalidInputError
 from fedprikl.secure_sum.keys import derive, stream_of
 
-__all__ = ["DEFAULT_FAILURE", "Degree", "Graph", "choose_degree", "core"]
+__all__ = ["DEFAULT_FAILURE", "Degree", "Graph", "choose_degree"]
 
 DEFAULT_FAILURE = 2.0**-40
 
@@ -52,16 +50,6 @@ class Graph:
             return frozenset(range(self.clients)) - {client}
         places = (self._place[client] + self._offsets) % self.clients
         return frozenset(self._order[places].tolist())
-
-
-def core(
-    neighbours: Mapping[int, AbstractSet[int]], present: AbstractSet[int], threshold: int
-) -> frozenset[int]:
-    """The largest part of `present` in which everybody has at least `threshold` neighbours."""
-    kept = set(present)
-    while weak := {i for i in kept if len(neighbours[i] & kept) < threshold}:
-        kept -= weak
-    return frozenset(kept)
 
 
 def choose_degree(

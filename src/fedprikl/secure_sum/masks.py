@@ -38,7 +38,7 @@ def apply_masks(
     ring: Ring, values: npt.ArrayLike, masks: Iterable[tuple[int, Words]]
 ) -> npt.NDArray[np.uint64]:
     """The vector plus every mask times its sign, in the ring."""
-    total = np.asarray(values).astype(ring.word)
+    total: Words = np.asarray(values).astype(ring.word)
     for sign, mask in masks:
         if sign > 0:
             total += mask

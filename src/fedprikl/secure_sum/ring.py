@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from fedprikl.errors import InvalidInputError, MessageDecodeError
 
 __all__ = ["MAX_WIDTH", "Ring", "Words"]
 
-Words = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
+Words = npt.NDArray[np.unsignedinteger[Any]]
 
 MAX_WIDTH = 63  # sums are handed out as signed 64-bit integers
 
@@ -28,7 +29,7 @@ class Ring:
     """
 
     widths: Ints
-    word: np.dtype[np.uint32] | np.dtype[np.uint64]
+    word: np.dtype[np.unsignedinteger[Any]]
 
     @classmethod
     def for_sum(cls, maxima: Sequence[int], clients: int) -> "Ring":
@@ -39,8 +40,8 @@ class Ring:
                 "A secure sum needs at least one entry, every public maximum at least 1, and "
                 f"clients times maximum below 2^{MAX_WIDTH}. Check the maxima, or scale down."
             )
-        word = np.dtype("<u4") if max(widths) <= 32 else np.dtype("<u8")
-        return cls(np.asarray(widths, dtype=np.int64), word)
+        words: tuple[np.dtype[np.unsignedinteger[Any]], ...] = (np.dtype("<u4"), np.dtype("<u8"))
+        return cls(np.asarray(widths, dtype=np.int64), words[max(widths) > 32])
 
     @property
     def length(self) -> int:
