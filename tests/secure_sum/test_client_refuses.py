@@ -168,23 +168,23 @@ def test_shares_of_clients_whose_keys_were_withheld() -> None:
         cohort.clients[0].mask_input(letter, [0, 0])
 
 
-@pytest.mark.parametrize("which", ["seal", "mask"])
-def test_keys_of_low_order(which: str) -> None:
+def test_keys_of_low_order() -> None:
     """A key that leads to an all-zero secret is refused before it protects anything."""
     cohort = Cohort(make_plan(3, 2)).until(AggregatorStep.SHARES)
     keys = PeerKeys.decode(cohort.letters[0])
-    record = dict(keys.adverts)[1]
-    bad = (
-        record[:32] + bytes(32) + record[64:]
-        if which == "seal"
-        else record[:64] + bytes(32) + record[96:]
-    )
-    letter = replace(keys, adverts=[(1, bad), keys.adverts[1]]).encode()
-    client = cohort.clients[0]
-    with pytest.raises(UnsafeRequestError, match="neighbour 1 is of low order"):
-        client.share_keys(letter)
-        inbox = ShareInbox(cohort.plan.round_id, 0, [(1, bytes(88)), (2, bytes(88))]).encode()
-        client.mask_input(inbox, [0, 0])
+    record = keys.adverts[0][1]
+    bad_seal = record[:32] + bytes(32) + record[64:]
+    with pytest.raises(UnsafeRequestError, match="sealing key of neighbour 1 is of low order"):
+        cohort.clients[0].share_keys(
+            replace(keys, adverts=[(1, bad_seal), keys.adverts[1]]).encode()
+        )
+    keys = PeerKeys.decode(cohort.letters[2])
+    record = keys.adverts[1][1]
+    bad_mask = record[:64] + bytes(32) + record[96:]
+    cohort.clients[2].share_keys(replace(keys, adverts=[keys.adverts[0], (1, bad_mask)]).encode())
+    inbox = ShareInbox(cohort.plan.round_id, 2, [(0, bytes(88)), (1, bytes(88))]).encode()
+    with pytest.raises(UnsafeRequestError, match="mask key of neighbour 1 is of low order"):
+        cohort.clients[2].mask_input(inbox, [0, 0])
 
 
 def test_a_relay_cannot_substitute_keys_when_there_is_a_roster() -> None:

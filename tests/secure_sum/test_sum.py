@@ -93,7 +93,7 @@ def test_a_client_with_too_few_neighbours_ends_the_round_before_masking() -> Non
     plan = make_plan(40, 3, 4, maxima=(5,), seed=3)
     gone = sorted(plan.graph().of(0))[:2]
     dropouts = dict.fromkeys(gone, Leaves.BEFORE_ADVERT)
-    with pytest.raises(CohortTooSmallError, match="2 neighbours of client .* but 3 are needed"):
+    with pytest.raises(CohortTooSmallError, match=r"2 neighbours of client .* but 3 are needed"):
         plain_sum_holds(plan, dropouts, 0)
 
 

@@ -26,7 +26,7 @@ class Leaves(Enum):
 
 def secure_sum(
     plan: SumPlan,
-    inputs: Sequence[Sequence[int] | Ints],
+    inputs: Sequence[Sequence[int] | Ints] | Ints,
     *,
     dropouts: Mapping[int, Leaves] | None = None,
     identities: Sequence[bytes] = (),
