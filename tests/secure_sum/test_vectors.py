@@ -72,9 +72,9 @@ def parties(vector: dict[str, Any]) -> tuple[SumAggregator, list[SumClient]]:
     numbers["roster"] = tuple(bytes.fromhex(key) for key in numbers["roster"])
     plan = SumPlan(**numbers)
     assert plan.round_id.hex() == vector["round_id"]
-    identities = [bytes.fromhex(each) for each in vector["identities"]] or [None] * plan.clients
+    known = [bytes.fromhex(each) for each in vector["identities"]]
     return SumAggregator(plan), [
-        SumClient(plan, i, bytes.fromhex(seed), identity=identities[i])
+        SumClient(plan, i, bytes.fromhex(seed), identity=known[i] if known else None)
         for i, seed in enumerate(vector["seeds"])
     ]
 
