@@ -1,0 +1,29 @@
+"""Secure sums: the aggregator learns the sum of a cohort's vectors and nothing else.
+
+Start with `run.py`, the whole protocol on one page, and docs/secure-sum.md.
+"""
+
+from fedprikl.secure_sum.aggregator import AggregatorStep, SumAggregator, SumResult
+from fedprikl.secure_sum.client import ClientRules, ClientStep, SumClient
+from fedprikl.secure_sum.graph import DEFAULT_FAILURE, Degree, choose_degree
+from fedprikl.secure_sum.keys import SEED_BYTES
+from fedprikl.secure_sum.plan import NONCE_BYTES, SumPlan, plan_sum
+from fedprikl.secure_sum.run import Leaves, secure_sum
+
+__all__ = [
+    "DEFAULT_FAILURE",
+    "NONCE_BYTES",
+    "SEED_BYTES",
+    "AggregatorStep",
+    "ClientRules",
+    "ClientStep",
+    "Degree",
+    "Leaves",
+    "SumAggregator",
+    "SumClient",
+    "SumPlan",
+    "SumResult",
+    "choose_degree",
+    "plan_sum",
+    "secure_sum",
+]

@@ -1,0 +1,146 @@
+"""Who shares with whom: complete for small cohorts, sparse for large ones [Bell et al. 2020]."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
+from fedprikl.errors import InvalidInputError
+from fedprikl.secure_sum.keys import derive, stream_of
+
+__all__ = ["DEFAULT_FAILURE", "Degree", "Graph", "choose_degree"]
+
+DEFAULT_FAILURE = 2.0**-40
+
+
+@dataclass(frozen=True, slots=True)
+class Degree:
+    """k neighbours per client, of whom any t open a secret and fewer learn nothing."""
+
+    neighbours: int
+    threshold: int
+
+
+class Graph:
+    """A random k-regular graph on the cohort, the same for everybody who knows the round.
+
+    The clients stand in a circle in random order, and each is a neighbour of the k/2 nearest
+    on either side (a circulant graph under a random permutation). The order sorts one 64-bit
+    word of a ChaCha20 stream per client, so a client finds its own neighbours from the public
+    plan alone; the aggregator has no say once the plan is fixed.
+    """
+
+    def __init__(self, clients: int, neighbours: int, round_id: bytes) -> None:
+        self.clients = clients
+        self.neighbours = neighbours
+        self._complete = neighbours >= clients - 1
+        if not self._complete:
+            key = derive(round_id, salt=round_id, label=b"graph")
+            words = np.frombuffer(stream_of(key, bytes(8 * clients)), dtype="<u8")
+            self._order = np.argsort(words, kind="stable")
+            self._place = np.empty(clients, dtype=np.int64)
+            self._place[self._order] = np.arange(clients)
+            side = np.arange(1, neighbours // 2 + 1)
+            self._offsets = np.concatenate((-side, side))
+
+    def of(self, client: int) -> frozenset[int]:
+        """The neighbours of a client; the relation is symmetric."""
+        if self._complete:
+            return frozenset(range(self.clients)) - {client}
+        places = (self._place[client] + self._offsets) % self.clients
+        return frozenset(self._order[places].tolist())
+
+
+def choose_degree(
+    clients: int,
+    *,
+    dropout: float,
+    corruption: float,
+    failure: float = DEFAULT_FAILURE,
+    active: bool = True,
+) -> Degree:
+    """The fewest neighbours k, and their threshold t, that keep a round private and alive.
+
+    Let every client drop out with probability `dropout` (delta) at some step, and be
+    corrupt, that is, tell the aggregator all it knows, with probability `corruption`
+    (gamma), independently, because the cohort is a random draw from a large population and
+    the graph a random order of it. Client i then has Bin(k, gamma) corrupt and Bin(k, delta)
+    missing neighbours. Three things can go wrong, each with probability at most failure/3,
+    by a union over the n clients:
+
+    1. Secrets leak. Let c be the smallest number with n Pr[Bin(k, gamma) > c] <= failure/3.
+       A semi-honest aggregator opens nothing extra if c < t. An active one tells some
+       neighbours that i is alive and others that it dropped, to get t shares of both of its
+       secrets; honest neighbours give one share each and corrupt ones two, so it needs
+       2 t <= (k - c) + 2 c. We ask for 2 t > k + c (and 2 t > k if not `active`).
+    2. The round stalls. Let d be the smallest number with n Pr[Bin(k, delta) > d] <=
+       failure/3. Everybody's secrets can be opened if t <= k - d.
+    3. Honest survivors fall apart into groups whose sums would show separately. Cutting the
+       circle takes two separate runs of k/2 consecutive clients who are all corrupt or
+       gone: n (n-1)/2 * (gamma + delta)^k <= failure/3.
+
+    We take the smallest even k that allows all three, and the smallest t. A smaller cohort
+    than that gets the complete graph, k = n - 1, where nothing is left to the draw of
+    neighbours: the rates then are a promise about this cohort, with at most c = floor(gamma
+    n) corrupt and d = floor(delta n) missing clients, and 1. and 2. must hold for those.
+    """
+    n = check_positive_int(clients, "clients")
+    gamma, delta = _rate(corruption, "corruption"), _rate(dropout, "dropout")
+    eta = check_open_unit(failure, "failure", "The default is 2^-40.") / 3
+    tails = _Tails(n, gamma, delta, eta)
+    for k in range(2, n - 1, 2):
+        degree = tails.allows(k, active)
+        if degree:
+            return degree
+    return _complete(n, math.floor(gamma * n), math.floor(delta * n), active)
+
+
+def _complete(n: int, corrupt: int, missing: int, active: bool) -> Degree:
+    k = n - 1
+    threshold = _least_threshold(k, corrupt, active)
+    if n < 3 or threshold > k - missing:
+        raise InvalidInputError(
+            f"No threshold suits a cohort of {n} with {corrupt} corrupt and {missing} missing "
+            "clients. Use a larger cohort (at least 3), or assume lower rates."
+        )
+    return Degree(k, threshold)
+
+
+def _least_threshold(k: int, corrupt: int, active: bool) -> int:
+    return (k + corrupt) // 2 + 1 if active else max(corrupt, k // 2) + 1
+
+
+def _rate(value: float, name: str) -> float:
+    rate = check_finite(value, name)
+    if not 0 <= rate < 1:
+        raise InvalidInputError(f"{name} must be a share of the clients in [0, 1), got {rate}.")
+    return rate
+
+
+class _Tails:
+    """Tail bounds for every k up to n; see `choose_degree`."""
+
+    def __init__(self, n: int, gamma: float, delta: float, eta: float) -> None:
+        self.n, self.gamma, self.delta, self.eta = n, gamma, delta, eta
+        logs = np.log(np.arange(1, n + 1, dtype=np.float64))
+        self.log_factorial: Floats = np.concatenate(([0.0], np.cumsum(logs)))
+
+    def allows(self, k: int, active: bool) -> Degree | None:
+        """A degree with k neighbours, if some threshold meets all three conditions."""
+        pairs = self.n * (self.n - 1) / 2
+        if pairs * min(1.0, self.gamma + self.delta) ** k > self.eta:
+            return None
+        threshold = _least_threshold(k, self._bound(k, self.gamma), active)
+        return Degree(k, threshold) if threshold <= k - self._bound(k, self.delta) else None
+
+    def _bound(self, k: int, rate: float) -> int:
+        """The smallest c with n Pr[Bin(k, rate) > c] <= eta."""
+        if rate == 0:
+            return 0
+        x: Ints = np.arange(k + 1)
+        f = self.log_factorial
+        log_mass = f[k] - f[x] - f[k - x] + x * math.log(rate) + (k - x) * math.log1p(-rate)
+        tail = np.cumsum(np.exp(log_mass)[::-1])[::-1]  # tail[x] = Pr[Bin >= x]
+        rare = np.nonzero(self.n * tail <= self.eta)[0]
+        return int(rare[0]) - 1 if len(rare) else k
