@@ -15,6 +15,7 @@ __all__ = [
     "check_delta",
     "check_epsilon",
     "check_finite",
+    "check_finite_list",
     "check_open_unit",
     "check_positive_int",
     "check_probabilities",
@@ -28,7 +29,7 @@ def check_finite(value: float, name: str) -> float:
     """The value as a float; neither nan nor infinite."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(f"{name} must be a number, got {value!r}.") from None
     if not np.isfinite(number):
         raise InvalidInputError(f"{name} must be a finite number, got {number}.")
@@ -43,6 +44,8 @@ def check_epsilon(value: float) -> float:
             f"epsilon must be above 0, got {epsilon}. Common choices lie between 0.1 and 2; "
             "for a result without privacy use the estimator `no_privacy`."
         )
+    if epsilon > 1e9:
+        raise InvalidInputError(f"epsilon {epsilon:g} is no privacy at all; use at most 1e9.")
     return epsilon
 
 
@@ -74,14 +77,14 @@ def check_counts(values: npt.ArrayLike | Sequence[Any], name: str) -> Ints:
     try:
         array = np.asarray(values)
         numbers = array.astype(np.float64) if array.dtype.kind not in "iub" else array
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(f"{name} must be numbers; some are not.") from None
     if array.ndim != 1:
         raise InvalidInputError(f"{name} must be one list of numbers, got shape {array.shape}.")
     if not np.all(np.isfinite(numbers)):
         raise InvalidInputError(f"{name} contain nan or infinity. Clean the counts first.")
     if np.any(numbers < 0):
-        raise InvalidInputError(f"{name} must not be negative; the smallest is {numbers.min()}.")
+        raise InvalidInputError(f"{name} must not be negative.")
     if np.any(numbers != np.floor(numbers)) or np.any(numbers > 2**53):
         raise InvalidInputError(
             f"{name} must be whole numbers of records (at most 2^53). If these are "
@@ -90,15 +93,23 @@ def check_counts(values: npt.ArrayLike | Sequence[Any], name: str) -> Ints:
     return numbers.astype(np.int64)
 
 
-def check_probabilities(values: npt.ArrayLike, name: str) -> Floats:
-    """A one-dimensional distribution: finite, not negative, sum 1 up to 1e-6; renormalised."""
+def check_finite_list(values: npt.ArrayLike, name: str) -> Floats:
+    """A one-dimensional array of finite numbers."""
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(f"{name} must be numbers; some are not.") from None
-    if array.ndim != 1 or array.size == 0:
+    if array.ndim != 1 or not np.all(np.isfinite(array)):
+        raise InvalidInputError(f"{name} must be one list of finite numbers.")
+    return array
+
+
+def check_probabilities(values: npt.ArrayLike, name: str) -> Floats:
+    """A one-dimensional distribution: finite, not negative, sum 1 up to 1e-6; renormalised."""
+    array = check_finite_list(values, name)
+    if array.size == 0:
         raise InvalidInputError(f"{name} must be one list with at least one entry.")
-    if not np.all(np.isfinite(array)) or np.any(array < 0):
+    if np.any(array < 0):
         raise InvalidInputError(f"{name} must be finite and not negative.")
     total = float(array.sum())
     if abs(total - 1) > 1e-6:

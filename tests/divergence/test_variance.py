@@ -142,7 +142,7 @@ def test_no_drift_has_no_preferred_control() -> None:
         (lambda: estimator_variance([1.0], [1.0], control=0, draws=0), "at least 1"),
         (
             lambda: optimal_control_with_noise([1.0], [1.0], noise_gain=-1.0, records=1),
-            "is a variance",
+            "cannot be negative",
         ),
     ],
 )

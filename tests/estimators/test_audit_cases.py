@@ -35,8 +35,8 @@ def test_the_paper_claim_is_refuted() -> None:
     case = paper_case(released="terms", **SETTINGS)
     result = tried(case)
     assert result.refuted
-    assert 10 < result.lower_bound_epsilon <= case.mechanism.epsilon(1e-6) < case.true_epsilon
-    assert case.true_epsilon == pytest.approx(24.4, abs=0.05)
+    assert 10 < result.lower_bound_epsilon <= case.true_epsilon
+    assert case.true_epsilon == pytest.approx(19.1, abs=0.05)  # below the 24.4 of the worst data
 
 
 @pytest.mark.parametrize("noise", ["auto", "laplace", "gaussian"])
@@ -55,8 +55,8 @@ def test_the_exact_case_is_as_hard_as_the_calibration_allows() -> None:
 def test_the_paper_mean_moves_by_one_term() -> None:
     case = paper_case(released="mean", **SETTINGS)
     assert float(case.right[0] - case.left[0]) == pytest.approx(np.log(1.5) / 200)
-    assert case.true_epsilon == pytest.approx(1.14, abs=0.005)
-    assert not tried(case).refuted  # on these neighbours it even holds
+    assert case.true_epsilon < 1  # on these neighbours the claim even holds
+    assert not tried(case).refuted
 
 
 @pytest.mark.parametrize(

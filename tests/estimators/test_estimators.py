@@ -221,7 +221,7 @@ def test_the_statement_in_words() -> None:
     assert "Not protected" in text
     assert "the aggregator" in text
     gaussian = str(trusted_aggregator(census(), epsilon=1.0, noise="gaussian").privacy)
-    assert "except with probability 1e-06" in gaussian
+    assert "plus at most 1e-06" in gaussian
     assert "No privacy is claimed" in str(no_privacy(census()))
     assert str(estimate).startswith("D(Pi || 0.01 Pi + 0.99 P) is about ")
 
@@ -272,11 +272,39 @@ def with_counts(counts: Any, records: Any = (400,)) -> BatchCounts:
         ),
         (lambda: baseline(census(), epsilon=1.0, calibration="x"), "'exact' or 'paper'"),  # type: ignore[arg-type]
         (lambda: baseline(census(), epsilon=0.0), "above 0"),
+        (lambda: baseline(census(), epsilon=1.0, score=Score(Unsmoothed())), "smooth it"),
+        (lambda: no_privacy(census(), score=Skew(0.05)), r"write Score\(Skew"),  # type: ignore[arg-type]
+        (lambda: trusted_aggregator(census(), epsilon=1.0, released="x"), "'terms' or 'mean'"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_input_says_what_to_do(make: Any, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         make()
+
+
+def test_a_number_given_as_text_is_used_as_a_number() -> None:
+    estimate = trusted_aggregator(census(), epsilon="1")  # type: ignore[arg-type]
+    assert estimate.privacy.claimed_epsilon == 1.0
+    assert estimate.privacy.holds
+
+
+def test_errors_do_not_show_counts() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        with_counts([1, 2, 3, -4321])
+    assert "4321" not in str(caught.value)
+
+
+def test_large_counts_are_noised_too() -> None:
+    points = QueryPoints.build(PI, cells=[0], batch=[0], weights=[1.0])
+    many = BatchCounts(points, np.array([3 * 10**9]), np.array([10**10]))
+    assert baseline(many, epsilon=1.0).value == pytest.approx(-1 * (0.3 / 0.4 - 1) - math.log(0.75))
+
+
+def test_the_warning_does_not_complain_where_the_claim_holds() -> None:
+    points = QueryPoints.build(PI, cells=[0], batch=[0], weights=[1.0])
+    one = BatchCounts(points, np.array([100]), np.array([400]))
+    with pytest.warns(PaperCalibrationWarning, match="with these points the noise"):
+        assert baseline(one, epsilon=1.0, calibration="paper").privacy.holds
 
 
 def test_an_unsmoothed_score_cannot_be_released() -> None:

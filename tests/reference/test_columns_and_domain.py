@@ -1,5 +1,6 @@
 """Records become cells: categories, bins, products, images; unknown ones become "other"."""
 
+from decimal import Decimal
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -57,7 +58,9 @@ def test_a_lazy_frame_is_collected() -> None:
     assert Reference.fit(lazy).mass.tolist() == [2, 1, 0]
 
 
-@pytest.mark.parametrize("value", [1, 1.0, "1", np.int64(1), np.float32(1)])
+@pytest.mark.parametrize(
+    "value", [1, 1.0, "1", "1.0", np.int64(1), np.float32(1), Decimal("1.00"), np.float64(1)]
+)
 def test_numbers_and_their_text_are_the_same_level(value: Any) -> None:
     assert level_text(value) == "1"
 
@@ -67,6 +70,31 @@ def test_a_client_may_store_a_category_as_number_or_text() -> None:
     with_a_gap = pd.DataFrame({"ward": [1.0, float("nan"), 2.0]})  # pandas turns it into floats
     assert reference.count(with_a_gap).tolist() == [1, 1, 1]
     assert reference.count(pl.DataFrame({"ward": ["2", "1", "9"]})).tolist() == [1, 1, 1]
+
+
+def test_texts_that_only_look_alike_stay_apart() -> None:
+    assert level_text("007") == "007"
+    assert level_text("1.5") == "1.5"
+    assert level_text("v1.0") == "v1.0"
+    assert level_text(True) == "True"
+
+
+def test_single_precision_is_the_same_level_as_double() -> None:
+    reference = Reference.fit(pl.DataFrame({"x": [0.1, 0.2]}))
+    single = pl.DataFrame({"x": pl.Series([0.1, 0.2], dtype=pl.Float32)})
+    assert reference.count(single).tolist() == [1, 1, 0]
+
+
+def test_a_nested_value_at_a_client_is_other_not_an_error() -> None:
+    reference = Reference.fit(pl.DataFrame({"x": ["a", "b"]}))
+    assert reference.count(pl.DataFrame({"x": [["a"], ["b"]]})).tolist() == [0, 0, 2]
+
+
+def test_wide_tables_have_more_codes_than_a_double_can_count(rng: np.random.Generator) -> None:
+    frame = pl.DataFrame({f"c{i}": rng.normal(size=200) for i in range(16)})
+    reference = Reference.fit(frame)
+    assert reference.count(frame).sum() == 200
+    assert reference.count(frame)[-1] == 0
 
 
 def test_categories_are_ordered_by_frequency_then_text() -> None:
@@ -188,6 +216,12 @@ def test_cell_numbers_outside_the_range_are_other() -> None:
         (lambda: Reference.fit(pl.DataFrame({"a": [1]}), columns=["a", "a"]), "named twice"),
         (lambda: Reference.fit(pl.DataFrame({"a": [1]}), bins=0), "at least 1"),
         (lambda: Reference.fit([1, 2]), "data frame"),
+        (lambda: Reference.fit(pd.DataFrame([[1, 2], [3, 4]])), "names that are texts"),
+        (
+            lambda: Reference.fit(pd.DataFrame([[1, 2]], columns=["a", "a"])),
+            "cannot be read",
+        ),
+        (lambda: Domain(Indices(3), np.array([-1])), "at least 0"),
         (lambda: Reference.fit(pl.DataFrame({"a": [[1]]})), "no natural cells"),
         (lambda: Bins.fit(series([None, float("inf")]), 2), "no finite number"),
         (lambda: BlockCode(side=10), "equal blocks"),

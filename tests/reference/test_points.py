@@ -147,17 +147,29 @@ def test_points_of_probability_zero_are_never_drawn(rng: np.random.Generator) ->
     assert all_points(pi).weights.tolist() == [0.5, 0.5]
 
 
+def test_a_start_just_below_one_stays_inside(rng: np.random.Generator) -> None:
+    for _ in range(100):
+        inclusion = inclusion_probabilities(rng.dirichlet(np.ones(50)), 7)
+        assert len(systematic_sample(inclusion, float(np.nextafter(1.0, 0.0)))) == 7
+
+
 def test_a_vanishing_tail_does_not_disturb_the_certain_cells() -> None:
     inclusion = inclusion_probabilities(np.array([0.9, 0.1, 1e-20]), 2)
     assert inclusion[:2].tolist() == [1.0, 1.0]
     assert systematic_sample(inclusion, 0.5).tolist() == [0, 1]
 
 
-def test_arrays_are_split_by_batch(rng: np.random.Generator) -> None:
-    points = distinct_points(np.full(6, 1 / 6), 2, batches=3, rng=rng)
-    parts = points.per_batch(points.cells)
-    assert [len(part) for part in parts] == [2, 2, 2]
-    assert np.concatenate(parts).tolist() == points.cells.tolist()
+def raw(**changes: Any) -> QueryPoints:
+    settings: dict[str, Any] = {
+        "batches": 2,
+        "cells": [0, 1, 0],
+        "batch": [0, 0, 1],
+        "pi": [0.5, 0.5, 0.5],
+        "weights": [0.3, 0.3, 0.4],
+        "draws": [1, 1, 1],
+        "pi_min": 0.5,
+    }
+    return QueryPoints(**(settings | changes))
 
 
 def build(**changes: Any) -> QueryPoints:
@@ -172,7 +184,22 @@ def build(**changes: Any) -> QueryPoints:
         (lambda: build(cells=[0, 2]), "probability 0"),
         (lambda: build(cells=[0, 0]), "same point twice"),
         (lambda: build(cells=[]), "equally many"),
-        (lambda: build(weights=[0.5, np.nan]), "finite"),
+        (lambda: build(cells=[], batch=[], weights=[]), "at least 1"),
+        (lambda: build(weights="a"), "must be numbers"),
+        (lambda: build(weights=[[0.5], [0.5]]), "one list"),
+        (lambda: build(draws=[0, 1]), "a draw"),
+        (lambda: QueryPoints.build([0.7, 0.7], cells=[0], batch=[0], weights=[1]), "sum to 1"),
+        (lambda: raw(cells=[1, 1, 0]), "same point twice"),
+        (lambda: raw(cells=[1, 0, 0]), "sorted"),
+        (lambda: raw(batch=[1, 0, 0]), "sorted"),
+        (lambda: raw(batch=[0, 0, 0]), "needs a point"),
+        (lambda: raw(pi=[0.5, 0.0, 0.5]), "probability"),
+        (lambda: raw(weights=[0.3, 0.3]), "equally many"),
+        (lambda: iid_points([], 1, batches=1, rng=np.random.default_rng()), "at least one"),
+        (lambda: iid_points([1.5, -0.5], 1, batches=1, rng=np.random.default_rng()), "negative"),
+        (lambda: distinct_points([50.0, 20.0], 1, rng=np.random.default_rng()), "sum to 1"),
+        (lambda: all_points([np.nan, 1.0]), "finite"),
+        (lambda: build(weights=[0.5, np.nan]), "finite numbers"),
         (lambda: build(batches=2), "needs a point"),
         (lambda: build(cells=[-1, 0]), "negative"),
         (lambda: distinct_points(np.array([1.0]), 2, rng=np.random.default_rng()), "only 1 cells"),

@@ -147,6 +147,13 @@ def test_nan_in_a_file_is_refused() -> None:
         files.loads(text.replace('"other": 2', '"other": NaN'))
 
 
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ReferenceFileError, match="Cannot write"):
+        REFERENCES["counts"].save(tmp_path / "no" / "folder.json")
+    with pytest.raises(ReferenceFileError, match="not valid text"):
+        Reference.from_counts({"\ud800": 1}).save(tmp_path / "x.json")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ReferenceFileError, match=r"nothere\.json"):
         Reference.load(tmp_path / "nothere.json")

@@ -115,6 +115,6 @@ def audit_command(
     verdict = "[red]REFUTED[/red]" if result.refuted else "[green]not refuted[/green]"
     console.print(
         f"The claim epsilon = {epsilon:g} (delta = {delta:g}) is {verdict}; "
-        f"theory gives {case.true_epsilon:.3g}."
+        f"by theory these two data sets show {case.true_epsilon:.3g}."
     )
     console.print(f"{2 * trials:,} releases, false-alarm rate {false_alarm:g}, {seconds:.1f} s")

@@ -43,6 +43,8 @@ def demo_command(
     start = time.perf_counter()
     if seed < 0:
         raise InvalidInputError(f"The seed must not be negative, got {seed}.")
+    if not report.parent.is_dir():
+        raise InvalidInputError(f"Cannot write {report}: there is no folder {report.parent}.")
     world = drifted_population(np.random.default_rng(seed))
     methods = paper_and_ours(epsilon=epsilon, delta=DELTA)
     rows: list[ComparedEstimate] = []

@@ -3,7 +3,7 @@
 from fedprikl.divergence.exact import kl_divergence, skewed_divergence
 from fedprikl.divergence.phi import phi
 from fedprikl.divergence.score import ExtremeIncrements, Score
-from fedprikl.divergence.smoothing import Additive, Floor, Skew, Smoothing, Unsmoothed
+from fedprikl.divergence.smoothing import DEFAULT_SKEW, Additive, Floor, Skew, Smoothing, Unsmoothed
 from fedprikl.divergence.variance import (
     estimator_variance,
     jeffreys_divergence,
@@ -15,6 +15,7 @@ from fedprikl.divergence.variance import (
 )
 
 __all__ = [
+    "DEFAULT_SKEW",
     "Additive",
     "ExtremeIncrements",
     "Floor",

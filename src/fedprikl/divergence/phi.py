@@ -34,7 +34,7 @@ def bregman_gap(ratio: Floats, excess: Floats) -> Floats:
     The vertical distance between the logarithm and its tangent at 1 (the paper's section on Monte
     Carlo sampling). Relative error near machine precision for every r.
     """
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         far = excess - np.log(ratio)
     near = np.abs(excess) < _SERIES_RADIUS
     small = np.where(near, excess, 0.0)

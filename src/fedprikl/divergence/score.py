@@ -65,14 +65,18 @@ class Score:
         return self(h + 1, pi, records) - self(h, pi, records)
 
     def bound(self, pi: Floats, records: Ints) -> Floats:
-        """At least |s(h)| for every h = 0 .. N; sizes the slack for rounding."""
+        """At least |s(h)| + 1 for every h = 0 .. N; sizes the slack for rounding.
+
+        The 1 stands for the rounding of v, which reaches ln v undiminished where ln v is small.
+        """
         least, most = self.ratio(0, pi, records), self.ratio(records, pi, records)
         with np.errstate(divide="ignore"):
             size = np.maximum(np.abs(np.log(least)), np.abs(np.log(most)))
-        size = size + abs(self.control) * (most + 1)
+        size = size + 1 + abs(self.control) * (most + 1)
         if self.correction:
             offset, slope = self.smoothing.line(pi, records)
-            size = size + self.correction * slope / (8 * offset)  # a h / v^2 peaks at a h = o
+            # a^2 h / v^2 is at most a / (4 o), and at most 1 as v >= a h.
+            size = size + self.correction * np.minimum(slope / (8 * offset), 0.5)
         return np.asarray(size, dtype=np.float64)
 
     def extreme_increments(self, pi: Floats, records: Ints) -> "ExtremeIncrements":

@@ -23,7 +23,8 @@ class Skew:
     gamma: float = 0.01
 
     def __post_init__(self) -> None:
-        check_open_unit(self.gamma, "skew", "It is the share of Pi mixed into P; try 0.01.")
+        gamma = check_open_unit(self.gamma, "skew", "It is the share of Pi mixed into P; try 0.01.")
+        object.__setattr__(self, "gamma", gamma)
 
     def line(self, pi: Floats, records: Ints) -> Line:
         """v = gamma + (1 - gamma) h / (N Pi)."""
@@ -64,7 +65,10 @@ class Floor:
     tau: float
 
     def __post_init__(self) -> None:
-        check_open_unit(self.tau, "tau", "It is the smallest frequency that counts; try 1e-4.")
+        tau = check_open_unit(
+            self.tau, "tau", "It is the smallest frequency that counts; try 1e-4."
+        )
+        object.__setattr__(self, "tau", tau)
 
     def line(self, pi: Floats, records: Ints) -> Line:
         """v before the floor: h / (N Pi)."""

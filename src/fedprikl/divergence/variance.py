@@ -44,7 +44,7 @@ def estimator_variance(
     terms = phi(population / reference, control=control)
     mean = float(np.sum(reference * terms))
     variance = float(np.sum(reference * (terms - mean) ** 2))
-    return (variance + noise_variance) / check_positive_int(draws, "draws")
+    return (variance + _check_variance(noise_variance)) / check_positive_int(draws, "draws")
 
 
 def variance_bound(
@@ -58,11 +58,12 @@ def variance_bound(
     proof bounds E[max] by max of E; the bound holds all the same, as |ln r| <= |r - 1|/sqrt(r).
     """
     reference, population = _same_support(pi, p)
+    check_finite(control, "control")
     alpha, beta = _extreme_ratios(reference, population)
     distance = kl_divergence(reference, population)
     spread = control**2 * (alpha - 1) + max(alpha, beta**2) - 1 - distance**2
     spread -= 2 * control * jeffreys_divergence(reference, population)
-    return (spread + noise_variance) / check_positive_int(draws, "draws")
+    return (spread + _check_variance(noise_variance)) / check_positive_int(draws, "draws")
 
 
 def optimal_control(pi: npt.ArrayLike, p: npt.ArrayLike) -> float:
@@ -94,12 +95,17 @@ def optimal_control_with_noise(
     [corr:opt_lambda_order].
     """
     reference, population = _same_support(pi, p)
-    if check_finite(noise_gain, "noise_gain") < 0:
-        raise InvalidInputError(f"noise_gain is a variance; it cannot be {noise_gain}.")
+    _check_variance(noise_gain)
     reach = 1 / (check_positive_int(records, "records") * reference.min())
     gain = jeffreys_divergence(reference, population) - noise_gain * np.log(2) * reach
     curvature = ratio_variance(reference, population) + noise_gain * reach**2
     return float(max(0.0, gain / curvature)) if curvature > 0 else 0.0
+
+
+def _check_variance(value: float) -> float:
+    if check_finite(value, "the noise variance") < 0:
+        raise InvalidInputError(f"A noise variance cannot be negative, got {value}.")
+    return value
 
 
 def _same_support(pi: npt.ArrayLike, p: npt.ArrayLike) -> tuple[Floats, Floats]:

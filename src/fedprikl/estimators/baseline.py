@@ -10,24 +10,24 @@ from typing import Literal
 import numpy as np
 
 from fedprikl.checks import Floats, check_delta, check_epsilon
-from fedprikl.divergence import Floor, Score
+from fedprikl.divergence import Floor, Score, Unsmoothed
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimators.counts import BatchCounts
 from fedprikl.estimators.estimate import Estimate, warn_of_paper_noise
+from fedprikl.estimators.scoring import check_score
 from fedprikl.privacy import (
+    SECURE_NOISE,
     GaussianMechanism,
     NoiseSource,
     PrivacyStatement,
-    SecureNoise,
     calibrate_integer_gaussian,
     classic_constant,
 )
 
 __all__ = ["baseline"]
 
-TRUST = "no single party; the noise is in the sums before anyone sees them."
+TRUST = "whoever adds the noise to the sums; nobody, where clients add it in shares."
 PAPER_SCORE = Score(Floor(1e-4), control=-1.0)
-SECURE = SecureNoise()
 METHOD = {"exact": "baseline, exact calibration", "paper": "baseline, paper's calibration"}
 
 
@@ -38,15 +38,16 @@ def baseline(
     delta: float = 1e-6,
     score: Score = PAPER_SCORE,
     calibration: Literal["exact", "paper"] = "exact",
-    source: NoiseSource = SECURE,
+    source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """D(Pi || P) from noisy counts: the server floors them and applies Phi.
 
     Everything after the noise is post-processing and costs no privacy, so any other divergence
     may be computed from the same counts. `score` defaults to the paper's: lambda = -1 and a floor.
     """
-    check_epsilon(epsilon)
-    check_delta(delta)
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if isinstance(check_score(score).smoothing, Unsmoothed):
+        raise InvalidInputError("A noisy count may be 0, whose logarithm is infinite; smooth it.")
     if calibration == "exact":
         noisy, statement = _integer_noise(counts, epsilon, delta, source)
         of_term = np.arange(len(counts.points))

@@ -61,10 +61,12 @@ class ComparedEstimate:
 
 def warn_of_paper_noise(statement: PrivacyStatement) -> None:
     """Say what the paper's printed noise really buys; the caller's caller's caller is blamed."""
+    falsely = statement.epsilon > (statement.claimed_epsilon or 0.0)
     warnings.warn(
-        f"calibration='paper' claims epsilon {statement.claimed_epsilon:g}, but the noise the "
-        f"paper prints gives epsilon {statement.epsilon:.3g} (delta {statement.delta:g}) here. "
-        "Use calibration='exact' for a guarantee that holds.",
+        f"calibration='paper' claims epsilon {statement.claimed_epsilon:g}"
+        f"{', but' if falsely else '; with these points'} the noise the paper prints gives "
+        f"epsilon {statement.epsilon:.3g} (delta {statement.delta:g}) here. "
+        "Use calibration='exact' for the epsilon you ask for.",
         PaperCalibrationWarning,
         stacklevel=4,
     )

@@ -7,11 +7,19 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
+from fedprikl.errors import InvalidInputError
 from fedprikl.estimators.counts import BatchCounts
 from fedprikl.privacy import BatchIncrements, exact_sensitivity, rounding_slack
 from fedprikl.reference import QueryPoints
 
-__all__ = ["increments_per_batch", "score_sensitivity", "weighted_score"]
+__all__ = ["check_score", "increments_per_batch", "score_sensitivity", "weighted_score"]
+
+
+def check_score(score: Score) -> Score:
+    """The score itself; a bare smoothing is an easy mistake."""
+    if not isinstance(score, Score):
+        raise InvalidInputError(f"Expected a Score, got {score!r}; write Score({score!r}).")
+    return score
 
 
 def weighted_score(counts: BatchCounts, score: Score) -> float:
@@ -20,7 +28,7 @@ def weighted_score(counts: BatchCounts, score: Score) -> float:
     `math.fsum` rounds only once, which the slack in `score_sensitivity` relies on.
     """
     points = counts.points
-    scores = score(counts.counts, points.pi, counts.records_per_point)
+    scores = check_score(score)(counts.counts, points.pi, counts.records_per_point)
     return math.fsum((points.weights * scores).tolist())
 
 
@@ -38,7 +46,7 @@ def increments_per_batch(
     points: QueryPoints, records: Ints, score: Score, weights: Floats
 ) -> list[BatchIncrements]:
     """The extreme increments `weights * (s(h+1) - s(h))` of every batch. All public."""
-    extremes = score.extreme_increments(points.pi, records[points.batch])
+    extremes = check_score(score).extreme_increments(points.pi, records[points.batch])
     swap = weights < 0
     lowest = weights * np.where(swap, extremes.highest, extremes.lowest)
     highest = weights * np.where(swap, extremes.lowest, extremes.highest)

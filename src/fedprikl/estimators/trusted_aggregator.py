@@ -16,12 +16,12 @@ from fedprikl.estimators.counts import BatchCounts
 from fedprikl.estimators.estimate import Estimate, warn_of_paper_noise
 from fedprikl.estimators.scoring import increments_per_batch, score_sensitivity, weighted_score
 from fedprikl.privacy import (
+    SECURE_NOISE,
     GaussianMechanism,
     LaplaceMechanism,
     NoiseKind,
     NoiseSource,
     PrivacyStatement,
-    SecureNoise,
     calibrate,
     exact_sensitivity,
     paper_noise_gain,
@@ -34,7 +34,6 @@ __all__ = ["Calibration", "Released", "trusted_aggregator"]
 Calibration = Literal["exact", "paper"]
 Released = Literal["terms", "mean"]
 TRUST = "the aggregator, with the exact sums of each batch; the server sees the release only."
-SECURE = SecureNoise()
 
 
 def trusted_aggregator(
@@ -46,7 +45,7 @@ def trusted_aggregator(
     calibration: Calibration = "exact",
     noise: NoiseKind = "auto",
     released: Released = "terms",
-    source: NoiseSource = SECURE,
+    source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """D(Pi || P) from exact batch counts, noised before it leaves the aggregator.
 
@@ -54,8 +53,9 @@ def trusted_aggregator(
     of small batches. `noise` belongs to the exact calibration, `released` to the paper's: whether
     the server sees every noisy term, as printed, or only their mean.
     """
-    check_epsilon(epsilon)
-    check_delta(delta)
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if released not in ("terms", "mean"):
+        raise InvalidInputError(f"`released` must be 'terms' or 'mean', got {released!r}.")
     if calibration == "exact":
         chosen = score or Score(correction=1 - 1 / counts.points.batches)
         return _exact(counts, chosen, epsilon, delta, noise, source)
@@ -158,8 +158,6 @@ def _paper_epsilon(
         batches = increments_per_batch(points, records, score, points.weights)
         mean = GaussianMechanism(sigma=noise_sd, sensitivity=exact_sensitivity(batches))
         return mean.epsilon(delta)
-    if released != "terms":
-        raise InvalidInputError(f"`released` must be 'terms' or 'mean', got {released!r}.")
     batches = increments_per_batch(points, records, score, np.ones(len(points)))
     reach = [
         terms_sensitivity([batch], [points.draws[points.batch == t]]) / sigmas[t]

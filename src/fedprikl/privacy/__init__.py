@@ -15,7 +15,7 @@ from fedprikl.privacy.calibration import (
     paper_noise_gain,
     paper_true_epsilon,
 )
-from fedprikl.privacy.noise import InsecureSeededNoise, NoiseSource, SecureNoise
+from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
 from fedprikl.privacy.sensitivity import (
     BatchIncrements,
     Substitution,
@@ -29,6 +29,7 @@ from fedprikl.privacy.sensitivity import (
 from fedprikl.privacy.statement import PrivacyStatement
 
 __all__ = [
+    "SECURE_NOISE",
     "AuditResult",
     "AuditTest",
     "BatchIncrements",

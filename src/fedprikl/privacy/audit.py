@@ -21,7 +21,7 @@ from fedprikl.checks import (
     check_positive_int,
 )
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.calibration import GaussianMechanism
+from fedprikl.privacy.calibration import gaussian_epsilon
 
 __all__ = ["AuditResult", "AuditTest", "Sampler", "audit", "lowest_bit"]
 
@@ -95,6 +95,8 @@ def audit(
         raise InvalidInputError("An audit needs at least 200 trials.")
     chance = false_alarm / (3 if gaussian else 2)
     pick, measure = (left(half), right(half)), (left(half), right(half))
+    if not all(np.all(np.isfinite(samples)) for samples in (*pick, *measure)):
+        raise InvalidInputError("A release was nan or infinite; audit finite numbers.")
     tests = [
         AuditTest(
             name="clopper-pearson",
@@ -208,4 +210,4 @@ def _gaussian_bound(pick: Pair, measure: Pair, delta: float, chance: float) -> f
     found = mu(_hits(measure, 1, first, second, cut), len(measure[0]))
     if found <= 0:
         return 0.0
-    return GaussianMechanism(sigma=1 / found, sensitivity=1.0).epsilon(delta)
+    return gaussian_epsilon(1 / found, delta)

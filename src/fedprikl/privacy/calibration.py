@@ -81,7 +81,7 @@ class GaussianMechanism:
         """The exact Gaussian profile (Balle and Wang 2018), not the classic bound."""
         if self.sigma == 0:
             return math.inf
-        return _gaussian_epsilon(self.sigma / (self.sensitivity + GRID_SLACK), check_delta(delta))
+        return gaussian_epsilon(self.sigma / (self.sensitivity + GRID_SLACK), check_delta(delta))
 
     def add_to(self, values: npt.ArrayLike, source: NoiseSource) -> Floats:
         """Each value with independent noise."""
@@ -200,6 +200,7 @@ def paper_true_epsilon(
     their average. `repeated` is the worst case of i.i.d. draws: all m points of a batch are equal.
     """
     m, c = check_positive_int(points, "points"), classic_constant(delta)
+    epsilon = check_epsilon(epsilon)
     moved = m if repeated else 1  # terms of the batch that change
     reach = epsilon * check_positive_int(batches, "batches") / c  # kappa / sd of one term's noise
     if released == "terms":
@@ -208,7 +209,7 @@ def paper_true_epsilon(
         ratio = moved * reach / math.sqrt(m * batches)
     else:
         raise InvalidInputError(f"`released` must be 'terms' or 'mean', got {released!r}.")
-    return _gaussian_epsilon(1 / ratio, check_delta(delta))
+    return gaussian_epsilon(1 / ratio, check_delta(delta))
 
 
 def _check_sensitivity(value: float) -> float:
@@ -223,14 +224,17 @@ def _gaussian_sigma(epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _gaussian_epsilon(ratio: float, delta: float) -> float:
+def gaussian_epsilon(ratio: float, delta: float) -> float:
+    """The epsilon of Gaussian noise whose sd is `ratio` times the sensitivity, exactly."""
     return float(dp_accounting.get_epsilon_gaussian(ratio, delta))
 
 
 @lru_cache(maxsize=256)
 def _integer_gaussian_epsilon(sigma: float, coordinates: int, delta: float) -> float:
-    step = 1e-4 * max(_gaussian_epsilon(sigma / math.sqrt(coordinates), delta), 1e-6)
+    step = 1e-4 * max(gaussian_epsilon(sigma / math.sqrt(coordinates), delta), 1e-3)
+    reach = math.ceil(sigma * math.sqrt(2 * math.log(1e12 / delta))) + 1  # leaves 1e-12 of delta
     one = pld.privacy_loss_distribution.from_discrete_gaussian_mechanism(
-        sigma, value_discretization_interval=step
+        sigma, truncation_bound=reach, value_discretization_interval=step
     )
-    return float(one.self_compose(coordinates).get_epsilon_for_delta(delta))
+    both = one.self_compose(coordinates, tail_mass_truncation=1e-9 * delta)
+    return float(both.get_epsilon_for_delta(delta))

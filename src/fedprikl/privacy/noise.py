@@ -14,7 +14,7 @@ import opendp.prelude as dp
 from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["GRID_EXPONENT", "InsecureSeededNoise", "NoiseSource", "SecureNoise"]
+__all__ = ["GRID_EXPONENT", "SECURE_NOISE", "InsecureSeededNoise", "NoiseSource", "SecureNoise"]
 
 GRID_EXPONENT = -40
 
@@ -67,6 +67,9 @@ class SecureNoise:
 
     def __repr__(self) -> str:
         return "SecureNoise()"
+
+
+SECURE_NOISE = SecureNoise()
 
 
 class InsecureSeededNoise:
@@ -127,5 +130,5 @@ def _opendp_gaussian(sigma: float, size: int) -> Any:
 @lru_cache(maxsize=64)
 def _opendp_integer_gaussian(sigma: float) -> Any:
     return dp.m.make_gaussian(
-        dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float), sigma
+        dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float), sigma
     )

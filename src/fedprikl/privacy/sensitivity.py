@@ -69,7 +69,10 @@ def exact_sensitivity(batches: Sequence[BatchIncrements]) -> float:
 
 
 def worst_substitution(batches: Sequence[BatchIncrements]) -> Substitution:
-    """The substitution that attains `exact_sensitivity`: proof that it is not too large."""
+    """The substitution that attains `exact_sensitivity`: proof that it is not too large.
+
+    (Beyond the table's limit, one that comes close to it.)
+    """
     worst = [_worst_of_batch(t, batch) for t, batch in enumerate(batches)]
     return max(worst, key=lambda substitution: substitution.change)
 
@@ -89,12 +92,12 @@ def terms_sensitivity(batches: Sequence[BatchIncrements], draws: Sequence[Ints])
 
 
 def rounding_slack(magnitude: float) -> float:
-    """What rounding can add to the distance of two computed sums, given sum |w| max |s|.
+    """What rounding can add to the distance of two computed sums, given sum |w| (max |s| + 1).
 
-    Terms of unchanged cells are the same floats, and `math.fsum` rounds their sum once; 2^-49 of
-    the magnitude covers that rounding and the few ulps of the logarithms of the changed cells.
+    Terms of unchanged cells are the same floats, and `math.fsum` rounds their sum once; 2^-47 of
+    the magnitude covers that rounding and the few ulps in the scores of the two changed cells.
     """
-    return check_finite(magnitude, "magnitude") * 2.0**-49
+    return check_finite(magnitude, "magnitude") * 2.0**-47
 
 
 def paper_kl_sensitivity() -> float:
@@ -138,6 +141,8 @@ def _worst_of_batch(t: int, batch: BatchIncrements) -> Substitution:
     together = i + j < batch.records or unasked in (z, y)
     if not together and unasked * batch.records <= ENUMERATION_LIMIT:
         change, z, i, y, j = _tabulated_worst(batch.table())
+    elif not together:
+        i = batch.records - 1 - j  # a neighbour that exists; `change` stays the upper bound
     return Substitution(
         change=change,
         batch=t,

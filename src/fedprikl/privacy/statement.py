@@ -49,14 +49,15 @@ class PrivacyStatement:
         lines = [self.verdict, f"Released: {self.released}, with {self.mechanism}."]
         if math.isfinite(self.epsilon):
             lines.append(
-                "Protected: one record. Replacing any one record of any client by any other "
-                f"changes the odds of what can be concluded by a factor of at most "
+                "Protected: one record. Replacing any one record of any client by any other makes "
+                "no outcome more likely than by a factor of "
                 f"e^{self.epsilon:.3g} = {_power(self.epsilon)}"
-                + (f", except with probability {self.delta:g}." if self.delta else ".")
+                + (f", plus at most {self.delta:g}." if self.delta else ".")
             )
+            more = " and more than k times delta" if self.delta else ""
             lines.append(
                 "Not protected to that degree: all records of one client together (k records: k "
-                "times epsilon), the number of records, and who takes part."
+                f"times epsilon{more}), the number of records, and who takes part."
             )
         lines.append(f"Trusted: {self.trust} All parties follow the protocol (honest but curious).")
         return "\n".join(lines)

@@ -8,6 +8,7 @@ domain's "other" cell.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import narwhals.stable.v2 as nw
@@ -24,16 +25,17 @@ Mask = npt.NDArray[np.bool_]
 
 
 def level_text(value: Any) -> str:
-    """The text by which a category is known: 1, 1.0, numpy's 1 and "1" are the same level.
+    """The text by which a category is known: 1, 1.0, Decimal("1.00"), "1" and "1.0" are the same.
 
     Clients store one field as a number here and as text there; a reference that told them apart
-    would report a drift of formats, not of people.
+    would report a drift of formats, not of people. Texts like "007" are left alone.
     """
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value)
+    if isinstance(value, Decimal):
+        value = value.normalize()
+        return f"{value:f}"
+    text = str(value)
+    whole, point, rest = text.partition(".")
+    return whole if point and not rest.strip("0") and whole.lstrip("-").isdigit() else text
 
 
 class _LevelLookup(dict[Any, int]):
@@ -146,7 +148,9 @@ def _missing(series: "nw.Series[Any]") -> Mask:
 def _plain_values(series: "nw.Series[Any]") -> list[Any]:
     """The series as Python values with None for every kind of missing value."""
     values = series.to_list()
-    if series.dtype in (nw.Boolean, nw.Object):
+    if series.dtype == nw.Float32:
+        values = list(series.to_numpy())  # 0.1 as text, not the 0.10000000149 of its double
+    if series.dtype in (nw.Boolean, nw.Object) or series.dtype.is_nested():
         # True == 1 as a dictionary key, and odd objects may not hash: go through the text.
         values = [level_text(value) for value in values]
     for row in np.flatnonzero(_missing(series)).tolist():
@@ -183,6 +187,6 @@ def _parse_number(value: Any) -> tuple[float, bool]:
     """A value of a text column as a number, and whether it is none."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.nan, True
     return number, math.isnan(number)

@@ -7,7 +7,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl.checks import Ints, check_counts, check_positive_int
+from fedprikl.checks import Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.columns import UNSEEN, Column
 
@@ -124,7 +124,12 @@ def eager_frame(records: Any) -> "nw.DataFrame[Any]":
         raise InvalidInputError(
             f"Expected a data frame (pandas, polars, pyarrow, ...), got {type(records).__name__}."
         ) from None
-    return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+    except nw.exceptions.NarwhalsError as error:
+        raise InvalidInputError(f"This data frame cannot be read: {error}") from None
+    eager = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+    if not all(isinstance(name, str) for name in eager.columns):
+        raise InvalidInputError("Columns must have names that are texts. Rename them first.")
+    return eager
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +144,9 @@ class Domain:
     codes: Ints  # strictly increasing; cell i stands for codes[i]
 
     def __post_init__(self) -> None:
-        codes = check_counts(self.codes, "codes")
+        codes = np.asarray(self.codes)
+        if codes.ndim != 1 or codes.dtype != np.int64 or codes.min(initial=0) < 0:
+            raise InvalidInputError("The codes of a domain must be whole numbers of at least 0.")
         if np.any(np.diff(codes) <= 0) or (codes.size and codes[-1] >= self.encoder.size):
             raise InvalidInputError("The codes of a domain must be distinct, sorted and in range.")
         object.__setattr__(self, "codes", codes)

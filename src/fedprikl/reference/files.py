@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fedprikl.checks import Floats
+from fedprikl.checks import Floats, check_positive_int
 from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.reference.columns import Bins, Categories, Column
 from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
 from fedprikl.reference.images import BlockCode
 
-__all__ = ["dumps", "fingerprint", "loads", "read"]
+__all__ = ["dumps", "fingerprint", "loads", "read", "write"]
 
 FORMAT = "fedprikl reference"
 VERSION = 1
@@ -46,6 +46,20 @@ def dumps(domain: Domain, mass: Floats) -> str:
 def fingerprint(domain: Domain, mass: Floats) -> str:
     """SHA-256 (hex) of the canonical content; does not depend on layout or comments."""
     return _digest(_content(domain, mass))
+
+
+def write(path: str | Path, domain: Domain, mass: Floats) -> None:
+    """Write a reference file."""
+    try:
+        Path(path).write_text(dumps(domain, mass), encoding="utf-8")
+    except OSError as error:
+        raise ReferenceFileError(
+            f"Cannot write the reference {path}: {error.strerror}. Check the path."
+        ) from None
+    except UnicodeEncodeError:
+        raise ReferenceFileError(
+            "A category holds characters that are not valid text. Clean the column first."
+        ) from None
 
 
 def read(path: str | Path) -> tuple[Domain, Floats]:
@@ -161,8 +175,7 @@ def _parse(document: dict[str, Any]) -> tuple[Domain, Floats]:
 def _parse_encoder(records: dict[str, Any]) -> Encoder:
     match records:
         case {"kind": "cell numbers", "size": int(size), **rest} if not rest and size <= 2**28:
-            all_codes(min(size, 1))
-            return Indices(size)
+            return Indices(check_positive_int(size, "size"))
         case {"kind": "images", **settings}:
             return BlockCode(**settings)
         case {"kind": "table", "columns": list(columns), **rest} if not rest:

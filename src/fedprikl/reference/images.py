@@ -53,19 +53,18 @@ class BlockCode:
 
     def encode(self, images: npt.ArrayLike) -> Ints:
         """Codes of images given as an array (n, side, side). Cost: one pass over the pixels."""
-        try:
-            pixels = np.asarray(images, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError("Images must be an array of numbers.") from None
+        pixels = np.asarray(images)
+        if pixels.dtype.kind not in "iufb":
+            raise InvalidInputError("Images must be an array of numbers.")
         if pixels.ndim != 3 or pixels.shape[1:] != (self.side, self.side):
             raise InvalidInputError(
                 f"Images must have shape (n, {self.side}, {self.side}), got {pixels.shape}."
             )
-        if not np.all(np.isfinite(pixels)):
-            raise InvalidInputError("Images contain nan or infinity. Clean them first.")
         width = self.side // self.blocks
         parts = pixels.reshape(-1, self.blocks, width, self.blocks, width)
-        ink = self.white - parts.mean(axis=(2, 4)).reshape(-1, self.blocks**2)
+        ink = self.white - parts.mean(axis=(2, 4), dtype=np.float64).reshape(-1, self.blocks**2)
+        if not np.all(np.isfinite(ink)):
+            raise InvalidInputError("Images contain nan or infinity. Clean them first.")
         bits = (ink > self.threshold).astype(np.int64)
         place: Ints = np.left_shift(1, np.arange(self.blocks**2 - 1, -1, -1, dtype=np.int64))
         codes: Ints = bits @ place

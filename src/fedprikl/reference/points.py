@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl.checks import Floats, Ints, check_counts, check_positive_int
+from fedprikl.checks import (
+    Floats,
+    Ints,
+    check_counts,
+    check_finite_list,
+    check_positive_int,
+    check_probabilities,
+)
 from fedprikl.errors import InvalidInputError
 
 __all__ = ["QueryPoints", "all_points", "distinct_points", "iid_points", "inclusion_probabilities"]
@@ -18,16 +25,39 @@ __all__ = ["QueryPoints", "all_points", "distinct_points", "iid_points", "inclus
 class QueryPoints:
     """The asked points of all batches, as parallel arrays; each (batch, cell) stands once.
 
-    The estimate is `sum weight * score` over all entries. Everything here is public.
+    The estimate is `sum weight * score` over all entries. Everything here is public. The
+    sensitivity relies on what is checked here, so nothing can be built that breaks it.
     """
 
     batches: int  # T
-    cells: Ints  # x
+    cells: Ints  # x, increasing within a batch
     batch: Ints  # t, not decreasing
     pi: Floats  # Pi(x)
     weights: Floats  # design weight, 1/(mT) per draw for i.i.d. points
     draws: Ints  # how often the design drew x for batch t (1 unless i.i.d.)
     pi_min: float  # the reference's smallest probability above 0
+
+    def __post_init__(self) -> None:
+        check_positive_int(self.batches, "batches")
+        for name in ("cells", "batch", "draws"):
+            object.__setattr__(self, name, check_counts(getattr(self, name), name))
+        for name in ("pi", "weights"):
+            object.__setattr__(self, name, check_finite_list(getattr(self, name), name))
+        sizes = {len(self.cells), len(self.batch), len(self.pi), len(self.weights), len(self.draws)}
+        if len(sizes) > 1 or not len(self.cells):
+            raise InvalidInputError("Cells, batches and weights must be equally many, at least 1.")
+        if np.any(self.pi <= 0) or np.any(self.pi > 1) or np.any(self.draws < 1):
+            raise InvalidInputError("Every point needs a probability in (0, 1] and a draw.")
+        self._check_batches()
+
+    def _check_batches(self) -> None:
+        if not np.array_equal(np.unique(self.batch), np.arange(self.batches)):
+            raise InvalidInputError(f"Each of the batches 0 .. {self.batches - 1} needs a point.")
+        next_batch, next_cell = np.diff(self.batch), np.diff(self.cells)
+        if np.any((next_batch == 0) & (next_cell == 0)):
+            raise InvalidInputError("A batch is asked the same point twice; merge the weights.")
+        if np.any(next_batch < 0) or np.any((next_batch == 0) & (next_cell < 0)):
+            raise InvalidInputError("Points must be sorted by batch and cell; use `build`.")
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -37,15 +67,10 @@ class QueryPoints:
         """Counts each client reports: the largest number of distinct points of a batch."""
         return int(np.bincount(self.batch, minlength=self.batches).max())
 
-    def per_batch(self, values: npt.NDArray[np.generic]) -> list[npt.NDArray[np.generic]]:
-        """Split an array over the entries into one array per batch."""
-        ends = np.cumsum(np.bincount(self.batch, minlength=self.batches))
-        return np.split(values, ends[:-1])
-
     @classmethod
     def build(
         cls,
-        probabilities: Floats,
+        probabilities: npt.ArrayLike,
         *,
         cells: npt.ArrayLike,
         batch: npt.ArrayLike,
@@ -53,44 +78,37 @@ class QueryPoints:
         draws: npt.ArrayLike | None = None,
         batches: int = 1,
     ) -> "QueryPoints":
-        """Points chosen by hand, checked: inside the domain, Pi(x) > 0, asked once per batch."""
-        check_positive_int(batches, "batches")
-        asked = check_counts(cells, "cells")
-        of_batch = check_counts(batch, "batch")
-        weight = np.asarray(weights, dtype=np.float64)
+        """Points chosen by hand, in any order: inside the domain, Pi(x) > 0, once per batch."""
+        distribution = check_probabilities(probabilities, "probabilities")
+        asked, of_batch = check_counts(cells, "cells"), check_counts(batch, "batch")
+        weight = check_finite_list(weights, "weights")
         drawn = np.ones(len(asked), np.int64) if draws is None else check_counts(draws, "draws")
-        if not len(asked) == len(of_batch) == len(weight) == len(drawn) or not len(asked):
-            raise InvalidInputError("Cells, batches and weights must be equally many, at least 1.")
-        if asked.max() >= len(probabilities):
+        if not len(asked) == len(of_batch) == len(weight) == len(drawn):
+            raise InvalidInputError("Cells, batches and weights must be equally many.")
+        if asked.max(initial=0) >= len(distribution):
             raise InvalidInputError(
-                f"Point {asked.max()} is outside the domain 0 .. {len(probabilities) - 1}."
+                f"Point {asked.max()} is outside the domain 0 .. {len(distribution) - 1}."
             )
-        if np.any(probabilities[asked] <= 0):
+        pi = distribution[asked]
+        if np.any(pi <= 0):
             raise InvalidInputError(
-                f"Point {asked[probabilities[asked] <= 0][0]} has probability 0 under the "
-                "reference, so it cannot be asked. Draw points from the reference."
+                f"Point {asked[pi <= 0][0]} has probability 0 under the reference, so it cannot "
+                "be asked. Draw points from the reference."
             )
-        if not np.all(np.isfinite(weight)):
-            raise InvalidInputError("Weights must be finite numbers.")
-        if len(np.unique(of_batch)) != batches or of_batch.max() != batches - 1:
-            raise InvalidInputError(f"Each of the batches 0 .. {batches - 1} needs a point.")
         order = np.lexsort((asked, of_batch))
-        asked, of_batch = asked[order], of_batch[order]
-        if np.any((np.diff(asked) == 0) & (np.diff(of_batch) == 0)):
-            raise InvalidInputError("A batch is asked the same point twice; merge the weights.")
         return cls(
             batches=batches,
-            cells=asked,
-            batch=of_batch,
-            pi=probabilities[asked],
+            cells=asked[order],
+            batch=of_batch[order],
+            pi=pi[order],
             weights=weight[order],
             draws=drawn[order],
-            pi_min=float(probabilities[probabilities > 0].min()),
+            pi_min=float(distribution[distribution > 0].min()),
         )
 
 
 def iid_points(
-    probabilities: Floats, points: int, *, batches: int, rng: np.random.Generator
+    probabilities: npt.ArrayLike, points: int, *, batches: int, rng: np.random.Generator
 ) -> QueryPoints:
     """The paper's design: `points` (m) i.i.d. draws from Pi for each of `batches` (T) batches.
 
@@ -98,14 +116,15 @@ def iid_points(
     Cost: one pass over the domain and a binary search per draw.
     """
     m, n_batches = check_positive_int(points, "points"), check_positive_int(batches, "batches")
-    cumulative = np.cumsum(probabilities)
+    pi = check_probabilities(probabilities, "probabilities")
+    cumulative = np.cumsum(pi)
     drawn = np.searchsorted(cumulative, rng.random(m * n_batches) * cumulative[-1], side="right")
-    keys = np.repeat(np.arange(n_batches), m) * len(probabilities) + drawn
+    keys = np.repeat(np.arange(n_batches), m) * len(pi) + drawn
     distinct, draws = np.unique(keys, return_counts=True)
     return QueryPoints.build(
-        probabilities,
-        cells=distinct % len(probabilities),
-        batch=distinct // len(probabilities),
+        pi,
+        cells=distinct % len(pi),
+        batch=distinct // len(pi),
         weights=draws / (m * n_batches),
         draws=draws,
         batches=n_batches,
@@ -113,7 +132,7 @@ def iid_points(
 
 
 def distinct_points(
-    probabilities: Floats, points: int, *, batches: int = 1, rng: np.random.Generator
+    probabilities: npt.ArrayLike, points: int, *, batches: int = 1, rng: np.random.Generator
 ) -> QueryPoints:
     """mT distinct points by systematic PPS, dealt out at random, m (`points`) to each batch.
 
@@ -123,23 +142,23 @@ def distinct_points(
     Cost: two passes over the domain; no sort of it.
     """
     m, n_batches = check_positive_int(points, "points"), check_positive_int(batches, "batches")
-    inclusion = inclusion_probabilities(probabilities, m * n_batches)
+    pi = check_probabilities(probabilities, "probabilities")
+    inclusion = inclusion_probabilities(pi, m * n_batches)
     asked = systematic_sample(inclusion, rng.random())
     return QueryPoints.build(
-        probabilities,
+        pi,
         cells=asked,
         batch=rng.permutation(np.repeat(np.arange(n_batches), m)),
-        weights=probabilities[asked] / inclusion[asked],
+        weights=pi[asked] / inclusion[asked],
         batches=n_batches,
     )
 
 
-def all_points(probabilities: Floats) -> QueryPoints:
+def all_points(probabilities: npt.ArrayLike) -> QueryPoints:
     """Every cell with Pi(x) > 0, for one batch: no sampling error, the largest payload."""
-    asked = np.flatnonzero(probabilities > 0)
-    return QueryPoints.build(
-        probabilities, cells=asked, batch=np.zeros_like(asked), weights=probabilities[asked]
-    )
+    pi = check_probabilities(probabilities, "probabilities")
+    asked = np.flatnonzero(pi > 0)
+    return QueryPoints.build(pi, cells=asked, batch=np.zeros_like(asked), weights=pi[asked])
 
 
 def inclusion_probabilities(probabilities: Floats, total: int) -> Floats:
@@ -183,4 +202,5 @@ def systematic_sample(inclusion: Floats, start: float) -> Ints:
     hits = np.searchsorted(
         cumulative * (wanted / cumulative[-1]), start + np.arange(wanted), side="right"
     )
+    hits = np.minimum(hits, len(uncertain) - 1)  # a start just below 1 may round up to the end
     return np.sort(np.concatenate([certain, uncertain[hits]])).astype(np.int64)

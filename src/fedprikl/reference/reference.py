@@ -123,7 +123,7 @@ class Reference:
 
     def save(self, path: str | Path) -> None:
         """Write the reference as JSON that a person can read and `load` can check."""
-        Path(path).write_text(files.dumps(self.domain, self.mass), encoding="utf-8")
+        files.write(path, self.domain, self.mass)
 
     @property
     def probabilities(self) -> Floats:

@@ -40,7 +40,8 @@ def comparison_page(
         "Counts: sent by each client. Typical: mean absolute error over simulated repetitions. "
         "The paper's noise buys "
         f"epsilon {premise_epsilon:.3g} even where every cell is counted at least twice, as the "
-        "paper assumes; the table shows what it buys on these data, where many cells are rarer."
+        "paper assumes; the table shows what it buys on these data, where many cells are rarer. "
+        "The baseline is the paper's: lambda = -1, and frequencies floored at 0.0001."
     )
     return page(
         "fedprikl demo",

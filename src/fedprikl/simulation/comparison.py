@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from fedprikl.divergence import skewed_divergence
+from fedprikl.divergence import DEFAULT_SKEW, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimators import (
     BatchCounts,
@@ -17,14 +17,14 @@ from fedprikl.estimators import (
     no_privacy,
     trusted_aggregator,
 )
-from fedprikl.privacy import InsecureSeededNoise, NoiseSource, SecureNoise
+from fedprikl.privacy import SECURE_NOISE, InsecureSeededNoise, NoiseSource
 from fedprikl.reference import QueryPoints, distinct_points, iid_points
 from fedprikl.simulation.population import deal_clients
 from fedprikl.simulation.synthetic import DriftedPopulation
 
 __all__ = ["Method", "compare", "paper_and_ours", "true_divergence"]
 
-SKEW = 0.01
+DESIGN, NOISE = 1, 2  # streams of one seed
 Estimator = Callable[[BatchCounts, NoiseSource], Estimate]
 
 
@@ -60,9 +60,9 @@ def paper_and_ours(*, epsilon: float, delta: float) -> list[Method]:
 
 
 def true_divergence(world: DriftedPopulation) -> float:
-    """D_gamma of the records the clients hold, gamma = 0.01, in nats."""
+    """D_gamma of the records the clients hold, at the default gamma, in nats."""
     return skewed_divergence(
-        world.reference.probabilities, world.population.distribution, skew=SKEW
+        world.reference.probabilities, world.population.distribution, skew=DEFAULT_SKEW.gamma
     )
 
 
@@ -76,7 +76,8 @@ def compare(
     """
     truth = true_divergence(world)
     for method in methods:
-        estimate = _run(world, method, np.random.default_rng([seed, 0]), SecureNoise())
+        design = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(DESIGN,)))
+        estimate = _run(world, method, design, SECURE_NOISE)
         with warnings.catch_warnings():  # the real estimate has said it already
             warnings.simplefilter("ignore", PaperCalibrationWarning)
             values = [_simulate(world, method, seed, number) for number in range(repetitions)]
@@ -86,9 +87,10 @@ def compare(
 
 
 def _simulate(world: DriftedPopulation, method: Method, seed: int, number: int) -> float:
-    rng = np.random.default_rng([seed, 1 + number])
-    source = InsecureSeededNoise(np.random.SeedSequence([seed, 1 + number]))
-    return _run(world, method, rng, source).value
+    """A repetition; points and noise come from independent streams."""
+    design = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(DESIGN, number)))
+    noise = InsecureSeededNoise(np.random.SeedSequence(seed, spawn_key=(NOISE, number)))
+    return _run(world, method, design, noise).value
 
 
 def _run(
