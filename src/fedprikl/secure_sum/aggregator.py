@@ -56,7 +56,7 @@ _EXPECTED: dict[AggregatorStep, type[SignedMessage]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SumResult:
     """The sum, whose inputs are in it, and which messages were turned away."""
 
