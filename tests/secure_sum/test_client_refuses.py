@@ -253,7 +253,7 @@ def test_messages_of_other_rounds_clients_and_kinds_change_nothing() -> None:
 
 def test_bad_values_can_be_corrected() -> None:
     cohort = Cohort(make_plan(3, 2)).until(AggregatorStep.INPUTS)
-    with pytest.raises(InvalidInputError, match="above its maximum"):
+    with pytest.raises(InvalidInputError, match="above the public maximum"):
         cohort.clients[0].mask_input(cohort.letters[0], [99, 0])
     assert np.array_equal(cohort.finish(), cohort.inputs.sum(axis=0))
 

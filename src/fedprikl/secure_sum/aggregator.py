@@ -305,5 +305,6 @@ class SumAggregator:
 
     def _too_small(self, count: int, need: int, what: str) -> NoReturn:
         raise CohortTooSmallError(
-            f"{count} {what}, but {need} are needed. Nothing was revealed; start a new round."
+            f"{count} {what}, but {need} are needed. No input was revealed and no sum was "
+            "opened; start a new round."
         )
