@@ -38,7 +38,7 @@ def cohorts(draw: st.DrawFn) -> tuple[SumPlan, int]:
 
 
 @given(cohorts(), st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_sum_of_any_cohort_with_any_dropouts_that_leave_enough(
     case: tuple[SumPlan, int], data: st.DataObject
 ) -> None:
