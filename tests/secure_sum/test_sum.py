@@ -141,6 +141,11 @@ def test_wrong_number_of_inputs_is_refused() -> None:
         secure_sum(make_plan(5), [[1, 1]] * 4)
 
 
+def test_wrong_number_of_identities_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="Pass 5 identities"):
+        secure_sum(make_plan(5), [[1, 1]] * 5, identities=[bytes(32)])
+
+
 @pytest.mark.parametrize(
     "values", [[1], [1, 1, 1], [8, 0], [-1, 0], [0.5, 1], [float("nan"), 1], [2**70, 1], ["x", "y"]]
 )
