@@ -70,6 +70,9 @@ class RejectedMessageError(SecureSumError):
         self.sender = sender
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type, tuple[int | None, str]]:
+        return type(self), (self.sender, self.reason)
+
 
 class UnsafeRequestError(SecureSumError):
     """A client refuses, because the answer could expose somebody. It answers nothing more."""

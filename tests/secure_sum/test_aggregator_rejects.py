@@ -1,6 +1,7 @@
 """What the aggregator turns away: by name and reason, while the round goes on."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -294,6 +295,16 @@ def test_below_threshold_closes_the_round_and_reveals_nothing(step: AggregatorSt
     assert cohort.aggregator.step is AggregatorStep.CLOSED
     with pytest.raises(WrongStepError):
         cohort.aggregator.unmask()
+
+
+def test_rejections_can_be_copied_and_so_pickled() -> None:
+    """Cohorts may be summed in worker processes, which pickle what they return."""
+    again = copy(RejectedMessageError(3, "it is late"))
+    assert (again.sender, again.reason, str(again)) == (
+        3,
+        "it is late",
+        "A message from client 3 was rejected: it is late.",
+    )
 
 
 def test_empty_round() -> None:

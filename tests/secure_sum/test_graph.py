@@ -36,6 +36,7 @@ def test_graphs_of_different_rounds_differ() -> None:
     ("clients", "dropout", "corruption", "degree"),
     [
         (3, 0.0, 0.0, Degree(2, 2)),
+        (200, 0.0, 0.0, Degree(2, 2)),
         (10, 0.1, 0.1, Degree(9, 6)),
         (100, 0.1, 1 / 3, Degree(99, 67)),
         (200, 0.05, 0.05, Degree(80, 54)),

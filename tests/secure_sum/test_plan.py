@@ -28,6 +28,8 @@ GOOD = make_plan(8, 4, 6, maxima=(5, 9))
         ({"nonce": "x" * 32}, "32 fresh random bytes"),
         ({"maxima": ()}, "at least one entry"),
         ({"maxima": (1.5,)}, "whole numbers"),
+        ({"clients": 8.0}, "whole numbers"),
+        ({"threshold": True}, "whole numbers"),
         ({"roster": (bytes(32),)}, "8 different Ed25519"),
         ({"roster": (bytes(32),) * 8}, "8 different Ed25519"),
     ],
@@ -57,6 +59,11 @@ def _changed(change: dict[str, Any]) -> SumPlan:
 def test_round_covers_everything(change: dict[str, Any]) -> None:
     assert _changed(change).round_id != GOOD.round_id
     assert replace(GOOD).round_id == GOOD.round_id
+
+
+def test_fractional_maxima_are_not_rounded() -> None:
+    with pytest.raises(InvalidInputError, match="whole number"):
+        plan_sum(10, [1.5])  # type: ignore[list-item]
 
 
 def test_planning_from_rates() -> None:

@@ -33,6 +33,7 @@ def test_packing_is_exact_and_no_wider_than_needed(data: st.DataObject) -> None:
 
 
 @given(st.binary(min_size=4, max_size=4))
+@settings(deadline=None)
 def test_unpacking_is_canonical(data: bytes) -> None:
     ring = Ring.for_sum([1000, 3, 60], 7)  # 13 + 5 + 9 = 27 bits, 5 of padding
     if data[3] >> 3:

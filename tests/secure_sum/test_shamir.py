@@ -27,6 +27,7 @@ secrets = st.binary(min_size=32, max_size=32)
 
 
 @given(secrets)
+@settings(deadline=None)
 def test_limbs_are_exact(secret: bytes) -> None:
     limbs = to_limbs(secret)
     assert len(limbs) == LIMBS

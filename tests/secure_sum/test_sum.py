@@ -37,16 +37,31 @@ def cohorts(draw: st.DrawFn) -> tuple[SumPlan, int]:
     return make_plan(clients, threshold, neighbours, maxima, seed), seed
 
 
-@given(cohorts())
-@settings(max_examples=25, deadline=None)
-def test_sum_without_dropouts(case: tuple[SumPlan, int]) -> None:
+@given(cohorts(), st.data())
+@settings(max_examples=15, deadline=None)
+def test_sum_of_any_cohort_with_any_dropouts_that_leave_enough(
+    case: tuple[SumPlan, int], data: st.DataObject
+) -> None:
     plan, seed = case
-    assert plain_sum_holds(plan, {}, seed)
+    graph = plan.graph()
+    near = [graph.of(i) for i in range(plan.clients)]
+    staying, dropouts = set(range(plan.clients)), {}
+    rng = np.random.default_rng(seed)
+    for i in rng.permutation(plan.clients)[: data.draw(st.integers(0, plan.clients))].tolist():
+        left = staying - {i}
+        if len(left) >= plan.minimum and all(
+            len(near[j] & left) >= plan.threshold for j in near[i]
+        ):
+            staying = left
+            dropouts[i] = Leaves(int(rng.integers(5)))
+    assert plain_sum_holds(plan, dropouts, seed)
 
 
 @given(st.integers(3, 30), st.data())
 @settings(max_examples=60, deadline=None)
-def test_sum_with_any_dropouts_that_leave_enough(clients: int, data: st.DataObject) -> None:
+def test_complete_graph_needs_threshold_and_one_more_to_stay(
+    clients: int, data: st.DataObject
+) -> None:
     """Complete graph: the round works exactly if threshold + 1 clients stay to the end."""
     k = clients - 1
     threshold = data.draw(st.integers(k // 2 + 1, k))
@@ -126,7 +141,15 @@ def test_wrong_number_of_inputs_is_refused() -> None:
         secure_sum(make_plan(5), [[1, 1]] * 4)
 
 
-@pytest.mark.parametrize("values", [[1], [1, 1, 1], [8, 0], [-1, 0], [0.5, 1], [float("nan"), 1]])
+def test_wrong_number_of_identities_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="Pass 5 identities"):
+        secure_sum(make_plan(5), [[1, 1]] * 5, identities=[bytes(32)])
+
+
+@pytest.mark.parametrize(
+    "values", [[1], [1, 1, 1], [8, 0], [-1, 0], [0.5, 1], [float("nan"), 1], [2**70, 1], ["x", "y"]]
+)
 def test_values_outside_the_plan_are_refused(values: list[float]) -> None:
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, match="Nothing was sent") as caught:
         secure_sum(make_plan(3, maxima=(7, 3)), [values] * 3)  # type: ignore[list-item]
+    assert not any(f" {value}" in str(caught.value) for value in values), "they are secret"

@@ -56,7 +56,7 @@ _EXPECTED: dict[AggregatorStep, type[SignedMessage]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SumResult:
     """The sum, whose inputs are in it, and which messages were turned away."""
 
@@ -305,5 +305,6 @@ class SumAggregator:
 
     def _too_small(self, count: int, need: int, what: str) -> NoReturn:
         raise CohortTooSmallError(
-            f"{count} {what}, but {need} are needed. Nothing was revealed; start a new round."
+            f"{count} {what}, but {need} are needed. No input was revealed and no sum was "
+            "opened; start a new round."
         )

@@ -8,7 +8,7 @@ from typing import NoReturn, TypeVar
 
 import numpy as np
 
-from fedprikl.checks import Ints, check_counts
+from fedprikl.checks import Ints
 from fedprikl.errors import (
     CohortTooSmallError,
     InvalidInputError,
@@ -235,12 +235,18 @@ class SumClient:
             )
 
     def _check_values(self, values: Sequence[int] | Ints) -> Ints:
-        counts = check_counts(values, "the values to sum")
+        """The vector, if it fits the plan. The error shows no value: they are secret."""
         maxima = np.asarray(self._plan.maxima)
-        if len(counts) != len(maxima) or np.any(counts > maxima):
+        given = np.asarray(values)
+        if given.dtype.kind not in "iu" or given.shape != maxima.shape:
             raise InvalidInputError(
-                f"The plan sums {len(maxima)} entries up to their public maxima; these values "
-                "have another length or an entry above its maximum. Nothing was sent."
+                f"The plan sums one list of {len(maxima)} whole numbers; these values are not. "
+                "Nothing was sent."
+            )
+        counts = given.astype(np.int64)
+        if np.any(counts < 0) or np.any(counts > maxima):
+            raise InvalidInputError(
+                "A value is negative or above the public maximum of its entry. Nothing was sent."
             )
         return counts
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from fedprikl.errors import InvalidInputError, SecureSumError
+from fedprikl.errors import InvalidInputError
 
 __all__ = [
     "SEED_BYTES",
@@ -94,9 +94,9 @@ class ClientKeys:
     seal_key: X25519PrivateKey
     mask_key: X25519PrivateKey
     sign_key: Ed25519PrivateKey
-    mask_private: bytes = field(repr=False)
-    self_seed: bytes = field(repr=False)
-    share_key: bytes = field(repr=False)
+    mask_private: bytes
+    self_seed: bytes
+    share_key: bytes
 
     @classmethod
     def from_seed(
@@ -127,6 +127,6 @@ def _signing_key(private: bytes) -> Ed25519PrivateKey:
     try:
         return Ed25519PrivateKey.from_private_bytes(private)
     except (TypeError, ValueError):
-        raise SecureSumError(
+        raise InvalidInputError(
             "An identity must be the 32 private bytes of an Ed25519 key."
         ) from None

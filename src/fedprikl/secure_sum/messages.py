@@ -25,12 +25,14 @@ from fedprikl.secure_sum.wire import Blob, Clients, Codec, Fixed, Number, Reader
 
 __all__ = [
     "BOX_BYTES",
+    "SIGNATURE_BYTES",
     "VERSION",
     "Echo",
     "EchoInbox",
     "KeyAdvert",
     "MaskedInput",
     "Message",
+    "Pairs",
     "PeerKeys",
     "SealedShares",
     "ShareInbox",

@@ -35,10 +35,11 @@ class SumPlan:
     round_id: bytes = field(init=False)
 
     def __post_init__(self) -> None:
+        numbers = (self.clients, self.neighbours, self.threshold, self.minimum, *self.maxima)
+        if not all(type(number) is int for number in numbers):
+            raise InvalidInputError("The sizes and maxima of a plan must be whole numbers (int).")
         self._check_cohort()
         self._check_bytes()
-        if not all(isinstance(top, int) for top in self.maxima):
-            raise InvalidInputError("The maxima must be whole numbers, one per entry.")
         Ring.for_sum(self.maxima, self.clients)
         object.__setattr__(self, "round_id", hashlib.sha256(self._encode()).digest())
 
@@ -113,6 +114,6 @@ def plan_sum(
         neighbours=degree.neighbours,
         threshold=degree.threshold,
         minimum=degree.threshold + 1 if minimum is None else minimum,
-        maxima=tuple(int(top) for top in maxima),
+        maxima=tuple(check_positive_int(top, "a public maximum") for top in maxima),
         roster=tuple(roster),
     )

@@ -17,7 +17,7 @@ Words = npt.NDArray[np.unsignedinteger[Any]]
 MAX_WIDTH = 63  # sums are handed out as signed 64-bit integers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ring:
     """Integers modulo 2^w_e for every entry e, where w_e is the public width of the entry.
 

@@ -40,6 +40,8 @@ def secure_sum(
     """
     if len(inputs) != plan.clients:
         raise InvalidInputError(f"The plan is for {plan.clients} clients, got {len(inputs)}.")
+    if identities and len(identities) != plan.clients:
+        raise InvalidInputError(f"Pass {plan.clients} identities, one per client, or none.")
     aggregator = SumAggregator(plan)
     clients = [
         SumClient(plan, i, randomness(SEED_BYTES), identity=identities[i] if identities else None)
