@@ -4,14 +4,20 @@ FedPriKLError
 ├── InvalidInputError         an argument, a count, a file row or a plan that cannot be used
 ├── ReferenceFileError        a reference file that is damaged, foreign or of another version
 ├── UnboundedSensitivityError a score that no finite noise can make private
+├── BudgetExceededError       a release that does not fit into what is left of a privacy budget
+├── LedgerError               a ledger file that is missing, foreign, locked or not writable
+│   └── LedgerDamagedError    a ledger file that was edited, cut or broken
 └── MissingExtraError         an optional dependency is not installed
 
 PaperCalibrationWarning       the paper's printed noise was used; says what it really buys
 """
 
 __all__ = [
+    "BudgetExceededError",
     "FedPriKLError",
     "InvalidInputError",
+    "LedgerDamagedError",
+    "LedgerError",
     "MissingExtraError",
     "PaperCalibrationWarning",
     "ReferenceFileError",
@@ -33,6 +39,28 @@ class ReferenceFileError(FedPriKLError):
 
 class UnboundedSensitivityError(FedPriKLError):
     """One record could move the score without limit, so no finite noise makes it private."""
+
+
+class BudgetExceededError(FedPriKLError):
+    """A release would exceed the privacy budget. Nothing was charged and nothing may be released.
+
+    Carries the numbers of its message: epsilon `spent` and `left`, what the total would be
+    (`needed`), and the largest epsilon of one more release that would fit (`fits`, by noise).
+    """
+
+    def __init__(
+        self, message: str, *, spent: float, left: float, needed: float, fits: dict[str, float]
+    ) -> None:
+        super().__init__(message)
+        self.spent, self.left, self.needed, self.fits = spent, left, needed, fits
+
+
+class LedgerError(FedPriKLError):
+    """A ledger file that cannot be used now: missing, foreign, locked, or not writable."""
+
+
+class LedgerDamagedError(LedgerError):
+    """A ledger file whose entries are not what was written; nothing can be reserved from it."""
 
 
 class MissingExtraError(FedPriKLError, ImportError):
