@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -211,6 +212,16 @@ def test_what_cannot_be_bounded_is_infinite(releases: list[Charge], delta: float
 def test_below_the_accuracy_of_the_convolution_the_sum_counts() -> None:
     assert total_epsilon([laplace(0.05)] * 50, delta=1e-13) == pytest.approx(2.5)
     assert total_epsilon([laplace(0.05)] * 50, delta=1e-10) < 2.2
+
+
+@pytest.mark.parametrize("mu", [1e-8, 1e-5, 1e-3, 1.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-6])
+def test_the_gaussian_profile_at_the_ends_against_many_digits(mu: float, delta: float) -> None:
+    release = GaussianMechanism(sigma=math.sqrt(2) / mu, sensitivity=1.0)
+    with mpmath.workdps(50):
+        x = mpmath.mpf(total_epsilon([release] * 2, delta=delta))
+        upper = mpmath.ncdf(mu / 2 - x / mu) - mpmath.exp(x) * mpmath.ncdf(-mu / 2 - x / mu)
+        assert upper <= delta
 
 
 def test_noise_without_limit_costs_nothing() -> None:

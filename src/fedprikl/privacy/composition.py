@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import dp_accounting
+import numpy as np
 from dp_accounting import pld
 
 from fedprikl.checks import check_epsilon
@@ -180,7 +181,8 @@ def _gaussian_profile(mu: float, delta: float) -> float:
         return 0.0
     if delta == 0 or mu > 1e4:
         return math.inf
-    return float(dp_accounting.get_epsilon_gaussian(1 / mu, delta))
+    with np.errstate(divide="ignore"):  # its search may start where delta underflows
+        return float(dp_accounting.get_epsilon_gaussian(1 / mu, delta))
 
 
 def _pld_epsilon(parts: _Parts, delta: float) -> float:

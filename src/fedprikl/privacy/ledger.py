@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import BudgetExceededError, InvalidInputError
@@ -109,9 +109,8 @@ class Ledger:
                     "What has been released cannot be taken back."
                 )
             if known is None or (known.epsilon, known.delta) != (wanted.epsilon, wanted.delta):
-                self._append(
-                    body | {"epsilon": wanted.epsilon, "delta": wanted.delta}, after=entries
-                )
+                numbers = {"epsilon": wanted.epsilon, "delta": wanted.delta}
+                self._file.append(body | numbers, after=head_of(entries))
         return self.account(population)
 
     def reserve(
@@ -139,10 +138,12 @@ class Ledger:
                     "once. Nothing was charged now; use a new round id for a new release."
                 )
             needed = total_epsilon([*account.charges, mechanism], delta=account.delta)
-            if needed <= account.epsilon * (1 + ROUNDING):
-                head = self._append(body, after=entries)
-                return Reservation(population=population, round_id=round_id, head=head)
-        raise _exceeded(account, mechanism, needed)
+            fits = needed <= account.epsilon * (1 + ROUNDING)
+            head = self._file.append(body, after=head_of(entries)) if fits else None
+        if head is None:
+            raise _exceeded(account, mechanism, needed)
+        self._seen = head
+        return Reservation(population=population, round_id=round_id, head=head)
 
     def commit(self, reservation: Reservation, *, release_hash: str, at: str) -> Head:
         """Records that the release left, with its SHA-256; the ledger's new head."""
@@ -207,7 +208,9 @@ class Ledger:
         with self._file.writing():
             entries, accounts = self._load()
             _open_round(accounts, reservation.round_id)
-            return self._append(body, after=entries)
+            head = self._file.append(body, after=head_of(entries))
+        self._seen = head
+        return head
 
     def _read(self, anchor: Head | None = None) -> tuple[list[Entry], dict[str, Account]]:
         with self._file.reading():
@@ -221,10 +224,6 @@ class Ledger:
         accounts = replay(entries)
         self._seen = head_of(entries)
         return entries, accounts
-
-    def _append(self, body: Mapping[str, Any], *, after: list[Entry]) -> Head:
-        entry = self._file.append(body, head_of(after))
-        return Head(entry.number, entry.hash)
 
 
 def _find_account(accounts: Mapping[str, Account], population: str) -> Account:

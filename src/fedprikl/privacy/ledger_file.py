@@ -20,7 +20,7 @@ from typing import Any
 
 from fedprikl.errors import LedgerDamagedError, LedgerError
 
-__all__ = ["Entry", "Head", "LedgerFile"]
+__all__ = ["Entry", "Head", "LedgerFile", "head_of"]
 
 APPLICATION_ID = 0x46504B4C  # "FPKL", in the header of the file
 VERSION = 1
@@ -138,15 +138,15 @@ class LedgerFile:
             )
         return found
 
-    def append(self, body: Mapping[str, Any], after: Head) -> Entry:
-        """Adds one entry, inside `writing()`."""
+    def append(self, body: Mapping[str, Any], after: Head) -> Head:
+        """Adds one entry, inside `writing()`; the new head."""
         text = _canonical(body)
-        number = after.count + 1
-        entry = Entry(number, dict(body), _hash(number, after.hash, text))
+        head = Head(after.count + 1, _hash(after.count + 1, after.hash, text))
         self.connection.execute(
-            "INSERT INTO entries (number, body, hash) VALUES (?, ?, ?)", (number, text, entry.hash)
+            "INSERT INTO entries (number, body, hash) VALUES (?, ?, ?)",
+            (head.count, text, head.hash),
         )
-        return entry
+        return head
 
     def _verify_guards(self) -> None:
         rows = self.connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid").fetchall()
@@ -221,7 +221,9 @@ def _plain(error: sqlite3.Error, path: Path, timeout: float) -> LedgerError:
     if primary == sqlite3.SQLITE_FULL:
         return LedgerError(f"The disk of {path} is full; nothing was charged. Make room first.")
     if isinstance(error, sqlite3.ProgrammingError):
-        return LedgerError(f"The ledger {path} is closed. Open it again.")
+        return LedgerError(
+            f"The ledger {path} is closed, or open in another thread. Open it again here."
+        )
     return LedgerDamagedError(f"{path} cannot be read as a ledger ({error}). {_ADVICE}")
 
 
