@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import LedgerDamagedError
@@ -13,7 +13,7 @@ from fedprikl.privacy.charges import (
     charge_to_dict,
     check_zero_or_delta,
 )
-from fedprikl.privacy.composition import total_epsilon
+from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
 from fedprikl.privacy.ledger_file import Entry
 
 __all__ = ["Account", "Round", "RoundState", "replay"]
@@ -31,6 +31,7 @@ class RoundState(StrEnum):
     CANCELLED = "cancelled"
 
 
+FITTING_KINDS: tuple[Literal["laplace", "gaussian"], ...] = ("laplace", "gaussian")
 _CLOSED = {"commit": RoundState.COMMITTED, "cancel": RoundState.CANCELLED}
 
 
@@ -97,6 +98,15 @@ class Account:
     def open_rounds(self) -> tuple[Round, ...]:
         """Reserved, neither committed nor cancelled: charged, as something may have left."""
         return tuple(entry for entry in self.rounds if entry.state is RoundState.OPEN)
+
+    def fits(self) -> dict[str, float]:
+        """The largest epsilon of one more release that fits, by noise; takes about a second."""
+        return {
+            kind: largest_fitting_epsilon(
+                self.charges, epsilon=self.epsilon, delta=self.delta, kind=kind
+            )
+            for kind in FITTING_KINDS
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import BudgetExceededError, InvalidInputError
 from fedprikl.privacy.account import Account, Round, RoundState, replay
 from fedprikl.privacy.charges import Charge, charge_to_dict, check_zero_or_delta
-from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
+from fedprikl.privacy.composition import total_epsilon
 from fedprikl.privacy.ledger_file import Entry, Head, LedgerFile, head_of
 
 __all__ = ["Ledger", "Reservation"]
 
 ROUNDING = 1e-12  # ten releases of 0.1 fit into 1, whatever the order of the sum
-FITTING_KINDS: tuple[Literal["laplace", "gaussian"], ...] = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,13 +253,7 @@ def _open_round(accounts: Mapping[str, Account], round_id: str) -> Round:
 
 def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExceededError:
     """Computed after the lock was let go: the search takes a second."""
-    spent = account.spent
-    fits: dict[str, float] = {
-        kind: largest_fitting_epsilon(
-            account.charges, epsilon=account.epsilon, delta=account.delta, kind=kind
-        )
-        for kind in FITTING_KINDS
-    }
+    spent, fits = account.spent, account.fits()
     room = " or ".join(
         f"{epsilon:g} with {kind.capitalize()} noise" for kind, epsilon in fits.items() if epsilon
     )
