@@ -8,6 +8,7 @@ import dp_accounting
 import mpmath
 import numpy as np
 import pytest
+from dp_accounting import pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,6 +143,33 @@ def test_gaussian_losses_on_the_grid_agree_with_the_closed_form(delta: float) ->
     exact = total_epsilon(releases, delta=delta)
     mixed = total_epsilon([*releases, laplace(1e-4), laplace(1e-4)], delta=delta)
     assert exact <= mixed <= exact + 3e-4
+
+
+@pytest.mark.parametrize(
+    "epsilons", [(0.3, 0.2, 0.1), (0.05, 0.05, 0.05, 0.05), (2.0, 0.5), (0.9, 0.001)]
+)
+@pytest.mark.parametrize("delta", [1e-9, 1e-4])
+def test_never_below_the_optimistic_estimate(epsilons: tuple[float, ...], delta: float) -> None:
+    """dp-accounting rounds the losses down instead of up, by another method: a lower bound."""
+    releases: list[Charge] = [gaussian(0.2), *(laplace(epsilon) for epsilon in epsilons)]
+    step = {"value_discretization_interval": 1e-4, "pessimistic_estimate": False}
+    make = pld.privacy_loss_distribution
+    loss = make.from_gaussian_mechanism(gaussian(0.2).sigma, use_connect_dots=False, **step)
+    for epsilon in epsilons:
+        more = make.from_laplace_mechanism(1 / epsilon, use_connect_dots=False, **step)
+        loss = loss.compose(more)
+    lower = loss.get_epsilon_for_delta(delta)
+    assert lower <= total_epsilon(releases, delta=delta) <= lower + 1e-3
+
+
+def test_rounds_of_equal_epsilon_are_convolved_together() -> None:
+    """Sensitivities change from round to round, and with them the last bit of epsilon."""
+    same = [laplace(0.05)] * 60
+    other = [calibrate_laplace(epsilon=0.05, sensitivity=0.001 * (7 + i)) for i in range(60)]
+    assert len({release.epsilon() for release in other}) > 1
+    total = total_epsilon(other, delta=DELTA)
+    assert total == pytest.approx(total_epsilon(same, delta=DELTA), rel=1e-5)
+    assert total < 60 * 0.05 * 0.8
 
 
 @settings(max_examples=15)

@@ -200,10 +200,13 @@ def _pld_epsilon(parts: _Parts, delta: float) -> float:
     if not 1e-9 < expected < LARGEST:
         return math.inf
     step = 2.0 ** math.floor(math.log2(expected / GRID_POINTS))
-    tiny = {epsilon: count for epsilon, count in parts.laplace.items() if epsilon < step}
+    laplace: Counter[float] = Counter()
+    for epsilon, count in parts.laplace.items():
+        laplace[_round_up(epsilon)] += count
+    tiny = {epsilon: count for epsilon, count in laplace.items() if epsilon < step}
     losses = [
         _repeat(_laplace_loss(epsilon, step), count)
-        for epsilon, count in parts.laplace.items()
+        for epsilon, count in laplace.items()
         if epsilon >= step
     ]
     losses += [_repeat(_integer_loss(sigma, step), n) for sigma, n in parts.integer.items()]
@@ -211,6 +214,14 @@ def _pld_epsilon(parts: _Parts, delta: float) -> float:
         losses.append(_gaussian_loss(parts.mu, step))
     added = math.fsum(count * epsilon for epsilon, count in tiny.items())
     return float(_compose_all(losses).get_epsilon_for_delta(usable)) * SAFETY + added
+
+
+def _round_up(epsilon: float) -> float:
+    """To 20 bits: rounds of one epsilon and different sensitivities differ in the last bit, and
+    equal ones are convolved together.
+    """
+    mantissa, exponent = math.frexp(epsilon)
+    return math.ldexp(math.ceil(mantissa * 2**20), exponent - 20)
 
 
 def _repeat(loss: Any, count: int) -> Any:
