@@ -12,6 +12,8 @@ FedPriKLError
 PaperCalibrationWarning       the paper's printed noise was used; says what it really buys
 """
 
+from typing import Self
+
 __all__ = [
     "BudgetExceededError",
     "FedPriKLError",
@@ -48,11 +50,19 @@ class BudgetExceededError(FedPriKLError):
     (`needed`), and the largest epsilon of one more release that would fit (`fits`, by noise).
     """
 
-    def __init__(
-        self, message: str, *, spent: float, left: float, needed: float, fits: dict[str, float]
-    ) -> None:
-        super().__init__(message)
-        self.spent, self.left, self.needed, self.fits = spent, left, needed, fits
+    spent: float
+    left: float
+    needed: float
+    fits: dict[str, float]
+
+    @classmethod
+    def of(
+        cls, message: str, *, spent: float, left: float, needed: float, fits: dict[str, float]
+    ) -> Self:
+        """With its numbers. Not in __init__, so that it can cross to another process."""
+        error = cls(message)
+        error.spent, error.left, error.needed, error.fits = spent, left, needed, fits
+        return error
 
 
 class LedgerError(FedPriKLError):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import pickle
 import sqlite3
 import stat
 import threading
@@ -35,7 +36,7 @@ from fedprikl.privacy import (
     calibrate_laplace,
     total_epsilon,
 )
-from fedprikl.privacy.ledger_file import GENESIS
+from fedprikl.privacy.ledger_file import GENESIS, _plain
 
 AT = "2030-01-31T12:00:00+00:00"
 LATER = "2030-01-31T12:00:01Z"
@@ -150,6 +151,8 @@ def test_an_exhausted_budget_says_what_would_fit(ledger: Ledger, kind: str) -> N
     assert "0.6 is spent, 0.4 is left" in str(error)
     assert f"{error.fits[kind]:g} with {kind.capitalize()} noise" in str(error)
     assert ledger.head == before
+    copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
+    assert (str(copied), copied.fits) == (str(error), error.fits)
     epsilon = error.fits[kind]
     settings_: dict[str, Any] = {"sensitivity": 1.0}
     make = calibrate_laplace if kind == "laplace" else calibrate_gaussian
@@ -462,6 +465,20 @@ def test_files_that_are_no_ledger(path: Path) -> None:
         connection.execute("CREATE TABLE entries (number)")
     with pytest.raises(LedgerError, match="another program"):
         Ledger.open(path)
+
+
+@pytest.mark.parametrize("name", ["a b?mode=ro#x.db", "100%25.db", "é.db"])
+def test_any_file_name_will_do(path: Path, name: str) -> None:
+    fill(path.parent / name)
+    assert (path.parent / name).is_file()
+    with Ledger.open(path.parent / name, create=False) as opened:
+        assert opened.populations() == ("phones",)
+
+
+def test_a_failing_disk_leaves_no_claim_about_the_charge(path: Path) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+    assert "Release nothing" in str(_plain(error, path, 1.0))
 
 
 def test_another_version_and_a_read_only_file(path: Path) -> None:

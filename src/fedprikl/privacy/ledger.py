@@ -257,7 +257,7 @@ def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExcee
     room = " or ".join(
         f"{epsilon:g} with {kind.capitalize()} noise" for kind, epsilon in fits.items() if epsilon
     )
-    return BudgetExceededError(
+    return BudgetExceededError.of(
         f"The budget of population {account.population!r} is epsilon {account.epsilon:g} at delta "
         f"{account.delta:g}; {spent:.4g} is spent, {account.left:.4g} is left. With "
         f"{mechanism} the total would be {needed:.4g}. Nothing was charged; release nothing. "

@@ -217,7 +217,14 @@ def _plain(error: sqlite3.Error, path: Path, timeout: float) -> LedgerError:
     if primary == sqlite3.SQLITE_READONLY:
         return LedgerError(f"The ledger {path} may not be written. Check its permissions.")
     if primary == sqlite3.SQLITE_CANTOPEN:
-        return LedgerError(f"The ledger {path} cannot be opened. Check path and permissions.")
+        return LedgerError(
+            f"The ledger {path} cannot be opened. Check the permissions of the file and its folder."
+        )
+    if primary == sqlite3.SQLITE_IOERR:
+        return LedgerError(
+            f"Reading or writing {path} failed ({error}). Release nothing; whether the round was "
+            "charged, `fedprikl ledger` will tell once the disk works."
+        )
     if primary == sqlite3.SQLITE_FULL:
         return LedgerError(f"The disk of {path} is full; nothing was charged. Make room first.")
     if isinstance(error, sqlite3.ProgrammingError):
