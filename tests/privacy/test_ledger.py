@@ -510,6 +510,30 @@ def test_a_locked_ledger_is_an_error_after_the_timeout(path: Path) -> None:
         opened.reserve("phones", release(0.1), round_id="next", at=AT)
 
 
+def test_nobody_else_may_charge_between_the_check_and_the_charge(
+    path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second one comes while the first one computes: it waits, and gives up without a look."""
+    outcomes: list[str] = []
+
+    def interrupted(*arguments: Any, **more: Any) -> float:
+        outcomes.append("checked")
+        if len(outcomes) == 1:
+            try:
+                other.reserve("phones", release(0.75), round_id="two", at=AT)
+            except LedgerError as error:
+                outcomes.append(str(error))
+        return total_epsilon(*arguments, **more)
+
+    with Ledger.open(path, timeout=0.05) as other:
+        monkeypatch.setattr("fedprikl.privacy.ledger.total_epsilon", interrupted)
+        ledger.reserve("phones", release(0.75), round_id="one", at=AT)
+    checked, refused = outcomes  # one check only: the lock comes before the first read
+    assert checked == "checked"
+    assert "locked by another process" in refused
+    assert ledger.account("phones").spent == 0.75
+
+
 def fill_the_disk(opened: Ledger) -> None:
     for i in range(100):
         opened.set_budget(f"{i}" * 40, epsilon=1.0, delta=0.0, at=AT)
