@@ -20,15 +20,18 @@ from fedprikl.divergence import (
     skewed_divergence,
 )
 from fedprikl.errors import (
+    BudgetExceededError,
     FedPriKLError,
     InvalidInputError,
+    LedgerDamagedError,
+    LedgerError,
     MissingExtraError,
     PaperCalibrationWarning,
     ReferenceFileError,
     UnboundedSensitivityError,
 )
 from fedprikl.estimators import BatchCounts, Estimate, baseline, no_privacy, trusted_aggregator
-from fedprikl.privacy import InsecureSeededNoise, PrivacyStatement, SecureNoise
+from fedprikl.privacy import InsecureSeededNoise, Ledger, PrivacyStatement, SecureNoise
 from fedprikl.reference import (
     BlockCode,
     QueryPoints,
@@ -44,11 +47,15 @@ __all__ = [
     "Additive",
     "BatchCounts",
     "BlockCode",
+    "BudgetExceededError",
     "Estimate",
     "FedPriKLError",
     "Floor",
     "InsecureSeededNoise",
     "InvalidInputError",
+    "Ledger",
+    "LedgerDamagedError",
+    "LedgerError",
     "MissingExtraError",
     "PaperCalibrationWarning",
     "PrivacyStatement",

@@ -5,6 +5,9 @@ FedPriKLError
 ├── ReferenceFileError        a reference file that is damaged, foreign or of another version
 ├── UnboundedSensitivityError a score that no finite noise can make private
 ├── MissingExtraError         an optional dependency is not installed
+├── BudgetExceededError       a release that does not fit into what is left of a privacy budget
+├── LedgerError               a ledger file that is missing, foreign, locked or not writable
+│   └── LedgerDamagedError    a ledger file that was edited, cut or broken
 └── SecureSumError            a secure sum that cannot or must not go on
     ├── MessageDecodeError    bytes that are not a message of the protocol
     ├── RejectedMessageError  a message turned away; names its sender and the reason
@@ -16,10 +19,15 @@ FedPriKLError
 PaperCalibrationWarning       the paper's printed noise was used; says what it really buys
 """
 
+from typing import Self
+
 __all__ = [
+    "BudgetExceededError",
     "CohortTooSmallError",
     "FedPriKLError",
     "InvalidInputError",
+    "LedgerDamagedError",
+    "LedgerError",
     "MessageDecodeError",
     "MissingExtraError",
     "PaperCalibrationWarning",
@@ -47,6 +55,36 @@ class ReferenceFileError(FedPriKLError):
 
 class UnboundedSensitivityError(FedPriKLError):
     """One record could move the score without limit, so no finite noise makes it private."""
+
+
+class BudgetExceededError(FedPriKLError):
+    """A release would exceed the privacy budget. Nothing was charged and nothing may be released.
+
+    Carries the numbers of its message: epsilon `spent` and `left`, what the total would be
+    (`needed`), and the largest epsilon of one more release that would fit (`fits`, by noise).
+    """
+
+    spent: float
+    left: float
+    needed: float
+    fits: dict[str, float]
+
+    @classmethod
+    def of(
+        cls, message: str, *, spent: float, left: float, needed: float, fits: dict[str, float]
+    ) -> Self:
+        """With its numbers. Not in __init__, so that it can cross to another process."""
+        error = cls(message)
+        error.spent, error.left, error.needed, error.fits = spent, left, needed, fits
+        return error
+
+
+class LedgerError(FedPriKLError):
+    """A ledger file that cannot be used now: missing, foreign, locked, or not writable."""
+
+
+class LedgerDamagedError(LedgerError):
+    """A ledger file whose entries are not what was written; nothing can be reserved from it."""
 
 
 class MissingExtraError(FedPriKLError, ImportError):

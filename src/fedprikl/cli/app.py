@@ -10,6 +10,7 @@ from fedprikl import __version__
 from fedprikl.cli.audit import audit_command
 from fedprikl.cli.console import show_warning_plainly
 from fedprikl.cli.demo import demo_command
+from fedprikl.cli.ledger import ledger_command
 from fedprikl.errors import FedPriKLError
 
 __all__ = ["app", "main"]
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo_command)
 app.command("audit")(audit_command)
+app.command("ledger")(ledger_command)
 
 
 def _print_version(wanted: bool) -> None:

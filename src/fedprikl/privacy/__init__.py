@@ -1,5 +1,6 @@
-"""Privacy room: sensitivity, noise, calibration, statements, audit. Knows no divergence."""
+"""Privacy room: sensitivity, noise, calibration, ledger, audit. Knows no divergence."""
 
+from fedprikl.privacy.account import Account, Round, RoundState
 from fedprikl.privacy.audit import AuditResult, AuditTest, audit, lowest_bit
 from fedprikl.privacy.calibration import (
     GaussianMechanism,
@@ -15,6 +16,10 @@ from fedprikl.privacy.calibration import (
     paper_noise_gain,
     paper_true_epsilon,
 )
+from fedprikl.privacy.charges import AccountedRelease, Charge, charge_from_dict, charge_to_dict
+from fedprikl.privacy.composition import basic_epsilon, largest_fitting_epsilon, total_epsilon
+from fedprikl.privacy.ledger import Ledger, Reservation
+from fedprikl.privacy.ledger_file import Entry, Head
 from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
 from fedprikl.privacy.sensitivity import (
     BatchIncrements,
@@ -30,26 +35,39 @@ from fedprikl.privacy.statement import PrivacyStatement
 
 __all__ = [
     "SECURE_NOISE",
+    "Account",
+    "AccountedRelease",
     "AuditResult",
     "AuditTest",
     "BatchIncrements",
+    "Charge",
+    "Entry",
     "GaussianMechanism",
+    "Head",
     "InsecureSeededNoise",
     "IntegerGaussianMechanism",
     "LaplaceMechanism",
+    "Ledger",
     "Mechanism",
     "NoiseKind",
     "NoiseSource",
     "PrivacyStatement",
+    "Reservation",
+    "Round",
+    "RoundState",
     "SecureNoise",
     "Substitution",
     "audit",
+    "basic_epsilon",
     "calibrate",
     "calibrate_gaussian",
     "calibrate_integer_gaussian",
     "calibrate_laplace",
+    "charge_from_dict",
+    "charge_to_dict",
     "classic_constant",
     "exact_sensitivity",
+    "largest_fitting_epsilon",
     "lowest_bit",
     "paper_kl_sensitivity",
     "paper_noise_gain",
@@ -57,5 +75,6 @@ __all__ = [
     "paper_true_epsilon",
     "rounding_slack",
     "terms_sensitivity",
+    "total_epsilon",
     "worst_substitution",
 ]

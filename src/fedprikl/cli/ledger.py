@@ -1,0 +1,132 @@
+"""`fedprikl ledger`: what has been spent, on what, and what is left."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedprikl.cli.console import notes, print_json
+from fedprikl.privacy import Account, Ledger, RoundState, total_epsilon
+
+__all__ = ["ledger_command"]
+
+DEFAULT_DELTA = 1e-6
+_STATES = {
+    RoundState.OPEN: "[yellow]open, charged[/yellow]",
+    RoundState.COMMITTED: "committed",
+    RoundState.CANCELLED: "[dim]cancelled, free[/dim]",
+}
+
+
+def ledger_command(
+    file: Annotated[Path, typer.Option("--file", help="The ledger.")] = Path("ledger.db"),
+    population: Annotated[
+        str | None, typer.Option(help="Show this population only, with all its rounds.")
+    ] = None,
+    set_epsilon: Annotated[
+        float | None,
+        typer.Option(help="Set the budget of the population; makes the file if there is none."),
+    ] = None,
+    set_delta: Annotated[
+        float | None,
+        typer.Option(help="Delta of that budget. Default: as it was, or 1e-6; 0 is Laplace only."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Shows what has been spent of each population's privacy budget, on what, and what is left.
+
+    The budget is for the people: everything released about them adds up, for ever. A round that
+    was reserved and never closed stays charged, as its result may have left before a crash.
+
+    Example: `fedprikl ledger --population phones --set-epsilon 1 --set-delta 1e-6`
+    """
+    if set_epsilon is None and set_delta is not None:
+        raise typer.BadParameter("--set-delta needs --set-epsilon.")
+    if set_epsilon is not None and population is None:
+        raise typer.BadParameter("--set-epsilon needs --population: whose budget is it?")
+    with Ledger.open(file, create=set_epsilon is not None) as ledger:
+        if set_epsilon is not None and population is not None:
+            _set_budget(ledger, population, set_epsilon, set_delta)
+        head = ledger.head
+        shown = ledger.accounts() if population is None else (ledger.account(population),)
+    fits = None
+    if len(shown) == 1:
+        with notes.status("computing what would still fit"):
+            fits = shown[0].fits()
+    if json:
+        accounts = [account.to_dict() for account in shown]
+        if fits is not None:
+            accounts[0]["fits"] = fits
+        document: dict[str, Any] = {
+            "file": str(file),
+            "head": {"count": head.count, "hash": head.hash},
+            "populations": accounts,
+        }
+        print_json(document)
+        return
+    console = Console(highlight=False)
+    if fits is not None:
+        _print_account(console, shown[0], fits)
+    elif shown:
+        _print_overview(console, shown)
+    else:
+        console.print("No population has a budget yet; see `fedprikl ledger --help`.")
+    console.print(f"[dim]{head.count} entries, chain whole, head {head.hash[:16]}[/dim]")
+
+
+def _set_budget(ledger: Ledger, population: str, epsilon: float, delta: float | None) -> None:
+    if delta is None:
+        known = {account.population: account.delta for account in ledger.accounts()}
+        delta = known.get(population, DEFAULT_DELTA)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    ledger.set_budget(population, epsilon=epsilon, delta=delta, at=now)
+
+
+def _print_overview(console: Console, accounts: tuple[Account, ...]) -> None:
+    table = Table("population", "budget ε", "δ", "spent ε", "left ε", "rounds", "open")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for account in accounts:
+        table.add_row(
+            escape(account.population),
+            f"{account.epsilon:g}",
+            f"{account.delta:g}",
+            f"{account.spent:.4g}",
+            f"{account.left:.4g}",
+            str(len(account.rounds)),
+            str(len(account.open_rounds)),
+        )
+    console.print(table)
+
+
+def _print_account(console: Console, account: Account, fits: dict[str, float]) -> None:
+    if account.rounds:
+        table = Table("round", "reserved", "noise", "ε alone", "state", "note")
+        table.columns[3].justify = "right"
+        for known in account.rounds:
+            table.add_row(
+                escape(known.round_id),
+                escape(known.at[:16].replace("T", " ")),
+                escape(str(known.charge)),
+                f"{total_epsilon([known.charge], delta=account.delta):.4g}",
+                _STATES[known.state],
+                escape(known.note),
+            )
+        console.print(table)
+    console.print(
+        f"{escape(account.population)}: spent epsilon {account.spent:.4g} of {account.epsilon:g} "
+        f"(delta {account.delta:g}), {account.left:.4g} is left."
+    )
+    room = " or ".join(f"{value:g} ({kind.capitalize()})" for kind, value in fits.items() if value)
+    console.print(
+        f"One more release fits with epsilon up to {room}." if room else "No further release fits."
+    )
+    if account.open_rounds:
+        console.print(
+            f"{len(account.open_rounds)} open: running now, or ended by a crash. Charged, as "
+            "something may have left."
+        )

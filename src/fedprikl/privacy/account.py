@@ -1,0 +1,173 @@
+"""Accounts: what the entries of a ledger say, population by population. Pure functions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Literal
+
+from fedprikl.checks import check_epsilon
+from fedprikl.errors import LedgerDamagedError
+from fedprikl.privacy.charges import (
+    Charge,
+    charge_from_dict,
+    charge_to_dict,
+    check_zero_or_delta,
+)
+from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
+from fedprikl.privacy.ledger_file import Entry
+
+__all__ = ["Account", "Round", "RoundState", "replay"]
+
+
+class RoundState(StrEnum):
+    """Open and committed rounds are charged; a cancelled one is not.
+
+    OPEN --commit--> COMMITTED, OPEN --cancel--> CANCELLED. An open round may have released
+    something before its process died, so it stays charged for ever.
+    """
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    CANCELLED = "cancelled"
+
+
+FITTING_KINDS: tuple[Literal["laplace", "gaussian"], ...] = ("laplace", "gaussian")
+_CLOSED = {"commit": RoundState.COMMITTED, "cancel": RoundState.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One reservation and what became of it."""
+
+    round_id: str
+    population: str
+    charge: Charge
+    at: str  # when it was reserved
+    note: str = ""
+    state: RoundState = RoundState.OPEN
+    closed_at: str | None = None
+    release_hash: str | None = None
+    reason: str | None = None  # of a cancellation
+
+    @property
+    def charged(self) -> bool:
+        """Whether it counts against the budget."""
+        return self.state is not RoundState.CANCELLED
+
+    def to_dict(self, delta: float) -> dict[str, Any]:
+        """Plain values for JSON; `epsilon` is what the round alone gives at `delta`."""
+        return {
+            "round": self.round_id,
+            "state": self.state.value,
+            "charged": self.charged,
+            "epsilon": total_epsilon([self.charge], delta=delta),
+            "mechanism": charge_to_dict(self.charge),
+            "at": self.at,
+            "closed_at": self.closed_at,
+            "release_hash": self.release_hash,
+            "reason": self.reason,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One population: its budget, its rounds, what is spent and left."""
+
+    population: str
+    epsilon: float
+    delta: float
+    rounds: tuple[Round, ...] = ()
+
+    @property
+    def charges(self) -> list[Charge]:
+        """What counts against the budget, in order."""
+        return [entry.charge for entry in self.rounds if entry.charged]
+
+    @property
+    def spent(self) -> float:
+        """Epsilon of all charged rounds together, at the budget's delta."""
+        return total_epsilon(self.charges, delta=self.delta)
+
+    @property
+    def left(self) -> float:
+        """Budget minus spent. One more round may cost less than its own epsilon suggests."""
+        return max(self.epsilon - self.spent, 0.0)
+
+    @property
+    def open_rounds(self) -> tuple[Round, ...]:
+        """Reserved, neither committed nor cancelled: charged, as something may have left."""
+        return tuple(entry for entry in self.rounds if entry.state is RoundState.OPEN)
+
+    def fits(self) -> dict[str, float]:
+        """The largest epsilon of one more release that fits, by noise; takes about a second."""
+        return {
+            kind: largest_fitting_epsilon(
+                self.charges, epsilon=self.epsilon, delta=self.delta, kind=kind
+            )
+            for kind in FITTING_KINDS
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        spent = self.spent
+        return {
+            "population": self.population,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "spent": spent,
+            "left": max(self.epsilon - spent, 0.0),
+            "open": len(self.open_rounds),
+            "rounds": [entry.to_dict(self.delta) for entry in self.rounds],
+        }
+
+
+def replay(entries: Iterable[Entry]) -> dict[str, Account]:
+    """The accounts by population, from all entries in order."""
+    budgets: dict[str, tuple[float, float]] = {}
+    rounds: dict[str, Round] = {}
+    for entry in entries:
+        try:
+            _apply(entry.body, budgets, rounds)
+        except (KeyError, TypeError, ValueError):
+            raise LedgerDamagedError(
+                f"Entry {entry.number} of the ledger makes no sense, though its hash is right: "
+                "it was not written by this software. Nothing can be reserved."
+            ) from None
+    held: dict[str, list[Round]] = {name: [] for name in budgets}
+    for made in rounds.values():
+        held[made.population].append(made)
+    return {
+        name: Account(population=name, epsilon=epsilon, delta=delta, rounds=tuple(held[name]))
+        for name, (epsilon, delta) in budgets.items()
+    }
+
+
+def _apply(
+    body: Mapping[str, Any], budgets: dict[str, tuple[float, float]], rounds: dict[str, Round]
+) -> None:
+    """One event. A KeyError or ValueError means that no ledger would have written it."""
+    if body["event"] == "budget":
+        delta = check_zero_or_delta(body["delta"])
+        budgets[body["population"]] = check_epsilon(body["epsilon"]), delta
+    elif body["event"] == "reserve":
+        if body["population"] not in budgets or body["round"] in rounds:
+            raise ValueError
+        rounds[body["round"]] = Round(
+            round_id=body["round"],
+            population=body["population"],
+            charge=charge_from_dict(body["mechanism"]),
+            at=body["at"],
+            note=body["note"],
+        )
+    else:
+        known = rounds[body["round"]]
+        if known.state is not RoundState.OPEN:
+            raise ValueError
+        rounds[body["round"]] = replace(
+            known,
+            state=_CLOSED[body["event"]],
+            closed_at=body["at"],
+            release_hash=body.get("release_hash"),
+            reason=body.get("reason"),
+        )

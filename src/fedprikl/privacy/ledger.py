@@ -1,0 +1,295 @@
+"""The ledger: a privacy budget per population that cannot be overspent."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fedprikl.checks import check_epsilon
+from fedprikl.errors import BudgetExceededError, InvalidInputError
+from fedprikl.privacy.account import Account, Round, RoundState, replay
+from fedprikl.privacy.charges import Charge, charge_to_dict, check_zero_or_delta
+from fedprikl.privacy.composition import total_epsilon
+from fedprikl.privacy.ledger_file import Entry, Head, LedgerFile, head_of
+
+__all__ = ["Ledger", "Reservation"]
+
+ROUNDING = 1e-12  # ten releases of 0.1 fit into 1, whatever the order of the sum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Leave to release one round. The budget is charged from now on."""
+
+    population: str
+    round_id: str
+    head: Head  # of the ledger with this reservation; belongs into the signed release
+
+
+class Ledger:
+    """What has been released about each population, kept at the aggregator. One file, SQLite.
+
+    1. `set_budget` once: the (epsilon, delta) that a population may lose in all.
+    2. `reserve` before the noise is drawn: charges the budget, or refuses and charges nothing.
+    3. `commit` after the release has left; `cancel` only if nothing can have left.
+
+    The process may die at any instant: a reservation that was neither committed nor cancelled
+    stays charged for ever. Processes may race: the check and the charge are one transaction.
+    Entries are only ever appended, each hashed together with the one before; every call verifies
+    the whole chain. It cannot see that its last rows were cut off: keep a `head` elsewhere (every
+    `Reservation` carries one for the signed release) and pass it to `verify`.
+
+    No clock inside: `at` is an ISO 8601 time with an offset, like 2030-01-31T12:00:00+00:00.
+    """
+
+    def __init__(self, file: LedgerFile, anchor: Head | None = None) -> None:
+        self._file = file
+        self._seen = anchor  # the last head this process knows of
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        create: bool = True,
+        anchor: Head | None = None,
+        timeout: float = 30.0,
+    ) -> Self:
+        """Opens and verifies the ledger; a new file is readable and writable by its owner only.
+
+        `timeout`: seconds to wait for other processes. `anchor`: a head known from before.
+        """
+        ledger = cls(LedgerFile(Path(path), create=create, timeout=timeout), anchor)
+        try:
+            ledger.verify()
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def set_budget(self, population: str, *, epsilon: float, delta: float, at: str) -> Account:
+        """Sets, raises or lowers a budget; never to less than what is already spent.
+
+        Setting the same budget again changes nothing and writes nothing.
+        """
+        wanted = Account(
+            population=_check_name(population, "population"),
+            epsilon=check_epsilon(epsilon),
+            delta=check_zero_or_delta(delta),
+        )
+        body = {"event": "budget", "population": population, "at": _check_time(at)}
+        with self._file.writing():
+            entries, accounts = self._load()
+            known = accounts.get(population)
+            charges = known.charges if known else []
+            spent = total_epsilon(charges, delta=wanted.delta)
+            if spent > wanted.epsilon * (1 + ROUNDING):
+                raise InvalidInputError(
+                    f"Population {population!r} has already spent epsilon {spent:.4g} (at delta "
+                    f"{wanted.delta:g}); its budget cannot be set to {wanted.epsilon:g}. "
+                    "What has been released cannot be taken back."
+                )
+            if known is None or (known.epsilon, known.delta) != (wanted.epsilon, wanted.delta):
+                numbers = {"epsilon": wanted.epsilon, "delta": wanted.delta}
+                self._file.append(body | numbers, after=head_of(entries))
+        return self.account(population)
+
+    def reserve(
+        self, population: str, mechanism: Charge, *, round_id: str, at: str, note: str = ""
+    ) -> Reservation:
+        """Charges one round before anything is released; durable when this returns.
+
+        A round id is charged once for ever, even if cancelled. Raises BudgetExceededError, with
+        nothing charged, if the total would exceed the budget.
+        """
+        body = {
+            "event": "reserve",
+            "population": _check_name(population, "population"),
+            "round": _check_name(round_id, "round id"),
+            "mechanism": charge_to_dict(mechanism),
+            "at": _check_time(at),
+            "note": _check_words(note, "note"),
+        }
+        with self._file.writing():
+            entries, accounts = self._load()
+            account = _find_account(accounts, population)
+            if _find_round(accounts, round_id) is not None:
+                raise InvalidInputError(
+                    f"Round {round_id!r} has already been charged, and a round is charged only "
+                    "once. Nothing was charged now; use a new round id for a new release."
+                )
+            needed = total_epsilon([*account.charges, mechanism], delta=account.delta)
+            fits = needed <= account.epsilon * (1 + ROUNDING)
+            head = self._file.append(body, after=head_of(entries)) if fits else None
+        if head is None:
+            raise _exceeded(account, mechanism, needed)
+        self._seen = head
+        return Reservation(population=population, round_id=round_id, head=head)
+
+    def commit(self, reservation: Reservation, *, release_hash: str, at: str) -> Head:
+        """Records that the release left, with its SHA-256; the ledger's new head."""
+        if not isinstance(release_hash, str) or not re.fullmatch("[0-9a-f]{64}", release_hash):
+            raise InvalidInputError(
+                f"A release hash is SHA-256 in 64 lower-case digits 0-9a-f, got {release_hash!r}."
+            )
+        return self._close_round(reservation, "commit", at=at, release_hash=release_hash)
+
+    def cancel(self, reservation: Reservation, *, reason: str, at: str) -> Head:
+        """Gives the charge back. Only if nothing derived from the data can have left.
+
+        Not for a crash of which nobody knows how far it came: leave that one charged.
+        """
+        if not reason:
+            raise InvalidInputError("A cancellation needs a reason: say why nothing has left.")
+        return self._close_round(
+            reservation, "cancel", at=at, reason=_check_words(reason, "reason")
+        )
+
+    def reservation(self, round_id: str) -> Reservation:
+        """The reservation of a round that is still open, after a restart."""
+        entries, accounts = self._read()
+        known = _open_round(accounts, round_id)
+        (place,) = [
+            i
+            for i, entry in enumerate(entries, start=1)
+            if entry.body["event"] == "reserve" and entry.body["round"] == round_id
+        ]
+        return Reservation(
+            population=known.population, round_id=round_id, head=head_of(entries[:place])
+        )
+
+    def account(self, population: str) -> Account:
+        """Budget, rounds, spent and left of one population."""
+        return _find_account(self._read()[1], population)
+
+    def accounts(self) -> tuple[Account, ...]:
+        """Every population, by name, as of one instant."""
+        found = self._read()[1]
+        return tuple(found[name] for name in sorted(found))
+
+    def populations(self) -> tuple[str, ...]:
+        """Names of all populations with a budget, sorted."""
+        return tuple(account.population for account in self.accounts())
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Everything ever written, in order."""
+        return tuple(self._read()[0])
+
+    @property
+    def head(self) -> Head:
+        """Number of entries and hash of the last: fixes the whole history if kept elsewhere."""
+        return head_of(self._read()[0])
+
+    def verify(self, anchor: Head | None = None) -> Head:
+        """The head, if the chain is whole and contains `anchor`; LedgerDamagedError if not."""
+        return head_of(self._read(anchor)[0])
+
+    def _close_round(self, reservation: Reservation, event: str, *, at: str, **more: str) -> Head:
+        body = {"event": event, "round": reservation.round_id, "at": _check_time(at)} | more
+        with self._file.writing():
+            entries, accounts = self._load()
+            _open_round(accounts, reservation.round_id)
+            head = self._file.append(body, after=head_of(entries))
+        self._seen = head
+        return head
+
+    def _read(self, anchor: Head | None = None) -> tuple[list[Entry], dict[str, Account]]:
+        with self._file.reading():
+            if anchor is not None:
+                self._file.entries(anchor)
+            return self._load()
+
+    def _load(self) -> tuple[list[Entry], dict[str, Account]]:
+        """Inside a transaction: all entries, verified, also against what was seen before."""
+        entries = self._file.entries(self._seen)
+        accounts = replay(entries)
+        self._seen = head_of(entries)
+        return entries, accounts
+
+
+def _find_account(accounts: Mapping[str, Account], population: str) -> Account:
+    if population not in accounts:
+        known = ", ".join(repr(name) for name in sorted(accounts)) or "none"
+        raise InvalidInputError(
+            f"Population {population!r} has no budget. Set one first "
+            f"(`fedprikl ledger --population NAME --set-epsilon 1`). Known: {known}."
+        )
+    return accounts[population]
+
+
+def _find_round(accounts: Mapping[str, Account], round_id: str) -> Round | None:
+    rounds = (known for account in accounts.values() for known in account.rounds)
+    return next((known for known in rounds if known.round_id == round_id), None)
+
+
+def _open_round(accounts: Mapping[str, Account], round_id: str) -> Round:
+    known = _find_round(accounts, round_id)
+    if known is None:
+        raise InvalidInputError(f"Round {round_id!r} was never reserved in this ledger.")
+    if known.state is not RoundState.OPEN:
+        raise InvalidInputError(
+            f"Round {round_id!r} is already {known.state.value}; that is never changed."
+        )
+    return known
+
+
+def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExceededError:
+    """Computed after the lock was let go: the search takes a second."""
+    spent, fits = account.spent, account.fits()
+    room = " or ".join(
+        f"{epsilon:g} with {kind.capitalize()} noise" for kind, epsilon in fits.items() if epsilon
+    )
+    return BudgetExceededError.of(
+        f"The budget of population {account.population!r} is epsilon {account.epsilon:g} at delta "
+        f"{account.delta:g}; {spent:.4g} is spent, {account.left:.4g} is left. With "
+        f"{mechanism} the total would be {needed:.4g}. Nothing was charged; release nothing. "
+        + (f"What would fit: epsilon {room}." if room else "No further release fits."),
+        spent=spent,
+        left=account.left,
+        needed=needed,
+        fits=fits,
+    )
+
+
+def _check_name(value: str, what: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInputError(f"The {what} must be a name, got {value!r}.")
+    return _check_words(value, what, longest=200)
+
+
+def _check_words(value: str, what: str, longest: int = 1000) -> str:
+    if not isinstance(value, str) or len(value) > longest or not value.isprintable():
+        raise InvalidInputError(
+            f"The {what} must be one line of at most {longest} printable characters."
+        )
+    return value
+
+
+def _check_time(value: str) -> str:
+    try:
+        offset = datetime.fromisoformat(value).utcoffset()
+    except (TypeError, ValueError):
+        offset = None
+    if offset is None:
+        raise InvalidInputError(
+            f"A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00, got {value!r}."
+        )
+    return value
