@@ -27,7 +27,9 @@ from fedprikl.errors import (
     LedgerError,
     MissingExtraError,
     PaperCalibrationWarning,
+    PolicyRefusal,
     ReferenceFileError,
+    ReleaseRefused,
     UnboundedSensitivityError,
 )
 from fedprikl.estimators import BatchCounts, Estimate, baseline, no_privacy, trusted_aggregator
@@ -58,10 +60,12 @@ __all__ = [
     "LedgerError",
     "MissingExtraError",
     "PaperCalibrationWarning",
+    "PolicyRefusal",
     "PrivacyStatement",
     "QueryPoints",
     "Reference",
     "ReferenceFileError",
+    "ReleaseRefused",
     "Score",
     "SecureNoise",
     "Skew",

@@ -8,6 +8,8 @@ FedPriKLError
 ├── BudgetExceededError       a release that does not fit into what is left of a privacy budget
 ├── LedgerError               a ledger file that is missing, foreign, locked or not writable
 │   └── LedgerDamagedError    a ledger file that was edited, cut or broken
+├── PolicyRefusal             a client takes no part; says why
+├── ReleaseRefused            a round that ends without a release; nothing was charged
 └── SecureSumError            a secure sum that cannot or must not go on
     ├── MessageDecodeError    bytes that are not a message of the protocol
     ├── RejectedMessageError  a message turned away; names its sender and the reason
@@ -31,8 +33,10 @@ __all__ = [
     "MessageDecodeError",
     "MissingExtraError",
     "PaperCalibrationWarning",
+    "PolicyRefusal",
     "ReferenceFileError",
     "RejectedMessageError",
+    "ReleaseRefused",
     "SecureSumError",
     "UnboundedSensitivityError",
     "UnmaskFailedError",
@@ -89,6 +93,18 @@ class LedgerDamagedError(LedgerError):
 
 class MissingExtraError(FedPriKLError, ImportError):
     """An optional dependency is missing; the message names the extra to install."""
+
+
+class PolicyRefusal(FedPriKLError):  # noqa: N818  it is a decision, not a failure
+    """A client takes no part in a round, because its own policy says so."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"This client takes no part: {reason}.")
+        self.reason = reason
+
+
+class ReleaseRefused(FedPriKLError):  # noqa: N818  it is a decision, not a failure
+    """A round that ends without a release. Nothing left the aggregator, nothing was charged."""
 
 
 class SecureSumError(FedPriKLError):

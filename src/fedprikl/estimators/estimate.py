@@ -23,6 +23,7 @@ class Estimate:
     privacy: PrivacyStatement
     payload: int  # counts each client reported
     noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
+    interval: tuple[float, float] | None = None  # 95%, where it is known
 
     def __str__(self) -> str:
         return f"{self.target} is about {self.value:.4f} nats ({self.method}). {self.privacy}"
@@ -35,6 +36,7 @@ class Estimate:
             "target": self.target,
             "payload_counts": self.payload,
             "noise_sd": self.noise_sd,
+            "interval": None if self.interval is None else list(self.interval),
             "privacy": self.privacy.to_dict(),
         }
 

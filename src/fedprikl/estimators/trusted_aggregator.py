@@ -9,11 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from fedprikl.checks import Floats, check_delta, check_epsilon
+from fedprikl.checks import Floats, Ints, check_delta, check_epsilon
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimators.counts import BatchCounts
 from fedprikl.estimators.estimate import Estimate, warn_of_paper_noise
+from fedprikl.estimators.interval import confidence_interval
 from fedprikl.estimators.scoring import increments_per_batch, score_sensitivity, weighted_score
 from fedprikl.privacy import (
     SECURE_NOISE,
@@ -28,8 +29,9 @@ from fedprikl.privacy import (
     paper_term_sensitivity,
     terms_sensitivity,
 )
+from fedprikl.reference import QueryPoints
 
-__all__ = ["Calibration", "Released", "trusted_aggregator"]
+__all__ = ["Calibration", "Released", "release_mechanism", "trusted_aggregator"]
 
 Calibration = Literal["exact", "paper"]
 Released = Literal["terms", "mean"]
@@ -64,6 +66,31 @@ def trusted_aggregator(
     raise InvalidInputError(f"Calibration must be 'exact' or 'paper', got {calibration!r}.")
 
 
+def release_mechanism(
+    points: QueryPoints,
+    records: Ints,
+    *,
+    epsilon: float,
+    delta: float,
+    score: Score,
+    calibration: Calibration,
+    noise: NoiseKind = "auto",
+    released: Released = "terms",
+) -> LaplaceMechanism | GaussianMechanism:
+    """The noise of a release and its sensitivity, from public quantities: known before any data.
+
+    For the paper's calibration, the Gaussian mechanism that is exactly as private.
+    """
+    if calibration == "paper":
+        return _paper_mechanism(points, records, score, epsilon, delta, released)
+    return calibrate(
+        epsilon=epsilon,
+        delta=delta,
+        sensitivity=score_sensitivity(points, records, score),
+        kind=noise,
+    )
+
+
 def _exact(
     counts: BatchCounts,
     score: Score,
@@ -72,15 +99,26 @@ def _exact(
     noise: NoiseKind,
     source: NoiseSource,
 ) -> Estimate:
-    sensitivity = score_sensitivity(counts.points, counts.records, score)
-    mechanism = calibrate(epsilon=epsilon, delta=delta, sensitivity=sensitivity, kind=noise)
-    value = mechanism.add_to([weighted_score(counts, score)], source)
+    points, records = counts.points, counts.records
+    mechanism = release_mechanism(
+        points,
+        records,
+        epsilon=epsilon,
+        delta=delta,
+        score=score,
+        calibration="exact",
+        noise=noise,
+    )
+    value = float(mechanism.add_to([weighted_score(counts, score)], source)[0])
     return Estimate(
         method="trusted aggregator, exact calibration",
-        value=float(value[0]),
+        value=value,
         target=str(score.smoothing),
-        payload=counts.points.payload,
+        payload=points.payload,
         noise_sd=mechanism.standard_deviation,
+        interval=confidence_interval(
+            value, noise=mechanism, points=points, records=records, score=score
+        ),
         privacy=PrivacyStatement(
             epsilon=mechanism.epsilon(delta),
             delta=0.0 if isinstance(mechanism, LaplaceMechanism) else delta,
@@ -88,7 +126,7 @@ def _exact(
             mechanism=str(mechanism),
             released="one number",
             trust=TRUST,
-            sensitivity=sensitivity,
+            sensitivity=mechanism.sensitivity,
             insecure=source.insecure,
         ),
     )
@@ -103,18 +141,17 @@ def _paper(
     source: NoiseSource,
 ) -> Estimate:
     points = counts.points
-    sigmas = _paper_sigmas(counts, score, epsilon, delta)
+    sigmas = _paper_sigmas(points, counts.records, score, epsilon, delta)
     scores = score(counts.counts, points.pi, counts.records_per_point)
     terms = np.repeat(scores, points.draws)
     batch = np.repeat(points.batch, points.draws)
     noisy = np.concatenate(
         [source.gaussian(terms[batch == t], sigma=sigmas[t]) for t in range(points.batches)]
     )
-    share = np.repeat(points.weights / points.draws, points.draws)  # 1/(mT) for i.i.d. points
-    noise_sd = math.sqrt(float(np.sum((share * sigmas[batch]) ** 2)))
-    true_epsilon = _paper_epsilon(counts, score, sigmas, noise_sd, delta, released)
+    share = _share_of_term(points)
+    mechanism = _paper_mechanism(points, counts.records, score, epsilon, delta, released)
     statement = PrivacyStatement(
-        epsilon=true_epsilon,
+        epsilon=mechanism.epsilon(delta),
         delta=delta,
         claimed_epsilon=epsilon,
         mechanism=f"the paper's Gaussian noise of standard deviation {sigmas.max():.4g} per term",
@@ -128,39 +165,52 @@ def _paper(
         value=math.fsum((share * noisy).tolist()),
         target=str(score.smoothing),
         payload=points.payload,
-        noise_sd=noise_sd,
+        noise_sd=_mean_sd(points, sigmas),
         privacy=statement,
     )
 
 
-def _paper_sigmas(counts: BatchCounts, score: Score, epsilon: float, delta: float) -> Floats:
+def _paper_sigmas(
+    points: QueryPoints, records: Ints, score: Score, epsilon: float, delta: float
+) -> Floats:
     """c kappa_t / (epsilon T) per batch, as line 14 of the listing prints it."""
-    points = counts.points
     gain = paper_noise_gain(epsilon=epsilon, delta=delta, batches=points.batches)
     kappa = [
         paper_term_sensitivity(control=score.control, records=int(n), pi_min=points.pi_min)
-        for n in counts.records
+        for n in records
     ]
     return math.sqrt(gain) * np.array(kappa, dtype=np.float64)
 
 
-def _paper_epsilon(
-    counts: BatchCounts,
+def _share_of_term(points: QueryPoints) -> Floats:
+    """The weight of every drawn term: 1/(mT) for i.i.d. points."""
+    return np.repeat(points.weights / points.draws, points.draws)
+
+
+def _mean_sd(points: QueryPoints, sigmas: Floats) -> float:
+    """Standard deviation of the noise of the mean of all terms."""
+    of_term = sigmas[np.repeat(points.batch, points.draws)]
+    return math.sqrt(float(np.sum((_share_of_term(points) * of_term) ** 2)))
+
+
+def _paper_mechanism(
+    points: QueryPoints,
+    records: Ints,
     score: Score,
-    sigmas: Floats,
-    noise_sd: float,
+    epsilon: float,
     delta: float,
     released: Released,
-) -> float:
-    """What the printed noise truly gives for this score, these points and batch sizes."""
-    points, records = counts.points, counts.records
+) -> GaussianMechanism:
+    """What the printed noise truly is for this score, these points and batch sizes."""
+    sigmas = _paper_sigmas(points, records, score, epsilon, delta)
     if released == "mean":
         batches = increments_per_batch(points, records, score, points.weights)
-        mean = GaussianMechanism(sigma=noise_sd, sensitivity=exact_sensitivity(batches))
-        return mean.epsilon(delta)
+        return GaussianMechanism(
+            sigma=_mean_sd(points, sigmas), sensitivity=exact_sensitivity(batches)
+        )
     batches = increments_per_batch(points, records, score, np.ones(len(points)))
     reach = [
         terms_sensitivity([batch], [points.draws[points.batch == t]]) / sigmas[t]
         for t, batch in enumerate(batches)
     ]
-    return GaussianMechanism(sigma=1.0, sensitivity=max(reach)).epsilon(delta)
+    return GaussianMechanism(sigma=1.0, sensitivity=max(reach))

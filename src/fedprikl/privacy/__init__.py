@@ -31,6 +31,7 @@ from fedprikl.privacy.sensitivity import (
     terms_sensitivity,
     worst_substitution,
 )
+from fedprikl.privacy.shared_noise import SharedNoiseMechanism, calibrate_shared_noise
 from fedprikl.privacy.statement import PrivacyStatement
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "Round",
     "RoundState",
     "SecureNoise",
+    "SharedNoiseMechanism",
     "Substitution",
     "audit",
     "basic_epsilon",
@@ -63,6 +65,7 @@ __all__ = [
     "calibrate_gaussian",
     "calibrate_integer_gaussian",
     "calibrate_laplace",
+    "calibrate_shared_noise",
     "charge_from_dict",
     "charge_to_dict",
     "classic_constant",

@@ -36,6 +36,7 @@ class QueryPoints:
     weights: Floats  # design weight, 1/(mT) per draw for i.i.d. points
     draws: Ints  # how often the design drew x for batch t (1 unless i.i.d.)
     pi_min: float  # the reference's smallest probability above 0
+    gain: float = 0.0  # sampling variance of the estimate per unit of mean squared score, at most
 
     def __post_init__(self) -> None:
         check_positive_int(self.batches, "batches")
@@ -77,6 +78,7 @@ class QueryPoints:
         weights: npt.ArrayLike,
         draws: npt.ArrayLike | None = None,
         batches: int = 1,
+        gain: float = 0.0,
     ) -> "QueryPoints":
         """Points chosen by hand, in any order: inside the domain, Pi(x) > 0, once per batch."""
         distribution = check_probabilities(probabilities, "probabilities")
@@ -104,6 +106,7 @@ class QueryPoints:
             weights=weight[order],
             draws=drawn[order],
             pi_min=float(distribution[distribution > 0].min()),
+            gain=gain,
         )
 
 
@@ -128,6 +131,7 @@ def iid_points(
         weights=draws / (m * n_batches),
         draws=draws,
         batches=n_batches,
+        gain=1 / (m * n_batches),
     )
 
 
@@ -144,13 +148,14 @@ def distinct_points(
     m, n_batches = check_positive_int(points, "points"), check_positive_int(batches, "batches")
     pi = check_probabilities(probabilities, "probabilities")
     inclusion = inclusion_probabilities(pi, m * n_batches)
-    asked = systematic_sample(inclusion, rng.random())
+    asked, some = systematic_sample(inclusion, rng.random()), inclusion > 0
     return QueryPoints.build(
         pi,
         cells=asked,
         batch=rng.permutation(np.repeat(np.arange(n_batches), m)),
         weights=pi[asked] / inclusion[asked],
         batches=n_batches,
+        gain=float(np.max(np.where(some, (1 - inclusion) * pi / np.where(some, inclusion, 1), 0))),
     )
 
 

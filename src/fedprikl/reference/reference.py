@@ -1,7 +1,7 @@
 """Reference: the public distribution Pi over a finite domain."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Reference:
 
     domain: Domain
     mass: Floats  # per cell, "other" last; counts of reference records, or probabilities
+    _fingerprint: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         mass = np.asarray(self.mass, dtype=np.float64)
@@ -134,7 +135,9 @@ class Reference:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the content: equal exactly if domain and masses are."""
-        return files.fingerprint(self.domain, self.mass)
+        if not self._fingerprint:  # computed once: every client of a round asks for it
+            self._fingerprint.append(files.fingerprint(self.domain, self.mass))
+        return self._fingerprint[0]
 
     def encode(self, records: Any) -> Ints:
         """The cell of each record: rows of a frame, images, or cell numbers as in the reference."""

@@ -1,0 +1,92 @@
+"""Confidence interval of a release, from public quantities only: it costs no privacy.
+
+What is known: the noise exactly, the sampling design, and the released value. What is not: how
+the drift is spread over the cells. With s = -ln v and E[v] = 1, the mean of the Bregman gap
+(v - 1) - ln v is D, and s^2 <= rho ((v - 1) - ln v) for every v >= gamma with
+
+    rho = (ln gamma)^2 / (gamma - 1 - ln gamma)          (5.9 for gamma = 0.01; 2 for small drift)
+
+so E[s^2] <= rho D whatever the population, and the sampling variance is at most `gain` rho D, even
+if all drift sits in the cells that are asked by chance. Where it does not, the interval is wider
+than it need be; to know that would cost privacy.
+"""
+
+import math
+
+import numpy as np
+from scipy import optimize, stats
+
+from fedprikl.checks import Ints, check_open_unit
+from fedprikl.divergence import Score, Skew
+from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
+from fedprikl.reference import QueryPoints
+
+__all__ = ["confidence_interval", "noise_quantile", "sampling_sd"]
+
+Noise = LaplaceMechanism | GaussianMechanism
+
+
+def confidence_interval(
+    value: float,
+    *,
+    noise: Noise,
+    points: QueryPoints,
+    records: Ints,
+    score: Score,
+    level: float = 0.95,
+) -> tuple[float, float] | None:
+    """All divergences D that the released value does not contradict, in nats.
+
+    Those with |value - D| within the error expected *at D* (not at the value): a drift too small
+    to have been sampled well is not excluded because the value happens to be small. None for a
+    score other than a skew with lambda = 0, whose spread is not known.
+    """
+    check_open_unit(level, "level", "Use 0.95 for a 95% interval.")
+    if not isinstance(score.smoothing, Skew) or score.control:
+        return None
+    largest = math.log(1 / score.smoothing.gamma)
+
+    def slack(divergence: float) -> float:
+        """How much further the value could lie from D; not negative inside the interval."""
+        sd = sampling_sd(divergence, points=points, records=records, score=score)
+        return noise_quantile(noise, sd, (1 + level) / 2) - abs(value - divergence)
+
+    middle = min(max(value, 0.0), largest)
+    if slack(middle) < 0:  # the noise threw the value far out of the possible range
+        return (middle, middle)
+    low = 0.0 if slack(0.0) >= 0 else float(optimize.brentq(slack, 0.0, middle))
+    high = largest if slack(largest) >= 0 else float(optimize.brentq(slack, middle, largest))
+    return (low, high)
+
+
+def sampling_sd(divergence: float, *, points: QueryPoints, records: Ints, score: Score) -> float:
+    """Standard deviation of the estimate before noise if the divergence is `divergence`.
+
+    The choice of points contributes at most `gain` rho D; with T > 1 the choice of clients adds
+    about (1 - 1/T) sum w^2 / (N_t Pi), as each batch is a sample of the population.
+    """
+    gamma = score.smoothing.gamma if isinstance(score.smoothing, Skew) else 0.01
+    rho = math.log(gamma) ** 2 / (gamma - 1 - math.log(gamma))
+    outside = 1 - 1 / points.batches
+    batch = outside * float(np.sum(points.weights**2 / (records[points.batch] * points.pi)))
+    return math.sqrt(points.gain * rho * max(divergence, 0.0) + batch)
+
+
+def noise_quantile(noise: Noise, sd: float, probability: float) -> float:
+    """Quantile of the noise plus an independent normal error of standard deviation `sd`."""
+    if isinstance(noise, GaussianMechanism):
+        return float(stats.norm.ppf(probability) * math.hypot(noise.sigma, sd))
+    if sd < 1e-9 * noise.scale:
+        return float(stats.laplace.ppf(probability, scale=noise.scale))
+    bound = 20 * (noise.scale + sd) * max(1.0, -math.log(1 - probability))
+    return float(
+        optimize.brentq(lambda x: _laplace_normal_cdf(x, noise.scale, sd) - probability, 0, bound)
+    )
+
+
+def _laplace_normal_cdf(x: float, scale: float, sd: float) -> float:
+    """P(Laplace(scale) + N(0, sd^2) <= x), in closed form, with products as sums of logarithms."""
+    shift = sd / scale
+    rising = math.exp(shift**2 / 2 + x / scale + stats.norm.logcdf(-x / sd - shift))
+    falling = math.exp(shift**2 / 2 - x / scale + stats.norm.logcdf(x / sd - shift))
+    return float(stats.norm.cdf(x / sd) + (rising - falling) / 2)

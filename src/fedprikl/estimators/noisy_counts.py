@@ -1,0 +1,107 @@
+"""What the server makes of noisy counts: no trusted party, only post-processing.
+
+Noisy counts are public. Everything here, and any other divergence, is free of privacy cost.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimators.interval import sampling_sd
+from fedprikl.reference import QueryPoints
+
+__all__ = ["NoisyCounts", "NoisyEstimate", "estimate_noisy_counts", "project_counts"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NoisyCounts:
+    """Noisy counts of the asked cells and of all others, per batch. Public."""
+
+    points: QueryPoints
+    counts: Floats  # per point
+    rest: Floats  # per batch: records in cells that are not asked, with noise
+    records: Ints  # N_t, without noise
+    noise_sd: Floats  # per batch, of the noise on each count
+
+    def __post_init__(self) -> None:
+        batches = self.points.batches
+        if len(self.counts) != len(self.points) or not (
+            len(self.rest) == len(self.records) == len(self.noise_sd) == batches
+        ):
+            raise InvalidInputError("Noisy counts must fit the points and batches.")
+        if np.any(np.asarray(self.records) < 1):
+            raise InvalidInputError("A batch holds no records, so it has no distribution.")
+
+    def projected(self) -> Floats:
+        """The likeliest counts: not negative, summing to N_t with the rest."""
+        parts = [
+            project_counts(
+                np.append(self.counts[self.points.batch == t], self.rest[t]), float(records)
+            )[:-1]
+            for t, records in enumerate(self.records)
+        ]
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyEstimate:
+    """A debiased value with its interval, in nats."""
+
+    value: float
+    interval: tuple[float, float]
+    noise_sd: float
+
+
+def estimate_noisy_counts(
+    noisy: NoisyCounts,
+    *,
+    score: Score,
+    rng: np.random.Generator,
+    resamples: int = 200,
+    level: float = 0.95,
+) -> NoisyEstimate:
+    """D(Pi || P) from noisy counts, with the bias of the known noise removed.
+
+    The logarithm of a noisy count is biased. The noise is known, so the bias is measured: noise of
+    the same size is added once more to the projected counts, and what that does to the estimate
+    is subtracted (parametric bootstrap). `rng` is for this simulation; nothing is hidden by it.
+    """
+    plain = _weighted(noisy, noisy.projected(), score)
+    again = np.array([_weighted(noisy, _renoised(noisy, rng), score) for _ in range(resamples)])
+    value = 2 * plain - float(again.mean())
+    sd = sampling_sd(value, points=noisy.points, records=noisy.records, score=score)
+    errors = (again - again.mean()) + sd * rng.normal(size=resamples)
+    low, high = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2])
+    return NoisyEstimate(value, (value - float(high), value - float(low)), float(again.std()))
+
+
+def project_counts(values: npt.ArrayLike, total: float) -> Floats:
+    """The nearest non-negative vector with the given sum. Cost: a sort."""
+    x = np.asarray(values, dtype=np.float64)
+    falling = np.sort(x)[::-1]
+    shifts = (np.cumsum(falling) - total) / np.arange(1, len(x) + 1)
+    kept = int(np.flatnonzero(falling > shifts)[-1])
+    projected: Floats = np.maximum(x - shifts[kept], 0.0)
+    return projected
+
+
+def _renoised(noisy: NoisyCounts, rng: np.random.Generator) -> Floats:
+    base = noisy.projected()
+    taken = np.bincount(noisy.points.batch, weights=base, minlength=noisy.points.batches)
+    again = NoisyCounts(
+        points=noisy.points,
+        counts=base + rng.normal(0, noisy.noise_sd[noisy.points.batch]),
+        rest=noisy.records - taken + rng.normal(0, noisy.noise_sd),
+        records=noisy.records,
+        noise_sd=noisy.noise_sd,
+    )
+    return again.projected()
+
+
+def _weighted(noisy: NoisyCounts, counts: Floats, score: Score) -> float:
+    points = noisy.points
+    return float(points.weights @ score(counts, points.pi, noisy.records[points.batch]))

@@ -1,0 +1,28 @@
+"""Federation: the paper's parties and their messages. Start with `run.py`."""
+
+from fedprikl.federation.aggregator import Aggregator, Outcome
+from fedprikl.federation.client import Client
+from fedprikl.federation.keys import SigningKey
+from fedprikl.federation.plan import Plan, SignedPlan
+from fedprikl.federation.policy import Policy
+from fedprikl.federation.release import Release
+from fedprikl.federation.round import Cohort, Invitation, Round
+from fedprikl.federation.run import RoundResult, run_round
+from fedprikl.federation.server import Server
+
+__all__ = [
+    "Aggregator",
+    "Client",
+    "Cohort",
+    "Invitation",
+    "Outcome",
+    "Plan",
+    "Policy",
+    "Release",
+    "Round",
+    "RoundResult",
+    "Server",
+    "SignedPlan",
+    "SigningKey",
+    "run_round",
+]

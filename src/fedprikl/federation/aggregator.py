@@ -1,0 +1,291 @@
+"""The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedprikl.checks import Ints
+from fedprikl.errors import InvalidInputError, ReleaseRefused, SecureSumError
+from fedprikl.estimators import (
+    BatchCounts,
+    Estimate,
+    NoisyCounts,
+    estimate_noisy_counts,
+    no_privacy,
+    release_mechanism,
+    trusted_aggregator,
+)
+from fedprikl.federation.keys import SigningKey
+from fedprikl.federation.release import Release
+from fedprikl.federation.round import Cohort, Round, noise_share
+from fedprikl.privacy import (
+    SECURE_NOISE,
+    AccountedRelease,
+    Ledger,
+    NoiseSource,
+    PrivacyStatement,
+    Reservation,
+    SharedNoiseMechanism,
+)
+from fedprikl.secure_sum import SumAggregator
+
+__all__ = ["Aggregator", "Outcome"]
+
+NOBODY = "nobody: every client adds its share of the noise inside the secure sum."
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a cohort ended. Public."""
+
+    batch: int
+    clients: int
+    included: int  # clients whose counts are in the sum; 0 if the cohort was dropped
+    reason: str = ""  # why it was dropped
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "batch": self.batch,
+            "clients": self.clients,
+            "included": self.included,
+            "dropped_because": self.reason,
+        }
+
+
+@dataclass(slots=True, eq=False)
+class _BatchSum:
+    """SECRET: the running sum of one batch."""
+
+    counts: Ints = field(repr=False)
+    records: int = field(default=0, repr=False)
+    included: int = 0
+    noise_variance: float = 0.0
+
+
+class Aggregator:
+    """One round, seen from the aggregator. It learns cohort sums, never a client's counts.
+
+    1. `sums[i]` is the `SumAggregator` of cohort i; the transport feeds it
+    2. `close(i)` opens the sum and adds it to its batch, or drops the cohort and says why
+    3. `release` reserves the budget, adds the noise, signs; the object is then spent
+
+    Holds: cohort sums. Sends: one noised, signed release. What it holds never prints.
+    """
+
+    def __init__(
+        self,
+        this: Round,
+        *,
+        key: SigningKey,
+        ledger: Ledger | None,
+        software: str,
+        source: NoiseSource = SECURE_NOISE,
+    ) -> None:
+        if ledger is not None and this.plan.estimator == "no privacy":
+            raise InvalidInputError(
+                "A release without privacy cannot be charged to a budget. Run it without a ledger, "
+                "on data that need no protection."
+            )
+        self._round, self._key, self._ledger = this, key, ledger
+        self._software, self._source = software, source
+        self.sums = tuple(SumAggregator(cohort.sums) for cohort in this.cohorts)
+        self._outcomes: dict[int, Outcome] = {}
+        sizes = np.bincount(this.points.batch, minlength=this.plan.batches)
+        rest = 1 if this.plan.estimator == "baseline" else 0
+        self._batches = [_BatchSum(np.zeros(size + rest, np.int64)) for size in sizes]
+        self._reservation: Reservation | None = None
+        self._spent = False
+
+    def __repr__(self) -> str:
+        return f"<Aggregator of round {self._round.round_id[:8]}, {len(self.sums)} cohorts>"
+
+    def close(self, number: int, *, at: str) -> Outcome:
+        """Ends a cohort: its sum joins the batch, or the cohort is dropped with a reason.
+
+        Without a trusted aggregator the opened sum is the release, so the budget is reserved first.
+        """
+        if number in self._outcomes:
+            raise InvalidInputError(f"Cohort {number} is closed already.")
+        cohort = self._round.cohorts[number]
+        share = noise_share(
+            self._round.plan, clients=cohort.sums.clients, minimum=cohort.sums.minimum
+        )
+        if share is not None:
+            self._reserve(share, at)
+        try:
+            result = self.sums[number].unmask()
+            self._add(cohort, result.total, len(result.included), share)
+        except (SecureSumError, InvalidInputError) as error:
+            return self.drop(number, str(error))
+        outcome = Outcome(cohort.batch, len(cohort.members), len(result.included))
+        self._outcomes[number] = outcome
+        return outcome
+
+    def drop(self, number: int, reason: str) -> Outcome:
+        """Goes on without a cohort."""
+        cohort = self._round.cohorts[number]
+        self._outcomes[number] = Outcome(cohort.batch, len(cohort.members), 0, reason)
+        return self._outcomes[number]
+
+    def _add(
+        self, cohort: Cohort, total: Ints, included: int, share: SharedNoiseMechanism | None
+    ) -> None:
+        counts, records = total[:-1], int(total[-1])
+        if share is not None:
+            counts = counts - included * share.reach
+        elif counts.sum() > records:
+            raise InvalidInputError("Its counts exceed its records: a client lied.")
+        batch = self._batches[cohort.batch]
+        batch.counts = batch.counts + counts
+        batch.records += records
+        batch.included += included
+        if share is not None:
+            batch.noise_variance += included * share.share_variance
+
+    def release(self, *, at: str, rng: np.random.Generator) -> bytes:
+        """The signed release; refuses, and charges nothing, if a batch is empty.
+
+        `rng` serves the server's debiasing of noisy counts only; it never makes release noise.
+        """
+        if self._spent:
+            raise ReleaseRefused("This round has released already. Start a new one.")
+        missing = [n for n in range(len(self.sums)) if n not in self._outcomes]
+        if missing:
+            raise ReleaseRefused(f"Cohort {missing[0]} is still open; close or drop it first.")
+        for t, batch in enumerate(self._batches):
+            if batch.records == 0:
+                raise ReleaseRefused(
+                    f"Batch {t} has no records left: its cohorts were dropped or hold nothing. "
+                    "Nothing was released; start the round again."
+                )
+        self._spent = True
+        plan = self._round.plan
+        noisy = self._noisy_counts() if plan.estimator == "baseline" else None
+        estimate = self._estimate(at) if noisy is None else self._noisy_estimate(noisy, rng)
+        return self._sign(estimate, noisy, at).to_bytes()
+
+    def _estimate(self, at: str) -> Estimate:
+        plan = self._round.plan
+        records = np.array([batch.records for batch in self._batches])
+        counts = BatchCounts(
+            self._round.points, np.concatenate([b.counts for b in self._batches]), records
+        )
+        if plan.estimator == "no privacy":
+            return no_privacy(counts, score=plan.score)
+        calibration: Any = "paper" if plan.estimator == "paper" else "exact"
+        self._reserve(
+            release_mechanism(
+                self._round.points,
+                records,
+                epsilon=plan.epsilon,
+                delta=plan.delta,
+                score=plan.score,
+                calibration=calibration,
+                noise=plan.noise,
+            ),
+            at,
+        )
+        return trusted_aggregator(
+            counts,
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            score=plan.score,
+            calibration=calibration,
+            noise=plan.noise,
+            source=self._source,
+        )
+
+    def _noisy_counts(self) -> NoisyCounts:
+        return NoisyCounts(
+            points=self._round.points,
+            counts=np.concatenate([b.counts[:-1] for b in self._batches]).astype(np.float64),
+            rest=np.array([b.counts[-1] for b in self._batches], dtype=np.float64),
+            records=np.array([b.records for b in self._batches]),
+            noise_sd=np.sqrt([b.noise_variance for b in self._batches]),
+        )
+
+    def _noisy_estimate(self, noisy: NoisyCounts, rng: np.random.Generator) -> Estimate:
+        plan = self._round.plan
+        worst = max(self._shares(), key=lambda share: share.epsilon(plan.delta))
+        found = estimate_noisy_counts(noisy, score=plan.score, rng=rng)
+        return Estimate(
+            method="noisy counts, no trusted party",
+            value=found.value,
+            target=str(plan.score.smoothing),
+            payload=self._round.points.payload + 1,
+            noise_sd=found.noise_sd,
+            interval=found.interval,
+            privacy=PrivacyStatement(
+                epsilon=worst.epsilon(plan.delta),
+                delta=plan.delta,
+                claimed_epsilon=plan.epsilon,
+                mechanism=str(worst),
+                released=f"the noisy counts of {len(self._round.points)} cells",
+                trust=NOBODY,
+                sensitivity=math.sqrt(2),
+                insecure=self._source.insecure,
+            ),
+        )
+
+    def _shares(self) -> list[SharedNoiseMechanism]:
+        plan = self._round.plan
+        found = [
+            noise_share(plan, clients=cohort.sums.clients, minimum=cohort.sums.minimum)
+            for cohort in self._round.cohorts
+        ]
+        return [share for share in found if share is not None]
+
+    def _reserve(self, mechanism: Any, at: str) -> None:
+        """Charges the budget, once a round, before anything can leave."""
+        if self._ledger is None or self._reservation is not None:
+            return
+        plan = self._round.plan
+        charge = mechanism
+        if isinstance(mechanism, SharedNoiseMechanism):
+            charge = AccountedRelease(
+                proved_epsilon=mechanism.epsilon(plan.delta), proved_delta=plan.delta
+            )
+        self._reservation = self._ledger.reserve(
+            plan.population, charge, round_id=self._round.round_id, at=at
+        )
+
+    def _sign(self, estimate: Estimate, noisy: NoisyCounts | None, at: str) -> Release:
+        plan, held = self._round.plan, self._reservation
+        release = Release.sign(
+            {
+                "round": self._round.round_id,
+                "population": plan.population,
+                "estimator": plan.estimator,
+                "value": estimate.value,
+                "interval": None if estimate.interval is None else list(estimate.interval),
+                "target": estimate.target,
+                "plan": plan.fingerprint,
+                "reference": plan.reference,
+                "privacy": estimate.privacy.to_dict(),
+                "cohorts": [self._outcomes[n].to_dict() for n in sorted(self._outcomes)],
+                "payload_counts": estimate.payload,
+                "noisy_counts": None if noisy is None else _noisy_dict(noisy),
+                "ledger": None if held is None else asdict(held.head),
+                "software": self._software,
+                "released_at": at,
+            },
+            self._key,
+        )
+        if self._ledger is not None and held is not None:
+            self._ledger.commit(held, release_hash=release.fingerprint, at=at)
+        return release
+
+
+def _noisy_dict(noisy: NoisyCounts) -> dict[str, Any]:
+    """The noisy counts, from which anybody may compute any other divergence."""
+    return {
+        "batch": noisy.points.batch.tolist(),
+        "cells": noisy.points.cells.tolist(),
+        "counts": noisy.counts.tolist(),
+        "rest": noisy.rest.tolist(),
+        "records": noisy.records.tolist(),
+        "noise_sd": noisy.noise_sd.tolist(),
+    }

@@ -1,0 +1,113 @@
+"""The client: holds records, counts the asked points, and speaks only through a secure sum."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedprikl.checks import Ints
+from fedprikl.errors import PolicyRefusal, WrongStepError
+from fedprikl.federation.policy import Policy, check_invitation
+from fedprikl.federation.round import Invitation, noise_share
+from fedprikl.privacy import SECURE_NOISE, NoiseSource
+from fedprikl.reference import Reference
+from fedprikl.secure_sum import SEED_BYTES, ClientRules, SumClient
+
+__all__ = ["Client"]
+
+
+class Client:
+    """One client in any number of rounds. Its counts leave it only under the masks of a sum.
+
+    1. `join` checks the invitation against the client's own policy and remembers the round
+    2. `advertise`, `share_keys`, `mask_input`, `echo`, `reveal`: the steps of the secure sum
+
+    Holds: its records' counts. Sends: masked counts of the asked points and of its records.
+    """
+
+    def __init__(
+        self,
+        held: Ints,
+        reference: Reference,
+        *,
+        policy: Policy | None = None,
+        randomness: Callable[[int], bytes],
+        source: NoiseSource = SECURE_NOISE,
+    ) -> None:
+        self._held = held  # SECRET: records per cell of the domain, "other" last
+        self._reference = reference
+        self._policy = policy or Policy()
+        self._randomness = randomness
+        self._source = source
+        self._answered: set[str] = set()
+        self._input: Ints | None = None
+        self._sum: SumClient | None = None
+
+    def __repr__(self) -> str:
+        return f"<Client, {len(self._answered)} rounds joined>"
+
+    def join(self, message: bytes) -> None:
+        """Takes an invitation, or refuses with a `PolicyRefusal`; a round is joined only once."""
+        invitation = Invitation.from_bytes(message)
+        if invitation.round_id in self._answered:
+            raise PolicyRefusal("this round has been answered already")
+        check_invitation(invitation, self._policy, self._reference)
+        records = int(self._held.sum())
+        if records > invitation.signed.plan.most_records:
+            raise PolicyRefusal("the plan has no room for as many records as this client holds")
+        self._answered.add(invitation.round_id)
+        self._input = self._vector(invitation)
+        self._sum = SumClient(
+            invitation.sums,
+            invitation.index,
+            self._randomness(SEED_BYTES),
+            rules=ClientRules(
+                minimum_clients=self._policy.smallest_cohort,
+                minimum_threshold=self._policy.smallest_threshold,
+            ),
+        )
+
+    def _vector(self, invitation: Invitation) -> Ints:
+        """Counts of the asked points and the number of records; noised where the plan says so."""
+        asked = self._held[np.array(invitation.cells, dtype=np.int64)]
+        records = self._held.sum()
+        share = noise_share(
+            invitation.signed.plan,
+            clients=invitation.sums.clients,
+            minimum=invitation.sums.minimum,
+        )
+        if share is None:
+            return np.append(asked, records).astype(np.int64)
+        counts = np.append(asked, records - asked.sum())
+        noise = share.draw_share(len(counts), self._source)
+        return np.append(counts + noise + share.reach, records).astype(np.int64)
+
+    def advertise(self, _: bytes = b"") -> bytes:
+        """Step 1 of the secure sum; answers nothing but the invitation."""
+        return self._joined().advertise()
+
+    def share_keys(self, message: bytes) -> bytes:
+        """Step 2."""
+        return self._joined().share_keys(message)
+
+    def mask_input(self, message: bytes) -> bytes:
+        """Step 3: the counts leave, masked."""
+        secure, vector = self._joined(), self._input
+        if vector is None:
+            raise WrongStepError("The counts of this round have been sent already.")
+        self._input = None
+        return secure.mask_input(message, vector)
+
+    def echo(self, message: bytes) -> bytes:
+        """Step 4."""
+        return self._joined().echo(message)
+
+    def reveal(self, message: bytes) -> bytes:
+        """Step 5; the round is over for this client."""
+        answer = self._joined().reveal(message)
+        self._sum = None
+        return answer
+
+    def _joined(self) -> SumClient:
+        if self._sum is None:
+            raise WrongStepError("This client has not joined the round. Send it an invitation.")
+        return self._sum

@@ -1,0 +1,144 @@
+"""The plan: what all parties agree on before any data is touched. All of it is public."""
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from fedprikl.checks import (
+    check_delta,
+    check_epsilon,
+    check_finite,
+    check_open_unit,
+    check_positive_int,
+)
+from fedprikl.divergence import Score, Skew
+from fedprikl.errors import InvalidInputError
+from fedprikl.federation.documents import canonical, digest, parse_document
+from fedprikl.federation.keys import SigningKey, verify_signature
+from fedprikl.privacy import NoiseKind
+
+__all__ = ["EstimatorName", "Plan", "SignedPlan"]
+
+EstimatorName = Literal["exact", "baseline", "paper", "no privacy"]
+FORMAT, VERSION = "fedprikl plan", 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything the parties agree on before any data is touched. All of it is public."""
+
+    population: str  # whose budget is charged
+    reference: str  # fingerprint of the reference
+    epsilon: float
+    delta: float = 1e-6
+    points: int  # m   counts each client reports
+    batches: int = 1  # T   disjoint groups asked different points
+    estimator: EstimatorName = "exact"
+    skew: float = 0.01  # gamma, share of Pi mixed into P so that the log stays finite
+    control: float = 0.0  # lambda
+    noise: NoiseKind = "auto"
+    cohort: int = 50  # clients of one secure sum, about
+    dropout: float = 0.1  # share of a cohort that may vanish
+    corruption: float = 0.1  # share of a cohort that may collude with the aggregator
+    most_records: int = 10**6  # of one client; sizes the ring
+    threshold: float | None = None  # nats; drawn into the report
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.population, str) or not self.population.strip():
+            raise InvalidInputError("A plan names the population whose budget it charges.")
+        if not isinstance(self.reference, str) or len(self.reference) != 64:
+            raise InvalidInputError("A plan carries the fingerprint of its reference.")
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+        for name in ("points", "batches", "cohort", "most_records"):
+            check_positive_int(getattr(self, name), name)
+        check_open_unit(self.skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
+        check_finite(self.control, "control")
+        self._check_choices()
+
+    def _check_choices(self) -> None:
+        if self.estimator not in get_args(EstimatorName):
+            raise InvalidInputError(f"There is no estimator {self.estimator!r}.")
+        if self.noise not in get_args(NoiseKind):
+            raise InvalidInputError(f"There is no noise {self.noise!r}.")
+        for name in ("dropout", "corruption"):
+            if not 0 <= check_finite(getattr(self, name), name) < 0.5:
+                raise InvalidInputError(f"{name} is a share from 0 to under one half.")
+        if self.cohort < 3:
+            raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
+        if self.threshold is not None:
+            check_finite(self.threshold, "threshold")
+
+    @property
+    def score(self) -> Score:
+        """The score of a count that this plan asks for."""
+        corrected = self.estimator in ("exact", "no privacy")
+        return Score(
+            Skew(self.skew),
+            control=self.control,
+            correction=1 - 1 / self.batches if corrected else 0.0,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the content."""
+        return digest(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> "Plan":
+        """The plan of a document; unknown or missing fields are refused."""
+        content = dict(document)
+        if (content.pop("format", None), content.pop("version", None)) != (FORMAT, VERSION):
+            raise InvalidInputError(f"This is not a fedprikl plan of version {VERSION}.")
+        names = {field.name for field in fields(cls)}
+        if set(content) != names:
+            odd = ", ".join(sorted(set(content) ^ names))
+            raise InvalidInputError(f"The plan has missing or unknown fields: {odd}.")
+        try:
+            return cls(**content)
+        except TypeError:
+            raise InvalidInputError("A field of the plan has the wrong type.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class SignedPlan:
+    """A plan with the signature of whoever answers for it (or none)."""
+
+    plan: Plan
+    signer: str = ""  # public key, hexadecimal
+    signature: str = ""
+
+    @classmethod
+    def sign(cls, plan: Plan, key: SigningKey) -> "SignedPlan":
+        """The plan, signed."""
+        return cls(plan, key.public, key.sign(canonical(plan.to_dict())))
+
+    def is_signed_by(self, public: str) -> bool:
+        """Whether the holder of this key answers for the plan."""
+        body = canonical(self.plan.to_dict())
+        return self.signer == public and verify_signature(public, self.signature, body)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"plan": self.plan.to_dict(), "signer": self.signer, "signature": self.signature}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> "SignedPlan":
+        """The signed plan of a document; whether the signature fits is `is_signed_by`'s to say."""
+        match document:
+            case {"plan": dict(plan), "signer": str(signer), "signature": str(signature)}:
+                return cls(Plan.from_dict(plan), signer, signature)
+        raise InvalidInputError("This is not a signed plan: plan, signer and signature are needed.")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SignedPlan":
+        """The signed plan of a file."""
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            raise InvalidInputError(f"Cannot read the plan {path}: {error.strerror}.") from None
+        return cls.from_dict(parse_document(text, "plan"))

@@ -1,0 +1,143 @@
+"""A round: who is asked what, and in which cohort. Made by the server; all of it is public."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedprikl.checks import Ints
+from fedprikl.errors import InvalidInputError
+from fedprikl.federation.documents import canonical, parse_document
+from fedprikl.federation.plan import Plan, SignedPlan
+from fedprikl.privacy import SharedNoiseMechanism, calibrate_shared_noise
+from fedprikl.reference import QueryPoints
+from fedprikl.secure_sum import SumPlan
+
+__all__ = ["Cohort", "Invitation", "Round", "entry_maxima", "noise_share"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cohort:
+    """The clients of one secure sum; all of one batch."""
+
+    batch: int
+    members: tuple[str, ...]
+    cells: Ints  # the points of the batch
+    sums: SumPlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """One run of the protocol."""
+
+    round_id: str
+    signed: SignedPlan
+    points: QueryPoints
+    cohorts: tuple[Cohort, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """What the parties agreed on."""
+        return self.signed.plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Invitation:
+    """What a client is asked: server -> client. Public."""
+
+    round_id: str
+    signed: SignedPlan
+    batch: int
+    index: int  # the client's number in its cohort
+    cells: tuple[int, ...]
+    sums: SumPlan
+
+    @classmethod
+    def to_member(cls, this: Round, cohort: Cohort, index: int) -> "Invitation":
+        """The invitation of one member of a cohort."""
+        cells = tuple(cohort.cells.tolist())
+        return cls(this.round_id, this.signed, cohort.batch, index, cells, cohort.sums)
+
+    def to_bytes(self) -> bytes:
+        """As it travels."""
+        sums = self.sums
+        return canonical(
+            {
+                "round": self.round_id,
+                "signed": self.signed.to_dict(),
+                "batch": self.batch,
+                "index": self.index,
+                "cells": list(self.cells),
+                "sums": {
+                    "nonce": sums.nonce.hex(),
+                    "clients": sums.clients,
+                    "neighbours": sums.neighbours,
+                    "threshold": sums.threshold,
+                    "minimum": sums.minimum,
+                    "maxima": list(sums.maxima),
+                    "roster": [key.hex() for key in sums.roster],
+                },
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Invitation":
+        """The invitation in a message; anything else is refused."""
+        document = parse_document(data, "invitation")
+        try:
+            sums: dict[str, Any] = dict(document["sums"])
+            return cls(
+                round_id=_text(document["round"]),
+                signed=SignedPlan.from_dict(document["signed"]),
+                batch=_whole(document["batch"]),
+                index=_whole(document["index"]),
+                cells=tuple(_whole(cell) for cell in document["cells"]),
+                sums=SumPlan(
+                    nonce=bytes.fromhex(sums.pop("nonce")),
+                    maxima=tuple(sums.pop("maxima")),
+                    roster=tuple(bytes.fromhex(key) for key in sums.pop("roster")),
+                    **sums,
+                ),
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            detail = str(error) if isinstance(error, InvalidInputError) else "a field is malformed."
+            raise InvalidInputError(f"This invitation cannot be used: {detail}") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(value)
+    return value
+
+
+def noise_share(plan: Plan, *, clients: int, minimum: int) -> SharedNoiseMechanism | None:
+    """The noise each client adds without a trusted aggregator; None where the aggregator does.
+
+    A sum can be opened with `minimum` inputs, of which a share `corruption` of the cohort may
+    collude and subtract its own noise: the rest must suffice.
+    """
+    if plan.estimator != "baseline":
+        return None
+    honest = minimum - int(np.ceil(plan.corruption * clients))
+    if honest < 1:
+        raise InvalidInputError(
+            f"Of {minimum} inputs none would be honest for certain. Use larger cohorts, or a "
+            "smaller corruption."
+        )
+    return calibrate_shared_noise(epsilon=plan.epsilon, delta=plan.delta, shares=honest)
+
+
+def entry_maxima(plan: Plan, points: int, share: SharedNoiseMechanism | None) -> tuple[int, ...]:
+    """The largest value of each entry: counts of the points, of the rest if noised, and records.
+
+    Noise may be negative, so noised entries are shifted up by its reach.
+    """
+    if share is None:
+        return (plan.most_records,) * (points + 1)
+    return (plan.most_records + 2 * share.reach,) * (points + 1) + (plan.most_records,)

@@ -1,0 +1,93 @@
+"""The server: holds Pi and the plan, asks the questions, receives the release and nothing else."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fedprikl.errors import InvalidInputError
+from fedprikl.federation.plan import SignedPlan
+from fedprikl.federation.release import Release
+from fedprikl.federation.round import Cohort, Round, entry_maxima, noise_share
+from fedprikl.reference import QueryPoints, Reference, distinct_points, iid_points
+from fedprikl.secure_sum import SumPlan, plan_sum
+
+__all__ = ["Server"]
+
+
+class Server:
+    """Draws the points, deals the clients into batches and cohorts, checks the release.
+
+    Holds: Pi, the plan, the points. May never see: an un-noised sum or score.
+    """
+
+    def __init__(self, signed: SignedPlan, reference: Reference) -> None:
+        if signed.plan.reference != reference.fingerprint:
+            raise InvalidInputError("The plan is about another reference. Plan again.")
+        self._signed = signed
+        self._reference = reference
+
+    def open_round(
+        self,
+        clients: Sequence[str],
+        *,
+        rng: np.random.Generator,
+        randomness: Callable[[int], bytes],
+    ) -> Round:
+        """A fresh round for the named clients. `rng` draws the points and deals: all public."""
+        plan = self._signed.plan
+        if len(set(clients)) < len(clients):
+            raise InvalidInputError("A client is named twice.")
+        if len(clients) < 3 * plan.batches:
+            raise InvalidInputError(
+                f"{len(clients)} clients are too few for {plan.batches} batches: a secure sum "
+                "needs at least 3. Use fewer batches."
+            )
+        points = self._draw_points(rng)
+        shuffled = [clients[i] for i in rng.permutation(len(clients))]
+        cohorts = []
+        for batch, members in enumerate(_split(shuffled, plan.batches)):
+            cells = points.cells[points.batch == batch]
+            size = len(members) // max(1, round(len(members) / plan.cohort))
+            for group in _split(members, max(1, len(members) // max(size, 3))):
+                sums = self._plan_sum(len(group), len(cells), randomness)
+                cohorts.append(Cohort(batch, tuple(group), cells, sums))
+        return Round(randomness(16).hex(), self._signed, points, tuple(cohorts))
+
+    def accept(self, this: Round, message: bytes, *, aggregator: str) -> Release:
+        """The release of a round, if the aggregator made it and it is about this very plan."""
+        release = Release.from_bytes(message)
+        if not release.is_signed_by(aggregator):
+            raise InvalidInputError("The release is not signed by the aggregator.")
+        if release.round_id != this.round_id or release.plan != this.plan.fingerprint:
+            raise InvalidInputError("The release belongs to another round or plan.")
+        return release
+
+    def _draw_points(self, rng: np.random.Generator) -> QueryPoints:
+        plan = self._signed.plan
+        design = iid_points if plan.estimator == "paper" else distinct_points
+        return design(self._reference.probabilities, plan.points, batches=plan.batches, rng=rng)
+
+    def _plan_sum(self, clients: int, points: int, randomness: Callable[[int], bytes]) -> SumPlan:
+        plan = self._signed.plan
+        draft = plan_sum(
+            clients,
+            [1],
+            dropout=plan.dropout,
+            corruption=plan.corruption,
+            randomness=randomness,
+        )
+        minimum = max(draft.minimum, int(np.floor((1 - plan.dropout) * clients)))
+        share = noise_share(plan, clients=clients, minimum=minimum)
+        return SumPlan(
+            nonce=draft.nonce,
+            clients=clients,
+            neighbours=draft.neighbours,
+            threshold=draft.threshold,
+            minimum=minimum if share else draft.minimum,
+            maxima=entry_maxima(plan, points, share),
+        )
+
+
+def _split(items: Sequence[str], parts: int) -> list[list[str]]:
+    """Into so many parts of nearly equal size."""
+    return [list(part) for part in np.array_split(np.array(items, dtype=object), parts)]
