@@ -275,8 +275,9 @@ def test_no_size_of_noise_breaks_the_sum(size: float) -> None:
     """Absurd noise is charged as what it is: nothing, or far too much."""
     pure = LaplaceMechanism(scale=size, sensitivity=1.0)
     normal = GaussianMechanism(sigma=size, sensitivity=1.0)
-    pasts: list[list[Charge]] = [[pure, pure], [normal, normal], [pure, normal]]
-    for releases in [*pasts, [pure, normal, INTEGER]]:
+    mixed: list[Charge] = [pure, normal, INTEGER]
+    pasts: list[list[Charge]] = [[pure, pure], [normal, normal], [pure, normal], mixed]
+    for releases in pasts:
         total = total_epsilon(releases, delta=DELTA)
         assert total < 1 if size > 1 else total > 1e20
 
