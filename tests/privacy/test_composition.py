@@ -60,7 +60,18 @@ def test_nothing_costs_nothing() -> None:
 
 @pytest.mark.parametrize("charge", [laplace(0.7), gaussian(0.7), INTEGER])
 def test_one_release_costs_its_own_epsilon(charge: Any) -> None:
-    assert total_epsilon([charge], delta=DELTA) == pytest.approx(charge.epsilon(DELTA), rel=1e-3)
+    assert total_epsilon([charge], delta=DELTA) == pytest.approx(charge.epsilon(DELTA), rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 8.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5])
+def test_a_release_calibrated_to_the_whole_budget_fits(epsilon: float, delta: float) -> None:
+    for release in (
+        calibrate_laplace(epsilon=epsilon, sensitivity=0.3),
+        calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=0.3),
+        calibrate_integer_gaussian(epsilon=epsilon, delta=delta),
+    ):
+        assert total_epsilon([release], delta=delta) <= epsilon
 
 
 @given(st.lists(st.floats(0.05, 20), min_size=2, max_size=8), st.sampled_from([1e-9, 1e-6, 1e-3]))
@@ -226,6 +237,7 @@ def test_an_accounted_release_takes_its_delta() -> None:
     ("releases", "delta"),
     [
         ([gaussian(0.1)], 0.0),
+        ([INTEGER], 0.0),
         ([laplace(0.1), gaussian(0.1)], 0.0),
         ([gaussian(0.1), accounted(0.1, DELTA)], DELTA),
         ([GaussianMechanism(sigma=1e-9, sensitivity=1.0)] * 2, DELTA),
@@ -256,6 +268,18 @@ def test_noise_without_limit_costs_nothing() -> None:
     silent = GaussianMechanism(sigma=1e30, sensitivity=1.0)
     assert total_epsilon([silent] * 3, delta=DELTA) <= 1e-9
     assert total_epsilon([laplace(400.0)] * 3, delta=DELTA) == pytest.approx(1200.0)
+
+
+@pytest.mark.parametrize("size", [1e-250, 1e-30, 1e30, 1e250])
+def test_no_size_of_noise_breaks_the_sum(size: float) -> None:
+    """Absurd noise is charged as what it is: nothing, or far too much."""
+    pure = LaplaceMechanism(scale=size, sensitivity=1.0)
+    normal = GaussianMechanism(sigma=size, sensitivity=1.0)
+    mixed: list[Charge] = [pure, normal, INTEGER]
+    pasts: list[list[Charge]] = [[pure, pure], [normal, normal], [pure, normal], mixed]
+    for releases in pasts:
+        total = total_epsilon(releases, delta=DELTA)
+        assert total < 1 if size > 1 else total > 1e20
 
 
 PASTS: list[list[Charge]] = [

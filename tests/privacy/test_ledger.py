@@ -590,6 +590,14 @@ def test_any_damage_to_the_file_is_noticed_or_harmless(
         assert opened.account("phones").spent == pytest.approx(0.4)
 
 
+def test_bytes_that_are_no_text_are_noticed(path: Path) -> None:
+    """In the schema, SQLite quotes them in an error message that cannot be decoded."""
+    fill(path)
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CRE\x80TE TABLE"))
+    with pytest.raises(LedgerDamagedError, match="cannot be read"):
+        Ledger.open(path)
+
+
 _WHOLE: list[tuple[Head, bytes]] = []
 
 

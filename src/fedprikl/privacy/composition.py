@@ -144,8 +144,8 @@ class _Parts:
     def expected_total(self, delta: float) -> float:
         """A rough size of the total, to scale the grid: as if every loss were normal."""
         integer = math.fsum(count / sigma**2 for sigma, count in self.integer.items())
-        gaussian = self.mu**2 + integer
-        laplace = math.fsum(count * epsilon**2 for epsilon, count in self.laplace.items())
+        gaussian = self.mu * self.mu + integer
+        laplace = math.fsum(count * epsilon * epsilon for epsilon, count in self.laplace.items())
         return min(
             _normal_tail(gaussian + laplace, delta),
             _normal_tail(gaussian, delta) + self.laplace_sum,
@@ -159,20 +159,31 @@ def _normal_tail(variance: float, delta: float) -> float:
 @lru_cache(maxsize=512)
 def _known_epsilon(mechanisms: tuple[Mechanism, ...], delta: float) -> float:
     parts = _Parts.of(mechanisms)
-    basic = parts.laplace_sum + _without_laplace(parts, delta, single=len(mechanisms) == 1)
-    if len(parts.laplace) == 0 or len(mechanisms) == 1:
+    if len(mechanisms) == 1:
+        return _single_epsilon(mechanisms[0], parts.mu, delta)
+    basic = parts.laplace_sum + _without_laplace(parts, delta)
+    if not parts.laplace:
         return basic
     # One Laplace release alone counts its whole epsilon (2 delta above the truth); more of them
     # must not count less.
     return min(basic, max(_pld_epsilon(parts, delta), *parts.laplace))
 
 
-def _without_laplace(parts: _Parts, delta: float, *, single: bool) -> float:
+def _single_epsilon(mechanism: Mechanism, mu: float, delta: float) -> float:
+    """What its own account says: a release calibrated to the whole budget fits into it."""
+    if isinstance(mechanism, LaplaceMechanism):
+        return mechanism.epsilon()
+    if isinstance(mechanism, GaussianMechanism):
+        return _gaussian_profile(mu, delta)
+    return mechanism.epsilon(delta) if delta > 0 else math.inf
+
+
+def _without_laplace(parts: _Parts, delta: float) -> float:
     if parts.integer:
         return _pld_epsilon(_Parts(Counter(), parts.mu, parts.integer), delta)
-    # One release gives what its own account says; a sum covers the root finding's tolerance.
-    safety = (1.0, 0.0) if single else (SAFETY, 1e-12)
-    return _gaussian_profile(parts.mu, delta) * safety[0] + safety[1] * (parts.mu > 0)
+    if parts.mu == 0:
+        return 0.0
+    return _gaussian_profile(parts.mu, delta) * SAFETY + 1e-12  # the root finding's tolerance
 
 
 def _gaussian_profile(mu: float, delta: float) -> float:
@@ -211,7 +222,7 @@ def _pld_epsilon(parts: _Parts, delta: float) -> float:
     ]
     losses += [_repeat(_integer_loss(sigma, step), n) for sigma, n in parts.integer.items()]
     if parts.mu > 0:
-        losses.append(_gaussian_loss(parts.mu, step))
+        losses.append(_gaussian_loss(max(parts.mu, step / 1024), step))  # the library squares 1/mu
     added = math.fsum(count * epsilon for epsilon, count in tiny.items())
     return float(_compose_all(losses).get_epsilon_for_delta(usable)) * SAFETY + added
 

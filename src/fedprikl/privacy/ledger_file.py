@@ -165,6 +165,8 @@ class LedgerFile:
             yield
         except sqlite3.Error as error:
             raise _plain(error, self.path, self._timeout) from None
+        except UnicodeDecodeError:  # SQLite quotes the broken bytes in its message
+            raise LedgerDamagedError(f"{self.path} cannot be read as a ledger. {_ADVICE}") from None
         except OSError as error:
             reason = error.strerror or error
             raise LedgerError(f"Cannot use the ledger {self.path}: {reason}.") from None
