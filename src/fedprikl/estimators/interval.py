@@ -14,7 +14,7 @@ than it need be; to know that would cost privacy.
 import math
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from fedprikl.checks import Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
@@ -73,11 +73,11 @@ def sampling_sd(divergence: float, *, points: QueryPoints, records: Ints, score:
 
 
 def noise_quantile(noise: Noise, sd: float, probability: float) -> float:
-    """Quantile of the noise plus an independent normal error of standard deviation `sd`."""
+    """Quantile (above 1/2) of the noise plus an independent normal error of sd `sd`."""
     if isinstance(noise, GaussianMechanism):
-        return float(stats.norm.ppf(probability) * math.hypot(noise.sigma, sd))
+        return float(special.ndtri(probability) * math.hypot(noise.sigma, sd))
     if sd < 1e-9 * noise.scale:
-        return float(stats.laplace.ppf(probability, scale=noise.scale))
+        return -noise.scale * math.log(2 * (1 - probability))
     bound = 20 * (noise.scale + sd) * max(1.0, -math.log(1 - probability))
     return float(
         optimize.brentq(lambda x: _laplace_normal_cdf(x, noise.scale, sd) - probability, 0, bound)
@@ -87,6 +87,6 @@ def noise_quantile(noise: Noise, sd: float, probability: float) -> float:
 def _laplace_normal_cdf(x: float, scale: float, sd: float) -> float:
     """P(Laplace(scale) + N(0, sd^2) <= x), in closed form, with products as sums of logarithms."""
     shift = sd / scale
-    rising = math.exp(shift**2 / 2 + x / scale + stats.norm.logcdf(-x / sd - shift))
-    falling = math.exp(shift**2 / 2 - x / scale + stats.norm.logcdf(x / sd - shift))
-    return float(stats.norm.cdf(x / sd) + (rising - falling) / 2)
+    rising = math.exp(shift**2 / 2 + x / scale + special.log_ndtr(-x / sd - shift))
+    falling = math.exp(shift**2 / 2 - x / scale + special.log_ndtr(x / sd - shift))
+    return float(special.ndtr(x / sd) + (rising - falling) / 2)

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimators.interval import sampling_sd
 from fedprikl.reference import QueryPoints
 
 __all__ = ["NoisyCounts", "NoisyEstimate", "estimate_noisy_counts", "project_counts"]
@@ -49,34 +48,25 @@ class NoisyCounts:
 
 @dataclass(frozen=True, slots=True)
 class NoisyEstimate:
-    """A debiased value with its interval, in nats."""
+    """A value with part of its bias removed, and the spread of the noise in it, in nats."""
 
     value: float
-    interval: tuple[float, float]
     noise_sd: float
 
 
 def estimate_noisy_counts(
-    noisy: NoisyCounts,
-    *,
-    score: Score,
-    rng: np.random.Generator,
-    resamples: int = 200,
-    level: float = 0.95,
+    noisy: NoisyCounts, *, score: Score, rng: np.random.Generator, resamples: int = 200
 ) -> NoisyEstimate:
-    """D(Pi || P) from noisy counts, with the bias of the known noise removed.
+    """D(Pi || P) from noisy counts, less the bias that the known noise is seen to cause.
 
-    The logarithm of a noisy count is biased. The noise is known, so the bias is measured: noise of
-    the same size is added once more to the projected counts, and what that does to the estimate
-    is subtracted (parametric bootstrap). `rng` is for this simulation; nothing is hidden by it.
+    The logarithm of a noisy count is biased. The noise is known, so noise of the same size is
+    added once more to the projected counts, and what that does to the estimate is subtracted
+    (parametric bootstrap). What remains of the bias is not known, so there is no interval. `rng` is
+    for this simulation; nothing is hidden by it.
     """
     plain = _weighted(noisy, noisy.projected(), score)
     again = np.array([_weighted(noisy, _renoised(noisy, rng), score) for _ in range(resamples)])
-    value = 2 * plain - float(again.mean())
-    sd = sampling_sd(value, points=noisy.points, records=noisy.records, score=score)
-    errors = (again - again.mean()) + sd * rng.normal(size=resamples)
-    low, high = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2])
-    return NoisyEstimate(value, (value - float(high), value - float(low)), float(again.std()))
+    return NoisyEstimate(2 * plain - float(again.mean()), float(again.std()))
 
 
 def project_counts(values: npt.ArrayLike, total: float) -> Floats:

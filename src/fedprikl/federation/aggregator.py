@@ -217,7 +217,6 @@ class Aggregator:
             target=str(plan.score.smoothing),
             payload=self._round.points.payload + 1,
             noise_sd=found.noise_sd,
-            interval=found.interval,
             privacy=PrivacyStatement(
                 epsilon=worst.epsilon(plan.delta),
                 delta=plan.delta,

@@ -226,7 +226,8 @@ def _gaussian_sigma(epsilon: float, delta: float) -> float:
 @lru_cache(maxsize=1024)
 def gaussian_epsilon(ratio: float, delta: float) -> float:
     """The epsilon of Gaussian noise whose sd is `ratio` times the sensitivity, exactly."""
-    return float(dp_accounting.get_epsilon_gaussian(ratio, delta))
+    with np.errstate(divide="ignore"):  # of a logarithm of 0 where the noise is huge
+        return float(dp_accounting.get_epsilon_gaussian(ratio, delta))
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,113 @@
+"""The interval covers at least as often as it says, for spread and for concentrated drift."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedprikl import (
+    BatchCounts,
+    InsecureSeededNoise,
+    InvalidInputError,
+    Score,
+    Skew,
+    Unsmoothed,
+    distinct_points,
+    skewed_divergence,
+    trusted_aggregator,
+)
+from fedprikl.checks import Floats, Ints
+from fedprikl.estimators.interval import confidence_interval, noise_quantile, sampling_sd
+from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
+
+REPETITIONS = 2000
+
+
+def zipf(cells: int) -> Floats:
+    mass = np.append(1 / np.arange(1.0, cells + 1), 0.0)
+    normalised: Floats = mass / mass.sum()
+    return normalised
+
+
+def population(kind: str) -> tuple[Floats, Ints]:
+    rng = np.random.default_rng(5)
+    pi = zipf(600)
+    tilt = {
+        "no drift": np.ones(601),
+        "spread drift": np.exp(0.5 * rng.normal(size=601)),
+        "concentrated drift": (rng.random(601) > 0.08).astype(float),
+    }[kind]
+    p = pi * tilt
+    return pi, rng.multinomial(60_000, p / p.sum())
+
+
+@pytest.mark.parametrize("kind", ["no drift", "spread drift", "concentrated drift"])
+def test_the_interval_covers(kind: str) -> None:
+    """2,000 repetitions: coverage at least 94% (a true 95% fails here with probability 0.02)."""
+    pi, held = population(kind)
+    truth = skewed_divergence(pi, held / held.sum(), skew=0.01)
+    rng, source = np.random.default_rng(6), InsecureSeededNoise(7)
+    covered = 0
+    for _ in range(REPETITIONS):
+        points = distinct_points(pi, 60, rng=rng)
+        counts = BatchCounts(points, held[points.cells], np.array([held.sum()]))
+        limits = trusted_aggregator(counts, epsilon=0.5, source=source).interval
+        assert limits is not None
+        covered += limits[0] <= truth <= limits[1]
+    assert covered / REPETITIONS >= 0.94
+
+
+def test_the_moment_bound_behind_it() -> None:
+    """s^2 <= rho ((v - 1) - ln v) for all v >= gamma, attained at gamma."""
+    gamma = 0.01
+    rho = math.log(gamma) ** 2 / (gamma - 1 - math.log(gamma))
+    v = np.concatenate([np.geomspace(gamma, 0.999, 5000), np.geomspace(1.001, 1e4, 5000)])
+    ratio = np.log(v) ** 2 / (v - 1 - np.log(v))
+    assert ratio.max() <= rho * (1 + 1e-12)
+    assert ratio[0] == pytest.approx(rho)
+
+
+@pytest.mark.parametrize("probability", [0.6, 0.975, 0.9999])
+@pytest.mark.parametrize("sd", [0.0, 0.01, 1.0, 30.0])
+def test_quantiles_of_noise_and_sampling(probability: float, sd: float) -> None:
+    laplace = LaplaceMechanism(scale=0.7, sensitivity=1.0)
+    found = noise_quantile(laplace, sd, probability)
+    grid = np.linspace(-80, 80, 400_001) * max(1.0, sd / 5)
+    density = stats.laplace.pdf(grid, scale=0.7) * (grid[1] - grid[0])
+    below = float(density @ (stats.norm.cdf((found - grid) / sd) if sd else (grid <= found)))
+    assert below == pytest.approx(probability, abs=2e-3)
+    gaussian = GaussianMechanism(sigma=0.7, sensitivity=1.0)
+    expected = stats.norm.ppf(probability) * math.hypot(0.7, sd)
+    assert noise_quantile(gaussian, sd, probability) == pytest.approx(expected)
+
+
+def test_batches_widen_the_interval(rng: np.random.Generator) -> None:
+    pi, _ = population("no drift")
+    one, four = (distinct_points(pi, 20, batches=t, rng=rng) for t in (1, 4))
+    records = np.array([1000])
+    assert sampling_sd(0.0, points=one, records=records, score=Score()) == 0
+    assert sampling_sd(0.0, points=four, records=np.full(4, 1000), score=Score()) > 0
+
+
+def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:
+    pi, _ = population("no drift")
+    points, noise = distinct_points(pi, 20, rng=rng), LaplaceMechanism(scale=0.01, sensitivity=0.01)
+
+    def interval(value: float, score: Score) -> tuple[float, float] | None:
+        return confidence_interval(
+            value, noise=noise, points=points, records=np.array([1000]), score=score
+        )
+
+    far = interval(50.0, Score())
+    assert far is not None
+    assert far[0] == far[1] == pytest.approx(math.log(100))
+    low = interval(-0.01, Score())
+    assert low is not None
+    assert low[0] == 0
+    assert interval(0.1, Score(Skew(0.01), control=1.0)) is None
+    assert interval(0.1, Score(Unsmoothed())) is None
+    with pytest.raises(InvalidInputError, match="strictly between"):
+        confidence_interval(
+            0.1, noise=noise, points=points, records=np.array([9]), score=Score(), level=95.0
+        )

@@ -1,0 +1,101 @@
+"""Noise in shares: the probabilities of the sum, its exact account, its draws."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
+from fedprikl.checks import Floats
+from fedprikl.privacy import (
+    SharedNoiseMechanism,
+    calibrate_integer_gaussian,
+    calibrate_shared_noise,
+)
+from fedprikl.privacy.shared_noise import sum_probabilities
+from tests.false_alarm import FALSE_ALARM
+
+
+def one_share(sigma: float, reach: int) -> Floats:
+    k = np.arange(-reach, reach + 1)
+    weights = np.exp(-(k**2) / (2 * sigma**2))
+    normalised: Floats = weights / weights.sum()
+    return normalised
+
+
+@pytest.mark.parametrize(("sigma", "shares"), [(0.3, 5), (1.0, 3), (2.5, 4)])
+def test_the_sum_has_the_convolved_probabilities(sigma: float, shares: int) -> None:
+    expected = np.ones(1)
+    for _ in range(shares):
+        expected = np.convolve(expected, one_share(sigma, 60))
+    found = sum_probabilities(sigma, shares)
+    middle, reach = len(expected) // 2, len(found) // 2
+    np.testing.assert_allclose(
+        found, expected[middle - reach : middle + reach + 1], rtol=1e-9, atol=1e-50
+    )
+    assert found.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "shares"), [(0.5, 1e-6, 7), (1.0, 1e-6, 400), (4.0, 1e-4, 30)]
+)
+def test_the_account_is_the_definition(epsilon: float, delta: float, shares: int) -> None:
+    """delta(epsilon) summed over all outcomes of two cells, one losing and one gaining a record."""
+    mechanism = calibrate_shared_noise(epsilon=epsilon, delta=delta, shares=shares)
+    one = sum_probabilities(mechanism.sigma, shares)
+    p, q = np.append(one, 0.0), np.append(0.0, one)
+    worlds = np.outer(p, q), np.outer(q, p)
+    true_delta = float(np.maximum(worlds[0] - math.exp(epsilon) * worlds[1], 0).sum())
+    assert true_delta <= delta
+    assert true_delta > 0.8 * delta  # and it is not wasteful
+    assert mechanism.epsilon(delta) <= epsilon
+
+
+def test_half_the_shares_do_not_suffice() -> None:
+    mechanism = calibrate_shared_noise(epsilon=1.0, delta=1e-6, shares=40)
+    fewer = SharedNoiseMechanism(sigma=mechanism.sigma, shares=20)
+    assert fewer.epsilon(1e-6) > 1.3
+
+
+def test_one_share_is_the_integer_gaussian() -> None:
+    shared = calibrate_shared_noise(epsilon=1.0, delta=1e-6, shares=1)
+    alone = calibrate_integer_gaussian(epsilon=1.0, delta=1e-6)
+    assert shared.sigma == pytest.approx(alone.sigma, rel=1e-3)
+
+
+@pytest.mark.parametrize("source", [SecureNoise(), InsecureSeededNoise(4)], ids=repr)
+def test_drawn_shares_add_up_to_the_stated_spread(source: Any) -> None:
+    """Variance of 4,000 sums of 12 shares; chi-square limits at a false-alarm rate of 1e-9."""
+    mechanism = calibrate_shared_noise(epsilon=0.3, delta=1e-6, shares=12)
+    total = np.sum([mechanism.draw_share(4000, source) for _ in range(12)], axis=0)
+    ratio = total.var() / mechanism.standard_deviation**2
+    low = float(stats.chi2.ppf(FALSE_ALARM / 2, 4000)) / 4000
+    high = float(stats.chi2.isf(FALSE_ALARM / 2, 4000)) / 4000
+    assert low < ratio < high
+    assert not low < ratio * 0.7 < high  # a third less noise would be seen
+
+
+def test_a_share_stays_within_its_reach() -> None:
+    mechanism = SharedNoiseMechanism(sigma=0.4, shares=50)
+    assert mechanism.reach == 12
+    assert np.abs(mechanism.draw_share(2000, SecureNoise())).max() <= mechanism.reach
+    assert "in shares" in str(mechanism)
+
+
+def test_hardly_any_noise_is_no_privacy() -> None:
+    assert SharedNoiseMechanism(sigma=0.05, shares=10).epsilon(1e-6) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"epsilon": 0.0}, "above 0"),
+        ({"delta": 1.0}, "strictly between"),
+        ({"shares": 0}, "at least 1"),
+    ],
+)
+def test_bad_input_says_what_to_do(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        calibrate_shared_noise(**({"epsilon": 1.0, "delta": 1e-6, "shares": 5} | settings))
