@@ -3,6 +3,7 @@
 FedPriKLError
 ├── InvalidInputError         an argument, a count, a file row or a plan that cannot be used
 ├── ReferenceFileError        a reference file that is damaged, foreign or of another version
+├── RecordsError              a client's data file or folder that cannot be counted
 ├── UnboundedSensitivityError a score that no finite noise can make private
 ├── MissingExtraError         an optional dependency is not installed
 └── SecureSumError            a secure sum that cannot or must not go on
@@ -23,6 +24,7 @@ __all__ = [
     "MessageDecodeError",
     "MissingExtraError",
     "PaperCalibrationWarning",
+    "RecordsError",
     "ReferenceFileError",
     "RejectedMessageError",
     "SecureSumError",
@@ -43,6 +45,10 @@ class InvalidInputError(FedPriKLError, ValueError):
 
 class ReferenceFileError(FedPriKLError):
     """A file that is not a reference written by this software, or not a whole one."""
+
+
+class RecordsError(FedPriKLError):
+    """A file or folder of records that cannot be counted. Never shows a record."""
 
 
 class UnboundedSensitivityError(FedPriKLError):
