@@ -195,6 +195,9 @@ def _plain_values(series: "nw.Series[Any]") -> list[Any]:
 def as_numbers(series: "nw.Series[Any]") -> tuple[Floats, Mask]:
     """The series as floats with nan where missing, and where a value is present but no number."""
     missing, odd = _missing(series), np.zeros(len(series), dtype=bool)
+    if series.dtype.is_integer():  # numpy rounds beyond 2^53, where pyarrow's cast would refuse
+        whole = series.fill_null(0).to_numpy().astype(np.float64)
+        return np.where(missing, np.nan, whole), odd
     if series.dtype.is_numeric() or series.dtype == nw.Boolean:
         numbers = series.cast(nw.Float64()).to_numpy().astype(np.float64)
         return np.where(missing, np.nan, numbers), odd
