@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedprikl import FedPriKLError, Reference
-from fedprikl.cli.app import app
+from fedprikl.cli.app import app, main
 from fedprikl.federation import open_records
 
 runner = CliRunner()
@@ -125,10 +125,23 @@ def test_it_needs_no_data_frame_library(data: Path, tmp_path: Path) -> None:
         "from fedprikl.cli import main; main()"
     )
     arguments = ["reference", str(data), "-o", str(tmp_path / "ref.json"), "--json"]
-    for wanted, code in (arguments, 0), (arguments, 1):
-        done = subprocess.run(
-            [sys.executable, "-c", script, *wanted], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("fedprikl: ")
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["records"] == 20
+
+
+def test_a_failure_exits_with_1_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.csv").write_text("a,b\nSECRET\n")
+    arguments = [str(tmp_path / "bad.csv"), "-o", str(tmp_path / "ref.json"), "--json"]
+    monkeypatch.setattr(sys, "argv", ["fedprikl", "reference", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    printed = capsys.readouterr()
+    assert stop.value.code == 1
+    assert printed.out == ""
+    assert "at line 2" in printed.err
+    assert "SECRET" not in printed.err

@@ -5,6 +5,7 @@ the same rule as a data frame's (`level_text`); texts the reference cannot know 
 so the number of groups depends on the reference and not on how many values a client has.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from fedprikl.checks import Ints
 from fedprikl.errors import RecordsError
 from fedprikl.federation.data_files import DataFile, quoted_names, reading
 from fedprikl.reference import Bins, Categories, Domain, Indices, Table
-from fedprikl.reference.columns import UNSEEN
+from fedprikl.reference.columns import UNSEEN, level_text
 
 __all__ = ["CodeCounts", "code_counts", "count_file", "is_number", "number", "raw_value"]
 
@@ -145,9 +146,15 @@ class _GroupQuery:
                 binned.append(column.name)
                 continue
             raw, convert = raw_value(f"c{at}", file.types[at])
-            if not FRACTION_TYPES.fullmatch(file.types[at]):
-                parameters[f"known{i}"] = _possible_texts(column)
-                raw = _merge_unknown(raw, column, f"$known{i}")
+            if not file.types[at].startswith("DECIMAL"):
+                is_text = FRACTION_TYPES.fullmatch(file.types[at]) is None
+                merge, possible = (
+                    (_merge_unknown_texts, _possible_texts)
+                    if is_text
+                    else (_merge_unknown_numbers, _possible_numbers)
+                )
+                parameters[f"known{i}"] = possible(column)
+                raw = merge(raw, column, f"$known{i}")
             inner.append(f"{raw} AS v{i}")
             keys.append(f"v{i}")
             categories.append(_Category(column.name, place, column.level_of(), convert))
@@ -208,7 +215,7 @@ def _possible_texts(column: Categories) -> list[str]:
     return sorted(texts)
 
 
-def _merge_unknown(text: str, column: Categories, known: str) -> str:
+def _merge_unknown_texts(text: str, column: Categories, known: str) -> str:
     """SQL that leaves possible texts and NULL as they are and makes one text of all others."""
     unknown = "?"
     while unknown in column.values:
@@ -219,6 +226,29 @@ def _merge_unknown(text: str, column: Categories, known: str) -> str:
     return (
         f"CASE WHEN {text} IS NULL OR {shortened} IN (SELECT unnest({known}::VARCHAR[])) "
         f"THEN {text} ELSE '{unknown}' END"
+    )
+
+
+def _possible_numbers(column: Categories) -> list[float]:
+    """Every number whose text may be a known value, in double and in single precision."""
+    numbers = set()
+    for text in column.values:
+        try:
+            number = float(text)
+        except ValueError:
+            continue
+        with np.errstate(over="ignore"):
+            numbers |= {number, float(np.float32(number))}
+    return sorted(numbers)
+
+
+def _merge_unknown_numbers(value: str, column: Categories, known: str) -> str:
+    """SQL that leaves possible numbers and NULL as they are and makes one number of all others."""
+    unknown = next(n for n in itertools.count(0.5) if level_text(n) not in column.values)
+    return (
+        f"CASE WHEN {value} IS NULL OR CAST({value} AS DOUBLE) "
+        f"IN (SELECT unnest({known}::DOUBLE[]))"
+        f" THEN {value} ELSE CAST('{unknown!r}' AS DOUBLE) END"
     )
 
 

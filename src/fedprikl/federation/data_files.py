@@ -28,7 +28,8 @@ MISSING_TEXTS = ("", "NaN", "nan")
 def session() -> Iterator[duckdb.DuckDBPyConnection]:
     """A duckdb that stays within `MEMORY_LIMIT`, spills to a temporary folder, and loads nothing.
 
-    Two threads, as each keeps buffers of its own.
+    Two threads, as each keeps buffers of its own. What is spilled are records, so the folder is
+    for this user only, and is removed at the end.
     """
     with tempfile.TemporaryDirectory(prefix="fedprikl-") as spill:
         config: dict[str, str | bool | int | float | list[str]] = {
@@ -54,6 +55,8 @@ class DataFile:
     @classmethod
     def open(cls, path: Path, connection: duckdb.DuckDBPyConnection) -> "DataFile":
         """The file with its columns; reads the header only."""
+        if re.search("[\\ud800-\\udfff]", str(path)):  # undecodable bytes; duckdb takes text
+            raise RecordsError(f"The file name {str(path)!a} is not plain text. Rename the file.")
         if is_csv(path):
             names = _csv_header(path)
             types: tuple[str, ...] = ("VARCHAR",) * len(names)
