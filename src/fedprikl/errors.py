@@ -3,6 +3,7 @@
 FedPriKLError
 ├── InvalidInputError         an argument, a count, a file row or a plan that cannot be used
 ├── ReferenceFileError        a reference file that is damaged, foreign or of another version
+├── RecordsError              a client's data file or folder that cannot be counted
 ├── UnboundedSensitivityError a score that no finite noise can make private
 ├── MissingExtraError         an optional dependency is not installed
 ├── BudgetExceededError       a release that does not fit into what is left of a privacy budget
@@ -34,6 +35,7 @@ __all__ = [
     "MissingExtraError",
     "PaperCalibrationWarning",
     "PolicyRefusal",
+    "RecordsError",
     "ReferenceFileError",
     "RejectedMessageError",
     "ReleaseRefused",
@@ -55,6 +57,10 @@ class InvalidInputError(FedPriKLError, ValueError):
 
 class ReferenceFileError(FedPriKLError):
     """A file that is not a reference written by this software, or not a whole one."""
+
+
+class RecordsError(FedPriKLError):
+    """A file or folder of records that cannot be counted. Never shows a record."""
 
 
 class UnboundedSensitivityError(FedPriKLError):

@@ -72,6 +72,15 @@ def test_a_client_may_store_a_category_as_number_or_text() -> None:
     assert reference.count(pl.DataFrame({"ward": ["2", "1", "9"]})).tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("value", [True, np.bool_(True), "True", "true", "TRUE"])
+def test_truth_values_and_their_text_are_the_same_level(value: Any) -> None:
+    assert level_text(value) == "True"
+
+
+def test_minus_zero_is_zero() -> None:
+    assert level_text(-0.0) == level_text("-0.0") == level_text(0.0) == "0"
+
+
 def test_texts_that_only_look_alike_stay_apart() -> None:
     assert level_text("007") == "007"
     assert level_text("1.5") == "1.5"
@@ -126,13 +135,8 @@ def test_bins_are_cut_at_quantiles_and_open_ended() -> None:
 
 def test_bins_of_text_that_is_no_number_are_unseen() -> None:
     column = Bins("x", (0.0,))
-    assert column.encode(series(["-1", "1e3", "nan", "many", None])).tolist() == [
-        0,
-        1,
-        UNSEEN,
-        UNSEEN,
-        2,
-    ]
+    texts = ["-1", "1e3", "nan", "many", None, "\u0661"]
+    assert column.encode(series(texts)).tolist() == [0, 1, UNSEEN, UNSEEN, 2, UNSEEN]
 
 
 def test_a_column_of_one_value_has_one_bin() -> None:

@@ -11,6 +11,7 @@ from fedprikl.cli.audit import audit_command
 from fedprikl.cli.console import show_warning_plainly
 from fedprikl.cli.demo import demo_command
 from fedprikl.cli.ledger import ledger_command
+from fedprikl.cli.reference import reference_command
 from fedprikl.errors import FedPriKLError
 
 __all__ = ["app", "main"]
@@ -24,6 +25,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("demo")(demo_command)
+app.command("reference")(reference_command)
 app.command("audit")(audit_command)
 app.command("ledger")(ledger_command)
 

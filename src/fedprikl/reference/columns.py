@@ -6,9 +6,10 @@ domain's "other" cell.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import narwhals.stable.v2 as nw
@@ -18,36 +19,47 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["UNSEEN", "Bins", "Categories", "Column", "level_text"]
+__all__ = ["UNSEEN", "Bins", "Categories", "Column", "as_numbers", "level_text"]
 
 UNSEEN = -1
+_TRUTH = {"true": "True", "TRUE": "True", "false": "False", "FALSE": "False"}
 Mask = npt.NDArray[np.bool_]
 
 
 def level_text(value: Any) -> str:
     """The text by which a category is known: 1, 1.0, Decimal("1.00"), "1" and "1.0" are the same.
 
-    Clients store one field as a number here and as text there; a reference that told them apart
-    would report a drift of formats, not of people. Texts like "007" are left alone.
+    So are True, "true" and "TRUE". Clients store one field as a number or a truth value here and
+    as text there; a reference that told them apart would report a drift of formats, not of people.
+    Texts like "007" are left alone.
     """
     if isinstance(value, Decimal):
         value = value.normalize()
         return f"{value:f}"
     text = str(value)
+    if text in _TRUTH:
+        return _TRUTH[text]
     whole, point, rest = text.partition(".")
-    return whole if point and not rest.strip("0") and whole.lstrip("-").isdigit() else text
+    if not (point and not rest.strip("0") and whole.lstrip("-").isdigit()):
+        return text
+    return "0" if whole == "-0" else whole  # -0.0 equals 0.0, so it cannot be another level
 
 
 class _LevelLookup(dict[Any, int]):
     """Raw value -> level; each distinct raw value is turned into text once."""
 
-    def __init__(self, values: Sequence[str]) -> None:
+    def __init__(self, column: "Categories") -> None:
         super().__init__()
-        self._by_text = {text: level for level, text in enumerate(values)}
+        self._by_text = {text: level for level, text in enumerate(column.values)}
+        self._missing = column.size - 1
+
+    def find(self, value: Any) -> int:
+        if value is None:
+            return self._missing
+        return self._by_text.get(level_text(value), UNSEEN)
 
     def __missing__(self, value: Any) -> int:
-        level = self._by_text.get(level_text(value), UNSEEN)
-        self[value] = level
+        level = self[value] = self.find(value)
         return level
 
 
@@ -67,15 +79,32 @@ class Categories:
     @classmethod
     def fit(cls, series: "nw.Series[Any]") -> "Categories":
         """The column's distinct texts, most frequent first, ties in text order."""
-        values, counts = _distinct_texts(series)
-        order = np.lexsort((values, -counts))
-        return cls(series.name, tuple(str(values[i]) for i in order))
+        tally: dict[Any, int] = {}
+        for value in _plain_values(series):
+            tally[value] = tally.get(value, 0) + 1
+        return cls.from_tally(series.name, tally.items())
+
+    @classmethod
+    def from_tally(cls, name: str, tally: Iterable[tuple[Any, int]]) -> "Categories":
+        """The same from pairs (value, how often); None stands for a missing value."""
+        merged: dict[str, int] = {}
+        for value, count in tally:
+            if value is not None:
+                text = level_text(value)
+                merged[text] = merged.get(text, 0) + count
+        return cls(name, tuple(sorted(merged, key=lambda text: (-merged[text], text))))
 
     def encode(self, series: "nw.Series[Any]") -> Ints:
         """Levels of a series. Cost: one dictionary look-up per row."""
-        lookup = _LevelLookup(self.values)
-        lookup[None] = self.size - 1
+        lookup = _LevelLookup(self)
         return np.fromiter(map(lookup.__getitem__, _plain_values(series)), np.int64, len(series))
+
+    def level_of(self) -> Callable[[Any], int]:
+        """A function from one value (None: missing) to its level, for values that come one by one.
+
+        Unlike `encode`, it remembers only the latest values, so its memory is bounded.
+        """
+        return lru_cache(maxsize=2**14)(_LevelLookup(self).find)
 
     def label(self, level: int) -> str:
         """What a person calls the level."""
@@ -102,20 +131,25 @@ class Bins:
     @classmethod
     def fit(cls, series: "nw.Series[Any]", bins: int) -> "Bins":
         """Edges at the k/bins quantiles of the finite values; equal edges are merged."""
-        numbers, _ = _as_numbers(series)
+        numbers, _ = as_numbers(series)
+        return cls.from_numbers(series.name, numbers, bins)
+
+    @classmethod
+    def from_numbers(cls, name: str, numbers: Floats, bins: int) -> "Bins":
+        """The same from an array of numbers; those that are not finite are passed over."""
         finite = numbers[np.isfinite(numbers)]
         if finite.size == 0:
             raise InvalidInputError(
-                f"Column {series.name!r} has no finite number in the reference. Leave it out, "
+                f"Column {name!r} has no finite number in the reference. Leave it out, "
                 "or list it in `categorical`."
             )
         edges = np.unique(np.quantile(finite, np.arange(1, bins) / bins, method="inverted_cdf"))
         # An edge at the maximum would leave the last bin empty in the reference.
-        return cls(series.name, tuple(float(e) for e in edges if e < finite.max()))
+        return cls(name, tuple(float(e) for e in edges if e < finite.max()))
 
     def encode(self, series: "nw.Series[Any]") -> Ints:
         """Levels of a series. Cost: one binary search per row, vectorised."""
-        numbers, unseen = _as_numbers(series)
+        numbers, unseen = as_numbers(series)
         levels = np.searchsorted(np.asarray(self.edges), numbers, side="left").astype(np.int64)
         levels[np.isnan(numbers)] = self.size - 1
         levels[unseen] = UNSEEN
@@ -158,21 +192,12 @@ def _plain_values(series: "nw.Series[Any]") -> list[Any]:
     return values
 
 
-def _distinct_texts(series: "nw.Series[Any]") -> tuple[np.ndarray[Any, Any], Ints]:
-    tally: dict[Any, int] = {}
-    for value in _plain_values(series):
-        tally[value] = tally.get(value, 0) + 1
-    tally.pop(None, None)
-    merged: dict[str, int] = {}
-    for value, count in tally.items():
-        text = level_text(value)
-        merged[text] = merged.get(text, 0) + count
-    return np.array(list(merged), dtype=object), np.array(list(merged.values()), dtype=np.int64)
-
-
-def _as_numbers(series: "nw.Series[Any]") -> tuple[Floats, Mask]:
+def as_numbers(series: "nw.Series[Any]") -> tuple[Floats, Mask]:
     """The series as floats with nan where missing, and where a value is present but no number."""
     missing, odd = _missing(series), np.zeros(len(series), dtype=bool)
+    if series.dtype.is_integer():  # numpy rounds beyond 2^53, where pyarrow's cast would refuse
+        whole = series.fill_null(0).to_numpy().astype(np.float64)
+        return np.where(missing, np.nan, whole), odd
     if series.dtype.is_numeric() or series.dtype == nw.Boolean:
         numbers = series.cast(nw.Float64()).to_numpy().astype(np.float64)
         return np.where(missing, np.nan, numbers), odd
@@ -184,7 +209,12 @@ def _as_numbers(series: "nw.Series[Any]") -> tuple[Floats, Mask]:
 
 
 def _parse_number(value: Any) -> tuple[float, bool]:
-    """A value of a text column as a number, and whether it is none."""
+    """A value of a text column as a number, and whether it is none.
+
+    Numbers are written in ASCII, as everywhere a file is read: other digits are no number.
+    """
+    if isinstance(value, str) and not value.isascii():
+        return np.nan, True
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

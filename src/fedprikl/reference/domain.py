@@ -1,5 +1,6 @@
 """The finite domain: every record belongs to exactly one cell, unknown ones to "other"."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -79,6 +80,10 @@ class Table:
 
     def encode(self, records: Any) -> Ints:
         """Codes of a frame's rows (pandas, polars, pyarrow, ...)."""
+        return self.combine(self.encode_columns(records))
+
+    def encode_columns(self, records: Any) -> list[Ints]:
+        """The level of every row, column by column."""
         frame = eager_frame(records)
         missing = [column.name for column in self.columns if column.name not in frame.columns]
         if missing:
@@ -86,12 +91,15 @@ class Table:
                 f"The data has no column {', '.join(map(repr, missing))}, which the reference "
                 f"uses; it has {', '.join(map(repr, frame.columns))}."
             )
-        codes = np.zeros(len(frame), dtype=np.int64)
-        unseen = np.zeros(len(frame), dtype=bool)
-        for column in self.columns:
-            levels = column.encode(frame[column.name])
-            unseen |= levels == UNSEEN
-            codes = codes * column.size + levels
+        return [column.encode(frame[column.name]) for column in self.columns]
+
+    def combine(self, levels: Sequence[Ints]) -> Ints:
+        """Codes from one array of levels per column; `UNSEEN` where any level is."""
+        codes = np.zeros_like(levels[0])
+        unseen = np.zeros(len(codes), dtype=bool)
+        for column, of_column in zip(self.columns, levels, strict=True):
+            unseen |= of_column == UNSEEN
+            codes = codes * column.size + of_column
         codes[unseen] = UNSEEN
         return codes
 
@@ -163,7 +171,10 @@ class Domain:
 
     def encode(self, records: Any) -> Ints:
         """One cell per record. Cost: the encoder's, and a binary search per record."""
-        codes = self.encoder.encode(records)
+        return self.cells_of(self.encoder.encode(records))
+
+    def cells_of(self, codes: Ints) -> Ints:
+        """One cell per code; "other" for `UNSEEN` and for codes the reference never saw."""
         if not self.codes.size:
             return np.full(len(codes), self.other, dtype=np.int64)
         cells = np.searchsorted(self.codes, codes)

@@ -1,0 +1,117 @@
+"""`fedprikl reference`: Pi from a public CSV or Parquet file."""
+
+import csv
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from fedprikl.cli.console import notes, print_json
+from fedprikl.errors import InvalidInputError
+from fedprikl.federation import fit_reference
+from fedprikl.reference import Categories, Reference, Table
+from fedprikl.reference.columns import Column
+
+__all__ = ["reference_command"]
+
+SHOWN = 10
+
+
+def reference_command(
+    data: Annotated[Path, typer.Argument(help="A public .csv or .parquet file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the reference.")],
+    columns: Annotated[
+        str | None, typer.Option(help="The columns to compare, like city,age. Default: all.")
+    ] = None,
+    bins: Annotated[int, typer.Option(min=1, help="Bins of a column of numbers.")] = 10,
+    categorical: Annotated[
+        str | None, typer.Option(help="Columns of numbers to take as categories, like ward.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Builds the public distribution Pi that clients are compared with, and writes it to a file.
+
+    Everything in the file is public: give it public data only. Columns of numbers with more than
+    BINS distinct values are cut at their quantiles; all others are categories. A CSV column holds
+    numbers if all of its values are numbers without leading zeros.
+
+    Example: `fedprikl reference census.csv -o ref.json --columns city,age --bins 8`
+    """
+    if not output.parent.is_dir():
+        raise InvalidInputError(f"Cannot write {output}: there is no folder {output.parent}.")
+    if output.exists() and (not force or (data.exists() and output.samefile(data))):
+        raise InvalidInputError(
+            f"{output} exists already. Choose another name, or pass --force to overwrite it "
+            "(never the data itself)."
+        )
+    with notes.status(f"reading {escape(str(data))}"):
+        reference = fit_reference(
+            data,
+            columns=None if columns is None else _names(columns),
+            bins=bins,
+            categorical=_names(categorical or ""),
+        )
+        reference.save(output)
+    document = _document(reference, output)
+    if json:
+        print_json(document)
+    else:
+        _print_tables(document)
+
+
+def _names(text: str) -> list[str]:
+    """Names from a list with commas; a name with a comma in it is put in double quotes."""
+    return next(csv.reader([text], skipinitialspace=True), [])
+
+
+def _document(reference: Reference, output: Path) -> dict[str, Any]:
+    encoder = reference.domain.encoder
+    assert isinstance(encoder, Table)  # noqa: S101  as `fit_reference` makes it
+    pi = reference.probabilities
+    heaviest = np.argsort(-pi, kind="stable")[: min(SHOWN, len(pi) - 1)]
+    return {
+        "reference": str(output),
+        "fingerprint": reference.fingerprint,
+        "records": int(reference.mass.sum()),
+        "cells": reference.domain.size - 1,
+        "columns": [_column(column) for column in encoder.columns],
+        "heaviest": [
+            {"cell": reference.domain.label(int(cell)), "probability": float(pi[cell])}
+            for cell in heaviest
+        ],
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    labels = [column.label(level) for level in range(min(column.size - 1, SHOWN))]
+    return {
+        "name": column.name,
+        "kind": "categories" if isinstance(column, Categories) else "bins",
+        "levels": column.size - 1,
+        "first_levels": labels,
+    }
+
+
+def _print_tables(document: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    grid = Grid("column", "kind", "levels", "like")
+    grid.columns[2].justify = "right"
+    for column in document["columns"]:
+        examples = ", ".join(column["first_levels"][:3])
+        more = ", ..." if column["levels"] > 3 else ""
+        grid.add_row(
+            escape(column["name"]), column["kind"], f"{column['levels']:,}", escape(examples + more)
+        )
+    console.print(grid)
+    grid = Grid("heaviest cells", "Pi")
+    grid.columns[1].justify = "right"
+    for cell in document["heaviest"]:
+        grid.add_row(escape(cell["cell"]), f"{cell['probability']:.2%}")
+    console.print(grid)
+    console.print(f"{document['records']:,} records in {document['cells']:,} cells, and 'other'")
+    console.print(f"reference: {escape(document['reference'])}", soft_wrap=True)

@@ -1,0 +1,147 @@
+"""`fedprikl reference` as a user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from fedprikl import FedPriKLError, Reference
+from fedprikl.cli.app import app, main
+from fedprikl.federation import open_records
+
+runner = CliRunner()
+FRAME = pl.DataFrame(
+    {
+        "city": ["Basel", "Bern", "Basel", "[red]Zug"] * 5,
+        "age": [float(age) for age in range(20)],
+        "ward": ["007", "7", "1", "007"] * 5,
+        "a,b": [1, 2, 3, 4] * 5,
+    }
+)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    FRAME.write_csv(tmp_path / "census.csv")
+    return tmp_path / "census.csv"
+
+
+def run(*arguments: object) -> Any:
+    return runner.invoke(app, ["reference", *map(str, arguments)])
+
+
+def refusal(*arguments: object) -> str:
+    result = run(*arguments)
+    assert isinstance(result.exception, FedPriKLError), result.output
+    assert result.stdout == ""
+    return str(result.exception)
+
+
+def test_it_prints_columns_and_the_heaviest_cells(data: Path, tmp_path: Path) -> None:
+    result = run(data, "-o", tmp_path / "ref.json", "--columns", "city,age", "--bins", 2)
+    assert result.exit_code == 0, result.output
+    for words in ("city", "categories", "bins", "<= 9", "city=[red]Zug", "20 records in 6 cells"):
+        assert words in result.stdout
+    saved = Reference.load(tmp_path / "ref.json")
+    expected = Reference.fit(FRAME, columns=["city", "age"], bins=2)
+    assert saved.fingerprint == expected.fingerprint
+
+
+def test_json_is_one_object(data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "ref.json"
+    options = ("--columns", 'ward,"a,b"', "--bins", 3, "--categorical", '"a,b"', "--json")
+    result = run(data, "-o", output, *options)
+    document = json.loads(result.stdout)
+    assert document["reference"] == str(output)
+    assert document["fingerprint"] == Reference.load(output).fingerprint
+    assert (document["records"], document["cells"]) == (20, 4)
+    assert document["columns"][0] == {
+        "name": "ward",
+        "kind": "categories",
+        "levels": 3,
+        "first_levels": ["007", "1", "7"],
+    }
+    assert document["columns"][1]["kind"] == "categories"
+    assert document["heaviest"][0] == {"cell": "ward=007, a,b=1", "probability": 0.25}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_levels_agree_with_clients_of_either_format(tmp_path: Path, suffix: str) -> None:
+    csv, parquet = tmp_path / "data.csv", tmp_path / "data.parquet"
+    FRAME.write_csv(csv)
+    FRAME.write_parquet(parquet)
+    output = tmp_path / "ref.json"
+    assert run(tmp_path / f"data{suffix}", "-o", output).exit_code == 0
+    reference = Reference.load(output)
+    for client in (csv, parquet, FRAME):
+        assert open_records(client).count(reference).counts.tolist() == reference.mass.tolist()
+
+
+def test_an_existing_file_is_kept_unless_forced(data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "ref.json"
+    output.write_text("precious")
+    assert "pass --force" in refusal(data, "-o", output)
+    assert output.read_text() == "precious"
+    assert run(data, "-o", output, "--force").exit_code == 0
+    Reference.load(output)
+
+
+def test_the_data_itself_is_never_overwritten(data: Path) -> None:
+    before = data.read_bytes()
+    assert "never the data itself" in refusal(data, "-o", data, "--force")
+    assert data.read_bytes() == before
+
+
+def test_bad_input_says_what_to_do(data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "ref.json"
+    assert "no folder" in refusal(data, "-o", tmp_path / "none" / "ref.json")
+    assert "no file" in refusal(tmp_path / "none.csv", "-o", output)
+    assert "no column 'x'" in refusal(data, "-o", output, "--columns", "x")
+    assert "is a folder" in refusal(tmp_path, "-o", output)
+    assert "at least one column" in refusal(data, "-o", output, "--columns", "")
+    assert not output.exists()
+    output.write_text("old")
+    assert "no file" in refusal(tmp_path / "none.csv", "-o", output, "--force")
+    assert output.read_text() == "old"
+
+
+def test_wrong_usage_exits_with_2(data: Path, tmp_path: Path) -> None:
+    assert run(data).exit_code == 2
+    assert run(data, "-o", tmp_path / "ref.json", "--bins", 0).exit_code == 2
+
+
+def test_help_has_an_example() -> None:
+    assert "fedprikl reference census.csv -o ref.json" in " ".join(run("--help").stdout.split())
+
+
+def test_it_needs_no_data_frame_library(data: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.modules |= dict.fromkeys(['pandas', 'polars', 'pyarrow']); "
+        "from fedprikl.cli import main; main()"
+    )
+    arguments = ["reference", str(data), "-o", str(tmp_path / "ref.json"), "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["records"] == 20
+
+
+def test_a_failure_exits_with_1_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.csv").write_text("a,b\nSECRET\n")
+    arguments = [str(tmp_path / "bad.csv"), "-o", str(tmp_path / "ref.json"), "--json"]
+    monkeypatch.setattr(sys, "argv", ["fedprikl", "reference", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    printed = capsys.readouterr()
+    assert stop.value.code == 1
+    assert printed.out == ""
+    assert "at line 2" in printed.err
+    assert "SECRET" not in printed.err
