@@ -10,8 +10,11 @@ from fedprikl import __version__
 from fedprikl.cli.audit import audit_command
 from fedprikl.cli.console import show_warning_plainly
 from fedprikl.cli.demo import demo_command
+from fedprikl.cli.estimate import estimate_command
 from fedprikl.cli.ledger import ledger_command
+from fedprikl.cli.plan import plan_command
 from fedprikl.cli.reference import reference_command
+from fedprikl.cli.verify import verify_command
 from fedprikl.errors import FedPriKLError
 
 __all__ = ["app", "main"]
@@ -27,6 +30,9 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("reference")(reference_command)
 app.command("audit")(audit_command)
+app.command("plan")(plan_command)
+app.command("estimate")(estimate_command)
+app.command("verify")(verify_command)
 app.command("ledger")(ledger_command)
 
 

@@ -13,7 +13,7 @@ from fedprikl.estimators import ComparedEstimate
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["epsilon_chart", "epsilon_text", "estimates_chart"]
+__all__ = ["epsilon_chart", "epsilon_text", "estimates_chart", "release_chart"]
 
 BLUE, ORANGE, RED, GREY = "#1f6fb2", "#d97706", "#b91c1c", "#9ca3af"
 
@@ -62,6 +62,24 @@ def epsilon_chart(rows: Sequence[ComparedEstimate]) -> str:
     left, right = axes.get_xlim()
     axes.set_xlim(left, right * 2)
     axes.set_xlabel("true epsilon (bar) and claimed epsilon (black mark), logarithmic")
+    return _svg(figure)
+
+
+def release_chart(value: float, interval: Sequence[float] | None, threshold: float | None) -> str:
+    """One estimate with its interval and, if there is one, the threshold it is judged by."""
+    figure = _figure(1.5)
+    axes = figure.add_subplot()
+    if interval is not None:
+        axes.plot(list(interval), [0, 0], color=GREY, linewidth=9, solid_capstyle="butt")
+    axes.plot(value, 0, "o", color=BLUE, markersize=10)
+    axes.axvline(0, color="#d1d5db", linewidth=1)
+    if threshold is not None:
+        axes.axvline(threshold, color=RED, linestyle="--", linewidth=1.4)
+        axes.annotate(f"threshold {threshold:g}", (threshold, 0.7), color=RED, ha="center")
+    axes.set_ylim(-1, 1)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("divergence in nats")
     return _svg(figure)
 
 
