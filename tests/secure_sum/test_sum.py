@@ -132,7 +132,7 @@ def test_every_pattern_of_up_to_two_dropouts_on_a_small_sparse_graph() -> None:
 
 
 def test_five_hundred_clients_as_planned_with_a_tenth_leaving_at_every_step() -> None:
-    plan = plan_sum(500, [9] * 20, corruption=0.05, randomness=seeded(5))
+    plan = plan_sum(500, [9] * 20, corruption=0.02, randomness=seeded(5))
     assert plan.neighbours < 499
     steps = itertools.cycle(Leaves)
     assert plain_sum_holds(plan, {i: next(steps) for i in range(0, 500, 10)}, 5)
