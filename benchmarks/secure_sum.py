@@ -10,12 +10,13 @@ floor_ratio_dropouts   the same when 10 clients leave before sending their input
 floor_ratio_roster     the same with a roster: every advert is verified by every neighbour
 flower_speedup         CPU of Flower's SecAgg+ primitives over ours, same clients, shares and
                        threshold; the smaller of 21 shares and the complete graph
-growth                 CPU per client at n = 3,000 over that at n = 200, on sparse graphs
-                       with k and t as `plan_sum` chooses them
+growth                 CPU per client at n = 3,000 over that at n = 200 (the median of runs
+                       before and after), on sparse graphs with k and t of `plan_sum`
 
 The bars are 3, 4, none, 20 and 1.5. `--quick` leaves out the long runs (Flower's complete
 graph, large cohorts), and then `growth` is null. Flower is an extra: install it with
-`python -m pip install 'fedprikl[bench]'`; without it, `flower_speedup` is null.
+`python -m pip install 'fedprikl[bench]'`; without it, `flower_speedup` is null. `notes` says
+why something is null.
 """
 
 import argparse
@@ -25,7 +26,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,8 +49,15 @@ from fedprikl.secure_sum import (
 from fedprikl.secure_sum.keys import ClientKeys
 
 ENTRIES, TOP = 250, 1000
+FLOOR = (100, 99, 67)  # clients, neighbours and threshold of the comparison with the floor
+SIZES, QUICK_SIZES = (10, 50, 100, 200, 500, 1000, 3000), (10, 50, 100, 200)
 STEPS = ("advert", "shares", "input", "echo", "unmask")
 BARS = {"floor_ratio": 3.0, "floor_ratio_dropouts": 4.0, "flower_speedup": 20.0, "growth": 1.5}
+NOTES = {
+    "flower_speedup": "flower_speedup is not measured: Flower is not installed; run "
+    "python -m pip install 'fedprikl[bench]'",
+    "growth": "growth is not measured: --quick leaves out the cohort of 3,000",
+}
 
 
 @dataclass
@@ -150,17 +158,18 @@ def floor_seconds(n: int) -> float:
 
 def floor_ratios(repeats: int = 3) -> dict[str, float]:
     """Cost over floor, measured in turns; medians."""
-    identities = tuple(os.urandom(32) for _ in range(100))
+    n = FLOOR[0]
+    identities = tuple(os.urandom(32) for _ in range(n))
     keys = [ClientKeys.from_seed(bytes(32), round_id=b"", index=0, identity=x) for x in identities]
     roster = tuple(key.sign_key.public_key().public_bytes_raw() for key in keys)
     ratios: dict[str, list[float]] = {}
     for _ in range(repeats):
         cases = {
-            "floor_ratio": run(make_plan(100, 99, 67)),
-            "floor_ratio_dropouts": run(make_plan(100, 99, 67), frozenset(range(0, 100, 10))),
-            "floor_ratio_roster": run(make_plan(100, 99, 67, roster), identities=identities),
+            "floor_ratio": run(make_plan(*FLOOR)),
+            "floor_ratio_dropouts": run(make_plan(*FLOOR), frozenset(range(0, n, 10))),
+            "floor_ratio_roster": run(make_plan(*FLOOR, roster), identities=identities),
         }
-        floor = floor_seconds(100)
+        floor = floor_seconds(n)
         for name, cost in cases.items():
             ratios.setdefault(name, []).append(cost.total / floor)
     return {name: statistics.median(values) for name, values in ratios.items()}
@@ -206,18 +215,18 @@ def _stopwatch(function: Callable[..., Any], what: str, spent: Counter[str]) -> 
     return wrapped
 
 
-def profile() -> dict[str, float]:
-    """The share of each building block in a round of 100 clients on the complete graph."""
+def profile(plan: SumPlan) -> dict[str, float]:
+    """The share of each building block in a round."""
     spent: Counter[str] = Counter()
     start = time.perf_counter()
     with timed(spent):
-        run(make_plan(100, 99, 67))
+        run(plan)
     total = time.perf_counter() - start
     shares = {what: seconds / total for what, seconds in spent.most_common()}
     return {**shares, "the rest (Python, numpy, encoding)": 1 - sum(shares.values())}
 
 
-def table(sizes: list[int]) -> list[dict[str, Any]]:
+def table(sizes: Sequence[int]) -> list[dict[str, Any]]:
     """Cost per client against the size of the cohort, with k and t as `plan_sum` chooses."""
     rows = []
     for n in sizes:
@@ -243,21 +252,25 @@ def flower(quick: bool) -> list[dict[str, float]]:
     try:
         from flower_secagg import flower_seconds
     except ImportError:
-        note("Flower is not installed, so it is not compared with: pip install 'fedprikl[bench]'")
         return []
     rows = []
     for shares, threshold in ((21, 14),) if quick else ((21, 14), (100, 67)):
         note(f"Flower with {shares} shares ...")
+        plan = make_plan(100, shares - 1, threshold)
+        before = run(plan).total
         theirs = flower_seconds(make_inputs(100), shares, threshold)
-        ours = statistics.median(run(make_plan(100, shares - 1, threshold)).total for _ in range(3))
+        ours = statistics.median([before, run(plan).total, run(plan).total])
         rows.append({"shares": shares, "threshold": threshold, "flower_s": theirs, "ours_s": ours})
     return rows
 
 
-def growth(rows: list[dict[str, Any]]) -> float | None:
-    """CPU per client at n = 3,000 over that at n = 200."""
+def growth(rows: list[dict[str, Any]], small: int = 200, large: int = 3000) -> float | None:
+    """CPU per client at n = 3,000 over that at n = 200, which is measured again afterwards."""
     cost = {row["clients"]: row["client_ms"] + row["aggregator_ms"] for row in rows}
-    return cost[3000] / cost[200] if 3000 in cost else None
+    if not {small, large} <= cost.keys():
+        return None
+    again = [row["client_ms"] + row["aggregator_ms"] for row in table([small, small])]
+    return float(cost[large] / statistics.median([cost[small], *again]))
 
 
 def show(result: dict[str, Any]) -> None:
@@ -271,9 +284,10 @@ def show(result: dict[str, Any]) -> None:
             f"{row['clients']:>6}{row['neighbours']:>5}{row['threshold']:>5}"
             f"{row['client_ms']:>11.2f}{row['aggregator_ms']:>10.2f}  {steps}"
         )
-    print("\nWhere the time goes (100 clients, complete graph)")
-    for what, share in result["profile"].items():
-        print(f"{100 * share:>6.1f} %  {what}")
+    for name, case in (("profile", "100, complete graph"), ("profile_sparse", "200, sparse graph")):
+        print(f"\nWhere the time goes (clients: {case})")
+        for what, share in result[name].items():
+            print(f"{100 * share:>6.1f} %  {what}")
     for row in result["flower"]:
         print(
             f"\nFlower, {row['shares']} shares: {row['flower_s']:.1f} s; ours {row['ours_s']:.2f} s"
@@ -283,24 +297,32 @@ def show(result: dict[str, Any]) -> None:
         value = "not measured" if result[name] is None else f"{result[name]:.2f}"
         bar = f"(bar: {BARS[name]:g})" if name in BARS else ""
         print(f"{name:<22}{value:>8} {bar}")
+    for text in result["notes"]:
+        print(text)
 
 
-def main() -> None:
+def measure(quick: bool) -> dict[str, Any]:
+    """Everything, as one object."""
+    note("the complete graph, and the floor ...")
+    run(make_plan(10, 9, 6))  # warm up
+    result: dict[str, Any] = floor_ratios()
+    rows = table(QUICK_SIZES if quick else SIZES)
+    result["profile"] = profile(make_plan(*FLOOR))
+    result["profile_sparse"] = profile(plan_sum(2 * FLOOR[0], (TOP,) * ENTRIES))
+    result["rows"], result["growth"], result["flower"] = rows, growth(rows), flower(quick)
+    speedups = [row["flower_s"] / row["ours_s"] for row in result["flower"]]
+    result["flower_speedup"] = min(speedups, default=None)
+    result["notes"] = [text for name, text in NOTES.items() if result[name] is None]
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, then prints tables or one JSON object."""
     parser = argparse.ArgumentParser(description="What a secure sum costs.")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--quick", action="store_true", help="without the long runs")
-    options = parser.parse_args()
-    note("100 clients on the complete graph, and the floor ...")
-    run(make_plan(10, 9, 6))  # warm up
-    result: dict[str, Any] = floor_ratios()
-    result["profile"] = profile()
-    sizes = [10, 50, 100, 200] if options.quick else [10, 50, 100, 200, 500, 1000, 3000]
-    result["rows"] = table(sizes)
-    result["growth"] = growth(result["rows"])
-    result["flower"] = flower(options.quick)
-    speedups = [row["flower_s"] / row["ours_s"] for row in result["flower"]]
-    result["flower_speedup"] = min(speedups) if speedups else None
+    options = parser.parse_args(arguments)
+    result = measure(options.quick)
     if options.json:
         print(json.dumps(result))
     else:

@@ -1,5 +1,6 @@
 """What a client refuses, each played as the attack that it stops."""
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -84,6 +85,37 @@ def test_different_survivor_lists_for_different_clients() -> None:
     assert refuses_for_good(cohort.clients[0])
 
 
+def split(cohort: Cohort, told: bytes, group: set[int], corrupt: set[int]) -> list[UnmaskShares]:
+    """What a group reveals that hears only each other and corrupt clients, who echo anything."""
+    echoes = {i: dict(Echo.decode(cohort.clients[i].echo(told)).tags) for i in group}
+    digest = hashlib.sha256(told).digest()
+    for j in corrupt:
+        echoes[j] = {i: cohort.clients[j]._channels[i].tag(digest) for i in group}
+    answers = []
+    for i in group:
+        tags = sorted((j, tags[i]) for j, tags in echoes.items() if j != i)
+        letter = EchoInbox(cohort.plan.round_id, i, tags).encode()
+        answers.append(UnmaskShares.decode(cohort.clients[i].reveal(letter)))
+    return answers
+
+
+def test_a_client_can_insist_on_a_threshold_against_colluding_neighbours() -> None:
+    """Three of ten collude, t = 5 = k/2 + 1: both secrets of client 0 fall, or nobody joins."""
+    private, roster = identities(10)
+    plan = make_plan(10, 5, roster=roster)
+    cohort = Cohort(plan, private=private).until(AggregatorStep.ECHOES)
+    corrupt = {7, 8, 9}
+    alive = split(cohort, survivors(cohort, set(range(10)), set()), {1, 2, 3}, corrupt)
+    dropped = split(cohort, survivors(cohort, set(range(1, 10)), {0}), {4, 5, 6}, corrupt)
+    assert sum(0 in dict(answer.self_seeds) for answer in alive) + len(corrupt) >= 5
+    assert sum(0 in dict(answer.mask_keys) for answer in dropped) + len(corrupt) >= 5
+
+    careful = ClientRules(colluding_neighbours=3)
+    with pytest.raises(UnsafeRequestError, match=r"insists on a threshold t with 2 t > k \+ c"):
+        Cohort(plan, private=private, rules=careful)
+    Cohort(make_plan(10, 7, roster=roster), private=private, rules=careful)
+
+
 def test_without_enough_echoes_nothing_is_revealed() -> None:
     cohort = Cohort(make_plan(5, 3)).until(AggregatorStep.UNMASK)
     few = replace(
@@ -135,6 +167,7 @@ def test_a_clients_own_minimum_goes_beyond_the_plans() -> None:
     [
         ClientRules(minimum_clients=5),
         ClientRules(minimum_threshold=4),
+        ClientRules(colluding_neighbours=2),
         ClientRules(require_roster=True),
     ],
 )
@@ -273,6 +306,9 @@ def test_wrong_construction() -> None:
     signed = make_plan(3, 2, roster=roster)
     with pytest.raises(InvalidInputError, match="not one of 0 to 2"):
         SumClient(plan, 3, bytes(32))
+    for index in ("0", 1.0, True, None, -1):
+        with pytest.raises(InvalidInputError, match="not one of 0 to 2"):
+            SumClient(plan, index, bytes(32))  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="32 bytes"):
         SumClient(plan, 0, bytes(31))
     with pytest.raises(InvalidInputError, match="exactly if the plan has a roster"):

@@ -30,6 +30,10 @@ GOOD = make_plan(8, 4, 6, maxima=(5, 9))
         ({"maxima": (1.5,)}, "whole numbers"),
         ({"clients": 8.0}, "whole numbers"),
         ({"threshold": True}, "whole numbers"),
+        ({"maxima": 5}, "maxima of a plan must be a tuple"),
+        ({"maxima": None}, "maxima of a plan must be a tuple"),
+        ({"roster": 5}, "roster of a plan must be a tuple"),
+        ({"roster": ([],) * 8}, "8 different Ed25519"),
         ({"roster": (bytes(32),)}, "8 different Ed25519"),
         ({"roster": (bytes(32),) * 8}, "8 different Ed25519"),
     ],
@@ -61,9 +65,20 @@ def test_round_covers_everything(change: dict[str, Any]) -> None:
     assert replace(GOOD).round_id == GOOD.round_id
 
 
+def test_lists_become_tuples_so_that_plans_can_be_hashed() -> None:
+    plan = _changed({"maxima": [5, 9], "roster": []})
+    assert plan == GOOD
+    assert hash(plan) == hash(GOOD)
+
+
 def test_fractional_maxima_are_not_rounded() -> None:
     with pytest.raises(InvalidInputError, match="whole number"):
         plan_sum(10, [1.5])  # type: ignore[list-item]
+
+
+def test_planning_with_no_list() -> None:
+    with pytest.raises(InvalidInputError, match="must be a tuple or a list"):
+        plan_sum(10, 5)  # type: ignore[arg-type]
 
 
 def test_planning_from_rates() -> None:

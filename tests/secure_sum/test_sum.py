@@ -1,6 +1,7 @@
 """The secure sum equals the plain sum, whoever drops out, as long as enough remain."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,6 +92,59 @@ def test_every_dropout_pattern_of_four_clients_with_threshold_two(first: Leaves 
                 plain_sum_holds(plan, dropouts, 1)
 
 
+def goes_well(plan: SumPlan, stays: list[int]) -> bool:
+    """Whether, at every step, enough neighbours of everybody who matters remain."""
+    graph, everybody = plan.graph(), range(plan.clients)
+    adverts, shared, inputs, echoes, answers = (
+        {i for i in everybody if stays[i] > step.value} for step in Leaves
+    )
+    dropped = {i for i in shared - inputs if graph.of(i) & inputs}
+
+    def near(owners: set[int], present: set[int]) -> bool:
+        return all(len(graph.of(i) & present) >= plan.threshold for i in owners)
+
+    return (
+        len(inputs) >= plan.minimum
+        and near(adverts, adverts)
+        and near(shared, shared)
+        and all(near(inputs | dropped, present) for present in (inputs, echoes, answers))
+    )
+
+
+def test_every_pattern_of_up_to_two_dropouts_on_a_small_sparse_graph() -> None:
+    """Six clients with four neighbours each: whoever leaves, whenever, in all 406 patterns."""
+    plan = make_plan(6, 3, 4, maxima=(3,), seed=2)
+    outcomes = set()
+    for count in range(3):
+        for who in itertools.combinations(range(6), count):
+            for when in itertools.product(Leaves, repeat=count):
+                dropouts = dict(zip(who, when, strict=True))
+                well = goes_well(
+                    plan, [dropouts[i].value if i in dropouts else 5 for i in range(6)]
+                )
+                outcomes.add(well)
+                if well:
+                    assert plain_sum_holds(plan, dropouts, 1), dropouts
+                else:
+                    with pytest.raises(CohortTooSmallError, match="start a new round"):
+                        plain_sum_holds(plan, dropouts, 1)
+    assert outcomes == {True, False}
+
+
+def test_five_hundred_clients_as_planned_with_a_tenth_leaving_at_every_step() -> None:
+    plan = plan_sum(500, [9] * 20, corruption=0.02, randomness=seeded(5))
+    assert plan.neighbours < 499
+    steps = itertools.cycle(Leaves)
+    assert plain_sum_holds(plan, {i: next(steps) for i in range(0, 500, 10)}, 5)
+
+
+def test_a_hundred_clients_on_the_complete_graph_against_a_third_corrupt() -> None:
+    plan = plan_sum(100, [9] * 20, corruption=1 / 3, randomness=seeded(6))
+    assert (plan.neighbours, plan.threshold) == (99, 67)
+    steps = itertools.cycle(Leaves)
+    assert plain_sum_holds(plan, {i: next(steps) for i in range(0, 100, 10)}, 6)
+
+
 @given(st.integers(0, 2**32), st.data())
 @settings(max_examples=15, deadline=None)
 def test_sparse_graph_with_dropouts(seed: int, data: st.DataObject) -> None:
@@ -147,9 +201,29 @@ def test_wrong_number_of_identities_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [[1], [1, 1, 1], [8, 0], [-1, 0], [0.5, 1], [float("nan"), 1], [2**70, 1], ["x", "y"]]
+    "dropouts", [{9: Leaves.BEFORE_INPUT}, {-1: Leaves.BEFORE_ECHO}, {0: 2}, {"0": Leaves(1)}]
 )
-def test_values_outside_the_plan_are_refused(values: list[float]) -> None:
+def test_impossible_dropouts_are_refused(dropouts: dict[int, Leaves]) -> None:
+    with pytest.raises(InvalidInputError, match="0 to 4, to `Leaves`; got"):
+        secure_sum(make_plan(5), [[1, 1]] * 5, dropouts=dropouts)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1],
+        [1, 1, 1],
+        [8, 0],
+        [-1, 0],
+        [0.5, 1],
+        [float("nan"), 1],
+        [2**70, 1],
+        ["x", "y"],
+        [[1], [1, 2]],
+        {},
+    ],
+)
+def test_values_outside_the_plan_are_refused(values: Any) -> None:
     with pytest.raises(InvalidInputError, match="Nothing was sent") as caught:
-        secure_sum(make_plan(3, maxima=(7, 3)), [values] * 3)  # type: ignore[list-item]
+        secure_sum(make_plan(3, maxima=(7, 3)), [values] * 3)
     assert not any(f" {value}" in str(caught.value) for value in values), "they are secret"

@@ -1,5 +1,6 @@
 """A secure sum, seen from the aggregator."""
 
+from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ from fedprikl.secure_sum.shamir import all_in_field
 from fedprikl.secure_sum.unmasking import Transcript, open_sum
 
 __all__ = ["AggregatorStep", "SumAggregator", "SumResult"]
+
+_NOTES_PER_SENDER = 8
 
 
 class AggregatorStep(Enum):
@@ -93,6 +96,7 @@ class SumAggregator:
         self._echoes: dict[int, Echo] = {}
         self._answers: dict[int, UnmaskShares] = {}
         self._rejected: list[RejectedMessageError] = []
+        self._noted: Counter[int] = Counter()
         self.step = AggregatorStep.ADVERTS
 
     def __repr__(self) -> str:
@@ -100,7 +104,7 @@ class SumAggregator:
 
     @property
     def rejected(self) -> tuple[RejectedMessageError, ...]:
-        """All messages turned away so far."""
+        """The messages turned away so far, the first 8 of each sender."""
         return tuple(self._rejected)
 
     def receive(self, sender: int, data: bytes) -> None:
@@ -108,10 +112,10 @@ class SumAggregator:
         try:
             self._store(self._open(sender, data))
         except MessageDecodeError as error:
-            self._rejected.append(RejectedMessageError(sender, str(error)))
-            raise self._rejected[-1] from None
+            self._note(sender, str(error))
+            raise RejectedMessageError(sender, str(error)) from None
         except RejectedMessageError as error:
-            self._rejected.append(error)
+            self._note(sender, error.reason)
             raise
 
     def send_keys(self) -> dict[int, bytes]:
@@ -174,10 +178,17 @@ class SumAggregator:
             dropped=self._needed_dropped(),
             answers=self._answers,
         )
-        total, liars = open_sum(view)
-        for liar in sorted(liars):
-            self._rejected.append(RejectedMessageError(liar, "it revealed a wrong share"))
+        total, misfits = open_sum(view)
+        for owner, holder in sorted(misfits):
+            what = f"the share of client {owner}'s secret at client {holder} does not fit"
+            self._note(holder, what)
         return SumResult(total, tuple(sorted(self._inputs)), self.rejected)
+
+    def _note(self, sender: int, reason: str) -> None:
+        """Keeps a rejection: a fresh one, for a raised one holds on to the message, and few."""
+        self._noted[sender] += 1
+        if self._noted[sender] <= _NOTES_PER_SENDER:
+            self._rejected.append(RejectedMessageError(sender, reason))
 
     # What a message must hold up to
 
@@ -268,8 +279,9 @@ class SumAggregator:
     def _enough(self, answered: AbstractSet[int]) -> frozenset[int]:
         """Who answered, if that is enough for every one of them to go on.
 
-        Leaving out only a client with too few neighbours would not help: on the circle, the
-        next one would then have too few, and so on around.
+        A client with too few neighbours ends the round rather than being left out alone: that
+        could leave its neighbours with too few, and theirs, and `choose_degree` makes the
+        case too rare to be worth it.
         """
         if len(answered) < self._plan.minimum:
             self._too_small(len(answered), self._plan.minimum, "clients are left")

@@ -47,6 +47,7 @@ class ClientRules:
 
     minimum_clients: int = 3  # fewest inputs in a sum that contains mine
     minimum_threshold: int = 2  # fewest neighbours who could open my mask together
+    colluding_neighbours: int = 0  # c, how many of mine may side with a lying aggregator
     require_roster: bool = False  # take part only where keys are signed by known identities
 
 
@@ -220,12 +221,20 @@ class SumClient:
 
     def _check_plan(self, identity: bytes | None) -> None:
         plan, rules = self._plan, self._rules
-        if not 0 <= self._index < plan.clients:
-            raise InvalidInputError(f"Client {self._index} is not one of 0 to {plan.clients - 1}.")
+        if type(self._index) is not int or not 0 <= self._index < plan.clients:
+            raise InvalidInputError(
+                f"Client {self._index!r} is not one of 0 to {plan.clients - 1}."
+            )
         if plan.minimum < rules.minimum_clients or plan.threshold < rules.minimum_threshold:
             raise UnsafeRequestError(
                 f"The plan opens sums of {plan.minimum} inputs with {plan.threshold} shares; "
                 f"this client insists on {rules.minimum_clients} and {rules.minimum_threshold}."
+            )
+        if 2 * plan.threshold <= plan.neighbours + rules.colluding_neighbours:
+            raise UnsafeRequestError(
+                f"With {rules.colluding_neighbours} of {plan.neighbours} neighbours on its side, "
+                f"a lying aggregator gets {plan.threshold} shares of both secrets of a client; "
+                "this client insists on a threshold t with 2 t > k + c."
             )
         if rules.require_roster and not plan.roster:
             raise UnsafeRequestError("The plan has no roster, and this client insists on one.")
@@ -237,7 +246,10 @@ class SumClient:
     def _check_values(self, values: Sequence[int] | Ints) -> Ints:
         """The vector, if it fits the plan. The error shows no value: they are secret."""
         maxima = np.asarray(self._plan.maxima)
-        given = np.asarray(values)
+        try:
+            given = np.asarray(values)
+        except (TypeError, ValueError, OverflowError):
+            given = np.empty(0)  # ragged; the plan has at least one entry, so it is refused here
         if given.dtype.kind not in "iu" or given.shape != maxima.shape:
             raise InvalidInputError(
                 f"The plan sums one list of {len(maxima)} whole numbers; these values are not. "

@@ -76,9 +76,17 @@ def choose_degree(
        2 t <= (k - c) + 2 c. We ask for 2 t > k + c (and 2 t > k if not `active`).
     2. The round stalls. Let d be the smallest number with n Pr[Bin(k, delta) > d] <=
        failure/3. Everybody's secrets can be opened if t <= k - d.
-    3. Honest survivors fall apart into groups whose sums would show separately. Cutting the
-       circle takes two separate runs of k/2 consecutive clients who are all corrupt or
-       gone: n (n-1)/2 * (gamma + delta)^k <= failure/3.
+    3. Honest survivors fall apart into groups whose sums would show separately. If only
+       chance says who is gone, cutting the circle takes two separate runs of k/2
+       consecutive clients who are all corrupt or gone: n (n-1)/2 * (gamma + delta)^k <=
+       failure/3. An active aggregator says who is gone, and may tell everybody otherwise,
+       but every client insists on t neighbours. Let v and w be next to each other among the
+       members of two groups, and A and B the k/2 places from v towards w and from w towards
+       v. What v and w count as neighbours differs, up to corrupt ones, wherever both look,
+       and between them there is nobody else to count, so together they count at most
+       k + corrupt(A) + corrupt(B) >= 2 t: A or B holds at least t - k/2 corrupt clients. A
+       circle is cut in two places, so we ask for
+       n (n-1)/2 * Pr[Bin(k/2, gamma) >= t - k/2]^2 <= failure/3.
 
     We take the smallest even k that allows all three, and the smallest t. A smaller cohort
     than that gets the complete graph, k = n - 1, where nothing is left to the draw of
@@ -128,19 +136,22 @@ class _Tails:
 
     def allows(self, k: int, active: bool) -> Degree | None:
         """A degree with k neighbours, if some threshold meets all three conditions."""
-        pairs = self.n * (self.n - 1) / 2
-        if pairs * min(1.0, self.gamma + self.delta) ** k > self.eta:
+        pairs, each = self.n * (self.n - 1) / 2, self.eta / self.n
+        threshold = _least_threshold(k, self._bound(k, self.gamma, each), active)
+        if active:
+            run = self._bound(k // 2, self.gamma, math.sqrt(self.eta / pairs))
+            threshold = max(threshold, k // 2 + run + 1)
+        elif pairs * min(1.0, self.gamma + self.delta) ** k > self.eta:
             return None
-        threshold = _least_threshold(k, self._bound(k, self.gamma), active)
-        return Degree(k, threshold) if threshold <= k - self._bound(k, self.delta) else None
+        return Degree(k, threshold) if threshold <= k - self._bound(k, self.delta, each) else None
 
-    def _bound(self, k: int, rate: float) -> int:
-        """The smallest c with n Pr[Bin(k, rate) > c] <= eta."""
+    def _bound(self, k: int, rate: float, rarely: float) -> int:
+        """The smallest c with Pr[Bin(k, rate) > c] <= rarely."""
         if rate == 0:
             return 0
         x: Ints = np.arange(k + 1)
         f = self.log_factorial
         log_mass = f[k] - f[x] - f[k - x] + x * math.log(rate) + (k - x) * math.log1p(-rate)
         tail = np.cumsum(np.exp(log_mass)[::-1])[::-1]  # tail[x] = Pr[Bin >= x]
-        rare = np.nonzero(self.n * tail <= self.eta)[0]
+        rare = np.nonzero(tail <= rarely)[0]
         return int(rare[0]) - 1 if len(rare) else k

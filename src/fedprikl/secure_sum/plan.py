@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fedprikl.checks import check_positive_int
 from fedprikl.errors import InvalidInputError
@@ -35,6 +36,8 @@ class SumPlan:
     round_id: bytes = field(init=False)
 
     def __post_init__(self) -> None:
+        for name in ("maxima", "roster"):
+            object.__setattr__(self, name, _as_tuple(getattr(self, name), name))
         numbers = (self.clients, self.neighbours, self.threshold, self.minimum, *self.maxima)
         if not all(type(number) is int for number in numbers):
             raise InvalidInputError("The sizes and maxima of a plan must be whole numbers (int).")
@@ -67,9 +70,9 @@ class SumPlan:
         if not isinstance(self.nonce, bytes) or len(self.nonce) != NONCE_BYTES:
             raise InvalidInputError(f"The nonce must be {NONCE_BYTES} fresh random bytes.")
         if self.roster and (
-            len(set(self.roster)) != self.clients
+            any(not isinstance(key, bytes) or len(key) != 32 for key in self.roster)
+            or len(set(self.roster)) != self.clients
             or len(self.roster) != self.clients
-            or any(not isinstance(key, bytes) or len(key) != 32 for key in self.roster)
         ):
             raise InvalidInputError(
                 f"The roster must hold {self.clients} different Ed25519 public keys of 32 bytes."
@@ -89,6 +92,13 @@ class SumPlan:
     def graph(self) -> Graph:
         """Who is whose neighbour."""
         return Graph(self.clients, self.neighbours, self.round_id)
+
+
+def _as_tuple(values: Sequence[Any], name: str) -> tuple[Any, ...]:
+    try:
+        return tuple(values)
+    except TypeError:
+        raise InvalidInputError(f"The {name} of a plan must be a tuple or a list.") from None
 
 
 def plan_sum(
@@ -114,6 +124,8 @@ def plan_sum(
         neighbours=degree.neighbours,
         threshold=degree.threshold,
         minimum=degree.threshold + 1 if minimum is None else minimum,
-        maxima=tuple(check_positive_int(top, "a public maximum") for top in maxima),
-        roster=tuple(roster),
+        maxima=tuple(
+            check_positive_int(top, "a public maximum") for top in _as_tuple(maxima, "maxima")
+        ),
+        roster=_as_tuple(roster, "roster"),
     )

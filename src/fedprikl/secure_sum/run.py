@@ -42,12 +42,12 @@ def secure_sum(
         raise InvalidInputError(f"The plan is for {plan.clients} clients, got {len(inputs)}.")
     if identities and len(identities) != plan.clients:
         raise InvalidInputError(f"Pass {plan.clients} identities, one per client, or none.")
+    leaves = _checked(dropouts or {}, plan.clients)
     aggregator = SumAggregator(plan)
     clients = [
         SumClient(plan, i, randomness(SEED_BYTES), identity=identities[i] if identities else None)
         for i in range(plan.clients)
     ]
-    leaves = {i: when.value for i, when in (dropouts or {}).items()}
 
     def stay(letters: Mapping[int, bytes], message: Leaves) -> Iterator[tuple[int, bytes]]:
         """The letters to clients who still answer with this message."""
@@ -65,3 +65,14 @@ def secure_sum(
     for i, echoes in stay(aggregator.send_echoes(), Leaves.BEFORE_UNMASK):
         aggregator.receive(i, clients[i].reveal(echoes))
     return aggregator.unmask()
+
+
+def _checked(dropouts: Mapping[int, Leaves], clients: int) -> dict[int, int]:
+    """The number of the message before which each client leaves."""
+    for client, when in dropouts.items():
+        if client not in range(clients) or not isinstance(when, Leaves):
+            raise InvalidInputError(
+                f"`dropouts` maps clients, 0 to {clients - 1}, to `Leaves`; got {client!r}: "
+                f"{when!r}."
+            )
+    return {client: when.value for client, when in dropouts.items()}

@@ -27,6 +27,7 @@ __all__ = [
     "SHARE_BYTES",
     "all_in_field",
     "encode_shares",
+    "evaluate",
     "from_limbs",
     "lagrange_at_zero",
     "reconstruct",
@@ -78,7 +79,12 @@ def share(secrets: Ints, points: Ints, threshold: int, stream: Stream) -> Ints:
     """Shares of limbs for the holders at `points`: one row per holder, one column per limb."""
     random_rows = uniform_coefficients(threshold - 1, len(secrets), stream)
     coefficients = np.vstack((secrets[None, :], random_rows))
-    return _exact_product(_powers(points, threshold), coefficients)
+    return evaluate(coefficients, points)
+
+
+def evaluate(coefficients: Ints, points: Ints) -> Ints:
+    """Polynomials, one per column with the lowest coefficient first, at points: one row each."""
+    return _exact_product(_powers(points, len(coefficients)), coefficients)
 
 
 def lagrange_at_zero(points: Ints) -> Ints:

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from fedprikl.checks import Ints
 from fedprikl.errors import CohortTooSmallError, UnmaskFailedError
+from fedprikl.secure_sum.decoding import fitting
 from fedprikl.secure_sum.keys import agree, commitment, public_of
 from fedprikl.secure_sum.masks import apply_masks, pair_mask, pair_sign, self_mask
 from fedprikl.secure_sum.messages import KeyAdvert, UnmaskShares
@@ -16,12 +18,15 @@ from fedprikl.secure_sum.plan import SumPlan
 from fedprikl.secure_sum.ring import Ring, Words
 from fedprikl.secure_sum.shamir import LIMBS, from_limbs, reconstruct
 
-__all__ = ["Transcript", "open_sum"]
+__all__ = ["Misfit", "Transcript", "open_sum"]
 
 _BATCH = 256  # owners whose secrets are reconstructed in one go; bounds the memory
 
 Holders = list[tuple[int, bytes]]
 """Who revealed a share of one secret, and the share."""
+
+Misfit = tuple[int, int]
+"""Owner of a secret and holder of a share of it, where one of the two did something wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -38,12 +43,13 @@ class Transcript:
     answers: Mapping[int, UnmaskShares]
 
 
-def open_sum(view: Transcript) -> tuple[Ints, frozenset[int]]:
-    """The sum of the living clients' vectors, and the clients who revealed wrong shares.
+def open_sum(view: Transcript) -> tuple[Ints, frozenset[Misfit]]:
+    """The sum of the living clients' vectors, and the shares that do not fit the others.
 
     Every secret is checked against what its owner published (the commitment to its seed,
-    the public mask key), so a wrong share cannot change the sum. If the first t shares do
-    not fit, other choices of t are tried.
+    the public mask key), so a wrong share cannot change the sum. Each secret is first opened
+    from all its shares at once: a wrong one spoils that, unless several were chosen to cancel
+    out, which changes nothing. If it does not open, the wrong shares are looked for.
     """
     holders = _holders(view)
     short = {owner: len(held) for owner, held in holders.items()}
@@ -53,8 +59,8 @@ def open_sum(view: Transcript) -> tuple[Ints, frozenset[int]]:
             f"{short[worst]} shares of a secret of client {worst} were revealed, but unmasking "
             f"needs {view.plan.threshold}. No sum was opened; start a new round."
         )
-    secrets, liars = _open_secrets(view, holders)
-    return _unmask(view, secrets), liars
+    secrets, misfits = _open_secrets(view, holders)
+    return _unmask(view, secrets), misfits
 
 
 def _holders(view: Transcript) -> dict[int, Holders]:
@@ -68,28 +74,40 @@ def _holders(view: Transcript) -> dict[int, Holders]:
 
 def _open_secrets(
     view: Transcript, holders: Mapping[int, Holders]
-) -> tuple[dict[int, bytes], frozenset[int]]:
-    """The secret of every owner, and who revealed wrong shares."""
-    owners, secrets, liars = list(holders), {}, set()
-    for start in range(0, len(owners), _BATCH):
-        batch = owners[start : start + _BATCH]
-        found = _reconstruct([holders[owner][: view.plan.threshold] for owner in batch])
+) -> tuple[dict[int, bytes], frozenset[Misfit]]:
+    """The secret of every owner, and the shares that do not fit."""
+    secrets: dict[int, bytes] = {}
+    misfits: set[Misfit] = set()
+    for batch in _batches(holders):
+        found = _reconstruct([holders[owner] for owner in batch])
         for owner, secret in zip(batch, found, strict=True):
-            if _is_secret_of(view, owner, secret):
+            if secret is not None and _is_secret_of(view, owner, secret):
                 secrets[owner] = secret
             else:
                 secrets[owner], wrong = _repair(view, owner, holders[owner])
-                liars |= wrong
-    return {owner: secret for owner, secret in secrets.items() if secret}, frozenset(liars)
+                misfits |= {(owner, holder) for holder in wrong}
+    return secrets, frozenset(misfits)
+
+
+def _batches(holders: Mapping[int, Holders]) -> Iterator[list[int]]:
+    """Owners with equally many shares, to be reconstructed in one go."""
+    owners = sorted(holders, key=lambda owner: len(holders[owner]))
+    for _, alike in groupby(owners, key=lambda owner: len(holders[owner])):
+        group = list(alike)
+        yield from (group[start : start + _BATCH] for start in range(0, len(group), _BATCH))
+
+
+def _arrays(held: list[Holders]) -> tuple[Ints, Ints]:
+    """The points (owners, shares) and the shares (owners, shares, limbs)."""
+    points = np.array([[sender + 1 for sender, _ in row] for row in held], dtype=np.int64)
+    flat = b"".join(piece for row in held for _, piece in row)
+    limbs = np.frombuffer(flat, dtype="<u2").astype(np.int64)
+    return points, limbs.reshape(*points.shape, LIMBS)
 
 
 def _reconstruct(held: list[Holders]) -> list[bytes | None]:
-    """One secret for every list of t shares; None where the limbs are none of a secret."""
-    count, t = len(held), len(held[0])
-    points = np.array([[sender + 1 for sender, _ in row] for row in held], dtype=np.int64)
-    flat = b"".join(piece for row in held for _, piece in row)
-    shares = np.frombuffer(flat, dtype="<u2").astype(np.int64).reshape(count, t, LIMBS)
-    return [_secret(limbs) for limbs in reconstruct(points, shares)]
+    """One secret for every list of shares; None where the limbs are none of a secret."""
+    return [_secret(limbs) for limbs in reconstruct(*_arrays(held))]
 
 
 def _secret(limbs: Ints) -> bytes | None:
@@ -99,29 +117,40 @@ def _secret(limbs: Ints) -> bytes | None:
         return None
 
 
-def _is_secret_of(view: Transcript, owner: int, secret: bytes | None) -> bool:
-    if secret is None:
-        return False
+def _is_secret_of(view: Transcript, owner: int, secret: bytes) -> bool:
     if owner in view.masked:
         return commitment(secret, round_id=view.plan.round_id) == view.commitments[owner]
     return public_of(secret) == view.adverts[owner].mask_key
 
 
 def _repair(view: Transcript, owner: int, held: Holders) -> tuple[bytes, set[int]]:
-    """The secret from some t of the shares, and the holders whose shares do not fit it."""
+    """The secret from those shares that fit together, and the holders of all others."""
     t = view.plan.threshold
-    for start in range(1, len(held)):
-        turned = held[start:] + held[:start]
-        (secret,) = _reconstruct([turned[:t]])
+    for good in _candidates(held, t):
+        (secret,) = _reconstruct([good])
         if secret is not None and _is_secret_of(view, owner, secret):
-            good, others = turned[:t], turned[t:]
-            again = _reconstruct([[*good[1:], other] for other in others])
+            others = [each for each in held if each not in good]
+            again = [_reconstruct([[*good[: t - 1], other]])[0] for other in others]
             pairs = zip(others, again, strict=True)
-            return secret, {sender for (sender, _), found in pairs if found != secret}
+            return secret, {holder for (holder, _), found in pairs if found != secret}
     raise UnmaskFailedError(
         f"The revealed shares do not open the secret of client {owner}: it shared a wrong "
         "secret, or some neighbours revealed wrong shares. No sum was opened; start a new round."
     )
+
+
+def _candidates(held: Holders, threshold: int) -> Iterator[Holders]:
+    """Choices of at least t shares that may all be right.
+
+    Decoding is right whenever at most (held - t) / 2 shares are wrong. Decoding without each
+    holder in turn, one of them a liar, makes that half a share more: it rounds up.
+    """
+    for without in range(-1, len(held)):
+        tried = [each for place, each in enumerate(held) if place != without]
+        points, shares = _arrays([tried])
+        places = fitting(points[0], shares[0], threshold) if len(tried) >= threshold else None
+        if places is not None:
+            yield [tried[place] for place in places]
 
 
 def _unmask(view: Transcript, secrets: Mapping[int, bytes]) -> Ints:
