@@ -63,6 +63,9 @@ class Client:
             rules=ClientRules(
                 minimum_clients=self._policy.smallest_cohort,
                 minimum_threshold=self._policy.smallest_threshold,
+                colluding_neighbours=int(
+                    invitation.signed.plan.corruption * invitation.sums.neighbours
+                ),
             ),
         )
 
