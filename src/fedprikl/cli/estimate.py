@@ -79,7 +79,7 @@ def estimate_command(
             rng=np.random.default_rng(),
             report=lambda outcome: progress.advance(task, outcome.clients),
         )
-        left = book.account(signed.plan.population).left
+        left = round(book.account(signed.plan.population).left, 6)  # 1e-9 is nothing left
     costs = {
         "counting the records": f"{counted - start:.1f} s",
         "secure sums and release": f"{time.perf_counter() - counted:.1f} s",
