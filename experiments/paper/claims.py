@@ -1,0 +1,7 @@
+"""x."""
+
+from pathlib import Path
+
+
+def write_results(folder: Path) -> None:
+    """x."""
