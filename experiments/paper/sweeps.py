@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from experiments.paper.jobs import Document, Unit
 from experiments.paper.world import PAIRS, REPETITIONS, SKEW, World
@@ -97,7 +98,8 @@ class Sweep:
                 ]
                 errors.append(np.array([error for error, _ in found]))
                 epsilons += [epsilon for _, epsilon in found]
-            rows.append(describe(row) | summarise(np.array(errors), epsilons))
+            sizes = [world.truth(pair, self.truth) for pair in row.pairs]
+            rows.append(describe(row) | summarise(np.array(errors), epsilons, sizes))
         pairs = dict.fromkeys(pair for row in self.rows for pair in row.pairs)
         truths = {f"{a},{b}": world.truth((a, b), self.truth) for a, b in pairs}
         return {"truth": str(self.truth), "truths": truths, "rows": rows}
@@ -134,13 +136,18 @@ def describe(row: Row) -> Document:
     }
 
 
-def summarise(errors: Any, epsilons: list[float]) -> Document:
-    """Means over pairs and repetitions; `errors` is (repetitions, pairs)."""
-    per_repetition = np.abs(errors).mean(axis=1)
+def summarise(errors: Any, epsilons: list[float], truths: list[float]) -> Document:
+    """Means over pairs and repetitions; `errors` is (repetitions, pairs).
+
+    `rank_correlation` (Spearman) says whether larger divergences come with larger errors.
+    """
+    per_repetition, per_pair = np.abs(errors).mean(axis=1), np.abs(errors).mean(axis=0)
+    several = len(truths) > 2
     return {
         "error": float(per_repetition.mean()),
         "sd": float(per_repetition.std(ddof=1)),
         "bias": float(errors.mean()),
+        "rank_correlation": float(stats.spearmanr(truths, per_pair)[0]) if several else None,
         "true_epsilon": float(np.median(epsilons)),
         "error_per_repetition": per_repetition.tolist(),
     }
