@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from experiments.paper.judge import Claim, judge
+from experiments.paper.claim import Claim
+from experiments.paper.judge import judge
 from experiments.paper.world import HERE
 
 FIGURES = {

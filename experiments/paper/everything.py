@@ -11,6 +11,7 @@ JOBS = (
     "fig_m",
     "fig_pairs",
     "treatments",
+    "tau",
     "bias",
     "theory",
 )

@@ -4,133 +4,35 @@ Each rule and its tolerance stand beside the sentence. Numbers come from the res
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
-from experiments.paper.divergences import FITTING
-
-Results = dict[str, Any]
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """One sentence of the paper and its judgement."""
-
-    sentence: str
-    paper: str
-    ours: str
-    rule: str
-    holds: bool
-    why: str
-    source: str  # the result it was read from
+from experiments.paper import judge_theory
+from experiments.paper.claim import Claim, Results, best_of, listed, row_of, rows_of
 
 
 def judge(results: Results) -> list[Claim]:
     """All claims, in the paper's order."""
     rules: list[Callable[[Results], Iterator[Claim]]] = [
-        _privacy,
-        _range,
+        judge_theory.privacy,
+        judge_theory.divergence_range,
         _no_privacy,
         _best_lambda,
         _closeness,
         _baseline,
         _batch_size,
         _points,
-        _payload,
+        judge_theory.payload,
         _pairs,
         _baseline_by_pair,
-        _unbiased,
-        _theory,
+        judge_theory.unbiased,
+        judge_theory.theory,
     ]
     return [claim for rule in rules for claim in rule(results)]
 
 
-def _rows(results: Results, name: str, **where: Any) -> list[Row]:
-    rows: list[Row] = results[name]["rows"]
-    return [row for row in rows if all(row[key] == value for key, value in where.items())]
-
-
-def _row(results: Results, name: str, **where: Any) -> Row:
-    (row,) = _rows(results, name, **where)
-    return row
-
-
-def _best(rows: list[Row]) -> Row:
-    return min(rows, key=lambda row: float(row["error"]))
-
-
-def _listed(values: Any) -> str:
-    return ", ".join(f"{value:.3g}" for value in values)
-
-
-def _privacy(results: Results) -> Iterator[Claim]:
-    row = _row(results, "fig_lambda_eps", line="FedPriKL", panel="1", x=0.0)
-    granted, run = row["true_epsilon_on_the_papers_premises"], row["true_epsilon"]
-    yield Claim(
-        sentence="By default, we set ε = 1.0 and δ = 10^-6 (with alg:sys_tagg)",
-        paper="ε = 1",
-        ours=f"true ε {granted:.3g} on the paper's premises, {run:,.0f} without them (median)",
-        rule="true ε ≤ claimed ε",
-        holds=granted <= 1,
-        why="the noise of the mean is added to every released term (errata 1); that each cell "
-        "counts more than once is not so in a batch of 5% (errata 3)",
-        source="fig_lambda_eps",
-    )
-
-
-def _range(results: Results) -> Iterator[Claim]:
-    genuine = {row["empty_cells"]: row for row in _rows(results, "divergences", full_size=False)}
-    floor, skew = genuine["floor 3e-4"], genuine["skew 0.01"]
-    text = [f"{r['smallest']:.2f} to {r['largest']:.2f} ({n})" for n, r in genuine.items()]
-    yield Claim(
-        sentence="The values of KL divergence on this data range between 0.25 to 2.0",
-        paper="0.25 to 2.0",
-        ours="; ".join(text),
-        rule="both ends within 0.1 nats, floor 3e-4",
-        holds=abs(floor["smallest"] - 0.25) <= 0.1 and abs(floor["largest"] - 2.0) <= 0.1,
-        why="the treatment of empty cells is not printed and decides the upper end",
-        source="divergences",
-    )
-    pairs = ("KL(3,8)", "KL(4,1)", "KL(9,0)")
-    near = [abs(floor[p] - v) <= 0.1 for p, v in zip(pairs, (0.24, 0.76, 2.0), strict=True)]
-    yield Claim(
-        sentence="(3,8) of 0.24; (4,1) of 0.76; (9,0) of 2.0",
-        paper="0.24, 0.76, 2.0",
-        ours=f"{_listed(floor[p] for p in pairs)} (floor 3e-4); "
-        f"{_listed(skew[p] for p in pairs)} (skew 0.01, our target)",
-        rule="each within 0.1 nats, floor 3e-4",
-        holds=all(near),
-        why="many codes of a 4 never occur in a 1, so (4,1) depends most on the treatment",
-        source="divergences",
-    )
-    closest = [genuine[name]["closest"] for name in FITTING]
-    furthest = [genuine[name]["furthest"] for name in FITTING]
-    yield Claim(
-        sentence="the lowest KL divergence (3 and 8) ... the maximum divergence (9 and 0)",
-        paper="(3,8), (9,0)",
-        ours="; ".join(f"{r['closest']}, {r['furthest']} ({n})" for n, r in genuine.items()),
-        rule=f"(3,8) or (8,3), and (9,0), for {' and '.join(FITTING)}",
-        holds=set(closest) <= {"(3,8)", "(8,3)"} and set(furthest) == {"(9,0)"},
-        why="with a small skew the empty cells of digit 1 weigh more and (5,1) is furthest",
-        source="divergences",
-    )
-    rank = floor["rank_of_(4,1)"]
-    yield Claim(
-        sentence="the median KL divergence (4 and 1)",
-        paper="rank 45 of 90",
-        ours=f"rank {rank} of 90 (floor 3e-4); {skew['rank_of_(4,1)']} (skew 0.01)",
-        rule="within 9 ranks of the middle, floor 3e-4",
-        holds=abs(rank - 45.5) <= 9,
-        why="as above: it depends on the treatment of empty cells",
-        source="divergences",
-    )
-
-
 def _no_privacy(results: Results) -> Iterator[Claim]:
-    rows = _rows(results, "fig_lambda_eps", line="no privacy", panel="1")
-    zero = _row(results, "fig_lambda_eps", line="no privacy", panel="1", x=0.0)
-    floor = _row(results, "treatments", line="no privacy", x=0.0)
+    rows = rows_of(results, "fig_lambda_eps", line="no privacy", panel="1")
+    zero = row_of(results, "fig_lambda_eps", line="no privacy", panel="1", x=0.0)
+    floor = row_of(results, "treatments", line="no privacy", x=0.0)
     errors = [row["error"] for row in rows]
     yield Claim(
         sentence="no privacy ... a consistently good average error close to 0.2",
@@ -148,11 +50,11 @@ def _no_privacy(results: Results) -> Iterator[Claim]:
 
 def _best_lambda(results: Results) -> Iterator[Claim]:
     lines = {
-        panel: _rows(results, "fig_lambda_eps", line="FedPriKL", panel=panel)
+        panel: rows_of(results, "fig_lambda_eps", line="FedPriKL", panel=panel)
         for panel in ("0.1", "0.5", "1")
     }
-    best = {panel: _best(rows)["x"] for panel, rows in lines.items()}
-    other = _best(_rows(results, "treatments", line="FedPriKL"))["x"]
+    best = {panel: best_of(rows)["x"] for panel, rows in lines.items()}
+    other = best_of(rows_of(results, "treatments", line="FedPriKL"))["x"]
     yield Claim(
         sentence="For FedPriKL, the best choice of λ is always close to 0",
         paper="0",
@@ -168,7 +70,7 @@ def _best_lambda(results: Results) -> Iterator[Claim]:
 def _closeness(results: Results) -> Iterator[Claim]:
     ratios, exact = {}, {}
     for panel in ("0.1", "0.5", "1"):
-        at = {row["line"]: row for row in _rows(results, "fig_lambda_eps", panel=panel, x=0.0)}
+        at = {row["line"]: row for row in rows_of(results, "fig_lambda_eps", panel=panel, x=0.0)}
         ratios[panel] = at["FedPriKL"]["error"] / at["no privacy"]["error"]
         exact[panel] = at["FedPriKL, exact noise"]["error"] / at["no privacy"]["error"]
     shown = ", ".join(f"{ratio:.2f} (ε = {panel})" for panel, ratio in ratios.items())
@@ -180,8 +82,8 @@ def _closeness(results: Results) -> Iterator[Claim]:
         ours=f"error over that of no privacy: {shown}; with noise for the claimed ε: {honest}",
         rule="at most 1.1 times the error of no privacy at ε 0.5 and 1",
         holds=max(ratios["0.5"], ratios["1"]) <= 1.1,
-        why="with the paper's noise, whose true ε is much larger; the error without any noise is "
-        "large enough to hide honest noise too",
+        why="with the paper's noise, whose true ε is much larger; at ε = 1 the error without any "
+        "noise is large enough to hide honest noise too",
         source="fig_lambda_eps",
     )
 
@@ -189,27 +91,33 @@ def _closeness(results: Results) -> Iterator[Claim]:
 def _baseline(results: Results) -> Iterator[Claim]:
     best, worse, spread = {}, [], []
     for panel in ("0.1", "0.5", "1"):
-        rows = _rows(results, "fig_lambda_eps", line="baseline", panel=panel)
-        best[panel] = _best(rows)
-        rival = _best(_rows(results, "fig_lambda_eps", line="FedPriKL", panel=panel))
+        rows = rows_of(results, "fig_lambda_eps", line="baseline", panel=panel)
+        best[panel] = best_of(rows)
+        rival = best_of(rows_of(results, "fig_lambda_eps", line="FedPriKL", panel=panel))
         worse.append(best[panel]["error"] / rival["error"])
         spread.append(max(row["error"] for row in rows) / best[panel]["error"])
-    floor = _best(_rows(results, "treatments", line="baseline"))
+    floor = best_of(rows_of(results, "treatments", line="baseline"))
+    taus = {
+        tau: best_of(rows_of(results, "tau", line=tau, panel="all"))["x"]
+        for tau in ("1e-06", "1e-05", "0.0001", "0.001")
+    }
     yield Claim(
         sentence="the baseline ... is optimized by a value of λ below 0",
         paper="below 0 (default -1)",
         ours=", ".join(f"{row['x']:g} (ε = {panel})" for panel, row in best.items())
-        + f"; {floor['x']:g} with a floor of 3e-4 (ε = 1)",
-        rule="below 0 at every ε",
+        + f"; {floor['x']:g} with a floor of 3e-4 in the truth too (ε = 1); by τ (ε = 1): "
+        + ", ".join(f"{x:g} (τ = {tau})" for tau, x in taus.items()),
+        rule="below 0 at every ε (τ = 1e-4)",
         holds=all(row["x"] < 0 for row in best.values()),
-        why="the noise makes r too large and ln r too small; a negative λ cancels part of both. "
-        "Where it balances depends on τ (1e-4 here), which the paper does not print",
-        source="fig_lambda_eps, treatments",
+        why="flooring noisy frequencies makes E[r] exceed 1, so λ shifts the error by λ(E[r] - 1); "
+        "which sign helps depends on the error at λ = 0, and so on τ, which the paper does not "
+        "print",
+        source="fig_lambda_eps, treatments, tau",
     )
     yield Claim(
         sentence="and achieves a lower level of accuracy",
         paper="lower",
-        ours=f"best error over FedPriKL's best: {_listed(worse)} (ε = 0.1, 0.5, 1)",
+        ours=f"best error over FedPriKL's best: {listed(worse)} (ε = 0.1, 0.5, 1)",
         rule="larger error at every ε",
         holds=all(ratio > 1 for ratio in worse),
         why="noise inside the logarithm",
@@ -218,7 +126,7 @@ def _baseline(results: Results) -> Iterator[Claim]:
     yield Claim(
         sentence="the baseline ... is highly dependent on the choice of λ",
         paper="highly",
-        ours=f"largest error over best error: {_listed(spread)} (ε = 0.1, 0.5, 1)",
+        ours=f"largest error over best error: {listed(spread)} (ε = 0.1, 0.5, 1)",
         rule="at least twice the best error at every ε",
         holds=all(ratio >= 2 for ratio in spread),
         why="λ(r - 1) with r far above 1",
@@ -229,10 +137,10 @@ def _baseline(results: Results) -> Iterator[Claim]:
 def _batch_size(results: Results) -> Iterator[Claim]:
     best, growth, near = {}, {}, {}
     for panel in ("71", "358"):
-        rows = _rows(results, "fig_batch_size", line="FedPriKL", panel=panel)
+        rows = rows_of(results, "fig_batch_size", line="FedPriKL", panel=panel)
         at = {row["x"]: row["error"] for row in rows}
-        plain = _row(results, "fig_batch_size", line="no privacy", panel=panel, x=0.0)
-        best[panel], growth[panel] = _best(rows)["x"], at[1.0] / at[0.0]
+        plain = row_of(results, "fig_batch_size", line="no privacy", panel=panel, x=0.0)
+        best[panel], growth[panel] = best_of(rows)["x"], at[1.0] / at[0.0]
         near[panel] = at[0.0] / plain["error"]
     yield Claim(
         sentence="(|C_t| = 71, 358) the best result is consistently obtained at λ = 0, where it is "
@@ -265,16 +173,16 @@ def _batch_size(results: Results) -> Iterator[Claim]:
 def _points(results: Results) -> Iterator[Claim]:
     shown, ratios, ours = [], [], []
     for panel in ("0.1", "1"):
-        at = {r["x"]: r["error"] for r in _rows(results, "fig_m", line="FedPriKL", panel=panel)}
+        at = {r["x"]: r["error"] for r in rows_of(results, "fig_m", line="FedPriKL", panel=panel)}
         ratios.append(at[10] / min(at.values()))
-        shown.append(f"{_listed(at.values())} (ε = {panel})")
-        mine = {r["x"]: r["error"] for r in _rows(results, "fig_m", line="ours", panel=panel)}
+        shown.append(f"{listed(at.values())} (ε = {panel})")
+        mine = {r["x"]: r["error"] for r in rows_of(results, "fig_m", line="ours", panel=panel)}
         ours.append(f"{mine[10]:.3f} to {mine[100]:.3f}")
-    axis = _listed(row["x"] for row in _rows(results, "fig_m", line="ours", panel="1"))
+    axis = listed(row["x"] for row in rows_of(results, "fig_m", line="ours", panel="1"))
     yield Claim(
         sentence="choosing m = 10 is sufficient to obtain close to the best accuracy",
         paper="close",
-        ours=f"error at m = {axis}: {'; '.join(shown)}. m = 10 over best: {_listed(ratios)}. "
+        ours=f"error at m = {axis}: {'; '.join(shown)}. m = 10 over best: {listed(ratios)}. "
         f"Ours from m = 10 to 100: {'; '.join(ours)} (ε = 0.1; 1)",
         rule="at m = 10 at most 1.25 times the best error, at both ε",
         holds=max(ratios) <= 1.25,
@@ -284,28 +192,14 @@ def _points(results: Results) -> Iterator[Claim]:
     )
 
 
-def _payload(results: Results) -> Iterator[Claim]:
-    row = _row(results, "costs", line="ours, 10 counts")
-    yield Claim(
-        sentence="For m = 10, this payload is below 1 KB in our representation",
-        paper="< 1 KB",
-        ours=f"{row['payload_bytes']} bytes as 64-bit numbers, {row['packed_bytes']} bytes as the "
-        "secure sum packs them (10 counts and the number of records)",
-        rule="below 1024 bytes",
-        holds=row["payload_bytes"] < 1024,
-        why="without the messages of the secure sum itself, as in the paper",
-        source="costs",
-    )
-
-
 def _pairs(results: Results) -> Iterator[Claim]:
     errors = {
-        pair: _row(results, "fig_pairs", line="FedPriKL", panel=pair, x=1.0)["error"]
+        pair: row_of(results, "fig_pairs", line="FedPriKL", panel=pair, x=1.0)["error"]
         for pair in ("3,8", "4,1", "9,0")
     }
     truths = results["fig_pairs"]["truths"]
-    everywhere = _row(results, "fig_lambda_eps", line="FedPriKL", panel="1", x=0.0)
-    floor = _row(results, "treatments", line="FedPriKL", x=0.0)
+    everywhere = row_of(results, "fig_lambda_eps", line="FedPriKL", panel="1", x=0.0)
+    floor = row_of(results, "treatments", line="FedPriKL", x=0.0)
     yield Claim(
         sentence="the error is lower for smaller divergences ... error that appears to scale with "
         "the magnitude",
@@ -334,9 +228,18 @@ def _pairs(results: Results) -> Iterator[Claim]:
 def _baseline_by_pair(results: Results) -> Iterator[Claim]:
     good: dict[str, list[float]] = {}
     for pair in ("3,8", "4,1", "9,0"):
-        rival = {r["x"]: r for r in _rows(results, "fig_pairs", line="FedPriKL", panel=pair)}
-        rows = _rows(results, "fig_pairs", line="baseline", panel=pair)
+        rival = {r["x"]: r for r in rows_of(results, "fig_pairs", line="FedPriKL", panel=pair)}
+        rows = rows_of(results, "fig_pairs", line="baseline", panel=pair)
         good[pair] = [r["x"] for r in rows if r["error"] <= 1.5 * rival[r["x"]]["error"]]
+    by_tau = {
+        tau: [
+            pair
+            for pair in good
+            if row_of(results, "tau", line=tau, panel=pair, x=1.5)["error"]
+            <= 1.5 * row_of(results, "fig_pairs", line="FedPriKL", panel=pair, x=1.5)["error"]
+        ]
+        for tau in ("1e-06", "1e-05", "0.001")
+    }
     shown = [
         f"KL({pair}): " + (f"ε ≥ {min(xs):g}" if xs else "at no ε") for pair, xs in good.items()
     ]
@@ -344,69 +247,12 @@ def _baseline_by_pair(results: Results) -> Iterator[Claim]:
         sentence="the baseline approach only becomes competitive for the largest KL divergences "
         "when ε is large",
         paper="(9,0) only",
-        ours="; ".join(shown),
+        ours="; ".join(shown)
+        + ". At ε = 1.5 with another τ: "
+        + "; ".join(f"{' and '.join(p) or 'none'} (τ = {tau})" for tau, p in by_tau.items()),
         rule="at most 1.5 times FedPriKL's error for (9,0) at some ε ≥ 0.5, and for no other pair",
         holds=bool(good["9,0"]) and not good["3,8"] and not good["4,1"],
         why="the baseline at λ = -1 has two errors of opposite sign, noise and floor; where they "
         "cancel depends on τ (1e-4 here), which the paper does not print",
         source="fig_pairs",
-    )
-
-
-def _unbiased(results: Results) -> Iterator[Claim]:
-    rows = {row["T"]: row for row in _rows(results, "bias", pairs="all 90")}
-    now = rows[20]
-    shown = ", ".join(f"{row['bias']:.3f} (T = {t})" for t, row in rows.items())
-    yield Claim(
-        sentence="FedPriKL with a trusted aggregator gives an unbiased estimator "
-        "[th:estimator_unbiased]",
-        paper="bias 0",
-        ours=f"mean over 90 pairs: {shown}; sd of the paper's noise at T = 20, ε = 1: "
-        f"{now['sd_of_papers_noise']:.3f}; formula {now['predicted_bias']:.3f}, after our "
-        f"correction {now['bias_corrected']:.3f}",
-        rule="bias at T = 20 below the noise",
-        holds=abs(now["bias"]) < now["sd_of_papers_noise"],
-        why="unbiased given the batch's own frequencies only (errata 5); the bias vanishes as "
-        "batches grow. The correction is of second order and removes it only where cells of a "
-        "batch are not nearly empty",
-        source="bias",
-    )
-
-
-def _theory(results: Results) -> Iterator[Claim]:
-    own = _rows(results, "theory", batches="one P for all batches")
-    real = _rows(results, "theory", batches="disjoint batches")
-    ratio = [row["measured"] / row["exact"] for row in own]
-    apart = [row["measured"] / row["exact"] for row in real]
-    slack = [row["bound"] / row["measured"] for row in own + real]
-    yield Claim(
-        sentence="the variance bound [th:gen_estimator_variance]",
-        paper="upper bound",
-        ours=f"measured over exact formula {min(ratio):.2f} to {max(ratio):.2f} in the theorem's "
-        f"world, {min(apart):.2f} to {max(apart):.2f} with disjoint batches; bound over measured "
-        f"{min(slack):.3g} to {max(slack):.3g}",
-        rule="measured variance never above the bound",
-        holds=min(slack) >= 1,
-        why="the term in the extreme ratios is loose; a variance from "
-        f"{results['theory']['trials']} trials is known to about 10%",
-        source="theory",
-    )
-    best = results["theory"]["best_lambda"]
-    text = [
-        f"{b['pair']} ε = {b['epsilon']:g}: {b['measured']:g} against {b['proved']:.3f}"
-        for b in best
-        if b["batches"] == "disjoint batches"
-    ]
-    yield Claim(
-        sentence="the optimal λ under noise [th:opt_lambda_noise]",
-        paper="closed form",
-        ours="measured against proved, disjoint batches: " + "; ".join(text),
-        rule="within 0.1 (the grid is 0.05 near 0)",
-        holds=all(
-            abs(b["measured"] - b["proved"]) <= 0.1
-            for b in best
-            if b["batches"] == "disjoint batches"
-        ),
-        why="with max(0, case 1), as case 2 has a sign slip (errata 7)",
-        source="theory",
     )
