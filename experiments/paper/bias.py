@@ -119,7 +119,13 @@ class Bias:
                 label="± sd of the paper's noise on the mean, ε = 1",
             )
             axes.plot(t, column["mean"], "o-", color="#4b5563", markersize=4, label="mean")
-            axes.plot(t, truth + column["predicted_bias"], ":", color="#d97706", label="predicted")
+            axes.plot(
+                t,
+                truth + column["predicted_bias"],
+                ":",
+                color="#d97706",
+                label="mean, by the formula",
+            )
             corrected = truth + column["bias_corrected"]
             axes.plot(t, corrected, "D-", color="#1f6fb2", markersize=4, label="mean, corrected")
             axes.set_ylim(truth[0] - 0.15, max(column["mean"]) + 0.05)

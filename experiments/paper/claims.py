@@ -25,6 +25,22 @@ OURS = (
 )
 
 
+README = HERE / "README.md"
+BEGIN, END = "<!-- written by `make paper` -->\n", "<!-- end -->"
+WHAT = {  # result: (the paper's label or what it shows, tolerance of a rerun with another seed)
+    "fig_lambda_eps": ("`fig:lamdaeps`: error against λ, ε 0.1, 0.5, 1", "sd"),
+    "fig_batch_size": ("`fig:Ct`: error against λ, batches of 71 and 358", "sd"),
+    "fig_m": ("`fig:m`: error against m, ε 0.1 and 1", "sd"),
+    "fig_pairs": ("`fig:pair`: error against ε for (3,8), (4,1), (9,0)", "sd"),
+    "bias": ("mean of the estimator against the truth as T grows", "sd"),
+    "theory": ("variance and best λ, measured and proved", "10%"),
+    "divergences": ("all 90 divergences by treatment of empty cells", "none: no randomness"),
+    "treatments": ("the λ sweep with a floor of 3e-4 instead of a skew", "sd"),
+    "tau": ("the baseline with other floors τ", "sd"),
+    "costs": ("CPU time of a repetition, payload", "the machine's"),
+}
+
+
 def load_results(folder: Path) -> dict[str, Any]:
     """All documents of a folder, by name."""
     files = sorted(folder.glob("*.json"))
@@ -38,6 +54,26 @@ def write_results(folder: Path) -> None:
     target = HERE / "RESULTS.md" if real else folder / "RESULTS.md"
     where = f"{folder.name}/" if real else ""
     target.write_text(results_page(results, where), encoding="utf-8")
+    if real:
+        text = README.read_text(encoding="utf-8")
+        table = BEGIN + runtime_table(results) + END
+        README.write_text(text.replace(written_table(text), table), encoding="utf-8")
+
+
+def written_table(readme: str) -> str:
+    """The generated part of the README as it stands, markers included."""
+    return readme[readme.index(BEGIN) : readme.index(END) + len(END)]
+
+
+def runtime_table(results: dict[str, Any]) -> str:
+    """Figure, command, runtime and tolerance, for the README."""
+    lines = ["| figure or table | command | CPU seconds | tolerance |"]
+    lines.append("| --- | --- | ---: | --- |")
+    for name, (shows, tolerance) in WHAT.items():
+        record = results[name]["record"]
+        seconds = f"{record['seconds']:.0f}"
+        lines.append(f"| {shows} | `{record['command']}` | {seconds} | {tolerance} |")
+    return "\n".join(lines) + "\n"
 
 
 def results_page(results: dict[str, Any], where: str) -> str:
@@ -116,7 +152,7 @@ def _figure(name: str, where: str) -> str:
 
 def _records(results: dict[str, Any], where: str) -> str:
     lines = [
-        "| result | command | seed | data sha256 | code sha256 | versions | seconds of work |",
+        "| result | command | seed | data sha256 | code sha256 | versions | CPU seconds |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, document in results.items():

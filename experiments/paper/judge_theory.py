@@ -126,22 +126,20 @@ def theory(results: Results) -> Iterator[Claim]:
         f"{results['theory']['trials']} trials is known to about 10%",
         source="theory",
     )
-    best = results["theory"]["best_lambda"]
+    best = [b for b in results["theory"]["best_lambda"] if b["batches"] == "disjoint batches"]
     text = [
-        f"{b['pair']} ε = {b['epsilon']:g}: {b['measured']:g} against {b['proved']:.3f}"
+        f"{b['pair']} ε = {b['epsilon']:g}: {b['measured']:g} against {b['proved']:.3f} "
+        f"({b['variance_at_proved_over_least']:.2f})"
         for b in best
-        if b["batches"] == "disjoint batches"
     ]
     yield Claim(
         sentence="the optimal λ under noise [th:opt_lambda_noise]",
         paper="closed form",
-        ours="measured against proved, disjoint batches: " + "; ".join(text),
-        rule="within 0.1 (the grid is 0.05 near 0)",
-        holds=all(
-            abs(b["measured"] - b["proved"]) <= 0.1
-            for b in best
-            if b["batches"] == "disjoint batches"
-        ),
-        why="with max(0, case 1), as case 2 has a sign slip (errata 7)",
+        ours="measured against proved, and variance at the proved λ over the least, disjoint "
+        "batches: " + "; ".join(text),
+        rule="the proved λ has at most 1.1 times the least measured variance",
+        holds=all(b["variance_at_proved_over_least"] <= 1.1 for b in best),
+        why="with max(0, case 1), as case 2 has a sign slip (errata 7); the variance is flat near "
+        "its minimum, and the batches' own spread is not in the theorem",
         source="theory",
     )

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from experiments.paper import jobs
-from experiments.paper.claims import load_results, results_page, write_results
+from experiments.paper.claims import (
+    load_results,
+    results_page,
+    runtime_table,
+    write_results,
+    written_table,
+)
 from experiments.paper.divergences import FITTING, by_treatment
 from experiments.paper.everything import JOBS
 from experiments.paper.fig_lambda_eps import JOB as LAMBDA_EPS
@@ -103,6 +109,8 @@ def test_every_result_says_where_it_comes_from(results: dict[str, Any]) -> None:
 def test_the_results_page_is_generated(results: dict[str, Any]) -> None:
     page = (HERE / "RESULTS.md").read_text(encoding="utf-8")
     assert page == results_page(results, "results/")
+    readme = (HERE / "README.md").read_text(encoding="utf-8")
+    assert runtime_table(results) in written_table(readme)
 
 
 def test_the_paper_settings_are_the_paper_settings(results: dict[str, Any]) -> None:
