@@ -91,7 +91,7 @@ def results_page(results: dict[str, Any], where: str) -> str:
         "D(Π ‖ 0.01 Π + 0.99 P) over everybody's images, in nats.\n",
         "## The paper's claims\n",
         f"{held} of {len(claims)} hold. What could depend on a choice the paper does not print "
-        "(m, τ, the treatment of empty cells, the code's threshold) is marked in the last column; "
+        '(m, τ, the treatment of empty cells, the code\'s threshold) is named under "why"; '
         "nothing was tuned to match.\n",
         _claims_table(claims),
         "\n## What an honest ε costs, and what our points add\n",

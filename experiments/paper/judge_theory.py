@@ -90,7 +90,7 @@ def unbiased(results: Results) -> Iterator[Claim]:
     """The bias of small batches."""
     rows = {row["T"]: row for row in rows_of(results, "bias", pairs="all 90")}
     now = rows[20]
-    shown = ", ".join(f"{row['bias']:.3f} (T = {t})" for t, row in rows.items())
+    shown = ", ".join(f"{round(row['bias'], 3) + 0.0:.3f} (T = {t})" for t, row in rows.items())
     yield Claim(
         sentence="FedPriKL with a trusted aggregator gives an unbiased estimator "
         "[th:estimator_unbiased]",
@@ -123,7 +123,8 @@ def theory(results: Results) -> Iterator[Claim]:
         rule="measured variance never above the bound",
         holds=min(slack) >= 1,
         why="the term in the extreme ratios is loose; a variance from "
-        f"{results['theory']['trials']} trials is known to about 10%",
+        f"{results['theory']['trials']} trials is known to about 10%, less well where r has a "
+        "long tail, as for (9,0)",
         source="theory",
     )
     best = [b for b in results["theory"]["best_lambda"] if b["batches"] == "disjoint batches"]
