@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test docs lint lock clean
+.PHONY: help setup demo paper test docs lint lock clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,6 +19,9 @@ setup: .venv/.ready  ## install the locked dependencies and fedprikl itself into
 
 demo: setup  ## the whole estimate on an embedded population, with a report
 	$(BIN)/fedprikl demo
+
+paper: setup  ## the paper's experiments: figures, numbers and RESULTS.md in experiments/paper
+	$(BIN)/python -m experiments.paper.everything
 
 test: setup lint  ## every check: style, types, floors, tests, coverage
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-fail-under=95

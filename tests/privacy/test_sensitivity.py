@@ -134,6 +134,19 @@ def test_a_substitution_names_the_cells() -> None:
     assert (worst.losing, worst.lose_at, worst.gaining) == (0, 0, None)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_worst_batch_is_found_among_many(seed: int) -> None:
+    """Batches that cannot matter are skipped; examining each on its own finds the same."""
+    points, records, score = random_case(np.random.default_rng(seed), batches=6)
+    batches = increments_per_batch(points, records, score, points.weights)
+    assert exact_sensitivity(batches) == max(exact_sensitivity([batch]) for batch in batches)
+
+
+def test_no_batch_has_no_sensitivity() -> None:
+    with pytest.raises(InvalidInputError, match="no batch"):
+        exact_sensitivity([])
+
+
 def test_the_sensitivity_of_all_terms_is_brute_force(rng: np.random.Generator) -> None:
     """L2 distance of the vectors of terms, a point drawn twice standing twice."""
     for _ in range(50):

@@ -73,8 +73,17 @@ def worst_substitution(batches: Sequence[BatchIncrements]) -> Substitution:
 
     (Beyond the table's limit, one that comes close to it.)
     """
-    worst = [_worst_of_batch(t, batch) for t, batch in enumerate(batches)]
-    return max(worst, key=lambda substitution: substitution.change)
+    limits = [_largest_conceivable(batch) for batch in batches]
+    worst: Substitution | None = None
+    for t in sorted(range(len(batches)), key=lambda t: -limits[t]):
+        if worst is not None and limits[t] <= worst.change:
+            break  # no batch that is left can move the sum further
+        found = _worst_of_batch(t, batches[t])
+        if worst is None or found.change > worst.change:
+            worst = found
+    if worst is None:
+        raise InvalidInputError("There is no batch, so nothing can be released.")
+    return worst
 
 
 def terms_sensitivity(batches: Sequence[BatchIncrements], draws: Sequence[Ints]) -> float:
@@ -129,9 +138,14 @@ def _refuse_infinite(increments: Floats) -> None:
         )
 
 
-def _worst_of_batch(t: int, batch: BatchIncrements) -> Substitution:
+def _largest_conceivable(batch: BatchIncrements) -> float:
+    """At least the change of every substitution in the batch: its two extremes, as if they met."""
     _refuse_infinite(batch.lowest)
     _refuse_infinite(batch.highest)
+    return float(max(0.0, batch.highest.max()) - min(0.0, batch.lowest.min()))
+
+
+def _worst_of_batch(t: int, batch: BatchIncrements) -> Substitution:
     # The last row stands for the cells that are not asked.
     highest, lowest = np.append(batch.highest, 0.0), np.append(batch.lowest, 0.0)
     gain_at, lose_at = np.append(batch.highest_at, 0), np.append(batch.lowest_at, 0)

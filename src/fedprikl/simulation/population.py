@@ -10,7 +10,29 @@ from fedprikl.estimators import BatchCounts
 from fedprikl.reference import QueryPoints
 from fedprikl.secure_sum import Leaves, plan_sum, secure_sum
 
-__all__ = ["Population", "deal_clients"]
+__all__ = ["GONE", "BatchHistograms", "Population", "deal_clients"]
+
+GONE = -1  # the batch of a client who left before its counts were sent
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchHistograms:
+    """h_t(x) of every batch and every cell, and N_t: all that any question could reveal.
+
+    No party of a real round ever holds it. A simulation asks it many sets of points.
+    """
+
+    counts: Ints  # (T, cells)
+    records: Ints  # N_t
+
+    def ask(self, points: QueryPoints) -> BatchCounts:
+        """The sums a real round would compute for these points."""
+        if points.batches != len(self.records):
+            raise InvalidInputError(
+                f"The points are for {points.batches} batches, the clients are in "
+                f"{len(self.records)}. Use one number for both."
+            )
+        return BatchCounts(points, self.counts[points.batch, points.cells], self.records)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,12 +63,21 @@ class Population:
         """P(x): the share of all records in each cell."""
         return np.bincount(self.cell, minlength=self.cells) / self.records
 
+    def histograms(self, batch_of_client: Ints, batches: int) -> BatchHistograms:
+        """The sums of every batch over all cells; clients whose batch is `GONE` add nothing.
+
+        Cost: one pass over the records, whatever is asked afterwards.
+        """
+        batch = batch_of_client[self.client]
+        stays = batch != GONE
+        keys = np.where(stays, batch * self.cells + self.cell, batches * self.cells)
+        counts = np.bincount(keys, minlength=batches * self.cells + 1)[:-1]
+        table = counts.reshape(batches, self.cells).astype(np.int64)
+        return BatchHistograms(table, table.sum(axis=1))
+
     def batch_counts(self, points: QueryPoints, batch_of_client: Ints) -> BatchCounts:
         """The sums a real round would compute. Cost: one pass over the records."""
-        batch = batch_of_client[self.client]
-        counts = np.bincount(batch * self.cells + self.cell, minlength=points.batches * self.cells)
-        asked = counts[points.batch * self.cells + points.cells]
-        return BatchCounts(points, asked, np.bincount(batch, minlength=points.batches))
+        return self.histograms(batch_of_client, points.batches).ask(points)
 
     def secure_batch_counts(
         self,

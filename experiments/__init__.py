@@ -1,0 +1,1 @@
+"""Experiments, one folder each. Run from the root of the repository."""

@@ -1,0 +1,1 @@
+"""The paper's experimental section, regenerated and judged. See README.md."""
