@@ -1,7 +1,8 @@
 """The answer: one number, what it estimates, and its privacy statement."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,12 @@ class Estimate:
     privacy: PrivacyStatement
     payload: int  # counts each client reported
     noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
-    interval: tuple[float, float] | None = None  # 95%, where it is known
+    limits: Callable[[], tuple[float, float] | None] = field(default=lambda: None, repr=False)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95% interval, where it is known; computed when asked for (milliseconds)."""
+        return self.limits()
 
     def __str__(self) -> str:
         return f"{self.target} is about {self.value:.4f} nats ({self.method}). {self.privacy}"
@@ -36,7 +42,7 @@ class Estimate:
             "target": self.target,
             "payload_counts": self.payload,
             "noise_sd": self.noise_sd,
-            "interval": None if self.interval is None else list(self.interval),
+            "interval": None if (limits := self.interval) is None else list(limits),
             "privacy": self.privacy.to_dict(),
         }
 

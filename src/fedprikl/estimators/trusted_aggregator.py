@@ -5,6 +5,7 @@
 """
 
 import math
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -116,8 +117,13 @@ def _exact(
         target=str(score.smoothing),
         payload=points.payload,
         noise_sd=mechanism.standard_deviation,
-        interval=confidence_interval(
-            value, noise=mechanism, points=points, records=records, score=score
+        limits=partial(
+            confidence_interval,
+            value,
+            noise=mechanism,
+            points=points,
+            records=records,
+            score=score,
         ),
         privacy=PrivacyStatement(
             epsilon=mechanism.epsilon(delta),

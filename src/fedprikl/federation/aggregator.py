@@ -259,7 +259,7 @@ class Aggregator:
                 "population": plan.population,
                 "estimator": plan.estimator,
                 "value": estimate.value,
-                "interval": None if estimate.interval is None else list(estimate.interval),
+                "interval": None if (limits := estimate.interval) is None else list(limits),
                 "target": estimate.target,
                 "plan": plan.fingerprint,
                 "reference": plan.reference,
