@@ -184,6 +184,21 @@ def test_everybody_gone_releases_and_charges_nothing(tmp_path: Path) -> None:
             assert nothing_charged(ledger)
 
 
+@pytest.mark.parametrize("when", [Leaves.BEFORE_ADVERT, Leaves.BEFORE_UNMASK])
+def test_without_a_trusted_party_nothing_opened_is_nothing_charged(
+    when: Leaves, tmp_path: Path
+) -> None:
+    world = World.make()
+    with budgeted(tmp_path / "ledger.db") as ledger:
+        with pytest.raises(ReleaseRefused):
+            world.run(
+                world.plan(estimator="baseline", cohort=24),
+                leaves=dict.fromkeys(world.names(), when),
+                ledger=ledger,
+            )
+        assert nothing_charged(ledger)
+
+
 def test_a_cohort_under_its_threshold_is_dropped_and_the_rest_goes_on() -> None:
     world = World.make(clients=24)
     plan = world.plan()

@@ -97,6 +97,7 @@ class Aggregator:
         rest = 1 if this.plan.estimator == "baseline" else 0
         self._batches = [_BatchSum(np.zeros(size + rest, np.int64)) for size in sizes]
         self._reservation: Reservation | None = None
+        self._opened = False  # whether any sum was opened
         self._spent = False
 
     def __repr__(self) -> str:
@@ -114,9 +115,10 @@ class Aggregator:
             self._round.plan, clients=cohort.sums.clients, minimum=cohort.sums.minimum
         )
         if share is not None:
-            self._reserve(share, at)
+            self._reserve(self._worst_share(), at)
         try:
             result = self.sums[number].unmask()
+            self._opened = True
             self._add(cohort, result.total, len(result.included), share)
         except (SecureSumError, InvalidInputError) as error:
             return self.drop(number, str(error))
@@ -157,6 +159,7 @@ class Aggregator:
             raise ReleaseRefused(f"Cohort {missing[0]} is still open; close or drop it first.")
         for t, batch in enumerate(self._batches):
             if batch.records == 0:
+                self._give_back(at)
                 raise ReleaseRefused(
                     f"Batch {t} has no records left: its cohorts were dropped or hold nothing. "
                     "Nothing was released; start the round again."
@@ -209,7 +212,7 @@ class Aggregator:
 
     def _noisy_estimate(self, noisy: NoisyCounts, rng: np.random.Generator) -> Estimate:
         plan = self._round.plan
-        worst = max(self._shares(), key=lambda share: share.epsilon(plan.delta))
+        worst = self._worst_share()
         found = estimate_noisy_counts(noisy, score=plan.score, rng=rng)
         return Estimate(
             method="noisy counts, no trusted party",
@@ -229,13 +232,20 @@ class Aggregator:
             ),
         )
 
-    def _shares(self) -> list[SharedNoiseMechanism]:
+    def _worst_share(self) -> SharedNoiseMechanism:
+        """The noise of the least protected cohort: a record is in one cohort only."""
         plan = self._round.plan
         found = [
             noise_share(plan, clients=cohort.sums.clients, minimum=cohort.sums.minimum)
             for cohort in self._round.cohorts
         ]
-        return [share for share in found if share is not None]
+        shares = [share for share in found if share is not None]
+        return max(shares, key=lambda share: share.epsilon(plan.delta))
+
+    def _give_back(self, at: str) -> None:
+        """Cancels the reservation of a round in which no sum was ever opened."""
+        if self._ledger is not None and self._reservation is not None and not self._opened:
+            self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
 
     def _reserve(self, mechanism: Any, at: str) -> None:
         """Charges the budget, once a round, before anything can leave."""
