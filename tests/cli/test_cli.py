@@ -25,7 +25,7 @@ def run_json(*arguments: str) -> Any:
 def test_demo_json(tmp_path: Path) -> None:
     report = tmp_path / "demo.html"
     document = run_json("demo", "--repetitions", "3", "--report", str(report))
-    assert 0 < document["seconds"] < 90  # 13 s measured alone; others may share the machine
+    assert 0 < document["seconds"] < 30  # 10 s measured, two tests at a time on two cores
     assert 0.15 < document["truth"] < 0.25
     for row in document["estimates"]:
         assert {"name", "value", "error", "claimed_epsilon", "true_epsilon"} <= set(row)

@@ -61,8 +61,9 @@ def estimate_noisy_counts(
 
     The logarithm of a noisy count is biased. The noise is known, so noise of the same size is
     added once more to the projected counts, and what that does to the estimate is subtracted
-    (parametric bootstrap). What remains of the bias is not known, so there is no interval. `rng` is
-    for this simulation; nothing is hidden by it.
+    (parametric bootstrap). That removes much of the bias while the noise is small against the
+    counts and nearly none of it where the noise exceeds them; what remains is not known, so there
+    is no interval. `rng` is for this simulation; nothing is hidden by it.
     """
     plain = _weighted(noisy, noisy.projected(), score)
     again = np.array([_weighted(noisy, _renoised(noisy, rng), score) for _ in range(resamples)])
