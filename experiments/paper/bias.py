@@ -64,7 +64,7 @@ class Bias:
             points = every_point(repetition.distribution(pair[0]), batches)
             counts = repetition.sums(pair[1], batches).ask(points)
             plain = no_privacy(counts, score=Score(SKEW)).value
-            corrected = no_privacy(counts, score=Score(SKEW, correction=1 - 1 / batches)).value
+            corrected = no_privacy(counts, score=Score(SKEW, correction=1.0)).value
             noise, formula = 0.0, 0.0
             if number == 0:  # the same in every repetition, but for batch sizes
                 noised = Setting(method="trusted aggregator", batches=batches)

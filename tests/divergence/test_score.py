@@ -23,7 +23,9 @@ smoothings = st.one_of(
 def scores(draw: st.DrawFn) -> Score:
     smoothing = draw(smoothings)
     correction = 0.0 if isinstance(smoothing, Floor) else draw(st.sampled_from([0, 0.5, 0.95, 1.0]))
-    return Score(smoothing, control=draw(st.floats(-3, 3)), correction=correction)
+    steepest = np.inf if isinstance(smoothing, Floor) else draw(st.sampled_from([0.003, 1, np.inf]))
+    control = draw(st.floats(-3, 3))
+    return Score(smoothing, control=control, correction=correction, steepest=steepest)
 
 
 def of(count: int) -> Ints:
@@ -89,6 +91,22 @@ def test_the_correction_removes_most_of_the_bias(per_cell: int) -> None:
     assert abs(left) < 0.3 * bias
 
 
+@given(scores().filter(lambda s: not isinstance(s.smoothing, Floor)), st.integers(2, 300))
+def test_every_score_but_a_floor_is_convex(score: Score, records: int) -> None:
+    """The sensitivity looks at the first and the last step only; convexity is why it may."""
+    steps = score.increments(np.arange(records), np.array([0.05]), of(records))
+    assert np.all(np.diff(steps) >= -1e-12 * (1 + np.abs(steps).max()))
+
+
+def test_the_line_is_exact_for_vanished_cells_and_far_from_them() -> None:
+    pi, n, weight = np.array([0.1]), of(10_000), 0.1
+    plain, limited = Score(), Score(steepest=0.005)
+    counts = np.array([0, 5, 400, 1000])
+    values = limited(counts, pi, n, weights=weight) - plain(counts, pi, n)
+    assert values[[0, 2, 3]].tolist() == [0, 0, 0]
+    assert 0.1 < values[1] < 0.3  # 0.5% of the usual count: nearly vanished
+
+
 def test_a_batch_of_a_finite_population_needs_less_correction() -> None:
     """One of T batches is a draw without replacement: its counts vary 1 - 1/T as much."""
     records, held, batches, pi = 4000, 160, 4, 0.03
@@ -97,8 +115,8 @@ def test_a_batch_of_a_finite_population_needs_less_correction() -> None:
     chance = stats.hypergeom.pmf(counts, records, held, size)
     truth = float(Score()(held, np.array([pi]), of(records))[0])
 
-    def bias(correction: float) -> float:
-        values = Score(correction=correction)(counts, np.array([pi]), of(size))
+    def bias(outside: float) -> float:
+        values = Score(correction=1.0)(counts, np.array([pi]), of(size), outside=outside)
         return abs(float(chance @ values) - truth)
 
     assert bias(1 - 1 / batches) < 0.2 * bias(0.0)
@@ -121,6 +139,8 @@ def test_an_empty_cell_without_smoothing_is_infinite() -> None:
         (lambda: Score(correction=1.5), "between 0"),
         (lambda: Score(Floor(0.1), correction=1.0), "needs a smoothing"),
         (lambda: Score(Unsmoothed(), correction=1.0), "needs a smoothing"),
+        (lambda: Score(steepest=0.0), "above 0"),
+        (lambda: Score(Floor(0.1), steepest=1.0), "needs a smoothing"),
     ],
 )
 def test_bad_input_says_what_to_do(make: Any, words: str) -> None:

@@ -99,7 +99,7 @@ def test_the_exact_statement_says_what_was_calibrated() -> None:
 def test_the_default_score_corrects_the_bias_of_batches(rng: np.random.Generator) -> None:
     counts = sampled(rng, batches=3)
     ours = trusted_aggregator(counts, epsilon=1e7).value
-    assert ours == pytest.approx(weighted_score(counts, Score(correction=2 / 3)), abs=1e-3)
+    assert ours == pytest.approx(weighted_score(counts, Score(correction=1.0)), abs=1e-3)
     assert ours != pytest.approx(weighted_score(counts, Score()), abs=1e-3)
 
 

@@ -67,7 +67,7 @@ def exact_case(
     """The exact calibration on the data where one record moves the release the most."""
     asked = _flat_points(points, batches)
     records = np.full(batches, 40 * check_positive_int(points, "points"))
-    score = Score(correction=1 - 1 / batches)
+    score = Score(correction=1.0)
     left, right = worst_neighbours(asked, records, score)
     sensitivity = score_sensitivity(asked, records, score)
     mechanism = calibrate(epsilon=epsilon, delta=delta, sensitivity=sensitivity, kind=noise)
@@ -129,16 +129,36 @@ def worst_neighbours(
     points: QueryPoints, records: Ints, score: Score
 ) -> tuple[BatchCounts, BatchCounts]:
     """Two neighbouring data sets whose scores lie as far apart as any two do."""
-    worst = worst_substitution(increments_per_batch(points, records, score, points.weights))
-    before, after = np.zeros(len(points), np.int64), np.zeros(len(points), np.int64)
+    worst = worst_substitution(increments_per_batch(points, records, score))
     first = int(np.searchsorted(points.batch, worst.batch))
-    if worst.losing is not None:
-        before[first + worst.losing] = worst.lose_at + 1
-        after[first + worst.losing] = worst.lose_at
-    if worst.gaining is not None:
-        before[first + worst.gaining] = worst.gain_at
-        after[first + worst.gaining] = worst.gain_at + 1
-    return BatchCounts(points, before, records), BatchCounts(points, after, records)
+    free = records.copy()
+    free[worst.batch] -= 1  # the record that is substituted
+    common, moved = np.zeros(len(points), np.int64), np.zeros((2, len(points)), np.int64)
+    for row, cell, count in ((0, worst.losing, worst.lose_at), (1, worst.gaining, worst.gain_at)):
+        if cell is not None:
+            moved[row, first + cell] = 1
+            common += _placed(points, first + cell, count, free)
+    return BatchCounts(points, common + moved[0], records), BatchCounts(
+        points, common + moved[1], records
+    )
+
+
+def _placed(points: QueryPoints, point: int, count: int, free: Ints) -> Ints:
+    """`count` records of this point's term, in its batches as far as there is room; uses it up.
+
+    The batch of the substitution itself is filled last.
+    """
+    placed = np.zeros(len(points), np.int64)
+    same = np.array([point])
+    if points.pooled:
+        same = np.flatnonzero(points.cells == points.cells[point])
+        same = np.append(same[same != point], point)
+    for entry in same:
+        batch = points.batch[entry]
+        placed[entry] = min(count, int(free[batch]))
+        free[batch] -= placed[entry]
+        count -= int(placed[entry])
+    return placed
 
 
 def _flat_points(points: int, batches: int) -> QueryPoints:

@@ -9,6 +9,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimators.counts import BatchCounts
+from fedprikl.estimators.terms import Terms
 from fedprikl.privacy import BatchIncrements, exact_sensitivity, rounding_slack
 from fedprikl.reference import QueryPoints
 
@@ -23,56 +24,69 @@ def check_score(score: Score) -> Score:
 
 
 def weighted_score(counts: BatchCounts, score: Score) -> float:
-    """sum_t sum_x w_t(x) s(h_t(x)): the estimate before noise. SECRET.
+    """sum_j w_j s(h_j) over the terms: the estimate before noise. SECRET.
 
     `math.fsum` rounds only once, which the slack in `score_sensitivity` relies on.
     """
-    points = counts.points
-    scores = check_score(score)(counts.counts, points.pi, counts.records_per_point)
-    return math.fsum((points.weights * scores).tolist())
+    terms = Terms.of(counts.points, counts.records)
+    scores = terms.scores(terms.pool(counts.counts), check_score(score))
+    return math.fsum((terms.weights * scores).tolist())
 
 
 def score_sensitivity(points: QueryPoints, records: Ints, score: Score) -> float:
     """Delta of `weighted_score` for one substituted record, rounding included."""
-    batches = increments_per_batch(points, records, score, points.weights)
-    exact = exact_sensitivity(batches)
-    magnitude = float(
-        np.sum(np.abs(points.weights) * score.bound(points.pi, records[points.batch]))
-    )
-    return exact + rounding_slack(magnitude)
+    batches = increments_per_batch(points, records, score)
+    terms = Terms.of(points, records)
+    magnitude = float(np.sum(np.abs(terms.weights) * score.bound(terms.pi, terms.records)))
+    return exact_sensitivity(batches) + rounding_slack(magnitude)
 
 
 def increments_per_batch(
-    points: QueryPoints, records: Ints, score: Score, weights: Floats
+    points: QueryPoints, records: Ints, score: Score, weights: Floats | None = None
 ) -> list[BatchIncrements]:
-    """The extreme increments `weights * (s(h+1) - s(h))` of every batch. All public."""
-    extremes = check_score(score).extreme_increments(points.pi, records[points.batch])
-    swap = weights < 0
-    lowest = weights * np.where(swap, extremes.highest, extremes.lowest)
-    highest = weights * np.where(swap, extremes.lowest, extremes.highest)
-    lowest_at = np.where(swap, extremes.highest_at, extremes.lowest_at)
-    highest_at = np.where(swap, extremes.lowest_at, extremes.highest_at)
+    """The extreme increments `w (s(h+1) - s(h))` of every batch. All public.
+
+    One record is in one batch, so it moves terms of that batch only, each by one step of its
+    pooled count. `weights` (per point) replaces those of the design.
+    """
+    terms = Terms.of(points, records)
+    extremes = check_score(score).extreme_increments(
+        terms.pi, terms.records, outside=terms.outside, weights=terms.weights
+    )
+    at = terms.of_point
+    weight = points.weights if weights is None else weights
+    up = weight >= 0
+    lowest = weight * np.where(up, extremes.lowest[at], extremes.highest[at])
+    highest = weight * np.where(up, extremes.highest[at], extremes.lowest[at])
+    lowest_at = np.where(up, extremes.lowest_at[at], extremes.highest_at[at])
+    highest_at = np.where(up, extremes.highest_at[at], extremes.lowest_at[at])
     ends = np.searchsorted(points.batch, np.arange(points.batches + 1))
     return [
         BatchIncrements(
-            records=int(records[t]),
+            records=terms.records[at[a:b]],
             lowest=lowest[a:b],
             lowest_at=lowest_at[a:b],
             highest=highest[a:b],
             highest_at=highest_at[a:b],
-            table=_Table(score, points.pi[a:b], weights[a:b], int(records[t])),
+            table=None if points.pooled else _Table(score, terms, at[a:b], weight[a:b]),
         )
-        for t, (a, b) in enumerate(itertools.pairwise(ends.tolist()))
+        for a, b in itertools.pairwise(ends.tolist())
     ]
 
 
 class _Table:
     """All increments of a batch, computed when asked for: (points, N_t)."""
 
-    def __init__(self, score: Score, pi: Floats, weights: Floats, records: int) -> None:
-        self._score, self._pi, self._weights, self._records = score, pi, weights, records
+    def __init__(self, score: Score, terms: Terms, at: Ints, weights: Floats) -> None:
+        self._score, self._terms, self._at, self._weights = score, terms, at, weights
 
     def __call__(self) -> Floats:
-        counts = np.arange(self._records)[None, :]
-        total = np.array([[self._records]])
-        return self._weights[:, None] * self._score.increments(counts, self._pi[:, None], total)
+        terms, at = self._terms, self._at
+        records = terms.records[at]
+        return self._weights[:, None] * self._score.increments(
+            np.arange(int(records[0]))[None, :],
+            terms.pi[at][:, None],
+            records[:, None],
+            outside=terms.outside[at][:, None],
+            weights=terms.weights[at][:, None],
+        )

@@ -60,7 +60,7 @@ def trusted_aggregator(
     if released not in ("terms", "mean"):
         raise InvalidInputError(f"`released` must be 'terms' or 'mean', got {released!r}.")
     if calibration == "exact":
-        chosen = score or Score(correction=1 - 1 / counts.points.batches)
+        chosen = score or Score(correction=1.0)
         return _exact(counts, chosen, epsilon, delta, noise, source)
     if calibration == "paper":
         return _paper(counts, score or Score(), epsilon, delta, released, source)

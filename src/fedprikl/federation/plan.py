@@ -76,7 +76,7 @@ class Plan:
         return Score(
             Skew(self.skew),
             control=self.control,
-            correction=1 - 1 / self.batches if corrected else 0.0,
+            correction=1.0 if corrected else 0.0,
         )
 
     @property

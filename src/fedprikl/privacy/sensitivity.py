@@ -28,14 +28,18 @@ ENUMERATION_LIMIT = 2**22  # increments of one batch that may be tabulated to se
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class BatchIncrements:
-    """What one more record can add to each asked cell of one batch, weights included."""
+    """What one more record can add to each asked cell of one batch, weights included.
 
-    records: int  # N_t, public and equal for neighbours
-    lowest: Floats  # min over h = 0 .. N_t-1 of w(x) (s(h+1) - s(h)), per asked cell
+    Where counts of several batches are pooled, a cell's count and records are those of all
+    batches that were asked for it.
+    """
+
+    records: Ints  # N(x) behind the count of each asked cell; public and equal for neighbours
+    lowest: Floats  # min over h = 0 .. N(x)-1 of w(x) (s(h+1) - s(h)), per asked cell
     lowest_at: Ints  # a count h that attains it
     highest: Floats
     highest_at: Ints
-    table: Callable[[], Floats]  # all increments, (asked cells, N_t); called only if needed
+    table: Callable[[], Floats] | None  # all increments, (asked cells, N_t); None if pooled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +59,16 @@ def exact_sensitivity(batches: Sequence[BatchIncrements]) -> float:
 
     Neighbours have equal N_t, and exactly one batch changes: a cell y loses a record and another
     cell z gains one. With d_x(h) = w(x) (s(h+1) - s(h)), the sum changes by d_z(i) - d_y(j), where
-    i + j <= N_t - 1 because the counts before and after share N_t records. So
+    i + j <= N - 1 because the counts before and after share the N records of the batches that were
+    asked for y or z. So
 
-        Delta = max_t max_{y != z} max_{i + j < N_t} [d_z(i) - d_y(j)]
+        Delta = max_t max_{y != z} max_{i + j < N} [d_z(i) - d_y(j)]
 
     where cells that are not asked ("other" is always among them) have d = 0. No assumption on
-    the data, and attained. Cost: a few operations per asked cell; only where the two extremes
-    cannot occur together (possible for a bias-corrected score on sparse cells) the increments are
-    tabulated, and for more than 2^22 of them the slightly larger value without i + j < N_t is
-    taken: never too small.
+    the data, and attained. For convex scores the two extremes (i = N(z) - 1, j = 0) always fit
+    together. Cost: a few operations per asked cell; only where they do not (a floor, a negative
+    weight) the increments are tabulated, and for more than 2^22 of them, or pooled counts, the
+    slightly larger value without i + j < N is taken: never too small.
     """
     return worst_substitution(batches).change
 
@@ -152,11 +157,11 @@ def _worst_of_batch(t: int, batch: BatchIncrements) -> Substitution:
     changes, gaining, losing = _best_pair(highest[:, None], -lowest[:, None])
     change, z, y = float(changes[0]), int(gaining[0]), int(losing[0])
     i, j, unasked = int(gain_at[z]), int(lose_at[y]), len(batch.highest)
-    together = i + j < batch.records or unasked in (z, y)
-    if not together and unasked * batch.records <= ENUMERATION_LIMIT:
-        change, z, i, y, j = _tabulated_worst(batch.table())
-    elif not together:
-        i = batch.records - 1 - j  # a neighbour that exists; `change` stays the upper bound
+    if unasked not in (z, y) and i + j >= (shared := int(max(batch.records[z], batch.records[y]))):
+        if batch.table is not None and unasked * shared <= ENUMERATION_LIMIT:
+            change, z, i, y, j = _tabulated_worst(batch.table())
+        else:
+            i = shared - 1 - j  # a neighbour that exists; `change` stays the upper bound
     return Substitution(
         change=change,
         batch=t,

@@ -9,6 +9,7 @@ from fedprikl.reference.points import (
     distinct_points,
     iid_points,
     inclusion_probabilities,
+    spread_points,
 )
 from fedprikl.reference.reference import Reference
 
@@ -25,4 +26,5 @@ __all__ = [
     "distinct_points",
     "iid_points",
     "inclusion_probabilities",
+    "spread_points",
 ]

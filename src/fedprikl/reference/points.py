@@ -18,7 +18,14 @@ from fedprikl.checks import (
 )
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["QueryPoints", "all_points", "distinct_points", "iid_points", "inclusion_probabilities"]
+__all__ = [
+    "QueryPoints",
+    "all_points",
+    "distinct_points",
+    "iid_points",
+    "inclusion_probabilities",
+    "spread_points",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -37,6 +44,7 @@ class QueryPoints:
     draws: Ints  # how often the design drew x for batch t (1 unless i.i.d.)
     pi_min: float  # the reference's smallest probability above 0
     gain: float = 0.0  # sampling variance of the estimate per unit of mean squared score, at most
+    pooled: bool = False  # whether the counts of one cell in several batches are added up
 
     def __post_init__(self) -> None:
         check_positive_int(self.batches, "batches")
@@ -50,6 +58,14 @@ class QueryPoints:
         if np.any(self.pi <= 0) or np.any(self.pi > 1) or np.any(self.draws < 1):
             raise InvalidInputError("Every point needs a probability in (0, 1] and a draw.")
         self._check_batches()
+        if self.pooled:
+            self._check_pooled()
+
+    def _check_pooled(self) -> None:
+        order = np.argsort(self.cells, kind="stable")
+        same = np.diff(self.cells[order]) == 0
+        if np.any(same & (np.diff(self.weights[order]) != 0)):
+            raise InvalidInputError("A pooled cell needs the same weight in each of its batches.")
 
     def _check_batches(self) -> None:
         if not np.array_equal(np.unique(self.batch), np.arange(self.batches)):
@@ -79,6 +95,7 @@ class QueryPoints:
         draws: npt.ArrayLike | None = None,
         batches: int = 1,
         gain: float = 0.0,
+        pooled: bool = False,
     ) -> "QueryPoints":
         """Points chosen by hand, in any order: inside the domain, Pi(x) > 0, once per batch."""
         distribution = check_probabilities(probabilities, "probabilities")
@@ -107,6 +124,7 @@ class QueryPoints:
             draws=drawn[order],
             pi_min=float(distribution[distribution > 0].min()),
             gain=gain,
+            pooled=pooled,
         )
 
 
@@ -157,6 +175,53 @@ def distinct_points(
         batches=n_batches,
         gain=float(np.max(np.where(some, (1 - inclusion) * pi / np.where(some, inclusion, 1), 0))),
     )
+
+
+def spread_points(
+    probabilities: npt.ArrayLike,
+    points: int,
+    *,
+    batches: int,
+    exponent: float = 0.5,
+    rng: np.random.Generator,
+) -> QueryPoints:
+    """Every cell is asked of as many batches as it needs; m (`points`) of them to each batch.
+
+    Cell x is asked of a share `f(x) = min(1, k Pi(x)^exponent)` of the batches, sum f = m, and its
+    counts are pooled: heavy cells, which set the noise, are asked of everybody, light ones of a
+    few batches. Where T f(x) < 1, the cell is asked of one batch with that probability and weighs
+    `Pi(x) / (T f(x))` (Horvitz-Thompson). With one batch this is `distinct_points`, for exponent 1.
+    Cost: a few passes over the domain.
+    """
+    m, n_batches = check_positive_int(points, "points"), check_positive_int(batches, "batches")
+    pi = check_probabilities(probabilities, "probabilities")
+    wanted = n_batches * inclusion_probabilities(_sizes(pi, exponent), m)
+    copies = np.floor(wanted + 1e-9).astype(np.int64)
+    copies[systematic_sample(np.maximum(wanted - copies, 0.0), rng.random())] += 1
+    asked = rng.permutation(np.flatnonzero(copies))
+    cells = np.repeat(asked, copies[asked])
+    # Dealt in turn, the (at most T) copies of a cell go to different batches, and each batch
+    # gets m. Clients are dealt to batches at random, so this order decides nothing.
+    inclusion = np.minimum(wanted, 1.0)
+    some = inclusion > 0
+    return QueryPoints.build(
+        pi,
+        cells=cells,
+        batch=np.arange(len(cells)) % n_batches,
+        weights=pi[cells] / inclusion[cells],
+        batches=n_batches,
+        gain=float(np.max(np.where(some, (1 - inclusion) * pi / np.where(some, inclusion, 1), 0))),
+        pooled=True,
+    )
+
+
+def _sizes(pi: Floats, exponent: float) -> Floats:
+    """Pi^exponent on the support, summing to 1."""
+    if not 0 <= exponent <= 1:
+        raise InvalidInputError(f"The exponent lies between 0 and 1, got {exponent}.")
+    sizes = np.where(pi > 0, pi**exponent, 0.0)
+    shares: Floats = sizes / sizes.sum()
+    return shares
 
 
 def all_points(probabilities: npt.ArrayLike) -> QueryPoints:

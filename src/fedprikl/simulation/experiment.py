@@ -76,7 +76,7 @@ class Repetition:
         score = Score(
             setting.smoothing,
             setting.control,
-            1 - 1 / counts.points.batches if setting.corrected else 0.0,
+            1.0 if setting.corrected else 0.0,
         )
         if setting.method == "no privacy":
             return no_privacy(counts, score=score)

@@ -1,0 +1,51 @@
+"""The terms of an estimate: one per score, each with the counts of one or several batches."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score
+from fedprikl.reference import QueryPoints
+
+__all__ = ["Terms"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Terms:
+    """The estimate is `sum weights * score(counts)` over terms. Public.
+
+    Usually a term is a point. Where points are pooled, the points of one cell in several batches
+    are one term: their counts are added, and it is as if one larger batch had been asked.
+    """
+
+    of_point: Ints  # the term of each point
+    pi: Floats
+    weights: Floats
+    records: Ints  # records of the batches that were asked
+    outside: Floats  # share of all records that lie in other batches
+
+    @classmethod
+    def of(cls, points: QueryPoints, records: Ints) -> "Terms":
+        """The terms of these points for batches of so many records."""
+        if not points.pooled:
+            held = records[points.batch]
+            of_point, pi, weights = np.arange(len(points)), points.pi, points.weights
+        else:
+            _, first, of_point = np.unique(points.cells, return_index=True, return_inverse=True)
+            pi, weights = points.pi[first], points.weights[first]
+            held = np.zeros(len(first), np.int64)
+            np.add.at(held, of_point, records[points.batch])
+        outside: Floats = 1 - held / records.sum()
+        return cls(of_point=of_point, pi=pi, weights=weights, records=held, outside=outside)
+
+    def pool(self, values: npt.ArrayLike) -> Ints:
+        """Whole values per point, added up per term."""
+        pooled = np.zeros(len(self.pi), np.int64)
+        np.add.at(pooled, self.of_point, np.asarray(values, dtype=np.int64))
+        return pooled
+
+    def scores(self, counts: npt.ArrayLike, score: Score) -> Floats:
+        """s(h) of each term."""
+        return score(counts, self.pi, self.records, outside=self.outside, weights=self.weights)
