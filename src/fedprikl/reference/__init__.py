@@ -10,6 +10,7 @@ from fedprikl.reference.points import (
     iid_points,
     inclusion_probabilities,
     spread_points,
+    spread_shares,
 )
 from fedprikl.reference.reference import Reference
 
@@ -27,4 +28,5 @@ __all__ = [
     "iid_points",
     "inclusion_probabilities",
     "spread_points",
+    "spread_shares",
 ]

@@ -25,6 +25,7 @@ __all__ = [
     "iid_points",
     "inclusion_probabilities",
     "spread_points",
+    "spread_shares",
 ]
 
 
@@ -195,7 +196,7 @@ def spread_points(
     """
     m, n_batches = check_positive_int(points, "points"), check_positive_int(batches, "batches")
     pi = check_probabilities(probabilities, "probabilities")
-    wanted = n_batches * inclusion_probabilities(_sizes(pi, exponent), m)
+    wanted = n_batches * spread_shares(pi, m, exponent)
     copies = np.floor(wanted + 1e-9).astype(np.int64)
     copies[systematic_sample(np.maximum(wanted - copies, 0.0), rng.random())] += 1
     asked = rng.permutation(np.flatnonzero(copies))
@@ -215,13 +216,12 @@ def spread_points(
     )
 
 
-def _sizes(pi: Floats, exponent: float) -> Floats:
-    """Pi^exponent on the support, summing to 1."""
+def spread_shares(pi: Floats, points: int, exponent: float) -> Floats:
+    """f(x) = min(1, k Pi(x)^exponent), the share of the batches asked for x; they sum to m."""
     if not 0 <= exponent <= 1:
         raise InvalidInputError(f"The exponent lies between 0 and 1, got {exponent}.")
     sizes = np.where(pi > 0, pi**exponent, 0.0)
-    shares: Floats = sizes / sizes.sum()
-    return shares
+    return inclusion_probabilities(sizes / sizes.sum(), points)
 
 
 def all_points(probabilities: npt.ArrayLike) -> QueryPoints:

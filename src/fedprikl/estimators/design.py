@@ -1,0 +1,203 @@
+"""Designs: how many points, for how many batches, how spread and how limited; and their search.
+
+Everything here is computed from public quantities: Pi, the number of records, the budget.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Floats, check_positive_int
+from fedprikl.divergence import Score, Skew
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimators.drift import DriftPicture, picture_drift
+from fedprikl.estimators.forecast import Forecast, draw_counts, outlook
+from fedprikl.estimators.spectrum import Spectrum
+from fedprikl.estimators.terms import Terms
+
+__all__ = ["DRIFTS", "Design", "DesignForecast", "best_design", "forecast_design"]
+
+DRIFTS = (0.0, 0.1, 0.5, 1.0)  # nats; a design is judged by its mean square error over these
+EXPONENTS = (0.5, 0.75, 1.0)
+LIMITS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1)  # of the steepest step without a limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What is asked of whom, and how a record's largest effect is limited."""
+
+    points: int  # m
+    batches: int  # T
+    exponent: float  # cells are asked of a share of the batches in proportion to Pi^exponent
+    steepest: float = math.inf  # c
+
+    def score(self, gamma: float) -> Score:
+        """The score of a count under this design."""
+        return Score(Skew(gamma), correction=1.0, steepest=self.steepest)
+
+
+@dataclass(frozen=True, slots=True)
+class DesignForecast:
+    """A design and the errors it is predicted to have, one per assumed drift."""
+
+    design: Design
+    forecasts: tuple[Forecast, ...]
+
+    @property
+    def error(self) -> float:
+        """Root mean square over the assumed drifts: what the search minimises."""
+        return math.sqrt(sum(f.error**2 for f in self.forecasts) / len(self.forecasts))
+
+
+def best_design(
+    spectrum: Spectrum,
+    *,
+    records: int,
+    points: int,
+    batches: Sequence[int],
+    noise_gain: float,
+    gamma: float,
+) -> DesignForecast:
+    """The design with the smallest predicted error among all batches, exponents and limits.
+
+    `noise_gain` is the noise's standard deviation per unit of sensitivity. Cost: a fixed number of
+    simulated scores for each batches, exponent and limit, whatever the size of the domain.
+    """
+    pictures = _pictures(spectrum, DRIFTS, gamma)
+    found = [
+        forecast
+        for layout in _layouts(spectrum, points, batches)
+        for forecast in _forecasts(layout, pictures, records, noise_gain, LIMITS)
+    ]
+    return min(found, key=lambda each: each.error)
+
+
+def forecast_design(
+    spectrum: Spectrum,
+    design: Design,
+    *,
+    records: int,
+    noise_gain: float,
+    gamma: float,
+    drifts: Sequence[float] = DRIFTS,
+) -> DesignForecast:
+    """The predicted errors of one design."""
+    layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
+    pictures = _pictures(spectrum, drifts, gamma)
+    limit = [min(1.0, design.steepest / float(layout.first_steps(records, gamma).max()))]
+    (found,) = _forecasts(layout, pictures, records, noise_gain, limit)
+    return DesignForecast(design, found.forecasts)
+
+
+def _pictures(spectrum: Spectrum, drifts: Sequence[float], gamma: float) -> list[DriftPicture]:
+    return [
+        picture_drift(spectrum.mass, spectrum.pi, divergence=drift, gamma=gamma) for drift in drifts
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Layout:
+    """How often each cell is asked, before any limit is chosen."""
+
+    spectrum: Spectrum
+    points: int
+    batches: int
+    exponent: float
+    wanted: Floats  # batches that are asked for the cell, on average
+    inclusion: Floats
+
+    @classmethod
+    def of(cls, spectrum: Spectrum, points: int, batches: int, exponent: float) -> "_Layout":
+        wanted = batches * spectrum.shares(points, exponent)
+        return cls(spectrum, points, batches, exponent, wanted, np.minimum(wanted, 1.0))
+
+    def terms(self, records: int, *, fewest: bool = False) -> Terms:
+        """The terms on average, or (`fewest`) where copies are rounded down."""
+        copies = np.floor(self.wanted + 1e-9) if fewest else self.wanted
+        share = np.maximum(copies, 1.0) / self.batches
+        return Terms(
+            of_point=np.arange(len(share)),
+            pi=self.spectrum.pi,
+            weights=self.spectrum.pi / self.inclusion,
+            records=np.maximum(1, np.round(share * records)).astype(np.int64),
+            outside=np.clip(1 - share, 0.0, None),
+        )
+
+    def first_steps(self, records: int, gamma: float) -> Floats:
+        """What the first record of each cell does to the estimate: its steepest step."""
+        terms = self.terms(records, fewest=True)
+        steps: Floats = -terms.weights * Score(Skew(gamma), correction=1.0).increments(
+            np.zeros(len(terms.pi)), terms.pi, terms.records, outside=terms.outside
+        )
+        return steps
+
+    def expected_sensitivity(self, steps: Floats) -> float:
+        """Root mean square of the largest step among the cells that are asked.
+
+        A cell is asked with probability i(x): it counts if no steeper one is asked.
+        """
+        order = np.argsort(-steps)
+        none = (1 - self.inclusion[order]) ** self.spectrum.copies[order]
+        none_before = np.concatenate([[1.0], np.cumprod(none)[:-1]])
+        return math.sqrt(float(np.sum(steps[order] ** 2 * (1 - none) * none_before)))
+
+    def sampling_variance(self, picture: DriftPicture) -> float:
+        """Of the choice of points (Hajek's approximation for designs of fixed size)."""
+        pi, copies = self.spectrum.pi, self.spectrum.copies
+        chance, left = self.inclusion, copies * (1 - self.inclusion)
+        fixed = float(np.sum(left * chance))
+        if fixed <= 0:
+            return 0.0
+        square = picture.mean_square * float(np.sum(left / chance * pi**2))
+        level = picture.divergence * float(np.sum(left * pi))
+        return max(square - level**2 / fixed, 0.0)
+
+
+def _layouts(spectrum: Spectrum, points: int, batches: Sequence[int]) -> Iterator[_Layout]:
+    if check_positive_int(points, "points") >= spectrum.cells:
+        yield _Layout.of(spectrum, spectrum.cells, 1, 1.0)  # everything is asked of everybody
+        return
+    if not batches:
+        raise InvalidInputError("A plan needs at least one batch.")
+    for number in batches:
+        for exponent in EXPONENTS:
+            yield _Layout.of(spectrum, points, number, exponent)
+
+
+def _forecasts(
+    layout: _Layout,
+    pictures: Sequence[DriftPicture],
+    records: int,
+    noise_gain: float,
+    limits: Sequence[float],
+) -> Iterator[DesignForecast]:
+    """The errors of a layout for each limit, given as a share of the steepest step."""
+    gamma = pictures[0].gamma
+    terms, steps = layout.terms(records), layout.first_steps(records, gamma)
+    drawn = [draw_counts(terms, picture) for picture in pictures]
+    sampling = [math.sqrt(layout.sampling_variance(picture)) for picture in pictures]
+    for limit in limits:
+        steepest = math.inf if limit == 1 else limit * float(steps.max())
+        design = Design(
+            points=layout.points,
+            batches=layout.batches,
+            exponent=layout.exponent,
+            steepest=steepest,
+        )
+        score = design.score(gamma)
+        noise = noise_gain * layout.expected_sensitivity(np.minimum(steps, steepest))
+        forecasts = []
+        for picture, counts, chosen in zip(pictures, drawn, sampling, strict=True):
+            seen = outlook(terms, score, picture, counts)
+            forecasts.append(
+                Forecast(
+                    divergence=picture.divergence,
+                    sampling=chosen,
+                    bias=seen.bias,
+                    spread=math.sqrt(seen.error_variance),
+                    noise=noise,
+                )
+            )
+        yield DesignForecast(design, tuple(forecasts))

@@ -1,0 +1,101 @@
+"""A public picture of drift, to predict errors with before any data is seen.
+
+What a private population looks like is unknown, so predictions need an assumption. Ours: half of
+the divergence comes from cells that vanished, rare cells more often than common ones, and half from
+mass that was shuffled around as a Dirichlet distribution would:
+
+    r(x) = P(x)/Pi(x) = 0 with probability q(x), else Gamma(alpha) of mean 1/(1 - q(x))
+    q(x) = min(0.9, k / sqrt Pi(x)),   E_Pi[q] = D / (2 ln 1/gamma),   E_Pi[-ln v(r)] = D
+
+No guarantee rests on it; how well it predicts is measured (benchmarks/accuracy.py).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, special
+
+from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
+from fedprikl.errors import InvalidInputError
+
+__all__ = ["DriftPicture", "picture_drift"]
+
+SEED = 7  # of public simulations: the same question always gets the same answer
+DRAWS = 4096
+MOST_VANISHED = 0.9
+FITTED = 512  # draws that alpha is fitted to
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DriftPicture:
+    """Cells drawn in proportion to Pi, each with a ratio r(x) of a population that has drifted."""
+
+    divergence: float
+    gamma: float
+    cells: Ints  # positions in the list of probabilities
+    ratios: Floats
+
+    @property
+    def mean_square(self) -> float:
+        """E_Pi[(ln v)^2]."""
+        return float(np.mean(np.log(self.gamma + (1 - self.gamma) * self.ratios) ** 2))
+
+
+def picture_drift(
+    mass: Floats, pi: Floats, *, divergence: float, gamma: float, draws: int = DRAWS
+) -> DriftPicture:
+    """A drift of `divergence` nats on cells of probability `pi` drawn in proportion to `mass`.
+
+    `mass` is Pi for a whole domain, the design weights for a sample of it.
+    """
+    rng = np.random.default_rng(SEED)
+    check_open_unit(gamma, "skew", "It is the share of Pi mixed into P; try 0.01.")
+    # Two shuffled grids: every cell and every quantile of drift gets its share of the draws.
+    steps = (np.arange(check_positive_int(draws, "draws")) + rng.random(draws)) / draws
+    cumulative = np.cumsum(mass)
+    cells = np.searchsorted(cumulative, steps * cumulative[-1], side="right")
+    cells = np.minimum(cells, len(mass) - 1)
+    ratios = _ratios(divergence, gamma, pi[cells], rng.permutation(steps))
+    return DriftPicture(divergence, gamma, cells, ratios)
+
+
+def _ratios(divergence: float, gamma: float, pi: Floats, uniforms: Floats) -> Floats:
+    if check_finite(divergence, "divergence") <= 0:
+        return np.ones_like(uniforms)
+    if divergence > 0.9 * -math.log(gamma):
+        raise InvalidInputError(
+            f"A divergence of {divergence:g} is out of reach: with a skew of {gamma:g} it is at "
+            f"most {-math.log(gamma):.3g}."
+        )
+    gone = _vanished(divergence / (2 * -math.log(gamma)), pi)
+    some = np.random.default_rng(SEED).permutation(len(pi))[:FITTED]
+
+    def missing(log_alpha: float) -> float:
+        ratios = _quantiles(math.exp(log_alpha), gone[some], uniforms[some])
+        return float(-np.log(gamma + (1 - gamma) * ratios).mean()) - divergence
+
+    low, high = math.log(1e-3), math.log(1e8)
+    if missing(high) > 0:  # what vanished among the draws is enough
+        return _quantiles(math.exp(high), gone, uniforms)
+    log_alpha = float(optimize.brentq(missing, low, high, xtol=1e-3))
+    return _quantiles(math.exp(log_alpha), gone, uniforms)
+
+
+def _vanished(share: float, pi: Floats) -> Floats:
+    """q(x) with the wanted mean."""
+    rarity = 1 / np.sqrt(pi)
+
+    def missing(scale: float) -> float:
+        return float(np.minimum(MOST_VANISHED, scale * rarity).mean()) - share
+
+    top = MOST_VANISHED / float(rarity.min())
+    scale = float(optimize.brentq(missing, 0.0, top)) if missing(top) > 0 else top
+    chance: Floats = np.minimum(MOST_VANISHED, scale * rarity)
+    return chance
+
+
+def _quantiles(alpha: float, gone: Floats, uniforms: Floats) -> Floats:
+    rest = np.clip((uniforms - gone) / (1 - gone), 0.0, 1 - 1e-12)
+    ratios: Floats = special.gammaincinv(alpha, rest) / alpha / (1 - gone)
+    return ratios

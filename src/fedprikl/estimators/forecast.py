@@ -1,0 +1,94 @@
+"""What error to expect, from public quantities and a picture of drift.
+
+The error of a release has three sources: the choice of points (sampling), batches that are samples
+of the population and a limit on the steepest step (small-batch bias and spread), and the noise.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score
+from fedprikl.estimators.drift import SEED, DriftPicture
+from fedprikl.estimators.terms import Terms
+
+__all__ = ["DrawnCounts", "Forecast", "Outlook", "draw_counts", "outlook"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The error to expect if the population has drifted by `divergence`, in nats."""
+
+    divergence: float
+    sampling: float  # standard deviation from the choice of points
+    bias: float  # of scores of small batches, and of the limit on the steepest step
+    spread: float  # standard deviation from the choice of the batches' clients
+    noise: float  # standard deviation of the noise
+
+    @property
+    def error(self) -> float:
+        """Root mean square of all of them."""
+        return math.hypot(self.sampling, self.bias, self.spread, self.noise)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "divergence": self.divergence,
+            "error": self.error,
+            "sampling": self.sampling,
+            "small_batch_bias": self.bias,
+            "small_batch_spread": self.spread,
+            "noise": self.noise,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnCounts:
+    """Simulated counts of a picture's cells: in the batches that are asked, and everywhere."""
+
+    asked: Ints
+    everywhere: Ints
+    records: Floats  # of everybody
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the scores of a design would be, at some drift."""
+
+    mean: float  # of the estimate before noise
+    bias: float  # against the divergence of the records
+    error_variance: float  # about that bias, for given points
+    variance: float  # of the estimate itself, records and batches drawn anew
+
+
+def draw_counts(terms: Terms, picture: DriftPicture) -> DrawnCounts:
+    """Counts if the population had drifted as in the picture, whose cells are positions in `terms`.
+
+    Records are independent, so counts are Poisson.
+    """
+    rng = np.random.default_rng(SEED)
+    at = picture.cells
+    records = terms.records[at]
+    everybody = records / (1 - terms.outside[at])
+    rate = terms.pi[at] * picture.ratios
+    asked = rng.poisson(records * rate)
+    others = rng.poisson(np.maximum(everybody - records, 0.0) * rate)
+    return DrawnCounts(asked, asked + others, everybody)
+
+
+def outlook(terms: Terms, score: Score, picture: DriftPicture, drawn: DrawnCounts) -> Outlook:
+    """Scores of the counts that were asked, against scores of the counts of everybody."""
+    at = picture.cells
+    pi, weights = terms.pi[at], terms.weights[at]
+    scores = score(drawn.asked, pi, terms.records[at], outside=terms.outside[at], weights=weights)
+    whole = np.maximum(1, np.round(drawn.records)).astype(np.int64)
+    error = scores - Score(score.smoothing)(drawn.everywhere, pi, whole)
+    return Outlook(
+        mean=float(scores.mean()),
+        bias=float(error.mean()),
+        error_variance=float(np.mean(weights * (error - error.mean()) ** 2)),
+        variance=float(np.mean(weights * (scores - scores.mean()) ** 2)),
+    )
