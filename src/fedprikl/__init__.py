@@ -41,6 +41,7 @@ from fedprikl.reference import (
     all_points,
     distinct_points,
     iid_points,
+    spread_points,
 )
 
 __version__ = version("fedprikl")
@@ -79,5 +80,6 @@ __all__ = [
     "kl_divergence",
     "no_privacy",
     "skewed_divergence",
+    "spread_points",
     "trusted_aggregator",
 ]

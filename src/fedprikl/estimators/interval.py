@@ -8,20 +8,25 @@ the drift is spread over the cells. With s = -ln v and E[v] = 1, the mean of the
 
 so E[s^2] <= rho D whatever the population, and the sampling variance is at most `gain` rho D, even
 if all drift sits in the cells that are asked by chance. Where it does not, the interval is wider
-than it need be; to know that would cost privacy.
+than it need be; to know that would cost privacy. What small batches and a limit on the steepest
+step add is taken from a picture of drift (`drift.py`): usually small, and an assumption.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy import optimize, special
 
 from fedprikl.checks import Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
+from fedprikl.estimators.drift import picture_drift
+from fedprikl.estimators.forecast import draw_counts, outlook
+from fedprikl.estimators.terms import Terms
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from fedprikl.reference import QueryPoints
 
-__all__ = ["confidence_interval", "noise_quantile", "sampling_sd"]
+__all__ = ["confidence_interval", "error_before_noise", "noise_quantile"]
 
 Noise = LaplaceMechanism | GaussianMechanism
 
@@ -45,10 +50,11 @@ def confidence_interval(
     if not isinstance(score.smoothing, Skew) or score.control:
         return None
     largest = math.log(1 / score.smoothing.gamma)
+    spread = error_before_noise(points, records, score, score.smoothing.gamma)
 
     def slack(divergence: float) -> float:
         """How much further the value could lie from D; not negative inside the interval."""
-        sd = sampling_sd(divergence, points=points, records=records, score=score)
+        sd = spread(divergence)
         return noise_quantile(noise, sd, (1 + level) / 2) - abs(value - divergence)
 
     middle = min(max(value, 0.0), largest)
@@ -59,17 +65,32 @@ def confidence_interval(
     return (low, high)
 
 
-def sampling_sd(divergence: float, *, points: QueryPoints, records: Ints, score: Score) -> float:
-    """Standard deviation of the estimate before noise if the divergence is `divergence`.
+def error_before_noise(
+    points: QueryPoints, records: Ints, score: Score, gamma: float
+) -> Callable[[float], float]:
+    """The size of the error before noise, as a function of the divergence.
 
-    The choice of points contributes at most `gain` rho D; with T > 1 the choice of clients adds
-    about (1 - 1/T) sum w^2 / (N_t Pi), as each batch is a sample of the population.
+    The choice of points contributes a variance of at most `gain` rho D.
     """
-    gamma = score.smoothing.gamma if isinstance(score.smoothing, Skew) else 0.01
     rho = math.log(gamma) ** 2 / (gamma - 1 - math.log(gamma))
-    outside = 1 - 1 / points.batches
-    batch = outside * float(np.sum(points.weights**2 / (records[points.batch] * points.pi)))
-    return math.sqrt(points.gain * rho * max(divergence, 0.0) + batch)
+    terms = Terms.of(points, records)
+    if score.steepest == math.inf and not np.any(terms.outside > 0):
+        return lambda divergence: math.sqrt(points.gain * rho * max(divergence, 0.0))
+    grid = -math.log(gamma) * np.array([0, 0.01, 0.05, 0.15, 0.4, 0.9])
+    sizes = [_small_batch_error(terms, score, float(d), gamma) for d in grid]
+
+    def error(divergence: float) -> float:
+        sampling = points.gain * rho * max(divergence, 0.0)
+        return math.hypot(math.sqrt(sampling), float(np.interp(divergence, grid, sizes)))
+
+    return error
+
+
+def _small_batch_error(terms: Terms, score: Score, divergence: float, gamma: float) -> float:
+    """Bias and spread of the scores of small batches, as one root mean square."""
+    picture = picture_drift(terms.weights, terms.pi, divergence=divergence, gamma=gamma, draws=1024)
+    seen = outlook(terms, score, picture, draw_counts(terms, picture))
+    return math.hypot(seen.bias, math.sqrt(seen.error_variance))
 
 
 def noise_quantile(noise: Noise, sd: float, probability: float) -> float:

@@ -1,5 +1,6 @@
 """The plan: what all parties agree on before any data is touched. All of it is public."""
 
+import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -20,7 +21,7 @@ from fedprikl.privacy import NoiseKind
 __all__ = ["EstimatorName", "Plan", "SignedPlan"]
 
 EstimatorName = Literal["exact", "baseline", "paper", "no privacy"]
-FORMAT, VERSION = "fedprikl plan", 1
+FORMAT, VERSION = "fedprikl plan", 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +37,16 @@ class Plan:
     estimator: EstimatorName = "exact"
     skew: float = 0.01  # gamma, share of Pi mixed into P so that the log stays finite
     control: float = 0.0  # lambda
+    exponent: float = 1.0  # cells are asked of a share of the batches as Pi^exponent
+    steepest: float | None = None  # c, the most one record may lower the estimate; None: no limit
     noise: NoiseKind = "auto"
     cohort: int = 50  # clients of one secure sum, about
     dropout: float = 0.1  # share of a cohort that may vanish
     corruption: float = 0.1  # share of a cohort that may collude with the aggregator
     most_records: int = 10**6  # of one client; sizes the ring
     threshold: float | None = None  # nats; drawn into the report
+    false_alarm: float = 0.01  # how often the verdict may call out drift where there is none
+    design_effect: float = 1.0  # how much records of one client resemble each other; 1: not at all
 
     def __post_init__(self) -> None:
         if not isinstance(self.population, str) or not self.population.strip():
@@ -55,6 +60,7 @@ class Plan:
         check_open_unit(self.skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
         check_finite(self.control, "control")
         self._check_choices()
+        self._check_design()
 
     def _check_choices(self) -> None:
         if self.estimator not in get_args(EstimatorName):
@@ -69,14 +75,26 @@ class Plan:
         if self.threshold is not None:
             check_finite(self.threshold, "threshold")
 
+    def _check_design(self) -> None:
+        if not 0 <= check_finite(self.exponent, "exponent") <= 1:
+            raise InvalidInputError("The exponent of the points lies between 0 and 1.")
+        if self.steepest is not None and check_finite(self.steepest, "steepest") <= 0:
+            raise InvalidInputError("The steepest step must be above 0.")
+        if not 0 < check_finite(self.false_alarm, "false_alarm") <= 0.5:
+            raise InvalidInputError("A false-alarm rate lies between 0 and 0.5; try 0.01.")
+        if check_finite(self.design_effect, "design_effect") < 1:
+            raise InvalidInputError("A design effect is at least 1.")
+
     @property
     def score(self) -> Score:
         """The score of a count that this plan asks for."""
         corrected = self.estimator in ("exact", "no privacy")
+        limited = self.estimator == "exact" and self.steepest is not None
         return Score(
             Skew(self.skew),
             control=self.control,
             correction=1.0 if corrected else 0.0,
+            steepest=self.steepest if limited and self.steepest else math.inf,
         )
 
     @property

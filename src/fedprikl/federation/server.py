@@ -8,7 +8,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.federation.plan import SignedPlan
 from fedprikl.federation.release import Release
 from fedprikl.federation.round import Cohort, Round, entry_maxima, noise_share
-from fedprikl.reference import QueryPoints, Reference, distinct_points, iid_points
+from fedprikl.reference import QueryPoints, Reference, distinct_points, iid_points, spread_points
 from fedprikl.secure_sum import SumPlan, plan_sum
 
 __all__ = ["Server"]
@@ -63,9 +63,14 @@ class Server:
         return release
 
     def _draw_points(self, rng: np.random.Generator) -> QueryPoints:
-        plan = self._signed.plan
-        design = iid_points if plan.estimator == "paper" else distinct_points
-        return design(self._reference.probabilities, plan.points, batches=plan.batches, rng=rng)
+        plan, pi = self._signed.plan, self._reference.probabilities
+        if plan.estimator == "paper":
+            return iid_points(pi, plan.points, batches=plan.batches, rng=rng)
+        if plan.estimator == "exact" or plan.batches == 1:
+            return spread_points(
+                pi, plan.points, batches=plan.batches, exponent=plan.exponent, rng=rng
+            )
+        return distinct_points(pi, plan.points, batches=plan.batches, rng=rng)
 
     def _plan_sum(self, clients: int, points: int, randomness: Callable[[int], bytes]) -> SumPlan:
         plan = self._signed.plan
