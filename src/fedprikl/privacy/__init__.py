@@ -31,10 +31,18 @@ from fedprikl.privacy.sensitivity import (
     terms_sensitivity,
     worst_substitution,
 )
-from fedprikl.privacy.shared_noise import SharedNoiseMechanism, calibrate_shared_noise
+from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism, calibrate_shared_gaussian
+from fedprikl.privacy.shared_laplace import (
+    SAMPLER_DELTA,
+    SharedLaplaceMechanism,
+    calibrate_shared_laplace,
+    laplace_variance,
+)
+from fedprikl.privacy.shared_noise import SharedMechanism, calibrate_shared
 from fedprikl.privacy.statement import PrivacyStatement
 
 __all__ = [
+    "SAMPLER_DELTA",
     "SECURE_NOISE",
     "Account",
     "AccountedRelease",
@@ -57,7 +65,9 @@ __all__ = [
     "Round",
     "RoundState",
     "SecureNoise",
-    "SharedNoiseMechanism",
+    "SharedGaussianMechanism",
+    "SharedLaplaceMechanism",
+    "SharedMechanism",
     "Substitution",
     "audit",
     "basic_epsilon",
@@ -65,11 +75,14 @@ __all__ = [
     "calibrate_gaussian",
     "calibrate_integer_gaussian",
     "calibrate_laplace",
-    "calibrate_shared_noise",
+    "calibrate_shared",
+    "calibrate_shared_gaussian",
+    "calibrate_shared_laplace",
     "charge_from_dict",
     "charge_to_dict",
     "classic_constant",
     "exact_sensitivity",
+    "laplace_variance",
     "largest_fitting_epsilon",
     "lowest_bit",
     "paper_kl_sensitivity",
