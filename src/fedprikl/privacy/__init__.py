@@ -18,6 +18,12 @@ from fedprikl.privacy.calibration import (
 )
 from fedprikl.privacy.charges import AccountedRelease, Charge, charge_from_dict, charge_to_dict
 from fedprikl.privacy.composition import basic_epsilon, largest_fitting_epsilon, total_epsilon
+from fedprikl.privacy.integer_laplace import (
+    IntegerLaplaceMechanism,
+    calibrate_integer,
+    calibrate_integer_laplace,
+    laplace_variance,
+)
 from fedprikl.privacy.ledger import Ledger, Reservation
 from fedprikl.privacy.ledger_file import Entry, Head
 from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
@@ -36,7 +42,6 @@ from fedprikl.privacy.shared_laplace import (
     SAMPLER_DELTA,
     SharedLaplaceMechanism,
     calibrate_shared_laplace,
-    laplace_variance,
 )
 from fedprikl.privacy.shared_noise import SharedMechanism, calibrate_shared
 from fedprikl.privacy.statement import PrivacyStatement
@@ -55,6 +60,7 @@ __all__ = [
     "Head",
     "InsecureSeededNoise",
     "IntegerGaussianMechanism",
+    "IntegerLaplaceMechanism",
     "LaplaceMechanism",
     "Ledger",
     "Mechanism",
@@ -73,7 +79,9 @@ __all__ = [
     "basic_epsilon",
     "calibrate",
     "calibrate_gaussian",
+    "calibrate_integer",
     "calibrate_integer_gaussian",
+    "calibrate_integer_laplace",
     "calibrate_laplace",
     "calibrate_shared",
     "calibrate_shared_gaussian",

@@ -12,15 +12,11 @@ import numpy as np
 from fedprikl.checks import Ints, check_delta, check_epsilon, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.charges import AccountedRelease
+from fedprikl.privacy.integer_laplace import ROUNDING, laplace_variance
 from fedprikl.privacy.noise import NoiseSource
 from fedprikl.privacy.polya import MOST_SHARES, SCALES, polya_reach
 
-__all__ = [
-    "SAMPLER_DELTA",
-    "SharedLaplaceMechanism",
-    "calibrate_shared_laplace",
-    "laplace_variance",
-]
+__all__ = ["SAMPLER_DELTA", "SharedLaplaceMechanism", "calibrate_shared_laplace"]
 
 SAMPLER_DELTA = 2.0**-60  # above what the sampler's distance from the true distribution can cost
 SENSITIVITY = 2  # L1: one record leaves one count and enters another
@@ -101,10 +97,5 @@ class SharedLaplaceMechanism:
 
 def calibrate_shared_laplace(*, epsilon: float, shares: int) -> SharedLaplaceMechanism:
     """Shares of noise whose sum, of scale 2 / epsilon, gives (epsilon, 2^-60)."""
-    scale = SENSITIVITY * (1 + 1e-12) / check_epsilon(epsilon)  # the division rounds
+    scale = SENSITIVITY * ROUNDING / check_epsilon(epsilon)
     return SharedLaplaceMechanism(scale=scale, shares=check_positive_int(shares, "shares"))
-
-
-def laplace_variance(scale: float) -> float:
-    """Of the discrete Laplace distribution: 2 p / (1 - p)^2 = 1 / (2 sinh^2(1 / (2 scale)))."""
-    return 0.5 / math.sinh(0.5 / scale) ** 2

@@ -5,13 +5,13 @@ import math
 from fedprikl.checks import check_delta
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.calibration import NoiseKind, calibrate_gaussian
+from fedprikl.privacy.integer_laplace import laplace_variance
 from fedprikl.privacy.polya import SCALES
 from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism, calibrate_shared_gaussian
 from fedprikl.privacy.shared_laplace import (
     SAMPLER_DELTA,
     SharedLaplaceMechanism,
     calibrate_shared_laplace,
-    laplace_variance,
 )
 
 __all__ = ["SharedMechanism", "calibrate_shared"]
