@@ -29,8 +29,10 @@ from fedprikl import (
     trusted_aggregator,
 )
 from fedprikl.estimators import score_sensitivity, weighted_score
+from fedprikl.privacy import NoiseKind
 from tests.false_alarm import looks_centred
 
+KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian")
 PI = np.array([0.4, 0.3, 0.2, 0.1, 0.0])
 HELD = np.array([100, 150, 90, 50, 10])  # the last ten are "other"
 P = HELD / HELD.sum()
@@ -200,7 +202,21 @@ def test_the_baseline_of_one_point_moves_one_count() -> None:
     points = QueryPoints.build(PI, cells=[0], batch=[0], weights=[1.0])
     one = BatchCounts(points, np.array([100]), np.array([400]))
     assert baseline(one, epsilon=1.0).privacy.sensitivity == 1.0
-    assert baseline(census(), epsilon=1.0).privacy.sensitivity == pytest.approx(math.sqrt(2))
+    assert baseline(census(), epsilon=1.0).privacy.sensitivity == 2.0  # L1, for Laplace noise
+    gaussian = baseline(census(), epsilon=1.0, noise="gaussian").privacy
+    assert gaussian.sensitivity == pytest.approx(math.sqrt(2))
+
+
+def test_the_baseline_takes_the_smaller_noise_and_says_its_delta() -> None:
+    laplace, gaussian = (baseline(census(), epsilon=1.0, noise=kind) for kind in KINDS)
+    assert laplace.privacy.delta == 0
+    assert gaussian.privacy.delta == 1e-6
+    assert "Laplace" in laplace.privacy.mechanism
+    assert "Gaussian" in gaussian.privacy.mechanism
+    assert laplace.privacy.holds
+    assert gaussian.privacy.holds
+    assert baseline(census(), epsilon=1.0).privacy == laplace.privacy
+    assert baseline(census(), epsilon=1.0, delta=0.1).privacy.delta == 0.1  # Gaussian there
 
 
 def test_insecure_noise_marks_the_result() -> None:
@@ -272,6 +288,7 @@ def with_counts(counts: Any, records: Any = (400,)) -> BatchCounts:
         ),
         (lambda: baseline(census(), epsilon=1.0, calibration="x"), "'exact' or 'paper'"),  # type: ignore[arg-type]
         (lambda: baseline(census(), epsilon=0.0), "above 0"),
+        (lambda: baseline(census(), epsilon=1.0, noise="x"), "'laplace' or 'gaussian'"),  # type: ignore[arg-type]
         (lambda: baseline(census(), epsilon=1.0, score=Score(Unsmoothed())), "smooth it"),
         (lambda: no_privacy(census(), score=Skew(0.05)), r"write Score\(Skew"),  # type: ignore[arg-type]
         (lambda: trusted_aggregator(census(), epsilon=1.0, released="x"), "'terms' or 'mean'"),  # type: ignore[arg-type]

@@ -46,6 +46,12 @@ class InsecureNoNoise:
     def integer_gaussian(self, counts: npt.ArrayLike, *, sigma: float) -> Ints:  # noqa: ARG002
         return np.asarray(counts, dtype=np.int64)
 
+    def integer_laplace(self, counts: npt.ArrayLike, *, scale: float) -> Ints:  # noqa: ARG002
+        return np.asarray(counts, dtype=np.int64)
+
+    def laplace_share(self, entries: int, *, scale: float, shares: int) -> Ints:  # noqa: ARG002
+        return np.zeros(entries, dtype=np.int64)
+
 
 @dataclass
 class World:

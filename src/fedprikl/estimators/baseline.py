@@ -1,6 +1,6 @@
 """The paper's baseline without a trusted aggregator: noise on every count   [alg:sys_dist].
 
-`calibration="exact"` (the default) adds integer noise, once per distinct point, accounted exactly.
+`calibration="exact"` (the default) adds integer noise, Laplace or Gaussian, once per point.
 `calibration="paper"` adds the printed noise to every drawn frequency, and warns.
 """
 
@@ -18,9 +18,11 @@ from fedprikl.estimators.scoring import check_score
 from fedprikl.privacy import (
     SECURE_NOISE,
     GaussianMechanism,
+    IntegerLaplaceMechanism,
+    NoiseKind,
     NoiseSource,
     PrivacyStatement,
-    calibrate_integer_gaussian,
+    calibrate_integer,
     classic_constant,
 )
 
@@ -38,18 +40,20 @@ def baseline(
     delta: float = 1e-6,
     score: Score = PAPER_SCORE,
     calibration: Literal["exact", "paper"] = "exact",
+    noise: NoiseKind = "auto",
     source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """D(Pi || P) from noisy counts: the server floors them and applies Phi.
 
     Everything after the noise is post-processing and costs no privacy, so any other divergence
     may be computed from the same counts. `score` defaults to the paper's: lambda = -1 and a floor.
+    `noise` is for the exact calibration; "auto" takes the kind with the smaller spread.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if isinstance(check_score(score).smoothing, Unsmoothed):
         raise InvalidInputError("A noisy count may be 0, whose logarithm is infinite; smooth it.")
     if calibration == "exact":
-        noisy, statement = _integer_noise(counts, epsilon, delta, source)
+        noisy, statement = _integer_noise(counts, epsilon, delta, noise, source)
         of_term = np.arange(len(counts.points))
     elif calibration == "paper":
         noisy, statement, of_term = _printed_noise(counts, epsilon, delta, source)
@@ -68,19 +72,20 @@ def baseline(
 
 
 def _integer_noise(
-    counts: BatchCounts, epsilon: float, delta: float, source: NoiseSource
+    counts: BatchCounts, epsilon: float, delta: float, noise: NoiseKind, source: NoiseSource
 ) -> tuple[Floats, PrivacyStatement]:
     coordinates = min(2, counts.points.payload)
-    mechanism = calibrate_integer_gaussian(epsilon=epsilon, delta=delta, coordinates=coordinates)
+    mechanism = calibrate_integer(epsilon=epsilon, delta=delta, coordinates=coordinates, kind=noise)
+    pure = isinstance(mechanism, IntegerLaplaceMechanism)
     noisy = mechanism.add_to(counts.counts, source)
     return noisy, PrivacyStatement(
         epsilon=mechanism.epsilon(delta),
-        delta=delta,
+        delta=0.0 if pure else delta,
         claimed_epsilon=epsilon,
         mechanism=str(mechanism),
         released=f"{len(noisy)} noisy counts",
         trust=TRUST,
-        sensitivity=math.sqrt(coordinates),
+        sensitivity=coordinates if pure else math.sqrt(coordinates),
         insecure=source.insecure,
     )
 

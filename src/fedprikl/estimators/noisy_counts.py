@@ -3,7 +3,8 @@
 Noisy counts are public. Everything here, and any other divergence, is free of privacy cost.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
+from fedprikl.privacy import laplace_variance
 from fedprikl.reference import QueryPoints
 
 __all__ = ["NoisyCounts", "NoisyEstimate", "estimate_noisy_counts", "project_counts"]
@@ -25,6 +27,7 @@ class NoisyCounts:
     rest: Floats  # per batch: records in cells that are not asked, with noise
     records: Ints  # N_t, without noise
     noise_sd: Floats  # per batch, of the noise on each count
+    laplace_scale: float | None = None  # of discrete Laplace noise; None: about normal noise
 
     def __post_init__(self) -> None:
         batches = self.points.batches
@@ -34,6 +37,43 @@ class NoisyCounts:
             raise InvalidInputError("Noisy counts must fit the points and batches.")
         if np.any(np.asarray(self.records) < 1):
             raise InvalidInputError("A batch holds no records, so it has no distribution.")
+
+        if self.laplace_scale is not None and not self.laplace_scale > 0:
+            raise InvalidInputError("The scale of Laplace noise must be above 0.")
+
+    @property
+    def laplace_sums(self) -> Floats:
+        """Per batch, how many times the noise of one discrete Laplace variable each count carries.
+
+        More clients than the fewest, and several cohorts, add up: not a whole number.
+        """
+        if self.laplace_scale is None:
+            raise InvalidInputError("This noise is not Laplace noise.")
+        sums: Floats = np.asarray(self.noise_sd) ** 2 / laplace_variance(self.laplace_scale)
+        return sums
+
+    def draw_noise(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Noise like that on the counts and on the rest. For simulation: nothing is hidden by it.
+
+        The sum of s discrete Laplace variables is the difference of two negative binomial ones of
+        shape s, for every s > 0.
+        """
+        of_point = self.points.batch
+        if self.laplace_scale is None:
+            return rng.normal(0, self.noise_sd[of_point]), rng.normal(0, self.noise_sd)
+        sums, success = self.laplace_sums, -np.expm1(-1 / self.laplace_scale)
+
+        def draw(shape: Floats) -> Floats:
+            above, below = (rng.negative_binomial(shape, success) for _ in range(2))
+            return (above - below).astype(np.float64)
+
+        return draw(sums[of_point]), draw(sums)
+
+    def noise_to_dict(self) -> dict[str, Any]:
+        """What noise each count carries, for whoever works with them."""
+        if self.laplace_scale is None:
+            return {"kind": "gaussian"}
+        return {"kind": "laplace", "scale": self.laplace_scale, "sums": self.laplace_sums.tolist()}
 
     def projected(self) -> Floats:
         """The likeliest counts: not negative, summing to N_t with the rest."""
@@ -59,7 +99,7 @@ def estimate_noisy_counts(
 ) -> NoisyEstimate:
     """D(Pi || P) from noisy counts, less the bias that the known noise is seen to cause.
 
-    The logarithm of a noisy count is biased. The noise is known, so noise of the same size is
+    The logarithm of a noisy count is biased. The noise is known, so noise of the same law is
     added once more to the projected counts, and what that does to the estimate is subtracted
     (parametric bootstrap). That removes much of the bias while the noise is small against the
     counts and nearly none of it where the noise exceeds them; what remains is not known, so there
@@ -83,13 +123,8 @@ def project_counts(values: npt.ArrayLike, total: float) -> Floats:
 def _renoised(noisy: NoisyCounts, rng: np.random.Generator) -> Floats:
     base = noisy.projected()
     taken = np.bincount(noisy.points.batch, weights=base, minlength=noisy.points.batches)
-    again = NoisyCounts(
-        points=noisy.points,
-        counts=base + rng.normal(0, noisy.noise_sd[noisy.points.batch]),
-        rest=noisy.records - taken + rng.normal(0, noisy.noise_sd),
-        records=noisy.records,
-        noise_sd=noisy.noise_sd,
-    )
+    on_counts, on_rest = noisy.draw_noise(rng)
+    again = replace(noisy, counts=base + on_counts, rest=noisy.records - taken + on_rest)
     return again.projected()
 
 

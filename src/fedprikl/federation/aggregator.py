@@ -1,6 +1,5 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,12 +21,13 @@ from fedprikl.federation.release import Release
 from fedprikl.federation.round import Cohort, Round, noise_share
 from fedprikl.privacy import (
     SECURE_NOISE,
-    AccountedRelease,
+    Charge,
     Ledger,
     NoiseSource,
     PrivacyStatement,
     Reservation,
-    SharedNoiseMechanism,
+    SharedLaplaceMechanism,
+    SharedMechanism,
 )
 from fedprikl.secure_sum import SumAggregator
 
@@ -115,7 +115,7 @@ class Aggregator:
             self._round.plan, clients=cohort.sums.clients, minimum=cohort.sums.minimum
         )
         if share is not None:
-            self._reserve(self._worst_share(), at)
+            self._reserve(self._worst_share().charge(self._round.plan.delta), at)
         try:
             result = self.sums[number].unmask()
             self._opened = True
@@ -133,7 +133,7 @@ class Aggregator:
         return self._outcomes[number]
 
     def _add(
-        self, cohort: Cohort, total: Ints, included: int, share: SharedNoiseMechanism | None
+        self, cohort: Cohort, total: Ints, included: int, share: SharedMechanism | None
     ) -> None:
         counts, records = total[:-1], int(total[-1])
         if share is not None:
@@ -202,17 +202,20 @@ class Aggregator:
         )
 
     def _noisy_counts(self) -> NoisyCounts:
+        worst = self._worst_share()  # all shares of a round have one kind and one scale
         return NoisyCounts(
             points=self._round.points,
             counts=np.concatenate([b.counts[:-1] for b in self._batches]).astype(np.float64),
             rest=np.array([b.counts[-1] for b in self._batches], dtype=np.float64),
             records=np.array([b.records for b in self._batches]),
             noise_sd=np.sqrt([b.noise_variance for b in self._batches]),
+            laplace_scale=worst.scale if isinstance(worst, SharedLaplaceMechanism) else None,
         )
 
     def _noisy_estimate(self, noisy: NoisyCounts, rng: np.random.Generator) -> Estimate:
         plan = self._round.plan
         worst = self._worst_share()
+        proved = worst.charge(plan.delta)
         found = estimate_noisy_counts(noisy, score=plan.score, rng=rng)
         return Estimate(
             method="noisy counts, no trusted party",
@@ -221,18 +224,18 @@ class Aggregator:
             payload=self._round.points.payload + 1,
             noise_sd=found.noise_sd,
             privacy=PrivacyStatement(
-                epsilon=worst.epsilon(plan.delta),
-                delta=plan.delta,
+                epsilon=proved.proved_epsilon,
+                delta=proved.proved_delta,
                 claimed_epsilon=plan.epsilon,
                 mechanism=str(worst),
                 released=f"the noisy counts of {len(self._round.points)} cells",
                 trust=NOBODY,
-                sensitivity=math.sqrt(2),
+                sensitivity=worst.sensitivity,
                 insecure=self._source.insecure,
             ),
         )
 
-    def _worst_share(self) -> SharedNoiseMechanism:
+    def _worst_share(self) -> SharedMechanism:
         """The noise of the least protected cohort: a record is in one cohort only."""
         plan = self._round.plan
         found = [
@@ -247,16 +250,11 @@ class Aggregator:
         if self._ledger is not None and self._reservation is not None and not self._opened:
             self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
 
-    def _reserve(self, mechanism: Any, at: str) -> None:
+    def _reserve(self, charge: Charge, at: str) -> None:
         """Charges the budget, once a round, before anything can leave."""
         if self._ledger is None or self._reservation is not None:
             return
         plan = self._round.plan
-        charge = mechanism
-        if isinstance(mechanism, SharedNoiseMechanism):
-            charge = AccountedRelease(
-                proved_epsilon=mechanism.epsilon(plan.delta), proved_delta=plan.delta
-            )
         self._reservation = self._ledger.reserve(
             plan.population, charge, round_id=self._round.round_id, at=at
         )
@@ -297,4 +295,5 @@ def _noisy_dict(noisy: NoisyCounts) -> dict[str, Any]:
         "rest": noisy.rest.tolist(),
         "records": noisy.records.tolist(),
         "noise_sd": noisy.noise_sd.tolist(),
+        "noise": noisy.noise_to_dict(),
     }

@@ -9,7 +9,7 @@ from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation.documents import canonical, parse_document
 from fedprikl.federation.plan import Plan, SignedPlan
-from fedprikl.privacy import SharedNoiseMechanism, calibrate_shared_noise
+from fedprikl.privacy import SharedMechanism, calibrate_shared
 from fedprikl.reference import QueryPoints
 from fedprikl.secure_sum import SumPlan
 
@@ -116,7 +116,7 @@ def _whole(value: Any) -> int:
     return value
 
 
-def noise_share(plan: Plan, *, clients: int, minimum: int) -> SharedNoiseMechanism | None:
+def noise_share(plan: Plan, *, clients: int, minimum: int) -> SharedMechanism | None:
     """The noise each client adds without a trusted aggregator; None where the aggregator does.
 
     A sum can be opened with `minimum` inputs, of which a share `corruption` of the cohort may
@@ -130,10 +130,10 @@ def noise_share(plan: Plan, *, clients: int, minimum: int) -> SharedNoiseMechani
             f"Of {minimum} inputs none would be honest for certain. Use larger cohorts, or a "
             "smaller corruption."
         )
-    return calibrate_shared_noise(epsilon=plan.epsilon, delta=plan.delta, shares=honest)
+    return calibrate_shared(epsilon=plan.epsilon, delta=plan.delta, shares=honest, kind=plan.noise)
 
 
-def entry_maxima(plan: Plan, points: int, share: SharedNoiseMechanism | None) -> tuple[int, ...]:
+def entry_maxima(plan: Plan, points: int, share: SharedMechanism | None) -> tuple[int, ...]:
     """The largest value of each entry: counts of the points, of the rest if noised, and records.
 
     Noise may be negative, so noised entries are shifted up by its reach.

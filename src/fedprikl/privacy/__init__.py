@@ -18,6 +18,12 @@ from fedprikl.privacy.calibration import (
 )
 from fedprikl.privacy.charges import AccountedRelease, Charge, charge_from_dict, charge_to_dict
 from fedprikl.privacy.composition import basic_epsilon, largest_fitting_epsilon, total_epsilon
+from fedprikl.privacy.integer_laplace import (
+    IntegerLaplaceMechanism,
+    calibrate_integer,
+    calibrate_integer_laplace,
+    laplace_variance,
+)
 from fedprikl.privacy.ledger import Ledger, Reservation
 from fedprikl.privacy.ledger_file import Entry, Head
 from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
@@ -31,10 +37,17 @@ from fedprikl.privacy.sensitivity import (
     terms_sensitivity,
     worst_substitution,
 )
-from fedprikl.privacy.shared_noise import SharedNoiseMechanism, calibrate_shared_noise
+from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism, calibrate_shared_gaussian
+from fedprikl.privacy.shared_laplace import (
+    SAMPLER_DELTA,
+    SharedLaplaceMechanism,
+    calibrate_shared_laplace,
+)
+from fedprikl.privacy.shared_noise import SharedMechanism, calibrate_shared
 from fedprikl.privacy.statement import PrivacyStatement
 
 __all__ = [
+    "SAMPLER_DELTA",
     "SECURE_NOISE",
     "Account",
     "AccountedRelease",
@@ -47,6 +60,7 @@ __all__ = [
     "Head",
     "InsecureSeededNoise",
     "IntegerGaussianMechanism",
+    "IntegerLaplaceMechanism",
     "LaplaceMechanism",
     "Ledger",
     "Mechanism",
@@ -57,19 +71,26 @@ __all__ = [
     "Round",
     "RoundState",
     "SecureNoise",
-    "SharedNoiseMechanism",
+    "SharedGaussianMechanism",
+    "SharedLaplaceMechanism",
+    "SharedMechanism",
     "Substitution",
     "audit",
     "basic_epsilon",
     "calibrate",
     "calibrate_gaussian",
+    "calibrate_integer",
     "calibrate_integer_gaussian",
+    "calibrate_integer_laplace",
     "calibrate_laplace",
-    "calibrate_shared_noise",
+    "calibrate_shared",
+    "calibrate_shared_gaussian",
+    "calibrate_shared_laplace",
     "charge_from_dict",
     "charge_to_dict",
     "classic_constant",
     "exact_sensitivity",
+    "laplace_variance",
     "largest_fitting_epsilon",
     "lowest_bit",
     "paper_kl_sensitivity",

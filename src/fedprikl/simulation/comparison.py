@@ -53,7 +53,7 @@ def paper_and_ours(*, epsilon: float, delta: float) -> list[Method]:
     return [
         paper(name="no privacy", estimator=lambda counts, _: no_privacy(counts)),
         paper(name="baseline, paper", estimator=noised(baseline, calibration="paper")),
-        paper(name="baseline, exact", estimator=noised(baseline)),
+        paper(name="baseline, exact", estimator=noised(baseline, noise="gaussian")),
         paper(name="aggregator, paper", estimator=noised(trusted_aggregator, calibration="paper")),
         ours(name="exact, 10 points", points=10, batches=4),
         ours(name="exact, 250 points", points=250, batches=1),

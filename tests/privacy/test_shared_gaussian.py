@@ -10,11 +10,11 @@ from scipy import stats
 from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
 from fedprikl.checks import Floats
 from fedprikl.privacy import (
-    SharedNoiseMechanism,
+    SharedGaussianMechanism,
     calibrate_integer_gaussian,
-    calibrate_shared_noise,
+    calibrate_shared_gaussian,
 )
-from fedprikl.privacy.shared_noise import sum_probabilities
+from fedprikl.privacy.shared_gaussian import sum_probabilities
 from tests.false_alarm import FALSE_ALARM
 
 
@@ -43,7 +43,7 @@ def test_the_sum_has_the_convolved_probabilities(sigma: float, shares: int) -> N
 )
 def test_the_account_is_the_definition(epsilon: float, delta: float, shares: int) -> None:
     """delta(epsilon) summed over all outcomes of two cells, one losing and one gaining a record."""
-    mechanism = calibrate_shared_noise(epsilon=epsilon, delta=delta, shares=shares)
+    mechanism = calibrate_shared_gaussian(epsilon=epsilon, delta=delta, shares=shares)
     one = sum_probabilities(mechanism.sigma, shares)
     p, q = np.append(one, 0.0), np.append(0.0, one)
     worlds = np.outer(p, q), np.outer(q, p)
@@ -54,13 +54,13 @@ def test_the_account_is_the_definition(epsilon: float, delta: float, shares: int
 
 
 def test_half_the_shares_do_not_suffice() -> None:
-    mechanism = calibrate_shared_noise(epsilon=1.0, delta=1e-6, shares=40)
-    fewer = SharedNoiseMechanism(sigma=mechanism.sigma, shares=20)
+    mechanism = calibrate_shared_gaussian(epsilon=1.0, delta=1e-6, shares=40)
+    fewer = SharedGaussianMechanism(sigma=mechanism.sigma, shares=20)
     assert fewer.epsilon(1e-6) > 1.3
 
 
 def test_one_share_is_the_integer_gaussian() -> None:
-    shared = calibrate_shared_noise(epsilon=1.0, delta=1e-6, shares=1)
+    shared = calibrate_shared_gaussian(epsilon=1.0, delta=1e-6, shares=1)
     alone = calibrate_integer_gaussian(epsilon=1.0, delta=1e-6)
     assert shared.sigma == pytest.approx(alone.sigma, rel=1e-3)
 
@@ -68,7 +68,7 @@ def test_one_share_is_the_integer_gaussian() -> None:
 @pytest.mark.parametrize("source", [SecureNoise(), InsecureSeededNoise(4)], ids=repr)
 def test_drawn_shares_add_up_to_the_stated_spread(source: Any) -> None:
     """Variance of 4,000 sums of 12 shares; chi-square limits at a false-alarm rate of 1e-9."""
-    mechanism = calibrate_shared_noise(epsilon=0.3, delta=1e-6, shares=12)
+    mechanism = calibrate_shared_gaussian(epsilon=0.3, delta=1e-6, shares=12)
     total = np.sum([mechanism.draw_share(4000, source) for _ in range(12)], axis=0)
     ratio = total.var() / mechanism.standard_deviation**2
     low = float(stats.chi2.ppf(FALSE_ALARM / 2, 4000)) / 4000
@@ -78,14 +78,14 @@ def test_drawn_shares_add_up_to_the_stated_spread(source: Any) -> None:
 
 
 def test_a_share_stays_within_its_reach() -> None:
-    mechanism = SharedNoiseMechanism(sigma=0.4, shares=50)
+    mechanism = SharedGaussianMechanism(sigma=0.4, shares=50)
     assert mechanism.reach == 12
     assert np.abs(mechanism.draw_share(2000, SecureNoise())).max() <= mechanism.reach
     assert "in shares" in str(mechanism)
 
 
 def test_hardly_any_noise_is_no_privacy() -> None:
-    assert SharedNoiseMechanism(sigma=0.05, shares=10).epsilon(1e-6) == math.inf
+    assert SharedGaussianMechanism(sigma=0.05, shares=10).epsilon(1e-6) == math.inf
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_hardly_any_noise_is_no_privacy() -> None:
 )
 def test_bad_input_says_what_to_do(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        calibrate_shared_noise(**({"epsilon": 1.0, "delta": 1e-6, "shares": 5} | settings))
+        calibrate_shared_gaussian(**({"epsilon": 1.0, "delta": 1e-6, "shares": 5} | settings))

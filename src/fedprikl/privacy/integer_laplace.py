@@ -1,0 +1,92 @@
+"""Discrete Laplace noise on counts: pure privacy.
+
+One record moves at most two counts by 1 each: 2 in L1, sqrt(2) in L2. With so small a difference
+Laplace noise is smaller than Gaussian noise, however many counts are released.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Floats, check_epsilon, check_positive_int
+from fedprikl.errors import InvalidInputError
+from fedprikl.privacy.calibration import (
+    IntegerGaussianMechanism,
+    NoiseKind,
+    calibrate_integer_gaussian,
+)
+from fedprikl.privacy.noise import NoiseSource
+
+__all__ = [
+    "IntegerLaplaceMechanism",
+    "calibrate_integer",
+    "calibrate_integer_laplace",
+    "laplace_variance",
+]
+
+ROUNDING = 1 + 1e-12  # of the divisions between scale and epsilon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerLaplaceMechanism:
+    """Counts plus discrete Laplace noise; one record moves `coordinates` of them by 1 each.
+
+        P(noise = k)  proportional to  exp(-|k| / scale)
+
+    Pure: delta is 0. OpenDP's sampler is exact.
+    """
+
+    scale: float  # b
+    coordinates: int  # 2 if two asked cells can change, 1 if only one is asked
+
+    @property
+    def standard_deviation(self) -> float:
+        """Of the noise on each count: a little under sqrt(2) b."""
+        return math.sqrt(laplace_variance(self.scale))
+
+    @property
+    def sensitivity(self) -> float:
+        """L1, over all counts."""
+        return float(self.coordinates)
+
+    def epsilon(self, delta: float = 0.0) -> float:  # noqa: ARG002  holds for every delta
+        """coordinates / b, for every delta."""
+        return math.nextafter(self.coordinates / self.scale, math.inf)
+
+    def add_to(self, values: npt.ArrayLike, source: NoiseSource) -> Floats:
+        """Each count with independent noise; whole numbers, as floats."""
+        return source.integer_laplace(values, scale=self.scale).astype(np.float64)
+
+    def __str__(self) -> str:
+        return f"discrete Laplace noise of scale {self.scale:.4g} on each count"
+
+
+def calibrate_integer_laplace(*, epsilon: float, coordinates: int = 2) -> IntegerLaplaceMechanism:
+    """Discrete Laplace noise of scale coordinates / epsilon: (epsilon, 0)-DP."""
+    moved = check_positive_int(coordinates, "coordinates")
+    return IntegerLaplaceMechanism(
+        scale=moved * ROUNDING / check_epsilon(epsilon), coordinates=moved
+    )
+
+
+def calibrate_integer(
+    *, epsilon: float, delta: float, coordinates: int = 2, kind: NoiseKind = "auto"
+) -> IntegerLaplaceMechanism | IntegerGaussianMechanism:
+    """The least integer noise on counts: Laplace or Gaussian, whichever is smaller ("auto")."""
+    if kind not in ("auto", "laplace", "gaussian"):
+        raise InvalidInputError(f"Noise must be 'auto', 'laplace' or 'gaussian', got {kind!r}.")
+    laplace = calibrate_integer_laplace(epsilon=epsilon, coordinates=coordinates)
+    if kind == "laplace":
+        return laplace
+    gaussian = calibrate_integer_gaussian(epsilon=epsilon, delta=delta, coordinates=coordinates)
+    if kind == "gaussian" or gaussian.standard_deviation < laplace.standard_deviation:
+        return gaussian
+    return laplace
+
+
+def laplace_variance(scale: float) -> float:
+    """Of the discrete Laplace distribution: 2 p / (1 - p)^2 with p = exp(-1 / scale)."""
+    p = math.exp(-1 / scale)
+    return 2 * p / math.expm1(-1 / scale) ** 2

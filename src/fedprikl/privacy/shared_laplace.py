@@ -1,0 +1,101 @@
+"""Discrete Laplace noise in shares: every client adds a little, and the sum is exactly Laplace.
+
+The discrete Laplace distribution is infinitely divisible: it is the difference of two geometric
+variables, and a geometric variable is the sum of n Polya variables of shape 1/n.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Ints, check_delta, check_epsilon, check_positive_int
+from fedprikl.errors import InvalidInputError
+from fedprikl.privacy.charges import AccountedRelease
+from fedprikl.privacy.integer_laplace import ROUNDING, laplace_variance
+from fedprikl.privacy.noise import NoiseSource
+from fedprikl.privacy.polya import MOST_SHARES, SCALES, polya_reach
+
+__all__ = ["SAMPLER_DELTA", "SharedLaplaceMechanism", "calibrate_shared_laplace"]
+
+SAMPLER_DELTA = 2.0**-60  # above what the sampler's distance from the true distribution can cost
+SENSITIVITY = 2  # L1: one record leaves one count and enters another
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedLaplaceMechanism:
+    """Counts under the summed noise of at least `shares` honest clients.
+
+        P(noise = k)  proportional to  exp(-|k| / scale),    epsilon = 2 / scale
+
+    One record moves at most two of the summed counts, by 1 each, and no probability changes by more
+    than exp(1 / scale) in each: pure privacy. Shares of dropped or colluding clients are not
+    counted. More honest shares than `shares` are independent of the records and of the others, so
+    adding them is post-processing, and the guarantee stays.
+
+    What is drawn is off by less than 2^(1-B) in total variation per Polya variable, with
+    B = 100 + epsilon / ln 2 (`polya.tail_bits`). Two counts of `shares` shares of two variables
+    each are then off by tau < 4 shares 2^(1-B), which costs a delta of at most
+    (1 + e^epsilon) tau < 2^-96 shares <= 2^-64. The other counts look the same in both worlds and
+    cost nothing.
+    """
+
+    scale: float  # b of the summed noise
+    shares: int  # honest shares that are in every sum that can be opened
+
+    def __post_init__(self) -> None:
+        low, high = SCALES
+        if not low <= self.scale <= high:
+            raise InvalidInputError(
+                f"Laplace noise in shares is for epsilon from {SENSITIVITY / high:g} to "
+                f"{SENSITIVITY / low:g}, got {SENSITIVITY / self.scale:g}. Use Gaussian noise."
+            )
+        if check_positive_int(self.shares, "shares") > MOST_SHARES:
+            raise InvalidInputError(f"Noise is split into at most {MOST_SHARES:,} shares.")
+
+    @property
+    def standard_deviation(self) -> float:
+        """Of the noise of `shares` shares on each count: a little under sqrt(2) b."""
+        return math.sqrt(laplace_variance(self.scale))
+
+    @property
+    def share_variance(self) -> float:
+        """Of one client's noise on each count."""
+        return laplace_variance(self.scale) / self.shares
+
+    @property
+    def sensitivity(self) -> float:
+        """L1, over all counts."""
+        return float(SENSITIVITY)
+
+    def epsilon(self, delta: float) -> float:
+        """2 / b for every delta of at least 2^-60; below, nothing finite is proved."""
+        if check_delta(delta) < SAMPLER_DELTA:
+            return math.inf
+        return math.nextafter(SENSITIVITY / self.scale, math.inf)
+
+    def charge(self, delta: float) -> AccountedRelease:
+        """What one release costs: its epsilon, and 2^-60 of the delta that was allowed."""
+        return AccountedRelease(proved_epsilon=self.epsilon(delta), proved_delta=SAMPLER_DELTA)
+
+    @property
+    def reach(self) -> int:
+        """A share is never beyond this; what it cuts off is in the delta of 2^-60."""
+        return polya_reach(self.scale)
+
+    def draw_share(self, entries: int, source: NoiseSource) -> Ints:
+        """One client's noise for so many counts. SECRET until summed."""
+        share = source.laplace_share(entries, scale=self.scale, shares=self.shares)
+        return np.clip(share, -self.reach, self.reach)
+
+    def __str__(self) -> str:
+        return (
+            "discrete Laplace noise in shares, of standard deviation "
+            f"{self.standard_deviation:.4g} or more on each count"
+        )
+
+
+def calibrate_shared_laplace(*, epsilon: float, shares: int) -> SharedLaplaceMechanism:
+    """Shares of noise whose sum, of scale 2 / epsilon, gives (epsilon, 2^-60)."""
+    scale = SENSITIVITY * ROUNDING / check_epsilon(epsilon)
+    return SharedLaplaceMechanism(scale=scale, shares=check_positive_int(shares, "shares"))

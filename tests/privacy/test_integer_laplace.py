@@ -1,0 +1,77 @@
+"""Discrete Laplace noise on counts: its probabilities, its epsilon, its draws."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
+from fedprikl.privacy import (
+    IntegerGaussianMechanism,
+    IntegerLaplaceMechanism,
+    calibrate_integer,
+    calibrate_integer_laplace,
+)
+from tests.false_alarm import looks_centred
+from tests.privacy.test_polya import fits
+
+K = np.arange(-400, 401)
+
+
+@pytest.mark.parametrize("scale", [0.2, 2.0, 10.0])
+def test_the_variance_is_the_definition(scale: float) -> None:
+    weights = np.exp(-np.abs(K) / scale)
+    variance = float(K**2 @ weights / weights.sum())
+    mechanism = IntegerLaplaceMechanism(scale=scale, coordinates=2)
+    assert mechanism.standard_deviation == pytest.approx(math.sqrt(variance), rel=1e-9)
+
+
+@pytest.mark.parametrize("coordinates", [1, 2])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 7.0])
+def test_epsilon_is_the_log_ratio(epsilon: float, coordinates: int) -> None:
+    mechanism = calibrate_integer_laplace(epsilon=epsilon, coordinates=coordinates)
+    step = np.abs(np.diff(-np.abs(K) / mechanism.scale)).max()
+    assert coordinates * step == pytest.approx(epsilon, rel=1e-9)
+    assert epsilon * (1 - 1e-9) < mechanism.epsilon() <= epsilon
+    assert mechanism.sensitivity == coordinates
+
+
+@pytest.mark.parametrize("source", [SecureNoise(), InsecureSeededNoise(2)], ids=repr)
+def test_draws_have_their_probabilities(source: Any) -> None:
+    """Chi-square at a false-alarm rate of 1e-9; noise 5% smaller would be seen."""
+    for scale, expected in ((2.0, True), (1.9, False)):
+        draws = source.integer_laplace(np.full(200_000, 7), scale=scale) - 7
+        assert fits(draws, np.exp(-np.abs(K) / 2.0) * math.tanh(0.25)) is expected
+
+
+def test_noise_is_added_to_the_counts() -> None:
+    mechanism = calibrate_integer_laplace(epsilon=1.0)
+    noisy = mechanism.add_to(np.full(5000, 10**6), SecureNoise())
+    assert noisy.dtype == np.float64
+    assert looks_centred(noisy, 10**6)
+    assert not looks_centred(noisy, 10**6 + 0.5)
+    assert "Laplace" in str(mechanism)
+
+
+def test_the_smaller_noise_is_taken() -> None:
+    assert isinstance(calibrate_integer(epsilon=1.0, delta=1e-6), IntegerLaplaceMechanism)
+    assert isinstance(calibrate_integer(epsilon=1.0, delta=0.05), IntegerGaussianMechanism)
+    for kind in ("laplace", "gaussian"):
+        chosen = calibrate_integer(epsilon=1.0, delta=1e-6, kind=kind)
+        assert kind in str(chosen).lower()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: calibrate_integer(epsilon=0.0, delta=1e-6), "above 0"),
+        (lambda: calibrate_integer_laplace(epsilon=1.0, coordinates=0), "at least 1"),
+        (lambda: calibrate_integer(epsilon=1.0, delta=1e-6, kind="x"), "'laplace' or"),  # type: ignore[arg-type]
+        (lambda: SecureNoise().integer_laplace([0.5], scale=1.0), "whole numbers"),
+        (lambda: SecureNoise().integer_laplace([math.nan], scale=1.0), "finite numbers"),
+    ],
+)
+def test_bad_input_says_what_to_do(call: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        call()

@@ -1,0 +1,211 @@
+"""Laplace noise in shares: its privacy by definition, with enough, more and too few shares."""
+
+import math
+import time
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
+from fedprikl.checks import Floats
+from fedprikl.privacy import (
+    SAMPLER_DELTA,
+    SharedGaussianMechanism,
+    SharedLaplaceMechanism,
+    audit,
+    calibrate_gaussian,
+    calibrate_shared,
+    calibrate_shared_laplace,
+    charge_from_dict,
+    charge_to_dict,
+)
+from fedprikl.privacy.polya import MOST_SHARES, PolyaTable, tail_bits
+from tests.false_alarm import FALSE_ALARM, looks_centred
+from tests.privacy.polya_exactly import masses, share_probabilities, summed, worst_loss
+
+
+def share_of(mechanism: SharedLaplaceMechanism) -> Floats:
+    return share_probabilities(PolyaTable.build(mechanism.scale, mechanism.shares))
+
+
+@pytest.mark.parametrize(("epsilon", "shares"), [(1.0, 1), (1.0, 40), (0.2, 7), (6.0, 12)])
+def test_epsilon_is_the_largest_log_ratio_and_is_attained(epsilon: float, shares: int) -> None:
+    mechanism = calibrate_shared_laplace(epsilon=epsilon, shares=shares)
+    total = summed(share_of(mechanism), shares)
+    assert worst_loss(total) == pytest.approx(epsilon, rel=1e-6)
+    assert mechanism.epsilon(1e-6) <= epsilon
+    assert mechanism.epsilon(1e-6) == pytest.approx(epsilon, rel=1e-9)
+    spread = float((np.arange(len(total)) - len(total) // 2) ** 2 @ total)
+    assert mechanism.standard_deviation == pytest.approx(math.sqrt(spread), rel=1e-9)
+    assert mechanism.share_variance == pytest.approx(spread / shares, rel=1e-9)
+
+
+@pytest.mark.parametrize("present", [8, 9, 16, 40])
+def test_more_shares_than_needed_are_no_less_private(present: int) -> None:
+    mechanism = calibrate_shared_laplace(epsilon=1.0, shares=8)
+    loss = worst_loss(summed(share_of(mechanism), present))
+    assert loss <= 1 + 1e-9
+    assert present == 8 or loss < 1
+
+
+@pytest.mark.parametrize("present", [1, 4, 7])
+def test_fewer_shares_than_needed_break_epsilon(present: int) -> None:
+    """The teeth of the two tests above."""
+    mechanism = calibrate_shared_laplace(epsilon=1.0, shares=8)
+    assert worst_loss(summed(share_of(mechanism), present)) > 1.1
+
+
+def test_the_cut_off_tail_costs_a_delta_and_less_than_stated() -> None:
+    """delta at epsilon = 20, from the exact probabilities of the table: not 0, and under 2^-60."""
+    mechanism = calibrate_shared_laplace(epsilon=20.0, shares=1)
+    table = PolyaTable.build(mechanism.scale, 1)
+    one = masses(table)
+    reach = mechanism.reach
+    share = [
+        sum(one[i] * one[i - k] for i in range(max(k, 0), reach + 1 + min(k, 0)))
+        for k in range(-reach, reach + 1)
+    ]
+    with mpmath.workdps(300):
+        left = [mpmath.mpf(mass) for mass in [*share, 0]]
+        right = [mpmath.mpf(mass) for mass in [0, *share]]
+        factor = mpmath.exp(20)
+        excess = mpmath.fsum(
+            max(a * b - factor * c * d, 0)
+            for a, c in zip(left, right, strict=True)
+            for b, d in zip(right, left, strict=True)
+        )
+        delta = excess / mpmath.mpf(sum(share)) ** 2
+        assert 0 < delta < SAMPLER_DELTA
+        assert delta < mpmath.mpf(2) ** -96
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 1.0, 60.0, 400.0])
+def test_the_stated_delta_covers_the_sampler_for_as_many_shares_as_are_allowed(
+    epsilon: float,
+) -> None:
+    """(1 + e^epsilon) times the distance of two counts of `shares` shares of two variables."""
+    scale = calibrate_shared_laplace(epsilon=epsilon, shares=1).scale
+    log_distance = math.log(4 * MOST_SHARES) + (1 - tail_bits(scale)) * math.log(2)
+    assert np.logaddexp(0, epsilon) + log_distance <= math.log(2.0**-64) + 1e-9
+    assert SAMPLER_DELTA == 2.0**-60
+
+
+def test_below_the_samplers_delta_nothing_is_claimed() -> None:
+    mechanism = calibrate_shared_laplace(epsilon=1.0, shares=5)
+    assert mechanism.epsilon(SAMPLER_DELTA) <= 1.0
+    assert mechanism.epsilon(SAMPLER_DELTA / 2) == math.inf
+
+
+def test_a_release_is_charged_its_epsilon_and_the_samplers_delta() -> None:
+    charge = calibrate_shared_laplace(epsilon=0.5, shares=5).charge(1e-6)
+    assert 0.5 * (1 - 1e-9) < charge.proved_epsilon <= 0.5
+    assert charge.proved_delta == SAMPLER_DELTA
+    assert charge_from_dict(charge_to_dict(charge)) == charge
+    gaussian = calibrate_shared(epsilon=3.0, delta=1e-3, shares=5, kind="gaussian").charge(1e-3)
+    assert gaussian.proved_delta == 1e-3
+
+
+@pytest.mark.parametrize("source", [SecureNoise(), InsecureSeededNoise(4)], ids=repr)
+def test_drawn_shares_add_up_to_the_stated_spread(source: Any) -> None:
+    """Squares of 20,000 sums of 12 shares: a z-test at a false-alarm rate of 1e-9, with teeth."""
+    mechanism = calibrate_shared_laplace(epsilon=0.3, shares=12)
+    total = np.sum([mechanism.draw_share(20_000, source) for _ in range(12)], axis=0)
+    squares = total.astype(np.float64) ** 2
+    assert looks_centred(squares, mechanism.standard_deviation**2)
+    assert not looks_centred(squares, 1.3 * mechanism.standard_deviation**2)
+
+
+class Extreme(InsecureSeededNoise):
+    """Draws far beyond everything."""
+
+    def laplace_share(self, entries: int, *, scale: float, shares: int) -> Any:
+        drawn = super().laplace_share(entries, scale=scale, shares=shares)
+        return drawn + np.where(np.arange(entries) % 2, 10**9, -(10**9))
+
+
+def test_a_share_stays_within_its_reach() -> None:
+    mechanism = calibrate_shared_laplace(epsilon=8.0, shares=3)
+    table = PolyaTable.build(mechanism.scale, 3)
+    assert mechanism.reach == len(table.thresholds)  # so the secure source needs no clipping
+    assert int(table.draw(1, lambda size: b"\xff" * size)[0]) == mechanism.reach
+    assert mechanism.draw_share(2, Extreme(1)).tolist() == [-mechanism.reach, mechanism.reach]
+    assert "discrete Laplace noise in shares" in str(mechanism)
+
+
+def audited(mechanism: SharedLaplaceMechanism, present: int) -> Any:
+    """On one count, which is worth half of epsilon, as released by so many clients."""
+
+    def release(count: int) -> Any:
+        source = SecureNoise()
+        return lambda n: (
+            count + np.sum([mechanism.draw_share(n, source) for _ in range(present)], axis=0)
+        ).astype(np.float64)
+
+    return audit(
+        release(0),
+        release(1),
+        epsilon=mechanism.epsilon(1e-6) / 2,
+        delta=1e-6,
+        gaussian=False,
+        trials=40_000,
+        false_alarm=FALSE_ALARM,
+    )
+
+
+def test_an_audit_does_not_refute_enough_shares_and_refutes_too_few() -> None:
+    mechanism = calibrate_shared_laplace(epsilon=2.0, shares=10)
+    assert not audited(mechanism, 10).refuted
+    assert not audited(mechanism, 15).refuted
+    assert audited(mechanism, 3).refuted
+
+
+def test_the_smaller_noise_is_taken() -> None:
+    """Laplace at every usual delta; Gaussian where delta is large. Neither depends on `shares`."""
+    for epsilon in (0.01, 0.1, 1.0, 4.0, 16.0, 60.0):
+        chosen = calibrate_shared(epsilon=epsilon, delta=1e-6, shares=9)
+        assert isinstance(chosen, SharedLaplaceMechanism)
+        formula = calibrate_gaussian(epsilon=epsilon, delta=1e-6, sensitivity=math.sqrt(2))
+        assert chosen.standard_deviation < formula.sigma
+    for shares in (1, 30):
+        chosen = calibrate_shared(epsilon=1.0, delta=0.05, shares=shares)
+        assert isinstance(chosen, SharedGaussianMechanism)
+        laplace = calibrate_shared(epsilon=1.0, delta=0.05, shares=shares, kind="laplace")
+        assert chosen.standard_deviation < laplace.standard_deviation
+
+
+def test_where_laplace_cannot_be_drawn_the_gaussian_is_taken() -> None:
+    assert isinstance(
+        calibrate_shared(epsilon=10.0, delta=1e-20, shares=3), SharedGaussianMechanism
+    )
+
+
+def test_a_share_of_500_counts_takes_under_a_millisecond() -> None:
+    """Usually a fifth of it; the best of 20, so that a busy machine does not matter."""
+    mechanism, source = calibrate_shared_laplace(epsilon=1.0, shares=2800), SecureNoise()
+    took = []
+    for _ in range(20):
+        start = time.perf_counter()
+        mechanism.draw_share(500, source)
+        took.append(time.perf_counter() - start)
+    assert min(took) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"epsilon": 0.0}, "above 0"),
+        ({"epsilon": 1e-5}, "from 0.0008 to 500"),
+        ({"epsilon": 1e4}, "Use Gaussian"),
+        ({"delta": 1.0}, "strictly between"),
+        ({"delta": 1e-30}, "Raise delta"),
+        ({"shares": 0}, "at least 1"),
+        ({"shares": 2**40}, "at most"),
+        ({"kind": "x"}, "'laplace' or 'gaussian'"),
+    ],
+)
+def test_bad_input_says_what_to_do(settings: dict[str, Any], words: str) -> None:
+    usual: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "shares": 5, "kind": "laplace"}
+    with pytest.raises(InvalidInputError, match=words):
+        calibrate_shared(**(usual | settings))
