@@ -19,12 +19,26 @@ from scipy import optimize, special
 from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["DriftPicture", "picture_drift"]
+__all__ = ["Drift", "DriftPicture", "fit_drift", "picture_drift"]
 
 SEED = 7  # of public simulations: the same question always gets the same answer
 DRAWS = 4096
 MOST_VANISHED = 0.9
-FITTED = 512  # draws that alpha is fitted to
+FITTED = 512  # cells that a drift is fitted to
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A drift of some divergence, fitted to a reference."""
+
+    divergence: float
+    rarity: float  # k of q(x)
+    alpha: float  # infinite: what is left is not shuffled
+
+    def ratios(self, pi: Floats, uniforms: Floats) -> Floats:
+        """r(x) of cells of these probabilities, at quantiles in (0, 1)."""
+        gone = np.minimum(MOST_VANISHED, self.rarity / np.sqrt(pi))
+        return _quantiles(self.alpha, gone, uniforms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,52 +64,58 @@ def picture_drift(
     `mass` is Pi for a whole domain, the design weights for a sample of it.
     """
     rng = np.random.default_rng(SEED)
-    check_open_unit(gamma, "skew", "It is the share of Pi mixed into P; try 0.01.")
     # Two shuffled grids: every cell and every quantile of drift gets its share of the draws.
     steps = (np.arange(check_positive_int(draws, "draws")) + rng.random(draws)) / draws
     cumulative = np.cumsum(mass)
     cells = np.searchsorted(cumulative, steps * cumulative[-1], side="right")
     cells = np.minimum(cells, len(mass) - 1)
-    ratios = _ratios(divergence, gamma, pi[cells], rng.permutation(steps))
-    return DriftPicture(divergence, gamma, cells, ratios)
+    drift = fit_drift(mass, pi, divergence=divergence, gamma=gamma)
+    return DriftPicture(divergence, gamma, cells, drift.ratios(pi[cells], rng.permutation(steps)))
 
 
-def _ratios(divergence: float, gamma: float, pi: Floats, uniforms: Floats) -> Floats:
+def fit_drift(mass: Floats, pi: Floats, *, divergence: float, gamma: float) -> Drift:
+    """k and alpha of a drift of `divergence` nats. Cost: some thousand incomplete gammas."""
+    check_open_unit(gamma, "skew", "It is the share of Pi mixed into P; try 0.01.")
     if check_finite(divergence, "divergence") <= 0:
-        return np.ones_like(uniforms)
+        return Drift(0.0, 0.0, math.inf)
     if divergence > 0.9 * -math.log(gamma):
         raise InvalidInputError(
             f"A divergence of {divergence:g} is out of reach: with a skew of {gamma:g} it is at "
             f"most {-math.log(gamma):.3g}."
         )
-    gone = _vanished(divergence / (2 * -math.log(gamma)), pi)
-    some = np.random.default_rng(SEED).permutation(len(pi))[:FITTED]
+    steps = (np.arange(FITTED) + 0.5) / FITTED
+    cumulative = np.cumsum(mass)
+    at = np.minimum(np.searchsorted(cumulative, steps * cumulative[-1]), len(mass) - 1)
+    some, uniforms = pi[at], np.random.default_rng(SEED).permutation(steps)
+    rarity = _rarity(divergence / (2 * -math.log(gamma)), some)
 
     def missing(log_alpha: float) -> float:
-        ratios = _quantiles(math.exp(log_alpha), gone[some], uniforms[some])
+        ratios = Drift(divergence, rarity, math.exp(log_alpha)).ratios(some, uniforms)
         return float(-np.log(gamma + (1 - gamma) * ratios).mean()) - divergence
 
     low, high = math.log(1e-3), math.log(1e8)
-    if missing(high) > 0:  # what vanished among the draws is enough
-        return _quantiles(math.exp(high), gone, uniforms)
-    log_alpha = float(optimize.brentq(missing, low, high, xtol=1e-3))
-    return _quantiles(math.exp(log_alpha), gone, uniforms)
+    if missing(high) > 0:  # what vanished among these cells is enough
+        return Drift(divergence, rarity, math.inf)
+    found = float(optimize.brentq(missing, low, high, xtol=1e-3))
+    return Drift(divergence, rarity, math.exp(found))
 
 
-def _vanished(share: float, pi: Floats) -> Floats:
-    """q(x) with the wanted mean."""
-    rarity = 1 / np.sqrt(pi)
+def _rarity(share: float, pi: Floats) -> float:
+    """k such that so large a share of the mass is expected to vanish."""
+    rare = 1 / np.sqrt(pi)
 
     def missing(scale: float) -> float:
-        return float(np.minimum(MOST_VANISHED, scale * rarity).mean()) - share
+        return float(np.minimum(MOST_VANISHED, scale * rare).mean()) - share
 
-    top = MOST_VANISHED / float(rarity.min())
-    scale = float(optimize.brentq(missing, 0.0, top)) if missing(top) > 0 else top
-    chance: Floats = np.minimum(MOST_VANISHED, scale * rarity)
-    return chance
+    top = MOST_VANISHED / float(rare.min())
+    return float(optimize.brentq(missing, 0.0, top)) if missing(top) > 0 else top
 
 
 def _quantiles(alpha: float, gone: Floats, uniforms: Floats) -> Floats:
     rest = np.clip((uniforms - gone) / (1 - gone), 0.0, 1 - 1e-12)
-    ratios: Floats = special.gammaincinv(alpha, rest) / alpha / (1 - gone)
+    if alpha == math.inf:
+        shuffled = np.where(rest > 0, 1.0, 0.0)
+    else:
+        shuffled = special.gammaincinv(alpha, rest) / alpha
+    ratios: Floats = shuffled / (1 - gone)
     return ratios
