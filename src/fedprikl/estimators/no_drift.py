@@ -49,9 +49,10 @@ class NoDrift:
     A *question* asks a batch for a term's cell; h_j adds up the answers of all batches asked term
     j. Counts of one batch are multinomial (what one cell gains others lose), batches independent.
 
-    With a design effect d > 1 a batch behaves like N/d unrelated groups of d equal records: the
-    variance is d times the multinomial one, and of all ways to clump records into groups of that
-    mean square, this leaves most cells empty. Counts stay whole and within 0 .. N.
+    With a design effect d > 1 a batch behaves like unrelated groups of floor(d) or floor(d) + 1
+    equal records each, so many of either that the variance is d times the multinomial one. Of all
+    groupings with that variance it has the fewest groups, so it leaves the most cells empty and
+    the threshold errs upwards. Counts stay whole and within 0 .. N.
     """
 
     pi: Floats  # Pi(x_j), per term
@@ -95,11 +96,8 @@ class NoDrift:
                 continue
             pi = self.pi[terms]
             cells = np.append(pi, max(0.0, 1 - math.fsum(pi.tolist())))  # the rest, as one cell
-            groups = max(1, int(records / self.design_effect))
-            held = multinomial(groups, cells, draws, rng)[:, :-1]
-            if groups < records:
-                held = np.rint(held * (records / groups)).astype(np.int64)
-            drawn[:, terms] += held
+            for size, groups in group_sizes(records, self.design_effect):
+                drawn[:, terms] += size * multinomial(groups, cells, draws, rng)[:, :-1]
         return drawn
 
     def chunks(self, draws: int, rng: np.random.Generator) -> Iterator[Ints]:
@@ -124,6 +122,20 @@ def null_values(
     check_positive_int(draws, "draws")
     parts = [scores(counts) @ weights for counts in model.chunks(draws, rng)]
     return np.concatenate(parts)
+
+
+def group_sizes(records: int, design_effect: float) -> list[tuple[int, int]]:
+    """(size, number) of the groups of equal records: all N records, mean square size / size = d.
+
+    >>> group_sizes(1000, 1.0), group_sizes(1000, 2.5)
+    ([(1, 1000)], [(3, 167), (2, 249), (1, 1)])
+    """
+    effect = min(design_effect, float(records))
+    small = int(effect)
+    large = round(records * (effect - small) / (small + 1))
+    left = records - large * (small + 1)
+    found = [(small + 1, large), (small, left // small), (1, left % small)]
+    return [(size, number) for size, number in found if number]
 
 
 def multinomial(records: int, pi: Floats, draws: int, rng: np.random.Generator) -> Ints:

@@ -11,6 +11,7 @@ from fedprikl.reference.points import (
     inclusion_probabilities,
 )
 from fedprikl.reference.reference import Reference
+from fedprikl.reference.resemblance import Resemblance
 
 __all__ = [
     "Bins",
@@ -20,6 +21,7 @@ __all__ = [
     "Indices",
     "QueryPoints",
     "Reference",
+    "Resemblance",
     "Table",
     "all_points",
     "distinct_points",
