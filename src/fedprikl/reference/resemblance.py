@@ -83,9 +83,10 @@ class Resemblance:
                 "Every client of the reference holds one record, so nothing shows how much records "
                 "of one client resemble each other. Leave the client column out."
             )
-        return cls(
-            icc=min(max(excess / pairs, 0.0), 1.0) if pairs > 0 else 0.0,
-            size_variation=float(sizes.var() / sizes.mean() ** 2),
+        icc = min(max(excess / pairs, 0.0), 1.0) if pairs > 0 else 0.0
+        return cls(  # rounded, so that the order of a sum cannot change a fingerprint
+            icc=round(icc, 9),
+            size_variation=round(float(sizes.var() / sizes.mean() ** 2), 9),
             clients=clients,
         )
 
