@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from experiments.paper.world import data_folder
 from typer.testing import CliRunner
 
 from fedprikl import InvalidInputError, Reference, ReferenceFileError
@@ -17,7 +18,8 @@ from fedprikl.reference import Resemblance, files
 from fedprikl.simulation import load_compact
 from tests.false_alarm import looks_centred
 
-DIGITS = Path(__file__).parents[3] / "shared" / "data" / "femnist_digits.npz"
+FRAME = pl.DataFrame({"id": [1, 2, 3, 4, 4], "gaps": [1, None, 2, None, 3], "x": list("aabbc")})
+DIGITS = data_folder() / "femnist_digits.npz"
 
 
 def zipf(cells: int) -> Floats:
@@ -88,6 +90,17 @@ def test_the_design_effect_of_a_population() -> None:
     assert found.design_effect(clients=100, records=50) == 1  # a record per client or fewer
 
 
+def test_the_design_effect_around_a_counted_reference() -> None:
+    exact = Reference.from_probabilities([0.5, 0.5])
+    assert exact.design_effect(clients=10, records=1000) == 1
+    counted = Reference.from_counts([1000, 1000])
+    assert counted.design_effect(clients=10, records=1000) == 1.5
+    kind = Resemblance(icc=0.1, size_variation=0.0, clients=100)  # 20 records each
+    related = Reference(counted.domain, counted.mass, kind)
+    expected = (1 + 99 * 0.1) + (1 + 19 * 0.1) / 2
+    assert related.design_effect(clients=10, records=1000) == pytest.approx(expected)
+
+
 def test_equal_records_may_be_counted(rng: np.random.Generator) -> None:
     client, cell = clustered(rng, cells=20, clients=30, icc=0.2)
     keys, rows = np.unique(client * 20 + cell, return_counts=True)
@@ -132,10 +145,8 @@ def test_a_file_keeps_it_and_old_files_still_read(rng: np.random.Generator, tmp_
 
 def test_a_reference_without_ids_keeps_its_fingerprint() -> None:
     """As written by the software before there was a resemblance."""
-    assert Reference.from_counts([3, 0, 5], other=2).fingerprint == FINGERPRINT_BEFORE
-
-
-FINGERPRINT_BEFORE = "7e2b38e2eb884b872b89a30c2de4c0fd01d93c946aae9718ed731adf32bd0a99"
+    before = "7e2b38e2eb884b872b89a30c2de4c0fd01d93c946aae9718ed731adf32bd0a99"
+    assert Reference.from_counts([3, 0, 5], other=2).fingerprint == before
 
 
 def test_the_command(rng: np.random.Generator, tmp_path: Path) -> None:
@@ -158,7 +169,7 @@ def test_the_command(rng: np.random.Generator, tmp_path: Path) -> None:
     [
         (lambda: Resemblance.estimate([1, 2, 3], np.arange(3)), "at least 4"),
         (lambda: Resemblance.estimate([], np.arange(0)), "at least 4"),
-        (lambda: Resemblance.estimate(range(9), np.arange(9)), "holds one record"),
+        (lambda: Resemblance.estimate(np.arange(9), np.arange(9)), "holds one record"),
         (lambda: Resemblance.estimate([1, 2], np.arange(3)), "one client and one cell"),
         (lambda: Resemblance(icc=1.5, size_variation=0.0, clients=5), "0 .. 1"),
         (lambda: Resemblance(icc=0.5, size_variation=-1.0, clients=5), "cannot be negative"),
@@ -170,9 +181,6 @@ def test_the_command(rng: np.random.Generator, tmp_path: Path) -> None:
 def test_bad_input_says_what_to_do(make: Any, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         make()
-
-
-FRAME = pl.DataFrame({"id": [1, 2, 3, 4, 4], "gaps": [1, None, 2, None, 3], "x": list("aabbc")})
 
 
 def test_one_cell_shows_nothing() -> None:

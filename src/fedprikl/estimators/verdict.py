@@ -49,7 +49,8 @@ class Verdict:
         related = "" if self.design_effect == 1 else f" (design effect {self.design_effect:.3g})"
         return (
             f"{found}: {self.statistic:.4g}{unit} is {place} {self.threshold:.4g}, which "
-            f"populations without drift{related} exceed at most {self.false_alarm:.3g} of the time"
+            f"populations without drift{related} exceed at most {100 * self.false_alarm:.3g}% "
+            "of the time"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -150,6 +150,24 @@ class Reference:
             self._fingerprint.append(files.fingerprint(self.domain, self.mass, self.resemblance))
         return self._fingerprint[0]
 
+    def design_effect(self, *, clients: int, records: int) -> float:
+        """By how much counts of such a population, if it has not drifted, vary around N Pi.
+
+            d = d_population + d_reference N / N_reference
+
+        in multiples of the variance of unrelated records around a Pi known exactly. Both design
+        effects are those of `resemblance`, 1 where that is not known. The second part is there
+        because Pi was counted from a sample of its own; it is 0 for a Pi given as probabilities.
+        """
+        kind, counted = self.resemblance, float(self.mass.sum())
+        population = 1.0 if kind is None else kind.design_effect(clients=clients, records=records)
+        if counted <= 1 + 1e-9:  # probabilities
+            return population
+        own = 1.0
+        if kind is not None:
+            own = kind.design_effect(clients=kind.clients, records=round(counted))
+        return population + own * records / counted
+
     def encode(self, records: Any) -> Ints:
         """The cell of each record: rows of a frame, images, or cell numbers as in the reference."""
         return self.domain.encode(records)

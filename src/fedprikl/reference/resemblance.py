@@ -5,11 +5,10 @@ by its design effect, and a verdict that ignores it cries wolf.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
@@ -44,7 +43,7 @@ class Resemblance:
         return 1 + max(mean * (1 + self.size_variation) - 1, 0.0) * self.icc
 
     @classmethod
-    def estimate(cls, client: Sequence[Any], cell: Ints, rows: Ints | None = None) -> "Resemblance":
+    def estimate(cls, client: npt.ArrayLike, cell: Ints, rows: Ints | None = None) -> "Resemblance":
         """From every record's client id (text or number) and cell; `rows` counts equal records.
 
         With h_c(x) of n_c records of client c in cell x, and sums over one half of the clients,
@@ -118,16 +117,17 @@ class _Half:
         )
 
 
-def _pairs(client: Sequence[Any], cell: Ints, rows: Ints | None) -> tuple[Ints, Ints, Floats]:
+def _pairs(client: npt.ArrayLike, cell: Ints, rows: Ints | None) -> tuple[Ints, Ints, Floats]:
     """The (client, cell) pairs that occur, numbered from 0, and their records.
 
     Clients are numbered in the order of their texts, so that the same data in another format gives
     the same split.
     """
     held = np.ones(len(cell)) if rows is None else np.asarray(rows, dtype=np.float64)
-    if not len(client) == len(cell) == len(held):
+    texts = np.asarray(client, dtype=np.str_)
+    if not texts.shape == cell.shape == held.shape:
         raise InvalidInputError("Every record needs one client and one cell.")
-    _, holder = np.unique(np.asarray(client, dtype=np.str_), return_inverse=True)
+    _, holder = np.unique(texts, return_inverse=True)
     _, cells = np.unique(cell, return_inverse=True)
     width = int(cells.max(initial=0)) + 1
     keys, place = np.unique(holder.astype(np.int64) * width + cells, return_inverse=True)
