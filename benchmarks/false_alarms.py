@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -200,6 +200,7 @@ def drifted(case: Case, drift: float, draws: int, rng: np.random.Generator) -> l
     return found
 
 
+@lru_cache
 def gamma_shape(drift: float, skew: float) -> float:
     """The shape of a Gamma variable r of mean 1 with E[-ln(gamma + (1 - gamma) r)] = drift."""
     levels = (np.arange(4000) + 0.5) / 4000
