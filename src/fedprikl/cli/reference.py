@@ -1,6 +1,7 @@
 """`fedprikl reference`: Pi from a public CSV or Parquet file."""
 
 import csv
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,9 @@ def reference_command(
     categorical: Annotated[
         str | None, typer.Option(help="Columns of numbers to take as categories, like ward.")
     ] = None,
+    client_column: Annotated[
+        str | None, typer.Option(help="The column with the client ids, like user_id.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -38,7 +42,8 @@ def reference_command(
 
     Everything in the file is public: give it public data only. Columns of numbers with more than
     BINS distinct values are cut at their quantiles; all others are categories. A CSV column holds
-    numbers if all of its values are numbers without leading zeros.
+    numbers if all of its values are numbers without leading zeros. CLIENT_COLUMN is not compared:
+    it shows how much alike the records of one client are, which a verdict on drift needs.
 
     Example: `fedprikl reference census.csv -o ref.json --columns city,age --bins 8`
     """
@@ -55,6 +60,7 @@ def reference_command(
             columns=None if columns is None else _names(columns),
             bins=bins,
             categorical=_names(categorical or ""),
+            clients=client_column,
         )
         reference.save(output)
     document = _document(reference, output)
@@ -79,6 +85,7 @@ def _document(reference: Reference, output: Path) -> dict[str, Any]:
         "fingerprint": reference.fingerprint,
         "records": int(reference.mass.sum()),
         "cells": reference.domain.size - 1,
+        "resemblance": None if (found := reference.resemblance) is None else asdict(found),
         "columns": [_column(column) for column in encoder.columns],
         "heaviest": [
             {"cell": reference.domain.label(int(cell)), "probability": float(pi[cell])}
@@ -114,4 +121,9 @@ def _print_tables(document: dict[str, Any]) -> None:
         grid.add_row(escape(cell["cell"]), f"{cell['probability']:.2%}")
     console.print(grid)
     console.print(f"{document['records']:,} records in {document['cells']:,} cells, and 'other'")
+    if (found := document["resemblance"]) is not None:
+        console.print(
+            f"{found['clients']:,} clients; the correlation of one client's records is "
+            f"{found['icc']:.3f}"
+        )
     console.print(f"reference: {escape(document['reference'])}", soft_wrap=True)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fedprikl.checks import Floats
-from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.errors import InvalidInputError, PaperCalibrationWarning
+from fedprikl.estimators.verdict import Verdict
 from fedprikl.privacy import PrivacyStatement
 
 __all__ = ["ComparedEstimate", "Estimate", "warn_of_paper_noise"]
@@ -25,11 +26,34 @@ class Estimate:
     payload: int  # counts each client reported
     noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
     limits: Callable[[], tuple[float, float] | None] = field(default=lambda: None, repr=False)
+    # The verdict at a false-alarm rate and a design effect, where the law without drift is known.
+    judge: Callable[[float, float], Verdict] | None = field(default=None, repr=False)
+    false_alarm: float = 0.01  # of `drifted`
+    design_effect: float = 1.0  # of `drifted`; see `Resemblance.design_effect`
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95% interval, where it is known; computed when asked for (milliseconds)."""
         return self.limits()
+
+    @property
+    def drifted(self) -> bool:
+        """Whether drift was found, at the estimate's own false-alarm rate and design effect."""
+        return self.verdict().drifted
+
+    def verdict(
+        self, false_alarm: float | None = None, *, design_effect: float | None = None
+    ) -> Verdict:
+        """Drifted or not; computed when asked for (below a second), and costs no privacy."""
+        if self.judge is None:
+            raise InvalidInputError(
+                f"There is no verdict on this estimate ({self.method}): how it spreads without "
+                "drift is not known. Use the trusted aggregator with calibration='exact'."
+            )
+        return self.judge(
+            self.false_alarm if false_alarm is None else false_alarm,
+            self.design_effect if design_effect is None else design_effect,
+        )
 
     def __str__(self) -> str:
         return f"{self.target} is about {self.value:.4f} nats ({self.method}). {self.privacy}"
@@ -43,6 +67,7 @@ class Estimate:
             "payload_counts": self.payload,
             "noise_sd": self.noise_sd,
             "interval": None if (limits := self.interval) is None else list(limits),
+            "verdict": None if self.judge is None else self.verdict().to_dict(),
             "privacy": self.privacy.to_dict(),
         }
 

@@ -17,6 +17,7 @@ from fedprikl.estimators.counts import BatchCounts
 from fedprikl.estimators.estimate import Estimate, warn_of_paper_noise
 from fedprikl.estimators.interval import confidence_interval
 from fedprikl.estimators.scoring import increments_per_batch, score_sensitivity, weighted_score
+from fedprikl.estimators.verdict import judge_release
 from fedprikl.privacy import (
     SECURE_NOISE,
     GaussianMechanism,
@@ -124,6 +125,9 @@ def _exact(
             points=points,
             records=records,
             score=score,
+        ),
+        judge=partial(
+            judge_release, value, noise=mechanism, points=points, records=records, score=score
         ),
         privacy=PrivacyStatement(
             epsilon=mechanism.epsilon(delta),

@@ -42,6 +42,7 @@ class CodeCounts:
     codes: Ints
     rows: Ints
     unknown: dict[str, int]
+    by: tuple[Any, ...] = ()  # of each group: its value in the column it was split by, if any
 
 
 def count_file(
@@ -68,14 +69,18 @@ def count_file(
 
 
 def code_counts(
-    file: DataFile, table: Table, connection: duckdb.DuckDBPyConnection
+    file: DataFile,
+    table: Table,
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    by: str | None = None,
 ) -> Iterator[CodeCounts]:
     """Codes of a table's rows with their counts, a batch of groups at a time.
 
     A code is a sum of level * place over the columns: SQL adds up the binned columns (`binned`),
-    Python the others.
+    Python the others. Rows that differ in the column `by` are not added up.
     """
-    query = _GroupQuery.of(file, table)
+    query = _GroupQuery.of(file, table, by)
     with reading(file.path, len(file.names)):
         cursor = connection.execute(query.sql, query.parameters)
         while batch := cursor.fetchmany(FETCH):
@@ -124,15 +129,18 @@ class _Category:
 
 @dataclass(frozen=True, slots=True)
 class _GroupQuery:
-    """The GROUP BY for one file, and how to read its rows: binned, categories, rows, unknown."""
+    """The GROUP BY for one file, and how to read its rows: binned, categories, rows, unknown,
+    and the value in the column it is split by.
+    """
 
     sql: str
     parameters: dict[str, Any]
     categories: list[_Category]
     binned: list[str]
+    by: Callable[[Any], Any] | None
 
     @classmethod
-    def of(cls, file: DataFile, table: Table) -> "_GroupQuery":
+    def of(cls, file: DataFile, table: Table, by: str | None) -> "_GroupQuery":
         parameters: dict[str, Any] = dict(file.parameters)
         categories, binned, inner, keys, levels, terms = [], [], [], [], [], ["CAST(0 AS BIGINT)"]
         place = table.size
@@ -165,11 +173,15 @@ class _GroupQuery:
             "count(*)",
             *(f"count_if({level} = {UNSEEN})" for level in levels),
         ]
+        split, read = _split(file, by)
+        inner.extend(split)
+        outer.extend("part" for _ in split)
+        keys.extend("part" for _ in split)
         sql = (
             f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {file.table}) "  # noqa: S608  aliases, parameters and numbers only
             f"GROUP BY {', '.join(['binned', *keys])}"
         )
-        return cls(sql, parameters, categories, binned)
+        return cls(sql, parameters, categories, binned, read)
 
     def decode(self, batch: list[Any]) -> CodeCounts:
         values = list(zip(*batch, strict=True))
@@ -179,7 +191,9 @@ class _GroupQuery:
         unseen = codes == UNSEEN
         unknown = {
             name: sum(of_column)
-            for name, of_column in zip(self.binned, values[after + 1 :], strict=True)
+            for name, of_column in zip(
+                self.binned, values[after + 1 : after + 1 + len(self.binned)], strict=True
+            )
         }
         for column, raw in zip(self.categories, values[1:after], strict=True):
             known = raw if column.convert is None else map(column.convert, raw)
@@ -188,7 +202,20 @@ class _GroupQuery:
             unseen |= levels == UNSEEN
             codes += levels * column.place
         codes[unseen] = UNSEEN
-        return CodeCounts(codes, rows, unknown)
+        return CodeCounts(codes, rows, unknown, tuple(map(self.by, values[-1])) if self.by else ())
+
+
+def _split(file: DataFile, by: str | None) -> tuple[list[str], Callable[[Any], Any] | None]:
+    """SQL for the column to split by, if any, and what to make of its values."""
+    if by is None:
+        return [], None
+    at = file.index(by)
+    raw, convert = raw_value(f"c{at}", file.types[at])
+    return [f"{raw} AS part"], convert or _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _bin_level(column: Bins, expression: str, kind: str) -> str:

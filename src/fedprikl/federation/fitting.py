@@ -17,8 +17,9 @@ from fedprikl.federation.data_files import (
     reading,
     session,
 )
-from fedprikl.reference import Bins, Categories, Domain, Reference, Table
+from fedprikl.reference import Bins, Categories, Domain, Reference, Resemblance, Table
 from fedprikl.reference.columns import Column
+from fedprikl.reference.reference import client_texts, compared_columns
 
 __all__ = ["fit_reference"]
 
@@ -31,6 +32,7 @@ def fit_reference(
     columns: Sequence[str] | None = None,
     bins: int = 10,
     categorical: Iterable[str] = (),
+    clients: str | None = None,
 ) -> Reference:
     """Pi of a public CSV or Parquet file; the same as `Reference.fit` of its rows.
 
@@ -44,9 +46,9 @@ def fit_reference(
         raise InvalidInputError(f"{path} is a folder. Give one public .csv or .parquet file.")
     with session() as connection:
         file = DataFile.open(files[0], connection)
-        names = list(file.names if columns is None else columns)
+        names = compared_columns(file.names, columns, clients)
         forced = set(categorical)
-        for name in (*names, *sorted(forced)):
+        for name in (*names, *sorted(forced), *([] if clients is None else [clients])):
             file.index(name)
         stray = sorted(forced - set(names))
         if stray:
@@ -59,7 +61,7 @@ def fit_reference(
                 for name in names
             )
         )
-        return _fit_mass(file, table, connection)
+        return _fit_mass(file, table, connection, clients)
 
 
 def _fit_column(
@@ -116,11 +118,17 @@ def _holds_numbers(
     return bool(0 < present == numbers)
 
 
-def _fit_mass(file: DataFile, table: Table, connection: duckdb.DuckDBPyConnection) -> Reference:
-    groups = list(code_counts(file, table, connection))
+def _fit_mass(
+    file: DataFile, table: Table, connection: duckdb.DuckDBPyConnection, clients: str | None
+) -> Reference:
+    groups = list(code_counts(file, table, connection, by=clients))
     if not groups:
         raise RecordsError(f"{file.path} has no rows. Give at least one public record.")
     codes, place = np.unique(np.concatenate([group.codes for group in groups]), return_inverse=True)
-    rows = np.zeros(len(codes), dtype=np.int64)
-    np.add.at(rows, place, np.concatenate([group.rows for group in groups]))
-    return Reference(Domain(table, codes), np.append(rows, 0).astype(np.float64))
+    rows = np.concatenate([group.rows for group in groups])
+    mass = np.append(np.bincount(place, weights=rows), 0.0)
+    resemblance = None
+    if clients is not None:
+        texts = client_texts((client for group in groups for client in group.by), clients)
+        resemblance = Resemblance.estimate(texts, place, rows)
+    return Reference(Domain(table, codes), mass, resemblance)

@@ -13,6 +13,7 @@ from fedprikl.reference.points import (
     spread_shares,
 )
 from fedprikl.reference.reference import Reference
+from fedprikl.reference.resemblance import Resemblance
 
 __all__ = [
     "Bins",
@@ -22,6 +23,7 @@ __all__ = [
     "Indices",
     "QueryPoints",
     "Reference",
+    "Resemblance",
     "Table",
     "all_points",
     "distinct_points",

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["UNSEEN", "Bins", "Categories", "Column", "as_numbers", "level_text"]
+__all__ = ["UNSEEN", "Bins", "Categories", "Column", "as_numbers", "level_text", "plain_values"]
 
 UNSEEN = -1
 _TRUTH = {"true": "True", "TRUE": "True", "false": "False", "FALSE": "False"}
@@ -80,7 +80,7 @@ class Categories:
     def fit(cls, series: "nw.Series[Any]") -> "Categories":
         """The column's distinct texts, most frequent first, ties in text order."""
         tally: dict[Any, int] = {}
-        for value in _plain_values(series):
+        for value in plain_values(series):
             tally[value] = tally.get(value, 0) + 1
         return cls.from_tally(series.name, tally.items())
 
@@ -97,7 +97,7 @@ class Categories:
     def encode(self, series: "nw.Series[Any]") -> Ints:
         """Levels of a series. Cost: one dictionary look-up per row."""
         lookup = _LevelLookup(self)
-        return np.fromiter(map(lookup.__getitem__, _plain_values(series)), np.int64, len(series))
+        return np.fromiter(map(lookup.__getitem__, plain_values(series)), np.int64, len(series))
 
     def level_of(self) -> Callable[[Any], int]:
         """A function from one value (None: missing) to its level, for values that come one by one.
@@ -179,7 +179,7 @@ def _missing(series: "nw.Series[Any]") -> Mask:
     return missing.fill_null(True).to_numpy().astype(bool)
 
 
-def _plain_values(series: "nw.Series[Any]") -> list[Any]:
+def plain_values(series: "nw.Series[Any]") -> list[Any]:
     """The series as Python values with None for every kind of missing value."""
     values = series.to_list()
     if series.dtype == nw.Float32:

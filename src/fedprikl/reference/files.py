@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +15,7 @@ from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.reference.columns import Bins, Categories, Column
 from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
 from fedprikl.reference.images import BlockCode
+from fedprikl.reference.resemblance import Resemblance
 
 __all__ = ["dumps", "fingerprint", "loads", "read", "write"]
 
@@ -27,9 +29,9 @@ ABOUT = (
 )
 
 
-def dumps(domain: Domain, mass: Floats) -> str:
+def dumps(domain: Domain, mass: Floats, resemblance: Resemblance | None = None) -> str:
     """The file's text. Cells of mass 0 are left out where the domain implies them."""
-    content = _content(domain, mass)
+    content = _content(domain, mass, resemblance)
     cells = ",\n".join("    " + json.dumps(cell) for cell in content["cells"])
     head = {
         "format": FORMAT,
@@ -39,19 +41,23 @@ def dumps(domain: Domain, mass: Floats) -> str:
         "records": content["records"],
         "other": content["other"],
     }
+    if resemblance is not None:
+        head["resemblance"] = content["resemblance"]
     opened = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
     return f'{opened},\n  "cells": [\n{cells}\n  ]\n}}\n'
 
 
-def fingerprint(domain: Domain, mass: Floats) -> str:
+def fingerprint(domain: Domain, mass: Floats, resemblance: Resemblance | None = None) -> str:
     """SHA-256 (hex) of the canonical content; does not depend on layout or comments."""
-    return _digest(_content(domain, mass))
+    return _digest(_content(domain, mass, resemblance))
 
 
-def write(path: str | Path, domain: Domain, mass: Floats) -> None:
+def write(
+    path: str | Path, domain: Domain, mass: Floats, resemblance: Resemblance | None = None
+) -> None:
     """Write a reference file."""
     try:
-        Path(path).write_text(dumps(domain, mass), encoding="utf-8")
+        Path(path).write_text(dumps(domain, mass, resemblance), encoding="utf-8")
     except OSError as error:
         raise ReferenceFileError(
             f"Cannot write the reference {path}: {error.strerror}. Check the path."
@@ -62,8 +68,8 @@ def write(path: str | Path, domain: Domain, mass: Floats) -> None:
         ) from None
 
 
-def read(path: str | Path) -> tuple[Domain, Floats]:
-    """Domain and masses of a reference file."""
+def read(path: str | Path) -> tuple[Domain, Floats, Resemblance | None]:
+    """Domain, masses and, where known, resemblance of a reference file."""
     try:
         return loads(Path(path).read_bytes())
     except OSError as error:
@@ -74,8 +80,8 @@ def read(path: str | Path) -> tuple[Domain, Floats]:
         raise ReferenceFileError(f"{path}: {error}") from None
 
 
-def loads(text: str | bytes) -> tuple[Domain, Floats]:
-    """Domain and masses from a file's content; anything else gives a `ReferenceFileError`."""
+def loads(text: str | bytes) -> tuple[Domain, Floats, Resemblance | None]:
+    """What a file's text holds; anything else gives a `ReferenceFileError`."""
     try:
         document = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -93,15 +99,16 @@ def loads(text: str | bytes) -> tuple[Domain, Floats]:
         )
     try:
         domain, mass = _parse(document)
+        resemblance = _parse_resemblance(document.get("resemblance"))
     except (InvalidInputError, KeyError, TypeError, ValueError, OverflowError) as error:
         detail = str(error) if isinstance(error, InvalidInputError) else "a field is malformed."
         raise ReferenceFileError(f"The reference is damaged: {detail} Build it again.") from None
-    if document.get("fingerprint") != fingerprint(domain, mass):
+    if document.get("fingerprint") != fingerprint(domain, mass, resemblance):
         raise ReferenceFileError(
             "The reference's content does not match its fingerprint: it was changed after it was "
             "written. Build it again."
         )
-    return domain, mass
+    return domain, mass, resemblance
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -113,7 +120,7 @@ def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _content(domain: Domain, mass: Floats) -> dict[str, Any]:
+def _content(domain: Domain, mass: Floats, resemblance: Resemblance | None) -> dict[str, Any]:
     encoder = domain.encoder
     implied = isinstance(encoder, Indices)
     masses = mass.tolist()
@@ -122,7 +129,9 @@ def _content(domain: Domain, mass: Floats) -> dict[str, Any]:
         for code, m in zip(domain.codes.tolist(), masses, strict=False)
         if m > 0 or not implied
     ]
-    return {"records": _encoder_dict(encoder), "cells": cells, "other": _number(masses[-1])}
+    content = {"records": _encoder_dict(encoder), "cells": cells, "other": _number(masses[-1])}
+    # Left out where unknown, so that references without client ids keep their fingerprint.
+    return content if resemblance is None else content | {"resemblance": asdict(resemblance)}
 
 
 def _number(value: float) -> int | float:
@@ -170,6 +179,19 @@ def _parse(document: dict[str, Any]) -> tuple[Domain, Floats]:
     if not (math.isfinite(total) and total > 0 and mass_of_known.min(initial=0) >= 0 <= other):
         raise InvalidInputError("the masses must not be negative, and some must be above 0.")
     return Domain(encoder, known), np.append(mass_of_known, other)
+
+
+def _parse_resemblance(fields: Any) -> Resemblance | None:
+    match fields:
+        case None:
+            return None
+        case {"icc": icc, "size_variation": variation, "clients": clients, **rest} if not rest:
+            return Resemblance(
+                icc=_parse_number(icc),
+                size_variation=_parse_number(variation),
+                clients=_parse_whole(clients),
+            )
+    raise InvalidInputError("it does not say how much the clients' records resemble each other.")
 
 
 def _parse_encoder(records: dict[str, Any]) -> Encoder:

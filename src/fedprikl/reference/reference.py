@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints, check_counts, check_positive_int, check_probabilities
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
-from fedprikl.reference.columns import Bins, Categories, Column, level_text
+from fedprikl.reference.columns import Bins, Categories, Column, level_text, plain_values
 from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes, eager_frame
 from fedprikl.reference.images import BlockCode
+from fedprikl.reference.resemblance import Resemblance
 
 __all__ = ["Reference"]
 
@@ -32,6 +34,7 @@ class Reference:
 
     domain: Domain
     mass: Floats  # per cell, "other" last; counts of reference records, or probabilities
+    resemblance: Resemblance | None = None  # of one client's records, if the data had client ids
     _fingerprint: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -56,17 +59,20 @@ class Reference:
         columns: Sequence[str] | None = None,
         bins: int = 10,
         categorical: Iterable[str] = (),
+        clients: str | None = None,
     ) -> "Reference":
         """Pi of a public data frame: pandas, polars, pyarrow or any other narwhals knows.
 
         `columns` are the fields to compare (default: all). Numeric columns with more than `bins`
         distinct values are cut at their quantiles, unless listed in `categorical`; all others are
-        categories. Each combination of levels seen in the frame becomes a cell.
+        categories. Each combination of levels seen in the frame becomes a cell. `clients` names a
+        column of client ids, which is not compared but shows how alike one client's records are.
         """
         table = eager_frame(frame)
         check_positive_int(bins, "bins")
-        names = list(table.columns if columns is None else columns)
-        unknown = sorted({*names, *categorical} - set(table.columns))
+        names = compared_columns(table.columns, columns, clients)
+        ids = set() if clients is None else {clients}
+        unknown = sorted({*names, *categorical, *ids} - set(table.columns))
         if unknown:
             raise InvalidInputError(
                 f"The reference data has no column {', '.join(map(repr, unknown))}; it has "
@@ -78,7 +84,12 @@ class Reference:
         encoder = Table(
             tuple(_fit_column(table[name], bins, categorical=name in forced) for name in names)
         )
-        return cls._from_codes(encoder, encoder.encode(table))
+        codes = encoder.encode(table)
+        found = cls._from_codes(encoder, codes)
+        if clients is None:
+            return found
+        texts = client_texts(plain_values(table[clients]), clients)
+        return cls(found.domain, found.mass, Resemblance.estimate(texts, codes))
 
     @classmethod
     def fit_images(cls, images: npt.ArrayLike, *, code: BlockCode | None = None) -> "Reference":
@@ -124,7 +135,7 @@ class Reference:
 
     def save(self, path: str | Path) -> None:
         """Write the reference as JSON that a person can read and `load` can check."""
-        files.write(path, self.domain, self.mass)
+        files.write(path, self.domain, self.mass, self.resemblance)
 
     @property
     def probabilities(self) -> Floats:
@@ -134,10 +145,28 @@ class Reference:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the content: equal exactly if domain and masses are."""
+        """SHA-256 of the content: equal exactly if domain, masses and resemblance are."""
         if not self._fingerprint:  # computed once: every client of a round asks for it
-            self._fingerprint.append(files.fingerprint(self.domain, self.mass))
+            self._fingerprint.append(files.fingerprint(self.domain, self.mass, self.resemblance))
         return self._fingerprint[0]
+
+    def design_effect(self, *, clients: int, records: int) -> float:
+        """By how much counts of such a population, if it has not drifted, vary around N Pi.
+
+            d = d_population + d_reference N / N_reference
+
+        in multiples of the variance of unrelated records around a Pi known exactly. Both design
+        effects are those of `resemblance`, 1 where that is not known. The second part is there
+        because Pi was counted from a sample of its own; it is 0 for a Pi given as probabilities.
+        """
+        kind, counted = self.resemblance, float(self.mass.sum())
+        population = 1.0 if kind is None else kind.design_effect(clients=clients, records=records)
+        if counted <= 1 + 1e-9:  # probabilities
+            return population
+        own = 1.0
+        if kind is not None:
+            own = kind.design_effect(clients=kind.clients, records=round(counted))
+        return population + own * records / counted
 
     def encode(self, records: Any) -> Ints:
         """The cell of each record: rows of a frame, images, or cell numbers as in the reference."""
@@ -157,6 +186,32 @@ class Reference:
             raise InvalidInputError("The reference is empty. Give it at least one record.")
         seen, counts = np.unique(codes, return_counts=True)
         return cls(Domain(encoder, seen), np.append(counts, 0).astype(np.float64))
+
+
+def compared_columns(
+    available: Sequence[str], columns: Sequence[str] | None, clients: str | None
+) -> list[str]:
+    """The columns that make up a cell: those named, or all but the clients' ids."""
+    if columns is None:
+        return [name for name in available if name != clients]
+    if clients in columns:
+        raise InvalidInputError(
+            f"Column {clients!r} holds the clients' ids, so it cannot be compared. Leave it out of "
+            "the columns."
+        )
+    return list(columns)
+
+
+def client_texts(ids: Iterable[Any], column: str) -> list[str]:
+    """Client ids as texts: 1, 1.0 and "1" are one client; every record needs one."""
+    text = lru_cache(maxsize=2**14)(level_text)
+    found = ["" if client is None else text(client) for client in ids]
+    if "" in found:
+        raise InvalidInputError(
+            f"{found.count('')} rows of column {column!r} name no client. Fill them, or remove "
+            "these rows."
+        )
+    return found
 
 
 def _fit_column(series: "nw.Series[Any]", bins: int, *, categorical: bool) -> Column:

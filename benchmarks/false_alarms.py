@@ -1,0 +1,307 @@
+"""How often populations without drift are called drifted, and which drift is found.
+
+    python benchmarks/false_alarms.py [--json] [--repetitions 400]
+
+fedprikl's verdict at a false-alarm rate of 1% and epsilon 1 (private) beside evidently's drift
+tests at their own defaults (raw data, no privacy; `pip install 'fedprikl[drift]'`). Both know the
+same reference, a sample of 100,000 records. The drift is the smallest that fedprikl promises to
+find with 95% power: every cell's probability times an independent Gamma variable of mean 1.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize, special
+
+from fedprikl import BatchCounts, QueryPoints, Reference, Score, distinct_points, trusted_aggregator
+from fedprikl.divergence import skewed_divergence
+from fedprikl.estimators import (
+    NoDrift,
+    judge_noisy_counts,
+    judge_release,
+    overdispersion,
+    release_mechanism,
+    smallest_drift,
+)
+from fedprikl.privacy import SECURE_NOISE, calibrate_integer_gaussian
+from fedprikl.reference import Resemblance
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+EPSILON, DELTA, FALSE_ALARM, POWER = 1.0, 1e-6, 0.01, 0.95
+REFERENCE_RECORDS = 100_000
+SCORE = Score()
+Population = Callable[[np.random.Generator, Floats], Ints]  # P -> the count of every cell
+
+
+@dataclass(frozen=True)
+class Case:
+    """A true distribution, how many records clients hold, and how alike a client's records are."""
+
+    name: str
+    pi: Floats
+    records: int
+    asked: int
+    clients: int = 0  # 0: every record is a client of its own
+    icc: float = 0.0
+
+    def population(self, rng: np.random.Generator, p: Floats) -> Ints:
+        """The counts of a population drawn from P."""
+        if not self.clients:
+            return rng.multinomial(self.records, p)
+        return self.related(rng, p, self.clients).sum(axis=0)
+
+    def related(self, rng: np.random.Generator, p: Floats, clients: int) -> Ints:
+        """Counts per client, each with a distribution of its own around P."""
+        own = rng.dirichlet(p * (1 - self.icc) / self.icc, clients)
+        return rng.multinomial(self.records // self.clients, own)
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What both tools know: counts of a public sample, with client ids where there are any."""
+        rng = np.random.default_rng(1)
+        if not self.clients:
+            return Reference.from_counts(rng.multinomial(REFERENCE_RECORDS, self.pi))
+        clients = REFERENCE_RECORDS * self.clients // self.records
+        held = self.related(rng, self.pi, clients)
+        client, cell = np.nonzero(held)
+        counted = Reference.from_counts(held.sum(axis=0))
+        alike = Resemblance.estimate(client, cell, held[client, cell])
+        return Reference(counted.domain, counted.mass, alike)
+
+    @cached_property
+    def points(self) -> QueryPoints:
+        """What clients are asked: one questionnaire for all repetitions."""
+        known = self.reference.probabilities
+        asked = min(self.asked, int(np.count_nonzero(known)))
+        return distinct_points(known, asked, rng=np.random.default_rng(2))
+
+
+def zipf(cells: int, power: float = 1.0) -> Floats:
+    """Probabilities proportional to 1 / rank^power."""
+    mass = np.arange(1.0, cells + 1) ** -power
+    return np.asarray(mass / mass.sum())
+
+
+CASES = (
+    Case("62 classes, 500 records", np.full(62, 1 / 62), 500, 62),
+    Case("62 classes, 50,000 records", np.full(62, 1 / 62), 50_000, 62),
+    Case("421 Zipf cells, 40,000 records", zipf(421), 40_000, 250),
+    Case("62 classes, 400 clients of 100 alike records", zipf(62, 0.5), 40_000, 62, 400, 0.05),
+)
+
+
+class Verdicts:
+    """fedprikl on one case: the threshold is public, so it is computed once."""
+
+    def __init__(self, case: Case, design_effect: float) -> None:
+        self.case, self.records = case, np.array([case.records])
+        self.design_effect = design_effect
+        points = case.points
+        self.mechanism = release_mechanism(
+            points,
+            self.records,
+            epsilon=EPSILON,
+            delta=DELTA,
+            score=SCORE,
+            calibration="exact",
+        )
+        self.threshold = judge_release(
+            0.0,
+            FALSE_ALARM,
+            design_effect,
+            noise=self.mechanism,
+            points=points,
+            records=self.records,
+            score=SCORE,
+        ).threshold
+
+    def flags(self, populations: list[Ints]) -> int:
+        """How many populations are called drifted, each with fresh noise."""
+        return sum(self.estimate(held).value > self.threshold for held in populations)
+
+    def estimate(self, held: Ints) -> Any:
+        """The private estimate of one population."""
+        counts = BatchCounts(self.case.points, held[self.case.points.cells], self.records)
+        return trusted_aggregator(counts, epsilon=EPSILON, delta=DELTA, score=SCORE)
+
+    def smallest_drift(self, draws: int) -> float | None:
+        """The smallest D found with 95% power, from simulated populations with a drift D."""
+        grid = np.geomspace(1e-4, 3.5, 20)
+        moments = np.array([self._moments(float(drift), draws) for drift in grid])
+        largest = float(grid[-1])
+        return smallest_drift(
+            lambda drift: (
+                float(np.interp(drift, grid, moments[:, 0])),
+                float(np.interp(drift, grid, moments[:, 1])),
+            ),
+            self.mechanism,
+            self.threshold,
+            largest=largest,
+            power=POWER,
+        )
+
+    def _moments(self, drift: float, draws: int) -> tuple[float, float]:
+        rng, points = np.random.default_rng(3), self.case.points
+        held = drifted(self.case, drift, draws, rng)
+        scores = SCORE(np.array(held)[:, points.cells], points.pi, self.records)
+        values = scores @ points.weights
+        return float(values.mean()), float(values.std())
+
+
+class NoisyVerdicts:
+    """fedprikl without a trusted party: integer noise on every count, then a public test."""
+
+    def __init__(self, case: Case, design_effect: float) -> None:
+        points = case.points
+        self.points = points
+        self.mechanism = calibrate_integer_gaussian(epsilon=EPSILON, delta=DELTA)
+        terms = np.arange(len(points))
+        self.model = NoDrift(
+            pi=points.pi,
+            records=np.array([case.records]),
+            batch=np.zeros_like(terms),
+            term=terms,
+            design_effect=design_effect,
+        )
+        self.sd = np.full(len(points), self.mechanism.standard_deviation)
+        self.threshold = judge_noisy_counts(
+            case.records * points.pi, self.model, self.sd, false_alarm=FALSE_ALARM
+        ).threshold
+
+    def flags(self, populations: list[Ints]) -> int:
+        """How many populations are called drifted, each with fresh noise."""
+        noisy = [self.mechanism.add_to(h[self.points.cells], SECURE_NOISE) for h in populations]
+        statistic = overdispersion(
+            np.array(noisy),
+            self.model.pi,
+            self.model.records_per_term,
+            self.sd,
+            design_effect=self.model.design_effect,
+        )
+        return int(np.count_nonzero(statistic > self.threshold))
+
+
+def drifted(case: Case, drift: float, draws: int, rng: np.random.Generator) -> list[Ints]:
+    """Populations whose P is Pi times Gamma variables, so that D(Pi || P) is `drift` on average."""
+    shape = gamma_shape(drift, SCORE.smoothing.gamma)
+    found = []
+    for _ in range(draws):
+        p = case.pi * rng.gamma(shape, 1 / shape, len(case.pi))
+        found.append(case.population(rng, p / p.sum()))
+    return found
+
+
+@lru_cache
+def gamma_shape(drift: float, skew: float) -> float:
+    """The shape of a Gamma variable r of mean 1 with E[-ln(gamma + (1 - gamma) r)] = drift."""
+    levels = (np.arange(4000) + 0.5) / 4000
+
+    def excess(log_shape: float) -> float:
+        shape = np.exp(log_shape)
+        r = special.gammaincinv(shape, levels) / shape
+        return float(-np.log(skew + (1 - skew) * r).mean()) - drift
+
+    return float(np.exp(optimize.brentq(excess, np.log(2e-3), np.log(1e6))))
+
+
+def records_of(held: Ints) -> Ints:
+    """The cell of every record, as a tool without privacy sees them."""
+    return np.repeat(np.arange(len(held)), held)
+
+
+def run_case(case: Case, repetitions: int, notes: list[str]) -> list[dict[str, Any]]:
+    """One row per method."""
+    rng = np.random.default_rng(4)
+    reference = case.reference
+    effect = reference.design_effect(clients=case.clients or case.records, records=case.records)
+    private = Verdicts(case, effect)
+    drift = private.smallest_drift(max(repetitions, 100))
+    calm = [case.population(rng, case.pi) for _ in range(repetitions)]
+    moved = [] if drift is None else drifted(case, drift, repetitions, rng)
+    methods: dict[str, Callable[[list[Ints]], int]] = {
+        "fedprikl, epsilon 1": private.flags,
+        "fedprikl, epsilon 1, no trusted party": NoisyVerdicts(case, effect).flags,
+    }
+    if effect > 1.1:
+        methods["fedprikl, epsilon 1, design effect ignored"] = Verdicts(case, 1.0).flags
+    for name, flags in evidently(reference, calm[0], notes).items():
+        methods[name] = flags
+    shared = {
+        "case": case.name,
+        "repetitions": repetitions,
+        "records": case.records,
+        "design_effect": round(effect, 3),
+        "threshold": private.threshold,
+        "smallest_drift": drift,
+        "mean_drift": float(np.mean([truth(case, held) for held in moved])) if moved else None,
+    }
+    rows = []
+    for name, flags in methods.items():
+        start = time.perf_counter()
+        row = shared | {"method": name, "private": name.startswith("fedprikl")}
+        row["false_alarms"] = flags(calm) / repetitions
+        row["found"] = flags(moved) / repetitions if moved else None
+        rows.append(row | {"seconds": round(time.perf_counter() - start, 1)})
+    return rows
+
+
+def truth(case: Case, held: Ints) -> float:
+    """D of what the clients really hold, in nats."""
+    return float(skewed_divergence(case.pi, held / held.sum(), skew=SCORE.smoothing.gamma))
+
+
+def evidently(
+    reference: Reference, example: Ints, notes: list[str]
+) -> dict[str, Callable[[list[Ints]], int]]:
+    """Evidently's tests, or none with a note if it is not installed."""
+    try:
+        import evidently_drift
+    except ImportError:
+        note = "evidently is not installed: python -m pip install 'fedprikl[drift]'"
+        if note not in notes:
+            notes.append(note)
+        return {}
+    rng = np.random.default_rng(5)
+    known = records_of(reference.mass[:-1].astype(np.int64))
+    few = rng.choice(known, 1000, replace=False)
+    named = {f"evidently {method}": (known, method) for method in evidently_drift.METHODS}
+    named["evidently default, 1,000 reference records"] = (few, "default")
+    for data, method in named.values():
+        if not evidently_drift.agrees(data, records_of(example), method):
+            notes.append(f"evidently's report differs from its test {method}")
+
+    def flags(data: Ints, method: str, populations: list[Ints]) -> int:
+        return int(evidently_drift.flags(data, list(map(records_of, populations)), method))
+
+    return {name: partial(flags, data, method) for name, (data, method) in named.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures, then prints a table or one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--repetitions", type=int, default=400)
+    options = parser.parse_args(arguments)
+    notes: list[str] = []
+    rows = [row for case in CASES for row in run_case(case, options.repetitions, notes)]
+    if options.json:
+        print(json.dumps({"cases": rows, "notes": notes}))
+        return
+    for row in rows:
+        found = "-" if row["found"] is None else f"{row['found']:.1%}"
+        print(f"{row['case']:45} {row['method']:44} {row['false_alarms']:7.1%} {found:>7}")
+    for note in notes:
+        print(f"note: {note}")
+
+
+if __name__ == "__main__":
+    main()

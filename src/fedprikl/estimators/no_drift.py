@@ -1,0 +1,162 @@
+"""What the counts look like if nothing has drifted: simulated from public quantities only.
+
+The simulation is public and starts from a fixed seed, so a release has one threshold, which
+anybody can compute again. It makes no release noise.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import (
+    Floats,
+    Ints,
+    check_counts,
+    check_finite,
+    check_finite_list,
+    check_positive_int,
+)
+from fedprikl.errors import InvalidInputError
+
+__all__ = ["NoDrift", "check_design_effect", "null_values", "public_simulation"]
+
+SEED = 6_2024
+CHUNK = 2**21  # entries of the largest array: 16 MB
+SPARE = 4.0  # standard deviations; a draw in 30,000 is dealt afresh
+
+
+def public_simulation() -> np.random.Generator:
+    """The generator of every threshold: always the same draws."""
+    return np.random.default_rng(SEED)
+
+
+def check_design_effect(value: float) -> float:
+    """A design effect: finite, at least 1."""
+    if check_finite(value, "design_effect") < 1:
+        raise InvalidInputError(
+            f"The design effect is 1 for unrelated records and more for clients whose records "
+            f"resemble each other; got {value}."
+        )
+    return float(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NoDrift:
+    """The law of the summed counts if P = Pi. Everything in it is public.
+
+    A *question* asks a batch for a term's cell; h_j adds up the answers of all batches asked term
+    j. Counts of one batch are multinomial (what one cell gains others lose), batches independent.
+
+    With a design effect d > 1 a batch behaves like unrelated groups of floor(d) or floor(d) + 1
+    equal records each, so many of either that the variance is d times the multinomial one. Of all
+    groupings with that variance it has the fewest groups, so it leaves the most cells empty and
+    the threshold errs upwards. Counts stay whole and within 0 .. N.
+    """
+
+    pi: Floats  # Pi(x_j), per term
+    records: Ints  # N_t, per batch
+    batch: Ints  # per question: the batch that is asked
+    term: Ints  # per question: the term it counts for
+    design_effect: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("records", "batch", "term"):
+            object.__setattr__(self, name, check_counts(getattr(self, name), name))
+        object.__setattr__(self, "pi", check_finite_list(self.pi, "pi"))
+        object.__setattr__(self, "design_effect", check_design_effect(self.design_effect))
+        if len(self.batch) != len(self.term) or not len(self.term):
+            raise InvalidInputError("Every question needs a batch and a term.")
+        if np.any(self.pi <= 0) or np.any(self.pi > 1) or np.any(self.records < 1):
+            raise InvalidInputError("Every term needs a probability in (0, 1], a batch records.")
+        if self.batch.max() >= len(self.records) or self.term.max() >= len(self.pi):
+            raise InvalidInputError("A question names a batch or a term that does not exist.")
+        if len(np.unique(self.batch * len(self.pi) + self.term)) < len(self.term):
+            raise InvalidInputError("A batch is asked the same term twice; merge the weights.")
+        asked = np.bincount(self.batch, weights=self.pi[self.term])
+        if np.any(asked > 1 + 1e-9):
+            raise InvalidInputError("The cells asked of a batch have a probability above 1.")
+
+    @property
+    def records_per_term(self) -> Ints:
+        """N_j: the records of all batches that were asked term j."""
+        total = np.bincount(self.term, self.records[self.batch], minlength=len(self.pi))
+        return total.astype(np.int64)
+
+    def counts(self, draws: int, rng: np.random.Generator) -> Ints:
+        """h_j of `draws` populations without drift: (draws, terms).
+
+        Cost: about 0.1 microseconds per draw and question.
+        """
+        drawn = np.zeros((draws, len(self.pi)), dtype=np.int64)
+        for t, records in enumerate(self.records.tolist()):
+            terms = self.term[self.batch == t]
+            if not len(terms):
+                continue
+            pi = self.pi[terms]
+            cells = np.append(pi, max(0.0, 1 - math.fsum(pi.tolist())))  # the rest, as one cell
+            for size, groups in group_sizes(records, self.design_effect):
+                drawn[:, terms] += size * multinomial(groups, cells, draws, rng)[:, :-1]
+        return drawn
+
+    def chunks(self, draws: int, rng: np.random.Generator) -> Iterator[Ints]:
+        """The same counts, as many draws at a time as fit into little memory."""
+        step = max(1, CHUNK // (len(self.pi) + 1))
+        for start in range(0, draws, step):
+            yield self.counts(min(step, draws - start), rng)
+
+
+def null_values(
+    model: NoDrift,
+    weights: Floats,
+    scores: Callable[[Ints], Floats],
+    *,
+    draws: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """sum_j w_j s_j(h_j), the estimate before noise, of `draws` populations without drift.
+
+    `scores` maps counts (draws, terms) to scores of the same shape.
+    """
+    check_positive_int(draws, "draws")
+    parts = [scores(counts) @ weights for counts in model.chunks(draws, rng)]
+    return np.concatenate(parts)
+
+
+def group_sizes(records: int, design_effect: float) -> list[tuple[int, int]]:
+    """(size, number) of the groups of equal records: all N records, mean square size / size = d.
+
+    >>> group_sizes(1000, 1.0), group_sizes(1000, 2.5)
+    ([(1, 1000)], [(3, 167), (2, 249), (1, 1)])
+    """
+    effect = min(design_effect, float(records))
+    small = int(effect)
+    large = round(records * (effect - small) / (small + 1))
+    left = records - large * (small + 1)
+    found = [(small + 1, large), (small, left // small), (1, left % small)]
+    return [(size, number) for size, number in found if number]
+
+
+def multinomial(records: int, pi: Floats, draws: int, rng: np.random.Generator) -> Ints:
+    """Exact multinomial counts, (draws, cells); ten times faster than numpy's for many cells.
+
+    Independent Poisson counts are multinomial given their total. So most records are dealt as
+    Poisson counts whose mean total stays `SPARE` standard deviations below what is left to deal
+    (a draw that exceeds it is dealt afresh, whatever its cells), and the last few one by one.
+    """
+    cells = len(pi)
+    share = pi / pi.sum()
+    counts = np.zeros((draws, cells), dtype=np.int64)
+    left = np.full(draws, records)
+    while left.max() > 4 * max(cells, SPARE**2):
+        mean = np.maximum(left - SPARE * np.sqrt(left), 0.0)
+        dealt = rng.poisson(mean[:, None] * share)
+        for i in np.flatnonzero(dealt.sum(axis=1) > left):
+            dealt[i] = rng.multinomial(left[i], share)
+        counts += dealt
+        left = left - dealt.sum(axis=1)
+    row = np.repeat(np.arange(draws), left)
+    cell = np.searchsorted(np.cumsum(share)[:-1], rng.random(len(row)), side="right")
+    counts += np.bincount(row * cells + cell, minlength=draws * cells).reshape(draws, cells)
+    return counts
