@@ -4,20 +4,28 @@ Everything here is computed from public quantities: Pi, the number of records, t
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedprikl.checks import Floats, check_positive_int
+from fedprikl.checks import Floats
 from fedprikl.divergence import Score, Skew
-from fedprikl.errors import InvalidInputError
 from fedprikl.estimators.drift import DriftPicture, picture_drift
 from fedprikl.estimators.forecast import Forecast, draw_counts, outlook
 from fedprikl.estimators.spectrum import Spectrum
 from fedprikl.estimators.terms import Terms
 
-__all__ = ["DRIFTS", "Design", "DesignForecast", "best_design", "forecast_design"]
+__all__ = [
+    "DRIFTS",
+    "EXPONENTS",
+    "Design",
+    "DesignForecast",
+    "DesignMoments",
+    "forecast_design",
+    "sampling_errors",
+    "search_designs",
+]
 
 DRIFTS = (0.0, 0.1, 0.5, 1.0)  # nats; a design is judged by its mean square error over these
 EXPONENTS = (0.5, 0.75, 1.0)
@@ -51,27 +59,21 @@ class DesignForecast:
         return math.sqrt(sum(f.error**2 for f in self.forecasts) / len(self.forecasts))
 
 
-def best_design(
-    spectrum: Spectrum,
-    *,
-    records: int,
-    points: int,
-    batches: Sequence[int],
-    noise_gain: float,
-    gamma: float,
-) -> DesignForecast:
-    """The design with the smallest predicted error among all batches, exponents and limits.
+def search_designs(
+    spectrum: Spectrum, *, records: int, points: Mapping[int, int], noise_gain: float, gamma: float
+) -> list[DesignForecast]:
+    """Forecasts of all designs: every number of batches, exponent and limit.
 
-    `noise_gain` is the noise's standard deviation per unit of sensitivity. Cost: a fixed number of
-    simulated scores for each batches, exponent and limit, whatever the size of the domain.
+    `points` says how many points there may be for each number of batches, `noise_gain` is the
+    noise's standard deviation per unit of sensitivity. Cost: a fixed number of simulated scores
+    for each design, whatever the size of the domain.
     """
     pictures = _pictures(spectrum, DRIFTS, gamma)
-    found = [
+    return [
         forecast
-        for layout in _layouts(spectrum, points, batches)
+        for layout in _layouts(spectrum, points)
         for forecast in _forecasts(layout, pictures, records, noise_gain, LIMITS)
     ]
-    return min(found, key=lambda each: each.error)
 
 
 def forecast_design(
@@ -89,6 +91,47 @@ def forecast_design(
     limit = [min(1.0, design.steepest / float(layout.first_steps(records, gamma).max()))]
     (found,) = _forecasts(layout, pictures, records, noise_gain, limit)
     return DesignForecast(design, found.forecasts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DesignMoments:
+    """How the estimate of a design spreads before noise, as a function of the drift."""
+
+    layout: "_Layout"
+    score: Score
+    gamma: float
+    records: int
+
+    @classmethod
+    def of(
+        cls, spectrum: Spectrum, design: Design, *, records: int, gamma: float
+    ) -> "DesignMoments":
+        """Of a population of so many unrelated records (all records over the design effect)."""
+        layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
+        return cls(layout, design.score(gamma), gamma, records)
+
+    def __call__(self, divergence: float) -> tuple[float, float]:
+        """Mean and standard deviation of the estimate before noise."""
+        layout = self.layout
+        (picture,) = _pictures(layout.spectrum, [divergence], self.gamma)
+        terms = layout.terms(self.records)
+        seen = outlook(terms, self.score, picture, draw_counts(terms, picture))
+        return seen.mean, math.sqrt(seen.variance + layout.sampling_variance(picture))
+
+    @property
+    def sensitivity(self) -> float:
+        """The sensitivity to expect."""
+        steps = self.layout.first_steps(self.records, self.gamma)
+        return self.layout.expected_sensitivity(np.minimum(steps, self.score.steepest))
+
+
+def sampling_errors(
+    spectrum: Spectrum, *, points: int, exponent: float, gamma: float
+) -> tuple[float, ...]:
+    """Standard deviation from the choice of points of one batch, for each assumed drift."""
+    layout = _Layout.of(spectrum, points, 1, exponent)
+    pictures = _pictures(spectrum, DRIFTS, gamma)
+    return tuple(math.sqrt(layout.sampling_variance(picture)) for picture in pictures)
 
 
 def _pictures(spectrum: Spectrum, drifts: Sequence[float], gamma: float) -> list[DriftPicture]:
@@ -155,15 +198,13 @@ class _Layout:
         return max(square - level**2 / fixed, 0.0)
 
 
-def _layouts(spectrum: Spectrum, points: int, batches: Sequence[int]) -> Iterator[_Layout]:
-    if check_positive_int(points, "points") >= spectrum.cells:
+def _layouts(spectrum: Spectrum, points: Mapping[int, int]) -> Iterator[_Layout]:
+    if points.get(1, 0) >= spectrum.cells:
         yield _Layout.of(spectrum, spectrum.cells, 1, 1.0)  # everything is asked of everybody
         return
-    if not batches:
-        raise InvalidInputError("A plan needs at least one batch.")
-    for number in batches:
+    for batches, most in points.items():
         for exponent in EXPONENTS:
-            yield _Layout.of(spectrum, points, number, exponent)
+            yield _Layout.of(spectrum, min(most, spectrum.cells), batches, exponent)
 
 
 def _forecasts(

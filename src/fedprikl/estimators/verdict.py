@@ -16,6 +16,7 @@ from fedprikl.checks import Floats, Ints, check_open_unit
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimators.no_drift import NoDrift, null_values, public_simulation
+from fedprikl.estimators.terms import Terms
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from fedprikl.reference import QueryPoints
 
@@ -119,18 +120,18 @@ def judge_release(
     score: Score,
 ) -> Verdict:
     """The verdict on a released value; from public quantities, so it costs no privacy."""
+    terms = Terms.of(points, records)
     model = NoDrift(
-        pi=points.pi,
+        pi=terms.pi,
         records=records,
         batch=points.batch,
-        term=np.arange(len(points)),
+        term=terms.of_point,
         design_effect=design_effect,
     )
-    scores = partial(score, pi=points.pi, records=model.records_per_term)
     values = null_values(
         model,
-        points.weights,
-        scores,
+        terms.weights,
+        partial(terms.scores, score=score),
         draws=simulated_draws(false_alarm),
         rng=public_simulation(),
     )

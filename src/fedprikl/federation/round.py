@@ -1,5 +1,6 @@
 """A round: who is asked what, and in which cohort. Made by the server; all of it is public."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,17 @@ from fedprikl.federation.documents import canonical, parse_document
 from fedprikl.federation.plan import Plan, SignedPlan
 from fedprikl.privacy import SharedMechanism, calibrate_shared
 from fedprikl.reference import QueryPoints
-from fedprikl.secure_sum import SumPlan
+from fedprikl.secure_sum import SumPlan, plan_sum
 
-__all__ = ["Cohort", "Invitation", "Round", "entry_maxima", "noise_share"]
+__all__ = [
+    "Cohort",
+    "Invitation",
+    "Round",
+    "cohort_sizes",
+    "entry_maxima",
+    "noise_share",
+    "plan_cohort",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,3 +150,29 @@ def entry_maxima(plan: Plan, points: int, share: SharedMechanism | None) -> tupl
     if share is None:
         return (plan.most_records,) * (points + 1)
     return (plan.most_records + 2 * share.reach,) * (points + 1) + (plan.most_records,)
+
+
+def cohort_sizes(plan: Plan, members: int) -> list[int]:
+    """How many clients each cohort of a batch of so many members has: nearly equal."""
+    size = members // max(1, round(members / plan.cohort))
+    groups = max(1, members // max(size, 3))
+    return [members // groups + (n < members % groups) for n in range(groups)]
+
+
+def plan_cohort(
+    plan: Plan, clients: int, points: int, randomness: Callable[[int], bytes]
+) -> SumPlan:
+    """The secure sum of one cohort, as the plan demands it."""
+    draft = plan_sum(
+        clients, [1], dropout=plan.dropout, corruption=plan.corruption, randomness=randomness
+    )
+    minimum = max(draft.minimum, int(np.floor((1 - plan.dropout) * clients)))
+    share = noise_share(plan, clients=clients, minimum=minimum)
+    return SumPlan(
+        nonce=draft.nonce,
+        clients=clients,
+        neighbours=draft.neighbours,
+        threshold=draft.threshold,
+        minimum=minimum if share else draft.minimum,
+        maxima=entry_maxima(plan, points, share),
+    )

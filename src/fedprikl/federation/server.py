@@ -7,9 +7,8 @@ import numpy as np
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation.plan import SignedPlan
 from fedprikl.federation.release import Release
-from fedprikl.federation.round import Cohort, Round, entry_maxima, noise_share
+from fedprikl.federation.round import Cohort, Round, cohort_sizes, plan_cohort
 from fedprikl.reference import QueryPoints, Reference, distinct_points, iid_points, spread_points
-from fedprikl.secure_sum import SumPlan, plan_sum
 
 __all__ = ["Server"]
 
@@ -47,9 +46,8 @@ class Server:
         cohorts = []
         for batch, members in enumerate(_split(shuffled, plan.batches)):
             cells = points.cells[points.batch == batch]
-            size = len(members) // max(1, round(len(members) / plan.cohort))
-            for group in _split(members, max(1, len(members) // max(size, 3))):
-                sums = self._plan_sum(len(group), len(cells), randomness)
+            for group in _split(members, len(cohort_sizes(plan, len(members)))):
+                sums = plan_cohort(plan, len(group), len(cells), randomness)
                 cohorts.append(Cohort(batch, tuple(group), cells, sums))
         return Round(randomness(16).hex(), self._signed, points, tuple(cohorts))
 
@@ -71,26 +69,6 @@ class Server:
                 pi, plan.points, batches=plan.batches, exponent=plan.exponent, rng=rng
             )
         return distinct_points(pi, plan.points, batches=plan.batches, rng=rng)
-
-    def _plan_sum(self, clients: int, points: int, randomness: Callable[[int], bytes]) -> SumPlan:
-        plan = self._signed.plan
-        draft = plan_sum(
-            clients,
-            [1],
-            dropout=plan.dropout,
-            corruption=plan.corruption,
-            randomness=randomness,
-        )
-        minimum = max(draft.minimum, int(np.floor((1 - plan.dropout) * clients)))
-        share = noise_share(plan, clients=clients, minimum=minimum)
-        return SumPlan(
-            nonce=draft.nonce,
-            clients=clients,
-            neighbours=draft.neighbours,
-            threshold=draft.threshold,
-            minimum=minimum if share else draft.minimum,
-            maxima=entry_maxima(plan, points, share),
-        )
 
 
 def _split(items: Sequence[str], parts: int) -> list[list[str]]:

@@ -1,0 +1,114 @@
+"""What error to expect without a trusted party: simulated, because its bias has no formula."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedprikl.checks import Ints
+from fedprikl.divergence import Score, Skew
+from fedprikl.estimators.drift import SEED, Drift, fit_drift
+from fedprikl.estimators.forecast import Forecast
+from fedprikl.estimators.no_drift import NoDrift
+from fedprikl.estimators.noisy_counts import NoisyCounts, estimate_noisy_counts
+from fedprikl.estimators.noisy_verdict import judge_noisy_counts, overdispersion
+from fedprikl.reference import QueryPoints
+
+__all__ = ["NoisyRound", "forecast_noisy", "smallest_noisy_drift"]
+
+REPETITIONS, RESAMPLES = 12, 20
+POWER_DRAWS = 200
+
+
+class NoisyRound:
+    """A round of one batch without a trusted party: its points, records and noise. Public."""
+
+    def __init__(
+        self, points: QueryPoints, *, records: int, noise_sd: float, laplace_scale: float | None
+    ) -> None:
+        self.points, self.records = points, records
+        self.empty = NoisyCounts(
+            points=points,
+            counts=np.zeros(len(points)),
+            rest=np.zeros(1),
+            records=np.array([records]),
+            noise_sd=np.array([noise_sd]),
+            laplace_scale=laplace_scale,
+        )
+
+    def draw(self, drift: Drift, rng: np.random.Generator) -> tuple[Ints, NoisyCounts]:
+        """Counts of a population that has drifted, and what its release would be."""
+        ratios = drift.ratios(self.points.pi, rng.random(len(self.points)))
+        counts = rng.poisson(self.records * self.points.pi * ratios)
+        everybody = max(self.records, int(counts.sum()))
+        on_counts, on_rest = self.empty.draw_noise(rng)
+        return counts, replace(
+            self.empty,
+            counts=counts + on_counts,
+            rest=everybody - counts.sum() + on_rest,
+            records=np.array([everybody]),
+        )
+
+
+def forecast_noisy(
+    this: NoisyRound, *, gamma: float, drifts: Sequence[float], sampling: Sequence[float]
+) -> tuple[Forecast, ...]:
+    """The errors to expect at each drift; `sampling` is what the choice of points adds."""
+    score, points = Score(Skew(gamma)), this.points
+    forecasts = []
+    for divergence, chosen in zip(drifts, sampling, strict=True):
+        rng = np.random.default_rng(SEED)
+        drift = fit_drift(points.weights, points.pi, divergence=divergence, gamma=gamma)
+        errors = []
+        for _ in range(REPETITIONS):
+            counts, noisy = this.draw(drift, rng)
+            found = estimate_noisy_counts(noisy, score=score, rng=rng, resamples=RESAMPLES)
+            truth = float(points.weights @ score(counts, points.pi, noisy.records))
+            errors.append(found.value - truth)
+        forecasts.append(
+            Forecast(
+                divergence=divergence,
+                sampling=chosen,
+                bias=float(np.mean(errors)),
+                spread=0.0,
+                noise=float(np.std(errors)),
+            )
+        )
+    return tuple(forecasts)
+
+
+def smallest_noisy_drift(
+    this: NoisyRound,
+    *,
+    gamma: float,
+    false_alarm: float,
+    design_effect: float,
+    power: float = 0.95,
+) -> float | None:
+    """The least drift that the verdict finds with this power, in nats; None if none is."""
+    points, records = this.points, np.array([this.records])
+    sd = np.full(len(points), float(this.empty.noise_sd[0]))
+    model = NoDrift(
+        pi=points.pi,
+        records=records,
+        batch=points.batch,
+        term=np.arange(len(points)),
+        design_effect=design_effect,
+    )
+    alarm = judge_noisy_counts(np.zeros(len(points)), model, sd, false_alarm=false_alarm).threshold
+
+    def found(divergence: float) -> bool:
+        rng = np.random.default_rng(SEED)
+        drift = fit_drift(points.weights, points.pi, divergence=divergence, gamma=gamma)
+        noisy = np.stack([this.draw(drift, rng)[1].counts for _ in range(POWER_DRAWS)])
+        seen = overdispersion(noisy, points.pi, records, sd, design_effect=design_effect)
+        return bool(np.mean(seen > alarm) >= power)
+
+    low, high = 1e-5, 0.9 * -math.log(gamma)
+    if not found(high):
+        return None
+    while high / low > 1.05:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high

@@ -1,0 +1,349 @@
+"""The planner: from what a user knows to the plan with the smallest predicted error.
+
+It reads the reference and public numbers, nothing else: no parameter can depend on private data.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fedprikl.checks import check_positive_int
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimators import (
+    DRIFTS,
+    EXPONENTS,
+    Design,
+    DesignForecast,
+    DesignMoments,
+    Forecast,
+    NoisyRound,
+    Spectrum,
+    forecast_noisy,
+    noise_quantile,
+    sampling_errors,
+    search_designs,
+    smallest_drift,
+    smallest_noisy_drift,
+)
+from fedprikl.federation.budget import ReleaseBudget, split_budget
+from fedprikl.federation.explain import Reason, common_reasons, design_reasons
+from fedprikl.federation.plan import Plan
+from fedprikl.federation.round import cohort_sizes, noise_share, plan_cohort
+from fedprikl.privacy import SharedLaplaceMechanism, calibrate
+from fedprikl.reference import Reference, spread_points
+from fedprikl.secure_sum import SumPlan
+
+__all__ = ["PlannedRound", "SumCost", "Trust", "plan_round"]
+
+Trust = Literal["aggregator", "none"]
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+COHORT = 50  # clients of a secure sum with a trusted aggregator
+LARGEST_COHORT = 5000  # without one, each cohort carries its own noise: as few as possible
+MOST_POINTS = 1000  # what clients accept by default
+ROOM = 16  # times the average number of records that one client may hold
+SEED = 0  # of the points that a prediction is made for; a round draws its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumCost:
+    """What the secure sums cost. Bytes are exact up to some fixed headers."""
+
+    cohorts: int
+    clients: int  # of the largest cohort
+    neighbours: int  # key agreements of each client
+    masked_bytes: int  # the counts themselves
+    sent_bytes: int  # by one client in all
+    received_bytes: int
+
+    @classmethod
+    def of(cls, sums: SumPlan, cohorts: int) -> "SumCost":
+        """Per neighbour: 92 bytes of sealed shares, 20 of a tag, 40 of revealed shares sent, and
+        164 of keys, 92 and 20 received (docs/secure-sum.md).
+        """
+        packed = sums.ring().packed_bytes
+        return cls(
+            cohorts=cohorts,
+            clients=sums.clients,
+            neighbours=sums.neighbours,
+            masked_bytes=packed,
+            sent_bytes=152 * sums.neighbours + packed,
+            received_bytes=276 * sums.neighbours,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """Plain values for JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PlannedRound:
+    """A plan, what it is predicted to achieve, what it costs and why it is as it is."""
+
+    plan: Plan
+    releases: int
+    forecasts: tuple[Forecast, ...]  # one per assumed drift
+    smallest_drift: float | None  # nats; found with 95% power
+    cost: SumCost
+    doublings: Mapping[str, float]  # predicted error with twice the payload, twice the epsilon
+    reasons: tuple[Reason, ...]
+
+    @property
+    def error(self) -> float:
+        """Root mean square of the predicted errors over the assumed drifts."""
+        return _mean_error(self.forecasts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "plan": self.plan.to_dict(),
+            "releases": self.releases,
+            "predicted_error": self.error,
+            "forecasts": [forecast.to_dict() for forecast in self.forecasts],
+            "smallest_drift": self.smallest_drift,
+            "payload_bytes": self.cost.masked_bytes,
+            "secure_sums": self.cost.to_dict(),
+            "error_with_twice_the": dict(self.doublings),
+            "reasons": [reason.to_dict() for reason in self.reasons],
+        }
+
+
+def plan_round(
+    reference: Reference,
+    *,
+    clients: int,
+    records: int,
+    epsilon: float,
+    delta: float = 1e-6,
+    payload: int = 1024,
+    trust: Trust = "aggregator",
+    releases: int = 1,
+    population: str = "clients",
+    skew: float = 0.01,
+    most_records: int | None = None,
+    cohort: int | None = None,
+    false_alarm: float = 0.01,
+    design_effect: float | None = None,
+    threshold: float | None = None,
+) -> PlannedRound:
+    """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
+
+    `epsilon` and `delta` are for all `releases` together. `most_records` is the largest number of
+    records one client may hold (default: 16 times the average); a client with more stays away.
+    `design_effect` says how much records of one client resemble each other; by default what the
+    reference shows, or 1. Cost: about a second, whatever the domain.
+    """
+    for value, name in ((clients, "clients"), (records, "records"), (payload, "payload")):
+        check_positive_int(value, name)
+    if trust not in get_args(Trust):
+        raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {trust!r}.")
+    if clients < 3:
+        raise InvalidInputError("A secure sum needs at least 3 clients, or it hides nobody.")
+    if design_effect is None:
+        design_effect = reference.design_effect(clients=clients, records=records)
+    alone = trust == "none"
+    budget = split_budget(epsilon=epsilon, delta=delta, releases=releases)
+    if alone:  # charged one by one, so epsilon and delta are shared out
+        budget = replace(budget, epsilon=epsilon / releases)
+    draft = Plan(
+        population=population,
+        reference=reference.fingerprint,
+        epsilon=budget.epsilon,
+        delta=delta / releases if alone else delta,
+        points=1,
+        estimator="baseline" if alone else "exact",
+        skew=skew,
+        noise="auto" if alone else budget.noise,
+        cohort=max(3, min(clients, cohort or (LARGEST_COHORT if alone else COHORT))),
+        most_records=most_records or _room(records / clients),
+        false_alarm=false_alarm,
+        design_effect=design_effect,
+        threshold=threshold,
+    )
+    asked = _Asked(reference, Spectrum.of(reference.probabilities), clients, records, payload)
+    if alone:
+        return _plan_alone(asked, draft, releases)
+    return _plan_trusted(asked, draft, budget, releases)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """What the user said. Public."""
+
+    reference: Reference
+    spectrum: Spectrum
+    clients: int
+    records: int
+    payload: int
+
+    def points_that_fit(self, plan: Plan) -> int:
+        """The most points whose counts, packed, fit into the payload."""
+        sums = plan_cohort(plan, self._largest_cohort(plan), 1, bytes)
+        first, *others = ((top * sums.clients).bit_length() for top in sums.maxima)
+        points = (8 * self.payload - sum(others)) // first
+        if points < 1:
+            raise InvalidInputError(
+                f"A payload of {self.payload} bytes has no room for a count of {first} bits beside "
+                "the number of records. Allow more bytes, or lower most_records."
+            )
+        return min(points, self.spectrum.cells, MOST_POINTS)
+
+    def cost(self, plan: Plan) -> SumCost:
+        """Of the secure sums of this plan."""
+        sums = plan_cohort(plan, self._largest_cohort(plan), plan.points, bytes)
+        members = self.clients // plan.batches
+        return SumCost.of(sums, plan.batches * len(cohort_sizes(plan, members)))
+
+    def _largest_cohort(self, plan: Plan) -> int:
+        return max(cohort_sizes(plan, math.ceil(self.clients / plan.batches)))
+
+    def noisy_round(self, plan: Plan) -> NoisyRound:
+        """What a round without a trusted party would release."""
+        points = spread_points(
+            self.reference.probabilities,
+            plan.points,
+            batches=1,
+            exponent=plan.exponent,
+            rng=np.random.default_rng(SEED),
+        )
+        variance, scale = 0.0, None
+        for size in cohort_sizes(plan, self.clients):
+            minimum = plan_cohort(plan, size, plan.points, bytes).minimum
+            share = noise_share(plan, clients=size, minimum=minimum)
+            if isinstance(share, SharedLaplaceMechanism):
+                scale = share.scale
+            variance += 0.0 if share is None else size * share.share_variance
+        return NoisyRound(
+            points, records=self.records, noise_sd=math.sqrt(variance), laplace_scale=scale
+        )
+
+
+def _plan_trusted(asked: _Asked, draft: Plan, budget: ReleaseBudget, releases: int) -> PlannedRound:
+    """With a trusted aggregator: all designs are searched."""
+    searched = _search(asked, draft, budget)
+    best = min(searched, key=lambda each: each.error)
+    design = best.design
+    plan = replace(
+        draft,
+        points=design.points,
+        batches=design.batches,
+        exponent=design.exponent,
+        steepest=None if design.steepest == math.inf else design.steepest,
+    )
+    return PlannedRound(
+        plan=plan,
+        releases=releases,
+        forecasts=best.forecasts,
+        smallest_drift=_smallest_drift(asked, plan, design),
+        cost=asked.cost(plan),
+        doublings={
+            "payload": _least_error(
+                _search(replace(asked, payload=2 * asked.payload), draft, budget)
+            ),
+            "epsilon": _least_error(_search(asked, draft, replace(budget, gain=budget.gain / 2))),
+        },
+        reasons=(
+            *common_reasons(plan, budget=budget, releases=releases, support=asked.spectrum.cells),
+            *design_reasons(best, searched),
+        ),
+    )
+
+
+def _search(asked: _Asked, draft: Plan, budget: ReleaseBudget) -> list[DesignForecast]:
+    points = {
+        batches: asked.points_that_fit(replace(draft, batches=batches))
+        for batches in BATCHES
+        if batches == 1 or asked.clients // batches >= draft.cohort
+    }
+    return search_designs(
+        asked.spectrum,
+        records=asked.records,
+        points=points,
+        noise_gain=budget.gain,
+        gamma=draft.skew,
+    )
+
+
+def _least_error(searched: list[DesignForecast]) -> float:
+    return min(each.error for each in searched)
+
+
+def _smallest_drift(asked: _Asked, plan: Plan, design: Design) -> float | None:
+    """The least drift found with 95% power, from the moments of the estimate.
+
+    The verdict itself simulates its threshold; this is the plan's prediction of it.
+    """
+    unrelated = max(1, round(asked.records / plan.design_effect))
+    moments = DesignMoments.of(asked.spectrum, design, records=unrelated, gamma=plan.skew)
+    actual = DesignMoments.of(asked.spectrum, design, records=asked.records, gamma=plan.skew)
+    noise = calibrate(
+        epsilon=plan.epsilon, delta=plan.delta, sensitivity=actual.sensitivity, kind=plan.noise
+    )
+    mean, sd = moments(0.0)
+    alarm = mean + noise_quantile(noise, sd, 1 - plan.false_alarm)
+    return smallest_drift(moments, noise, alarm, largest=0.85 * -math.log(plan.skew))
+
+
+def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
+    """Without a trusted party: one batch, cohorts as large as can be."""
+    plan, forecasts = _best_alone(asked, draft)
+    return PlannedRound(
+        plan=plan,
+        releases=releases,
+        forecasts=forecasts,
+        smallest_drift=smallest_noisy_drift(
+            asked.noisy_round(plan),
+            gamma=plan.skew,
+            false_alarm=plan.false_alarm,
+            design_effect=plan.design_effect,
+        ),
+        cost=asked.cost(plan),
+        doublings={
+            "payload": _mean_error(
+                _best_alone(replace(asked, payload=2 * asked.payload), draft)[1]
+            ),
+            "epsilon": _mean_error(
+                _best_alone(asked, replace(draft, epsilon=2 * draft.epsilon))[1]
+            ),
+        },
+        reasons=(
+            *common_reasons(plan, budget=None, releases=releases, support=asked.spectrum.cells),
+            Reason("batches", "1", "each further batch would carry noise of its own"),
+            Reason(
+                "cohort",
+                f"{plan.cohort:,}",
+                "as many clients in one secure sum as can be, because each sum carries its noise",
+            ),
+            Reason(
+                "noise",
+                plan.noise,
+                "Laplace or Gaussian shares, whichever is smaller; added by the clients themselves",
+            ),
+        ),
+    )
+
+
+def _best_alone(asked: _Asked, draft: Plan) -> tuple[Plan, tuple[Forecast, ...]]:
+    points = asked.points_that_fit(draft)
+    found = []
+    for exponent in EXPONENTS if points < asked.spectrum.cells else (1.0,):
+        plan = replace(draft, points=points, exponent=exponent)
+        sampling = sampling_errors(
+            asked.spectrum, points=points, exponent=exponent, gamma=plan.skew
+        )
+        this = asked.noisy_round(plan)
+        found.append(
+            (plan, forecast_noisy(this, gamma=plan.skew, drifts=DRIFTS, sampling=sampling))
+        )
+    return min(found, key=lambda each: _mean_error(each[1]))
+
+
+def _room(average: float) -> int:
+    """A generous number of records for one client, of the form 2^k - 1: it costs k bits."""
+    return int(max(255, 2 ** math.ceil(math.log2(ROOM * average + 1)) - 1))
+
+
+def _mean_error(forecasts: tuple[Forecast, ...]) -> float:
+    return math.sqrt(sum(f.error**2 for f in forecasts) / len(forecasts))
