@@ -105,8 +105,11 @@ def estimate_noisy_counts(
     counts and nearly none of it where the noise exceeds them; what remains is not known, so there
     is no interval. `rng` is for this simulation; nothing is hidden by it.
     """
-    plain = _weighted(noisy, noisy.projected(), score)
-    again = np.array([_weighted(noisy, _renoised(noisy, rng), score) for _ in range(resamples)])
+    likeliest = noisy.projected()
+    plain = _weighted(noisy, likeliest, score)
+    again = np.array(
+        [_weighted(noisy, _renoised(noisy, likeliest, rng), score) for _ in range(resamples)]
+    )
     return NoisyEstimate(2 * plain - float(again.mean()), float(again.std()))
 
 
@@ -120,8 +123,7 @@ def project_counts(values: npt.ArrayLike, total: float) -> Floats:
     return projected
 
 
-def _renoised(noisy: NoisyCounts, rng: np.random.Generator) -> Floats:
-    base = noisy.projected()
+def _renoised(noisy: NoisyCounts, base: Floats, rng: np.random.Generator) -> Floats:
     taken = np.bincount(noisy.points.batch, weights=base, minlength=noisy.points.batches)
     on_counts, on_rest = noisy.draw_noise(rng)
     again = replace(noisy, counts=base + on_counts, rest=noisy.records - taken + on_rest)
