@@ -3,6 +3,7 @@
 import fedprikl as fk
 
 reference = fk.Reference.fit(public_frame)
+planned = fk.plan(reference, clients=500, records=60_000, epsilon=1.0)
 points = fk.distinct_points(reference.probabilities, 250, rng=rng)
 counts = fk.BatchCounts(points, summed_counts, number_of_records)
 estimate = fk.trusted_aggregator(counts, epsilon=1.0)
@@ -33,6 +34,8 @@ from fedprikl.errors import (
     UnboundedSensitivityError,
 )
 from fedprikl.estimators import BatchCounts, Estimate, baseline, no_privacy, trusted_aggregator
+from fedprikl.federation.planner import PlannedRound
+from fedprikl.federation.planner import plan_round as plan
 from fedprikl.privacy import InsecureSeededNoise, Ledger, PrivacyStatement, SecureNoise
 from fedprikl.reference import (
     BlockCode,
@@ -61,6 +64,7 @@ __all__ = [
     "LedgerError",
     "MissingExtraError",
     "PaperCalibrationWarning",
+    "PlannedRound",
     "PolicyRefusal",
     "PrivacyStatement",
     "QueryPoints",
@@ -79,6 +83,7 @@ __all__ = [
     "iid_points",
     "kl_divergence",
     "no_privacy",
+    "plan",
     "skewed_divergence",
     "spread_points",
     "trusted_aggregator",

@@ -91,7 +91,9 @@ def estimate_command(
         print_json(result.release.to_dict() | {"refusals": result.refusals, "report": str(report)})
         return
     console = Console(highlight=False)
-    console.print(f"[bold]{release_sentence(result.release.content)}[/bold]\n")
+    console.print(f"[bold]{release_sentence(result.release.content)}[/bold]")
+    verdict = result.release.content["verdict"]
+    console.print("" if verdict is None else f"{verdict['statement']}\n")
     console.print(result.release.content["privacy"]["statement"])
     console.print(f"\nBudget left for {signed.plan.population}: epsilon {left:.3g}")
     console.print(f"release: {output}\nreport: {report}", soft_wrap=True)

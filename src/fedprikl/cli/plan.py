@@ -3,17 +3,16 @@
 import json as json_module
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-import numpy as np
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from fedprikl.cli.console import print_json
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimators import release_mechanism
-from fedprikl.federation import Plan, SignedPlan, SigningKey
-from fedprikl.reference import Reference, distinct_points
+from fedprikl.federation import PlannedRound, SignedPlan, SigningKey, plan_round
+from fedprikl.reference import Reference
 
 __all__ = ["plan_command"]
 
@@ -29,78 +28,110 @@ def plan_command(
     reference: Annotated[Path, typer.Argument(help="The reference, from `fedprikl reference`.")],
     clients: Annotated[int, typer.Option(min=3, help="How many clients there are, about.")],
     records: Annotated[int, typer.Option(min=1, help="How many records they hold in all, about.")],
-    epsilon: Annotated[float, typer.Option(help="Privacy budget of this estimate.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Used where the noise is Gaussian.")] = 1e-6,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of all planned releases.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Used where the noise is not pure.")] = 1e-6,
     population: Annotated[str, typer.Option(help="Whose budget is charged.")] = "clients",
-    points: Annotated[int, typer.Option(min=1, help="Most counts a client reports.")] = 250,
+    payload: Annotated[int, typer.Option(min=1, help="Bytes of counts a client may send.")] = 1024,
     trust: Annotated[Trust, typer.Option(help="Who may see exact sums.")] = Trust.AGGREGATOR,
+    releases: Annotated[int, typer.Option(min=1, help="How many releases the budget is for.")] = 1,
+    most_records: Annotated[
+        int | None, typer.Option(min=1, help="Of one client; default: 16 times the average.")
+    ] = None,
+    cohort: Annotated[
+        int | None, typer.Option(min=3, help="Clients of one secure sum, about.")
+    ] = None,
+    skew: Annotated[
+        float, typer.Option(help="Share of Pi mixed into P; defines the target.")
+    ] = 0.01,
+    false_alarm: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.01,
+    design_effect: Annotated[
+        float | None,
+        typer.Option(help="Resemblance of one client's records; default: the reference's, or 1."),
+    ] = None,
     threshold: Annotated[
         float | None, typer.Option(help="Divergence in nats to draw into the report.")
     ] = None,
     key: Annotated[
         Path | None, typer.Option(help="Sign the plan with this key; made if it is missing.")
     ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan.")] = Path("plan.json"),
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Writes a plan: points, cohorts, skew and noise, and says how much noise to expect.
+    """Writes the plan with the smallest predicted error, and says what error to expect.
 
-    Only public quantities go in. Without a trusted aggregator, cohorts are as large as possible,
-    because each carries its own noise.
+    Only the reference and public numbers go in; everything that can be chosen is. Errors are
+    predicted for populations that have drifted by 0, 0.1, 0.5 and 1 nats.
 
-    Example: `fedprikl plan ref.json --clients 500 --records 60000 --epsilon 1`
+    Example: `fedprikl plan ref.json --clients 500 --records 60000 --epsilon 1 --explain`
     """
-    pi = Reference.load(reference)
-    support = int(np.count_nonzero(pi.mass))
-    alone = trust is Trust.NONE
-    plan = Plan(
-        population=population,
-        reference=pi.fingerprint,
+    whom: Literal["aggregator", "none"] = "none" if trust is Trust.NONE else "aggregator"
+    planned = plan_round(
+        Reference.load(reference),
+        clients=clients,
+        records=records,
         epsilon=epsilon,
         delta=delta,
-        points=min(points, support),
-        estimator="baseline" if alone else "exact",
-        cohort=min(clients, 1000) if alone else 50,
+        payload=payload,
+        trust=whom,
+        releases=releases,
+        population=population,
+        skew=skew,
+        most_records=most_records,
+        cohort=cohort,
+        false_alarm=false_alarm,
+        design_effect=design_effect,
         threshold=threshold,
     )
+    plan = planned.plan
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
     try:
         output.write_text(json_module.dumps(signed.to_dict(), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise InvalidInputError(f"Cannot write {output}: {error.strerror}.") from None
-    expected = None if alone else _expected_noise(plan, pi, records)
     if json:
-        print_json(
-            {
-                "plan": plan.to_dict(),
-                "noise_sd": expected,
-                "file": str(output),
-                "signer": signed.signer,
-            }
-        )
+        print_json(planned.to_dict() | {"file": str(output), "signer": signed.signer})
         return
     console = Console(highlight=False)
-    console.print(
-        f"{plan.points} of {support} cells are asked, in secure sums of about {plan.cohort} "
-        "clients."
-    )
-    if expected is not None:
-        console.print(
-            f"With {records:,} records, the noise has a standard deviation of {expected:.3g} nats."
-        )
+    _print_planned(console, planned)
+    if explain:
+        _print_reasons(console, planned)
     console.print(f"plan: {output}", soft_wrap=True)
 
 
-def _expected_noise(plan: Plan, reference: Reference, records: int) -> float:
-    points = distinct_points(
-        reference.probabilities, plan.points, batches=plan.batches, rng=np.random.default_rng(0)
+def _print_planned(console: Console, planned: PlannedRound) -> None:
+    plan, cost = planned.plan, planned.cost
+    groups = "" if plan.batches == 1 else f" of each of {plan.batches} batches of clients"
+    console.print(
+        f"{plan.points:,} cells are asked{groups}: {cost.masked_bytes:,} bytes of counts per "
+        f"client. {cost.cohorts:,} secure sums of up to {cost.clients:,} clients, "
+        f"{cost.neighbours} key agreements and {cost.sent_bytes:,} bytes sent per client."
     )
-    return release_mechanism(
-        points,
-        np.array([records]),
-        epsilon=plan.epsilon,
-        delta=plan.delta,
-        score=plan.score,
-        calibration="exact",
-        noise=plan.noise,
-    ).standard_deviation
+    if planned.releases > 1:
+        console.print(f"Each of {planned.releases} releases may spend epsilon {plan.epsilon:.3g}.")
+    table = Table("if the drift is", "error", "sampling", "small batches", "noise", box=None)
+    for forecast in planned.forecasts:
+        small = f"{forecast.bias:+.4f} ± {forecast.spread:.4f}"
+        row = (f"{forecast.error:.4f}", f"{forecast.sampling:.4f}", small, f"{forecast.noise:.4f}")
+        table.add_row(f"{forecast.divergence:g} nats", *row)
+    console.print("\nPredicted error, in nats (root mean square):")
+    console.print(table)
+    if planned.smallest_drift is None:
+        console.print("No drift would be found with 95% power.")
+    else:
+        console.print(
+            f"Smallest drift found with 95% power: {planned.smallest_drift:.3g} nats "
+            f"(false alarms: {plan.false_alarm:.3g}, design effect {plan.design_effect:.3g})."
+        )
+    for what, error in planned.doublings.items():
+        console.print(
+            f"Twice the {what} would take the error from {planned.error:.3g} to {error:.3g}."
+        )
+
+
+def _print_reasons(console: Console, planned: PlannedRound) -> None:
+    table = Table("parameter", "value", "why", box=None)
+    for reason in planned.reasons:
+        table.add_row(reason.parameter, reason.value, reason.why)
+    console.print("\nWhy:")
+    console.print(table)

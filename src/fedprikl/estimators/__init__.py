@@ -29,7 +29,11 @@ from fedprikl.estimators.noisy_forecast import (
     forecast_noisy,
     smallest_noisy_drift,
 )
-from fedprikl.estimators.noisy_verdict import judge_noisy_counts, overdispersion
+from fedprikl.estimators.noisy_verdict import (
+    judge_noisy_counts,
+    judge_noisy_release,
+    overdispersion,
+)
 from fedprikl.estimators.power import smallest_drift
 from fedprikl.estimators.scoring import increments_per_batch, score_sensitivity, weighted_score
 from fedprikl.estimators.spectrum import Spectrum
@@ -62,6 +66,7 @@ __all__ = [
     "forecast_noisy",
     "increments_per_batch",
     "judge_noisy_counts",
+    "judge_noisy_release",
     "judge_release",
     "no_privacy",
     "noise_quantile",

@@ -59,9 +59,9 @@ class Outlook:
     """What the scores of a design would be, at some drift."""
 
     mean: float  # of the estimate before noise
-    bias: float  # against the divergence of the records
-    error_variance: float  # about that bias, for given points
-    variance: float  # of the estimate itself, records and batches drawn anew
+    variance: float  # of the estimate before noise: records and batches drawn anew
+    bias: float  # against the divergence of the very records
+    error_variance: float  # about that bias
 
 
 def draw_counts(terms: Terms, picture: DriftPicture) -> DrawnCounts:
@@ -86,9 +86,10 @@ def outlook(terms: Terms, score: Score, picture: DriftPicture, drawn: DrawnCount
     scores = score(drawn.asked, pi, terms.records[at], outside=terms.outside[at], weights=weights)
     whole = np.maximum(1, np.round(drawn.records)).astype(np.int64)
     error = scores - Score(score.smoothing)(drawn.everywhere, pi, whole)
+    shift = scores + np.log(picture.gamma + (1 - picture.gamma) * picture.ratios)
     return Outlook(
-        mean=float(scores.mean()),
+        mean=picture.divergence + float(shift.mean()),
+        variance=float(np.mean(weights * (shift - shift.mean()) ** 2)),
         bias=float(error.mean()),
         error_variance=float(np.mean(weights * (error - error.mean()) ** 2)),
-        variance=float(np.mean(weights * (scores - scores.mean()) ** 2)),
     )

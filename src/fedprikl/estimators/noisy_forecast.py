@@ -17,8 +17,8 @@ from fedprikl.reference import QueryPoints
 
 __all__ = ["NoisyRound", "forecast_noisy", "smallest_noisy_drift"]
 
-REPETITIONS, RESAMPLES = 12, 20
-POWER_DRAWS = 200
+REPETITIONS, RESAMPLES = 12, 10
+POWER_DRAWS = 100
 
 
 class NoisyRound:

@@ -11,9 +11,16 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimators.no_drift import NoDrift, public_simulation
+from fedprikl.estimators.noisy_counts import NoisyCounts
 from fedprikl.estimators.verdict import Verdict, alarm_threshold, simulated_draws
 
-__all__ = ["NoiseSampler", "gaussian_sampler", "judge_noisy_counts", "overdispersion"]
+__all__ = [
+    "NoiseSampler",
+    "gaussian_sampler",
+    "judge_noisy_counts",
+    "judge_noisy_release",
+    "overdispersion",
+]
 
 # Noise on each term's count, of so many populations: (draws, terms).
 NoiseSampler = Callable[[np.random.Generator, int], Floats]
@@ -80,4 +87,27 @@ def judge_noisy_counts(
         false_alarm=false_alarm,
         design_effect=effect,
         unit="",
+    )
+
+
+def judge_noisy_release(noisy: NoisyCounts, false_alarm: float, design_effect: float) -> Verdict:
+    """The verdict on the noisy counts of a round, with noise drawn from their own law."""
+    points = noisy.points
+    model = NoDrift(
+        pi=points.pi,
+        records=noisy.records,
+        batch=points.batch,
+        term=np.arange(len(points)),
+        design_effect=design_effect,
+    )
+
+    def sampler(rng: np.random.Generator, draws: int) -> Floats:
+        return np.stack([noisy.draw_noise(rng)[0] for _ in range(draws)])
+
+    return judge_noisy_counts(
+        noisy.counts,
+        model,
+        noisy.noise_sd[points.batch],
+        false_alarm=false_alarm,
+        sampler=sampler,
     )

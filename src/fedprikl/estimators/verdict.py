@@ -63,6 +63,7 @@ class Verdict:
             "false_alarm": self.false_alarm,
             "design_effect": self.design_effect,
             "unit": self.unit,
+            "statement": f"{self}.",
         }
 
 

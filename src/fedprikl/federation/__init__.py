@@ -5,6 +5,7 @@ from fedprikl.federation.client import Client
 from fedprikl.federation.fitting import fit_reference
 from fedprikl.federation.keys import SigningKey
 from fedprikl.federation.plan import Plan, SignedPlan
+from fedprikl.federation.planner import PlannedRound, plan_round
 from fedprikl.federation.policy import Policy
 from fedprikl.federation.records import (
     FileRecords,
@@ -27,6 +28,7 @@ __all__ = [
     "Invitation",
     "Outcome",
     "Plan",
+    "PlannedRound",
     "Policy",
     "RecordCounts",
     "Records",
@@ -38,5 +40,6 @@ __all__ = [
     "SigningKey",
     "fit_reference",
     "open_records",
+    "plan_round",
     "run_round",
 ]

@@ -1,6 +1,7 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
 
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fedprikl.estimators import (
     Estimate,
     NoisyCounts,
     estimate_noisy_counts,
+    judge_noisy_release,
     no_privacy,
     release_mechanism,
     trusted_aggregator,
@@ -223,6 +225,7 @@ class Aggregator:
             target=str(plan.score.smoothing),
             payload=self._round.points.payload + 1,
             noise_sd=found.noise_sd,
+            judge=partial(judge_noisy_release, noisy),
             privacy=PrivacyStatement(
                 epsilon=proved.proved_epsilon,
                 delta=proved.proved_delta,
@@ -234,6 +237,13 @@ class Aggregator:
                 insecure=self._source.insecure,
             ),
         )
+
+    def _verdict(self, estimate: Estimate) -> dict[str, Any] | None:
+        """Drifted or not, from public quantities; None where the law without drift is unknown."""
+        if estimate.judge is None:
+            return None
+        plan = self._round.plan
+        return estimate.judge(plan.false_alarm, plan.design_effect).to_dict()
 
     def _worst_share(self) -> SharedMechanism:
         """The noise of the least protected cohort: a record is in one cohort only."""
@@ -268,6 +278,7 @@ class Aggregator:
                 "estimator": plan.estimator,
                 "value": estimate.value,
                 "interval": None if (limits := estimate.interval) is None else list(limits),
+                "verdict": self._verdict(estimate),
                 "target": estimate.target,
                 "plan": plan.fingerprint,
                 "reference": plan.reference,

@@ -288,11 +288,17 @@ def _smallest_drift(asked: _Asked, plan: Plan, design: Design) -> float | None:
 
 def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
     """Without a trusted party: one batch, cohorts as large as can be."""
-    plan, forecasts = _best_alone(asked, draft)
+    points = asked.points_that_fit(draft)
+    exponents = EXPONENTS if points < asked.spectrum.cells else (1.0,)
+    options = [replace(draft, points=points, exponent=exponent) for exponent in exponents]
+    forecasts = {option: _forecast_alone(asked, option) for option in options}
+    plan = min(options, key=lambda option: _mean_error(forecasts[option]))
+    wider = replace(asked, payload=2 * asked.payload)
+    with_more = replace(plan, points=wider.points_that_fit(plan))
     return PlannedRound(
         plan=plan,
         releases=releases,
-        forecasts=forecasts,
+        forecasts=forecasts[plan],
         smallest_drift=smallest_noisy_drift(
             asked.noisy_round(plan),
             gamma=plan.skew,
@@ -301,12 +307,8 @@ def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
         ),
         cost=asked.cost(plan),
         doublings={
-            "payload": _mean_error(
-                _best_alone(replace(asked, payload=2 * asked.payload), draft)[1]
-            ),
-            "epsilon": _mean_error(
-                _best_alone(asked, replace(draft, epsilon=2 * draft.epsilon))[1]
-            ),
+            "payload": _mean_error(forecasts.get(with_more) or _forecast_alone(asked, with_more)),
+            "epsilon": _mean_error(_forecast_alone(asked, replace(plan, epsilon=2 * plan.epsilon))),
         },
         reasons=(
             *common_reasons(plan, budget=None, releases=releases, support=asked.spectrum.cells),
@@ -325,19 +327,12 @@ def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
     )
 
 
-def _best_alone(asked: _Asked, draft: Plan) -> tuple[Plan, tuple[Forecast, ...]]:
-    points = asked.points_that_fit(draft)
-    found = []
-    for exponent in EXPONENTS if points < asked.spectrum.cells else (1.0,):
-        plan = replace(draft, points=points, exponent=exponent)
-        sampling = sampling_errors(
-            asked.spectrum, points=points, exponent=exponent, gamma=plan.skew
-        )
-        this = asked.noisy_round(plan)
-        found.append(
-            (plan, forecast_noisy(this, gamma=plan.skew, drifts=DRIFTS, sampling=sampling))
-        )
-    return min(found, key=lambda each: _mean_error(each[1]))
+def _forecast_alone(asked: _Asked, plan: Plan) -> tuple[Forecast, ...]:
+    sampling = sampling_errors(
+        asked.spectrum, points=plan.points, exponent=plan.exponent, gamma=plan.skew
+    )
+    this = asked.noisy_round(plan)
+    return forecast_noisy(this, gamma=plan.skew, drifts=DRIFTS, sampling=sampling)
 
 
 def _room(average: float) -> int:

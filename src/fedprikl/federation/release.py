@@ -10,13 +10,14 @@ from fedprikl.federation.keys import SigningKey, verify_signature
 
 __all__ = ["Release"]
 
-FORMAT, VERSION = "fedprikl release", 1
+FORMAT, VERSION = "fedprikl release", 2
 TYPES: dict[str, type | tuple[type, ...]] = {
     "round": str,
     "population": str,
     "estimator": str,
     "value": (int, float),
     "interval": (list, type(None)),
+    "verdict": (dict, type(None)),
     "target": str,
     "plan": str,
     "reference": str,

@@ -36,6 +36,7 @@ def release_page(
         "fedprikl report",
         [
             paragraphs(release_sentence(content), "answer"),
+            *([] if content["verdict"] is None else [paragraphs(content["verdict"]["statement"])]),
             release_chart(content["value"], content["interval"], plan["threshold"]),
             paragraphs(
                 "Dot: the estimate. Bar: its 95% interval, wide enough for any way the drift may "
