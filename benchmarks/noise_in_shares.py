@@ -47,7 +47,7 @@ def estimate_error(
         laplace_scale=noise.scale if isinstance(noise, SharedLaplaceMechanism) else None,
     )
     on_counts, on_rest = exact.draw_noise(rng)
-    noisy = replace(exact, counts=exact.counts + on_counts, rest=exact.rest + on_rest)
+    noisy = replace(exact, counts=exact.counts + on_counts[0], rest=exact.rest + on_rest[0])
     found = estimate_noisy_counts(noisy, score=Score(Skew(SKEW)), rng=rng, resamples=100)
     return abs(found.value - skewed_divergence(pi, held / held.sum(), skew=SKEW))
 

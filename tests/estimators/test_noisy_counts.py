@@ -81,7 +81,7 @@ def test_simulated_noise_has_the_law_of_the_noise(
     sd = np.sqrt(sums * laplace_variance(scale))
     counts = noisy(1.0, rng, noise_sd=np.array([sd]), laplace_scale=scale)
     assert counts.laplace_sums == pytest.approx([sums])
-    drawn = np.array([np.concatenate(counts.draw_noise(rng)) for _ in range(8000)]).ravel()
+    drawn = np.concatenate(counts.draw_noise(rng, 8000), axis=1).ravel()
     other = laplace_noise(sums, scale, len(drawn), rng) + rng.uniform(-0.5, 0.5, len(drawn))
     jittered = drawn + rng.uniform(-0.5, 0.5, len(drawn))
     assert stats.ks_2samp(jittered, other).pvalue > FALSE_ALARM
@@ -91,7 +91,7 @@ def test_simulated_noise_has_the_law_of_the_noise(
 
 def test_normal_noise_is_simulated_as_normal(rng: np.random.Generator) -> None:
     counts = noisy(5.0, rng)
-    drawn = np.array([np.concatenate(counts.draw_noise(rng)) for _ in range(4000)]).ravel()
+    drawn = np.concatenate(counts.draw_noise(rng, 4000), axis=1).ravel()
     assert looks_distributed(drawn, stats.norm(scale=5.0))
     with pytest.raises(InvalidInputError, match="not Laplace"):
         _ = counts.laplace_sums

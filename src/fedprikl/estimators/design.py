@@ -126,11 +126,16 @@ class DesignMoments:
 
 
 def sampling_errors(
-    spectrum: Spectrum, *, points: int, exponent: float, gamma: float
+    spectrum: Spectrum,
+    *,
+    points: int,
+    exponent: float,
+    gamma: float,
+    drifts: Sequence[float] = DRIFTS,
 ) -> tuple[float, ...]:
     """Standard deviation from the choice of points of one batch, for each assumed drift."""
     layout = _Layout.of(spectrum, points, 1, exponent)
-    pictures = _pictures(spectrum, DRIFTS, gamma)
+    pictures = _pictures(spectrum, drifts, gamma)
     return tuple(math.sqrt(layout.sampling_variance(picture)) for picture in pictures)
 
 

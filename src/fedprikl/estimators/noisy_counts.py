@@ -3,7 +3,7 @@
 Noisy counts are public. Everything here, and any other divergence, is free of privacy cost.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,22 +52,25 @@ class NoisyCounts:
         sums: Floats = np.asarray(self.noise_sd) ** 2 / laplace_variance(self.laplace_scale)
         return sums
 
-    def draw_noise(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Noise like that on the counts and on the rest. For simulation: nothing is hidden by it.
+    def draw_noise(self, rng: np.random.Generator, draws: int = 1) -> tuple[Floats, Floats]:
+        """Noise like that on the counts (draws, points) and on the rest (draws, batches).
 
-        The sum of s discrete Laplace variables is the difference of two negative binomial ones of
-        shape s, for every s > 0.
+        For simulation: nothing is hidden by it. The sum of s discrete Laplace variables is the
+        difference of two negative binomial ones of shape s, for every s > 0.
         """
-        of_point = self.points.batch
+        sizes = np.bincount(self.points.batch, minlength=self.points.batches)
+        parts = [self._batch_noise(rng, t, (draws, n + 1)) for t, n in enumerate(sizes)]
+        return (
+            np.concatenate([part[:, :-1] for part in parts], axis=1),
+            np.stack([part[:, -1] for part in parts], axis=1),
+        )
+
+    def _batch_noise(self, rng: np.random.Generator, batch: int, shape: tuple[int, int]) -> Floats:
         if self.laplace_scale is None:
-            return rng.normal(0, self.noise_sd[of_point]), rng.normal(0, self.noise_sd)
-        sums, success = self.laplace_sums, -np.expm1(-1 / self.laplace_scale)
-
-        def draw(shape: Floats) -> Floats:
-            above, below = (rng.negative_binomial(shape, success) for _ in range(2))
-            return (above - below).astype(np.float64)
-
-        return draw(sums[of_point]), draw(sums)
+            return rng.normal(0, self.noise_sd[batch], shape)
+        sums, success = self.laplace_sums[batch], -np.expm1(-1 / self.laplace_scale)
+        above, below = (rng.negative_binomial(sums, success, shape) for _ in range(2))
+        return (above - below).astype(np.float64)
 
     def noise_to_dict(self) -> dict[str, Any]:
         """What noise each count carries, for whoever works with them."""
@@ -77,13 +80,19 @@ class NoisyCounts:
 
     def projected(self) -> Floats:
         """The likeliest counts: not negative, summing to N_t with the rest."""
+        (likeliest,) = self.project(self.counts[None, :], self.rest[None, :])
+        return np.asarray(likeliest)
+
+    def project(self, counts: Floats, rest: Floats) -> Floats:
+        """The same for many releases at once: (releases, points) and (releases, batches)."""
         parts = [
             project_counts(
-                np.append(self.counts[self.points.batch == t], self.rest[t]), float(records)
-            )[:-1]
+                np.concatenate([counts[:, self.points.batch == t], rest[:, [t]]], axis=1),
+                float(records),
+            )[:, :-1]
             for t, records in enumerate(self.records)
         ]
-        return np.concatenate(parts)
+        return np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,31 +114,26 @@ def estimate_noisy_counts(
     counts and nearly none of it where the noise exceeds them; what remains is not known, so there
     is no interval. `rng` is for this simulation; nothing is hidden by it.
     """
-    likeliest = noisy.projected()
-    plain = _weighted(noisy, likeliest, score)
-    again = np.array(
-        [_weighted(noisy, _renoised(noisy, likeliest, rng), score) for _ in range(resamples)]
-    )
-    return NoisyEstimate(2 * plain - float(again.mean()), float(again.std()))
+    likeliest, points = noisy.projected(), noisy.points
+    taken = np.bincount(points.batch, weights=likeliest, minlength=points.batches)
+    on_counts, on_rest = noisy.draw_noise(rng, resamples)
+    renoised = noisy.project(likeliest + on_counts, noisy.records - taken + on_rest)
+    again = _weighted(noisy, renoised, score)
+    value = 2 * float(_weighted(noisy, likeliest, score)) - float(again.mean())
+    return NoisyEstimate(value, float(again.std()))
 
 
 def project_counts(values: npt.ArrayLike, total: float) -> Floats:
-    """The nearest non-negative vector with the given sum. Cost: a sort."""
+    """The nearest non-negative vector with the given sum, along the last axis. Cost: a sort."""
     x = np.asarray(values, dtype=np.float64)
-    falling = np.sort(x)[::-1]
-    shifts = (np.cumsum(falling) - total) / np.arange(1, len(x) + 1)
-    kept = int(np.flatnonzero(falling > shifts)[-1])
-    projected: Floats = np.maximum(x - shifts[kept], 0.0)
+    falling = np.sort(x, axis=-1)[..., ::-1]
+    shifts = (np.cumsum(falling, axis=-1) - total) / np.arange(1, x.shape[-1] + 1)
+    kept = np.count_nonzero(falling > shifts, axis=-1)[..., None] - 1
+    projected: Floats = np.maximum(x - np.take_along_axis(shifts, kept, axis=-1), 0.0)
     return projected
 
 
-def _renoised(noisy: NoisyCounts, base: Floats, rng: np.random.Generator) -> Floats:
-    taken = np.bincount(noisy.points.batch, weights=base, minlength=noisy.points.batches)
-    on_counts, on_rest = noisy.draw_noise(rng)
-    again = replace(noisy, counts=base + on_counts, rest=noisy.records - taken + on_rest)
-    return again.projected()
-
-
-def _weighted(noisy: NoisyCounts, counts: Floats, score: Score) -> float:
+def _weighted(noisy: NoisyCounts, counts: Floats, score: Score) -> Floats:
     points = noisy.points
-    return float(points.weights @ score(counts, points.pi, noisy.records[points.batch]))
+    scores = score(counts, points.pi, noisy.records[points.batch])
+    return np.asarray(scores @ points.weights)

@@ -45,8 +45,8 @@ class NoisyRound:
         on_counts, on_rest = self.empty.draw_noise(rng)
         return counts, replace(
             self.empty,
-            counts=counts + on_counts,
-            rest=everybody - counts.sum() + on_rest,
+            counts=counts + on_counts[0],
+            rest=everybody - counts.sum() + on_rest[0],
             records=np.array([everybody]),
         )
 

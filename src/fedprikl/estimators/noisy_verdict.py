@@ -102,7 +102,7 @@ def judge_noisy_release(noisy: NoisyCounts, false_alarm: float, design_effect: f
     )
 
     def sampler(rng: np.random.Generator, draws: int) -> Floats:
-        return np.stack([noisy.draw_noise(rng)[0] for _ in range(draws)])
+        return noisy.draw_noise(rng, draws)[0]
 
     return judge_noisy_counts(
         noisy.counts,

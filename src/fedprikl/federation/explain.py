@@ -34,7 +34,11 @@ def common_reasons(
             f"{plan.skew:g}",
             "fixed in advance: it defines what is estimated, D(Pi || skew Pi + (1 - skew) P)",
         ),
-        Reason("control", "0", "lambda pays for i.i.d. points; these are distinct (docs)"),
+        Reason(
+            "control",
+            "0",
+            "lambda pays for i.i.d. points, and these are distinct (docs/estimators.md)",
+        ),
         Reason(
             "most_records",
             f"{plan.most_records:,}",

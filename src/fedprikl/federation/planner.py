@@ -4,7 +4,7 @@ It reads the reference and public numbers, nothing else: no parameter can depend
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -33,10 +33,10 @@ from fedprikl.federation.explain import Reason, common_reasons, design_reasons
 from fedprikl.federation.plan import Plan
 from fedprikl.federation.round import cohort_sizes, noise_share, plan_cohort
 from fedprikl.privacy import SharedLaplaceMechanism, calibrate
-from fedprikl.reference import Reference, spread_points
+from fedprikl.reference import QueryPoints, Reference, spread_points
 from fedprikl.secure_sum import SumPlan
 
-__all__ = ["PlannedRound", "SumCost", "Trust", "plan_round"]
+__all__ = ["PlannedRound", "SumCost", "Trust", "noisy_round", "plan_round"]
 
 Trust = Literal["aggregator", "none"]
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -85,15 +85,28 @@ class PlannedRound:
     plan: Plan
     releases: int
     forecasts: tuple[Forecast, ...]  # one per assumed drift
-    smallest_drift: float | None  # nats; found with 95% power
     cost: SumCost
-    doublings: Mapping[str, float]  # predicted error with twice the payload, twice the epsilon
     reasons: tuple[Reason, ...]
+    find_smallest: Callable[[], float | None]
+    find_doublings: Callable[[], dict[str, float]]
 
     @property
     def error(self) -> float:
         """Root mean square of the predicted errors over the assumed drifts."""
         return _mean_error(self.forecasts)
+
+    @property
+    def smallest_drift(self) -> float | None:
+        """The least drift, in nats, that the verdict finds with 95% power; None if none is.
+
+        Computed when asked for, like `doublings` (tenths of a second).
+        """
+        return self.find_smallest()
+
+    @property
+    def doublings(self) -> dict[str, float]:
+        """The predicted error with twice the payload, and with twice the epsilon."""
+        return self.find_doublings()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -105,7 +118,7 @@ class PlannedRound:
             "smallest_drift": self.smallest_drift,
             "payload_bytes": self.cost.masked_bytes,
             "secure_sums": self.cost.to_dict(),
-            "error_with_twice_the": dict(self.doublings),
+            "error_with_twice_the": self.doublings,
             "reasons": [reason.to_dict() for reason in self.reasons],
         }
 
@@ -201,23 +214,34 @@ class _Asked:
 
     def noisy_round(self, plan: Plan) -> NoisyRound:
         """What a round without a trusted party would release."""
+        return noisy_round(self.reference, plan, clients=self.clients, records=self.records)
+
+
+def noisy_round(
+    reference: Reference,
+    plan: Plan,
+    *,
+    clients: int,
+    records: int,
+    points: QueryPoints | None = None,
+) -> NoisyRound:
+    """A round without a trusted party in which every client stays, on some `points` of the plan."""
+    if points is None:
         points = spread_points(
-            self.reference.probabilities,
+            reference.probabilities,
             plan.points,
             batches=1,
             exponent=plan.exponent,
             rng=np.random.default_rng(SEED),
         )
-        variance, scale = 0.0, None
-        for size in cohort_sizes(plan, self.clients):
-            minimum = plan_cohort(plan, size, plan.points, bytes).minimum
-            share = noise_share(plan, clients=size, minimum=minimum)
-            if isinstance(share, SharedLaplaceMechanism):
-                scale = share.scale
-            variance += 0.0 if share is None else size * share.share_variance
-        return NoisyRound(
-            points, records=self.records, noise_sd=math.sqrt(variance), laplace_scale=scale
-        )
+    variance, scale = 0.0, None
+    for size in cohort_sizes(plan, clients):
+        minimum = plan_cohort(plan, size, plan.points, bytes).minimum
+        share = noise_share(plan, clients=size, minimum=minimum)
+        if isinstance(share, SharedLaplaceMechanism):
+            scale = share.scale
+        variance += 0.0 if share is None else size * share.share_variance
+    return NoisyRound(points, records=records, noise_sd=math.sqrt(variance), laplace_scale=scale)
 
 
 def _plan_trusted(asked: _Asked, draft: Plan, budget: ReleaseBudget, releases: int) -> PlannedRound:
@@ -236,9 +260,9 @@ def _plan_trusted(asked: _Asked, draft: Plan, budget: ReleaseBudget, releases: i
         plan=plan,
         releases=releases,
         forecasts=best.forecasts,
-        smallest_drift=_smallest_drift(asked, plan, design),
         cost=asked.cost(plan),
-        doublings={
+        find_smallest=lambda: _smallest_drift(asked, plan, design),
+        find_doublings=lambda: {
             "payload": _least_error(
                 _search(replace(asked, payload=2 * asked.payload), draft, budget)
             ),
@@ -293,23 +317,28 @@ def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
     options = [replace(draft, points=points, exponent=exponent) for exponent in exponents]
     forecasts = {option: _forecast_alone(asked, option) for option in options}
     plan = min(options, key=lambda option: _mean_error(forecasts[option]))
-    wider = replace(asked, payload=2 * asked.payload)
-    with_more = replace(plan, points=wider.points_that_fit(plan))
+
+    def doublings() -> dict[str, float]:
+        wider = replace(asked, payload=2 * asked.payload)
+        with_more = replace(plan, points=wider.points_that_fit(plan))
+        richer = replace(plan, epsilon=2 * plan.epsilon)
+        return {
+            "payload": _mean_error(forecasts.get(with_more) or _forecast_alone(asked, with_more)),
+            "epsilon": _mean_error(_forecast_alone(asked, richer)),
+        }
+
     return PlannedRound(
         plan=plan,
         releases=releases,
         forecasts=forecasts[plan],
-        smallest_drift=smallest_noisy_drift(
+        cost=asked.cost(plan),
+        find_smallest=lambda: smallest_noisy_drift(
             asked.noisy_round(plan),
             gamma=plan.skew,
             false_alarm=plan.false_alarm,
             design_effect=plan.design_effect,
         ),
-        cost=asked.cost(plan),
-        doublings={
-            "payload": _mean_error(forecasts.get(with_more) or _forecast_alone(asked, with_more)),
-            "epsilon": _mean_error(_forecast_alone(asked, replace(plan, epsilon=2 * plan.epsilon))),
-        },
+        find_doublings=doublings,
         reasons=(
             *common_reasons(plan, budget=None, releases=releases, support=asked.spectrum.cells),
             Reason("batches", "1", "each further batch would carry noise of its own"),

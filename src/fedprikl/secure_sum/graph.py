@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -52,6 +53,7 @@ class Graph:
         return frozenset(self._order[places].tolist())
 
 
+@lru_cache(maxsize=256)
 def choose_degree(
     clients: int,
     *,
