@@ -32,12 +32,20 @@ from fedprikl.errors import (
     ReleaseRefused,
     UnboundedSensitivityError,
 )
-from fedprikl.estimators import BatchCounts, Estimate, baseline, no_privacy, trusted_aggregator
+from fedprikl.estimators import (
+    BatchCounts,
+    Estimate,
+    Verdict,
+    baseline,
+    no_privacy,
+    trusted_aggregator,
+)
 from fedprikl.privacy import InsecureSeededNoise, Ledger, PrivacyStatement, SecureNoise
 from fedprikl.reference import (
     BlockCode,
     QueryPoints,
     Reference,
+    Resemblance,
     all_points,
     distinct_points,
     iid_points,
@@ -66,11 +74,13 @@ __all__ = [
     "Reference",
     "ReferenceFileError",
     "ReleaseRefused",
+    "Resemblance",
     "Score",
     "SecureNoise",
     "Skew",
     "UnboundedSensitivityError",
     "Unsmoothed",
+    "Verdict",
     "__version__",
     "all_points",
     "baseline",
