@@ -6,9 +6,9 @@ with replacement. No noise hides the resemblance of a writer's digits.
 
 import numpy as np
 import pytest
+from experiments.paper.world import data_folder
 from scipy import stats
 
-from experiments.paper.world import data_folder
 from fedprikl import BatchCounts, all_points, no_privacy
 from fedprikl.reference import Resemblance
 from fedprikl.simulation import load_compact
