@@ -4,23 +4,23 @@
 
 fedprikl's verdict at a false-alarm rate of 1% and epsilon 1 (private) beside evidently's drift
 tests at their own defaults (raw data, no privacy; `pip install 'fedprikl[drift]'`). Both know the
-same reference, a sample of 100,000 records. The drift is the smallest that fedprikl promises to
-find with 95% power: every cell's probability times an independent Gamma variable of mean 1.
+same reference, a sample of 100,000 records, drawn anew for every 20 populations. The drift is the
+smallest that fedprikl promises to find with 95% power: every cell's probability times an
+independent Gamma variable of mean 1.
 """
 
 import argparse
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
-from fedprikl import BatchCounts, QueryPoints, Reference, Score, distinct_points, trusted_aggregator
+from fedprikl import BatchCounts, Reference, Score, distinct_points, trusted_aggregator
 from fedprikl.divergence import skewed_divergence
 from fedprikl.estimators import (
     NoDrift,
@@ -38,8 +38,8 @@ Ints = npt.NDArray[np.int64]
 
 EPSILON, DELTA, FALSE_ALARM, POWER = 1.0, 1e-6, 0.01, 0.95
 REFERENCE_RECORDS = 100_000
+PER_REFERENCE = 20  # populations
 SCORE = Score()
-Population = Callable[[np.random.Generator, Floats], Ints]  # P -> the count of every cell
 
 
 @dataclass(frozen=True)
@@ -64,25 +64,36 @@ class Case:
         own = rng.dirichlet(p * (1 - self.icc) / self.icc, clients)
         return rng.multinomial(self.records // self.clients, own)
 
-    @cached_property
-    def reference(self) -> Reference:
-        """What both tools know: counts of a public sample, with client ids where there are any."""
-        rng = np.random.default_rng(1)
-        if not self.clients:
-            return Reference.from_counts(rng.multinomial(REFERENCE_RECORDS, self.pi))
-        clients = REFERENCE_RECORDS * self.clients // self.records
-        held = self.related(rng, self.pi, clients)
+
+class Known:
+    """What both tools know of a case: a public sample, and fedprikl's questionnaire."""
+
+    def __init__(self, case: Case, seed: int) -> None:
+        self.case = case
+        rng = np.random.default_rng([1, seed])
+        self.reference = self._reference(rng)
+        known = self.reference.probabilities
+        asked = min(case.asked, int(np.count_nonzero(known)))
+        self.points = distinct_points(known, asked, rng=rng)
+
+    @property
+    def design_effect(self) -> float:
+        """By the reference's own resemblance and size."""
+        case = self.case
+        return self.reference.design_effect(
+            clients=case.clients or case.records, records=case.records
+        )
+
+    def _reference(self, rng: np.random.Generator) -> Reference:
+        """Counts of a public sample, with client ids where there are any."""
+        case = self.case
+        if not case.clients:
+            return Reference.from_counts(rng.multinomial(REFERENCE_RECORDS, case.pi))
+        held = case.related(rng, case.pi, REFERENCE_RECORDS * case.clients // case.records)
         client, cell = np.nonzero(held)
         counted = Reference.from_counts(held.sum(axis=0))
         alike = Resemblance.estimate(client, cell, held[client, cell])
         return Reference(counted.domain, counted.mass, alike)
-
-    @cached_property
-    def points(self) -> QueryPoints:
-        """What clients are asked: one questionnaire for all repetitions."""
-        known = self.reference.probabilities
-        asked = min(self.asked, int(np.count_nonzero(known)))
-        return distinct_points(known, asked, rng=np.random.default_rng(2))
 
 
 def zipf(cells: int, power: float = 1.0) -> Floats:
@@ -102,10 +113,10 @@ CASES = (
 class Verdicts:
     """fedprikl on one case: the threshold is public, so it is computed once."""
 
-    def __init__(self, case: Case, design_effect: float) -> None:
-        self.case, self.records = case, np.array([case.records])
-        self.design_effect = design_effect
-        points = case.points
+    def __init__(self, known: Known, design_effect: float) -> None:
+        self.case, self.points = known.case, known.points
+        self.records = np.array([known.case.records])
+        points = known.points
         self.mechanism = release_mechanism(
             points,
             self.records,
@@ -130,7 +141,7 @@ class Verdicts:
 
     def estimate(self, held: Ints) -> Any:
         """The private estimate of one population."""
-        counts = BatchCounts(self.case.points, held[self.case.points.cells], self.records)
+        counts = BatchCounts(self.points, held[self.points.cells], self.records)
         return trusted_aggregator(counts, epsilon=EPSILON, delta=DELTA, score=SCORE)
 
     def smallest_drift(self, draws: int) -> float | None:
@@ -150,8 +161,8 @@ class Verdicts:
         )
 
     def _moments(self, drift: float, draws: int) -> tuple[float, float]:
-        rng, points = np.random.default_rng(3), self.case.points
-        held = drifted(self.case, drift, draws, rng)
+        rng, points = np.random.default_rng(3), self.points
+        held, _ = drifted(self.case, drift, draws, rng)
         scores = SCORE(np.array(held)[:, points.cells], points.pi, self.records)
         values = scores @ points.weights
         return float(values.mean()), float(values.std())
@@ -160,8 +171,8 @@ class Verdicts:
 class NoisyVerdicts:
     """fedprikl without a trusted party: integer noise on every count, then a public test."""
 
-    def __init__(self, case: Case, design_effect: float) -> None:
-        points = case.points
+    def __init__(self, known: Known, design_effect: float) -> None:
+        case, points = known.case, known.points
         self.points = points
         self.mechanism = calibrate_integer_gaussian(epsilon=EPSILON, delta=DELTA)
         terms = np.arange(len(points))
@@ -190,14 +201,19 @@ class NoisyVerdicts:
         return int(np.count_nonzero(statistic > self.threshold))
 
 
-def drifted(case: Case, drift: float, draws: int, rng: np.random.Generator) -> list[Ints]:
-    """Populations whose P is Pi times Gamma variables, so that D(Pi || P) is `drift` on average."""
-    shape = gamma_shape(drift, SCORE.smoothing.gamma)
-    found = []
+def drifted(
+    case: Case, drift: float, draws: int, rng: np.random.Generator
+) -> tuple[list[Ints], list[float]]:
+    """Populations whose P is Pi times Gamma variables, of D `drift` on average; and D(Pi || P)."""
+    skew = SCORE.smoothing.gamma
+    shape = gamma_shape(drift, skew)
+    held, divergences = [], []
     for _ in range(draws):
         p = case.pi * rng.gamma(shape, 1 / shape, len(case.pi))
-        found.append(case.population(rng, p / p.sum()))
-    return found
+        p = p / p.sum()
+        held.append(case.population(rng, p))
+        divergences.append(float(skewed_divergence(case.pi, p, skew=skew)))
+    return held, divergences
 
 
 @lru_cache
@@ -220,48 +236,53 @@ def records_of(held: Ints) -> Ints:
 
 def run_case(case: Case, repetitions: int, notes: list[str]) -> list[dict[str, Any]]:
     """One row per method."""
-    rng = np.random.default_rng(4)
-    reference = case.reference
-    effect = reference.design_effect(clients=case.clients or case.records, records=case.records)
-    private = Verdicts(case, effect)
+    rng, first = np.random.default_rng(4), Known(case, 0)
+    private = Verdicts(first, first.design_effect)
     drift = private.smallest_drift(max(repetitions, 100))
-    calm = [case.population(rng, case.pi) for _ in range(repetitions)]
-    moved = [] if drift is None else drifted(case, drift, repetitions, rng)
-    methods: dict[str, Callable[[list[Ints]], int]] = {
-        "fedprikl, epsilon 1": private.flags,
-        "fedprikl, epsilon 1, no trusted party": NoisyVerdicts(case, effect).flags,
+    flagged: dict[str, list[int]] = {}
+    divergences: list[float] = []
+    for seed, start in enumerate(range(0, repetitions, PER_REFERENCE)):
+        size = min(PER_REFERENCE, repetitions - start)
+        calm = [case.population(rng, case.pi) for _ in range(size)]
+        moved, truths = ([], []) if drift is None else drifted(case, drift, size, rng)
+        divergences += truths
+        for name, flags in methods(Known(case, seed), calm[0], notes).items():
+            alarms, found = flagged.setdefault(name, [0, 0])
+            flagged[name] = [alarms + flags(calm), found + flags(moved)]
+    return [
+        {
+            "case": case.name,
+            "method": name,
+            "private": name.startswith("fedprikl"),
+            "repetitions": repetitions,
+            "false_alarms": alarms / repetitions,
+            "found": found / repetitions if divergences else None,
+            "smallest_drift": drift,
+            "mean_drift": float(np.mean(divergences)) if divergences else None,
+            "records": case.records,
+            "threshold": private.threshold,
+            "design_effect": round(first.design_effect, 3),
+        }
+        for name, (alarms, found) in flagged.items()
+    ]
+
+
+Flags = Callable[[list[Ints]], int]  # how many of the populations are called drifted
+
+
+def methods(known: Known, example: Ints, notes: list[str]) -> dict[str, Flags]:
+    """All verdicts on a case, by name."""
+    effect = known.design_effect
+    ours: dict[str, Flags] = {
+        "fedprikl, epsilon 1": Verdicts(known, effect).flags,
+        "fedprikl, epsilon 1, no trusted party": NoisyVerdicts(known, effect).flags,
     }
-    if effect > 1.1:
-        methods["fedprikl, epsilon 1, design effect ignored"] = Verdicts(case, 1.0).flags
-    for name, flags in evidently(reference, calm[0], notes).items():
-        methods[name] = flags
-    shared = {
-        "case": case.name,
-        "repetitions": repetitions,
-        "records": case.records,
-        "design_effect": round(effect, 3),
-        "threshold": private.threshold,
-        "smallest_drift": drift,
-        "mean_drift": float(np.mean([truth(case, held) for held in moved])) if moved else None,
-    }
-    rows = []
-    for name, flags in methods.items():
-        start = time.perf_counter()
-        row = shared | {"method": name, "private": name.startswith("fedprikl")}
-        row["false_alarms"] = flags(calm) / repetitions
-        row["found"] = flags(moved) / repetitions if moved else None
-        rows.append(row | {"seconds": round(time.perf_counter() - start, 1)})
-    return rows
+    if known.case.clients:
+        ours["fedprikl, epsilon 1, design effect ignored"] = Verdicts(known, 1.0).flags
+    return ours | evidently(known.reference, example, notes)
 
 
-def truth(case: Case, held: Ints) -> float:
-    """D of what the clients really hold, in nats."""
-    return float(skewed_divergence(case.pi, held / held.sum(), skew=SCORE.smoothing.gamma))
-
-
-def evidently(
-    reference: Reference, example: Ints, notes: list[str]
-) -> dict[str, Callable[[list[Ints]], int]]:
+def evidently(reference: Reference, example: Ints, notes: list[str]) -> dict[str, Flags]:
     """Evidently's tests, or none with a note if it is not installed."""
     try:
         import evidently_drift

@@ -33,7 +33,14 @@ from fedprikl.errors import (
     ReleaseRefused,
     UnboundedSensitivityError,
 )
-from fedprikl.estimators import BatchCounts, Estimate, baseline, no_privacy, trusted_aggregator
+from fedprikl.estimators import (
+    BatchCounts,
+    Estimate,
+    Verdict,
+    baseline,
+    no_privacy,
+    trusted_aggregator,
+)
 from fedprikl.federation.planner import PlannedRound
 from fedprikl.federation.planner import plan_round as plan
 from fedprikl.privacy import InsecureSeededNoise, Ledger, PrivacyStatement, SecureNoise
@@ -41,6 +48,7 @@ from fedprikl.reference import (
     BlockCode,
     QueryPoints,
     Reference,
+    Resemblance,
     all_points,
     distinct_points,
     iid_points,
@@ -71,11 +79,13 @@ __all__ = [
     "Reference",
     "ReferenceFileError",
     "ReleaseRefused",
+    "Resemblance",
     "Score",
     "SecureNoise",
     "Skew",
     "UnboundedSensitivityError",
     "Unsmoothed",
+    "Verdict",
     "__version__",
     "all_points",
     "baseline",

@@ -44,7 +44,10 @@ class Estimate:
     def verdict(
         self, false_alarm: float | None = None, *, design_effect: float | None = None
     ) -> Verdict:
-        """Drifted or not; computed when asked for (below a second), and costs no privacy."""
+        """Drifted or not; computed when asked for, and costs no privacy.
+
+        Below a second for 500 asked cells.
+        """
         if self.judge is None:
             raise InvalidInputError(
                 f"There is no verdict on this estimate ({self.method}): how it spreads without "

@@ -87,7 +87,7 @@ class NoDrift:
     def counts(self, draws: int, rng: np.random.Generator) -> Ints:
         """h_j of `draws` populations without drift: (draws, terms).
 
-        Cost: about 0.1 microseconds per draw and question.
+        Cost: about a quarter of a microsecond per draw and question.
         """
         drawn = np.zeros((draws, len(self.pi)), dtype=np.int64)
         for t, records in enumerate(self.records.tolist()):
@@ -139,7 +139,7 @@ def group_sizes(records: int, design_effect: float) -> list[tuple[int, int]]:
 
 
 def multinomial(records: int, pi: Floats, draws: int, rng: np.random.Generator) -> Ints:
-    """Exact multinomial counts, (draws, cells); ten times faster than numpy's for many cells.
+    """Exact multinomial counts, (draws, cells); several times faster than numpy's for many cells.
 
     Independent Poisson counts are multinomial given their total. So most records are dealt as
     Poisson counts whose mean total stays `SPARE` standard deviations below what is left to deal

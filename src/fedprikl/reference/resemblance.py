@@ -22,7 +22,7 @@ SPLIT_SEED = 0
 class Resemblance:
     """The intra-client correlation of a reference, and how unequal its clients' sizes are."""
 
-    icc: float  # rho: 0 if records of one client are unrelated, 1 if they are all alike
+    icc: float  # 0 if records of one client are unrelated, 1 if they are all alike
     size_variation: float  # squared coefficient of variation of the records per client
     clients: int  # it was estimated from
 
@@ -34,7 +34,7 @@ class Resemblance:
         check_positive_int(self.clients, "clients")
 
     def design_effect(self, *, clients: int, records: int) -> float:
-        """d = 1 + (n* - 1) rho: by how much the variance of this population's counts grows.
+        """d = 1 + (n* - 1) icc: by how much the variance of this population's counts grows.
 
         n* = N/n (1 + cv^2) is the size of the client that holds a random record, with sizes as
         unequal as in the reference.
@@ -48,13 +48,13 @@ class Resemblance:
 
         With h_c(x) of n_c records of client c in cell x, and sums over one half of the clients,
 
-            1 + (n* - 1) rho = sum_x w(x) S(x) / sum_x w(x) E(x),   n* = sum_c n_c^2 / N
+            1 + (n* - 1) icc = sum_x w(x) S(x) / sum_x w(x) E(x),   n* = sum_c n_c^2 / N
             S(x) = sum_c (h_c(x) - n_c Pi(x))^2
             E(x) = Pi(x) (1 - Pi(x)) (N - n*) N / (N - 1)
 
         E is the exact mean of S if records are dealt to the clients at random, and w(x) is
         1 / Pi(x), the weight of (h - N Pi)^2 in the divergence, estimated from the *other* half:
-        from the same half, rare cells would be weighted by their own scatter and hide half of rho.
+        from the same half, rare cells would be weighted by their own scatter and hide half of it.
         Both halves take both parts; the split is random with a fixed seed.
 
         Cost: a sort of the (client, cell) pairs that occur.
