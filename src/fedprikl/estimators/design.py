@@ -11,7 +11,7 @@ import numpy as np
 
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score, Skew
-from fedprikl.estimators.drift import DriftPicture, picture_drift
+from fedprikl.estimators.drift import SEED, DriftPicture, picture_drift
 from fedprikl.estimators.forecast import Forecast, draw_counts, outlook
 from fedprikl.estimators.spectrum import Spectrum
 from fedprikl.estimators.terms import Terms
@@ -29,6 +29,7 @@ __all__ = [
 
 DRIFTS = (0.0, 0.1, 0.5, 1.0)  # nats; a design is judged by its mean square error over these
 EXPONENTS = (0.5, 0.75, 1.0)
+SEARCH_DRAWS, FINAL_DRAWS = 2**12, 2**15
 LIMITS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1)  # of the steepest step without a limit
 
 
@@ -85,9 +86,12 @@ def forecast_design(
     gamma: float,
     drifts: Sequence[float] = DRIFTS,
 ) -> DesignForecast:
-    """The predicted errors of one design."""
+    """The predicted errors of one design, from more draws than the search takes.
+
+    The winner of a search owes part of its win to the luck of the draw; these are new draws.
+    """
     layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
-    pictures = _pictures(spectrum, drifts, gamma)
+    pictures = _pictures(spectrum, drifts, gamma, draws=FINAL_DRAWS)
     limit = [min(1.0, design.steepest / float(layout.first_steps(records, gamma).max()))]
     (found,) = _forecasts(layout, pictures, records, noise_gain, limit)
     return DesignForecast(design, found.forecasts)
@@ -139,9 +143,12 @@ def sampling_errors(
     return tuple(math.sqrt(layout.sampling_variance(picture)) for picture in pictures)
 
 
-def _pictures(spectrum: Spectrum, drifts: Sequence[float], gamma: float) -> list[DriftPicture]:
+def _pictures(
+    spectrum: Spectrum, drifts: Sequence[float], gamma: float, draws: int = SEARCH_DRAWS
+) -> list[DriftPicture]:
     return [
-        picture_drift(spectrum.mass, spectrum.pi, divergence=drift, gamma=gamma) for drift in drifts
+        picture_drift(spectrum.mass, spectrum.pi, divergence=drift, gamma=gamma, draws=draws)
+        for drift in drifts
     ]
 
 
@@ -162,9 +169,10 @@ class _Layout:
         return cls(spectrum, points, batches, exponent, wanted, np.minimum(wanted, 1.0))
 
     def terms(self, records: int, *, fewest: bool = False) -> Terms:
-        """The terms on average, or (`fewest`) where copies are rounded down."""
-        copies = np.floor(self.wanted + 1e-9) if fewest else self.wanted
-        share = np.maximum(copies, 1.0) / self.batches
+        """The terms of one draw of the design; with `fewest`, all copies rounded down."""
+        chance = np.random.default_rng(SEED).random(len(self.wanted))
+        copies = np.floor(self.wanted + (1e-9 if fewest else chance))
+        share = np.clip(copies, 1.0, self.batches) / self.batches
         return Terms(
             of_point=np.arange(len(share)),
             pi=self.spectrum.pi,

@@ -6,6 +6,7 @@ It reads the reference and public numbers, nothing else: no parameter can depend
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,6 +22,7 @@ from fedprikl.estimators import (
     Forecast,
     NoisyRound,
     Spectrum,
+    forecast_design,
     forecast_noisy,
     noise_quantile,
     sampling_errors,
@@ -247,7 +249,7 @@ def noisy_round(
 def _plan_trusted(asked: _Asked, draft: Plan, budget: ReleaseBudget, releases: int) -> PlannedRound:
     """With a trusted aggregator: all designs are searched."""
     searched = _search(asked, draft, budget)
-    best = min(searched, key=lambda each: each.error)
+    best = _best(asked, draft, budget, searched)
     design = best.design
     plan = replace(
         draft,
@@ -256,18 +258,22 @@ def _plan_trusted(asked: _Asked, draft: Plan, budget: ReleaseBudget, releases: i
         exponent=design.exponent,
         steepest=None if design.steepest == math.inf else design.steepest,
     )
+
+    def doublings() -> dict[str, float]:
+        wider = replace(asked, payload=2 * asked.payload)
+        quieter = replace(budget, gain=budget.gain / 2)
+        return {
+            "payload": _best(wider, draft, budget).error,
+            "epsilon": _best(asked, draft, quieter).error,
+        }
+
     return PlannedRound(
         plan=plan,
         releases=releases,
         forecasts=best.forecasts,
         cost=asked.cost(plan),
-        find_smallest=lambda: _smallest_drift(asked, plan, design),
-        find_doublings=lambda: {
-            "payload": _least_error(
-                _search(replace(asked, payload=2 * asked.payload), draft, budget)
-            ),
-            "epsilon": _least_error(_search(asked, draft, replace(budget, gain=budget.gain / 2))),
-        },
+        find_smallest=cache(lambda: _smallest_drift(asked, plan, design)),
+        find_doublings=cache(doublings),
         reasons=(
             *common_reasons(plan, budget=budget, releases=releases, support=asked.spectrum.cells),
             *design_reasons(best, searched),
@@ -290,8 +296,21 @@ def _search(asked: _Asked, draft: Plan, budget: ReleaseBudget) -> list[DesignFor
     )
 
 
-def _least_error(searched: list[DesignForecast]) -> float:
-    return min(each.error for each in searched)
+def _best(
+    asked: _Asked,
+    draft: Plan,
+    budget: ReleaseBudget,
+    searched: list[DesignForecast] | None = None,
+) -> DesignForecast:
+    """The winner of the search, its errors predicted anew."""
+    found = searched or _search(asked, draft, budget)
+    return forecast_design(
+        asked.spectrum,
+        min(found, key=lambda each: each.error).design,
+        records=asked.records,
+        noise_gain=budget.gain,
+        gamma=draft.skew,
+    )
 
 
 def _smallest_drift(asked: _Asked, plan: Plan, design: Design) -> float | None:
@@ -332,13 +351,15 @@ def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
         releases=releases,
         forecasts=forecasts[plan],
         cost=asked.cost(plan),
-        find_smallest=lambda: smallest_noisy_drift(
-            asked.noisy_round(plan),
-            gamma=plan.skew,
-            false_alarm=plan.false_alarm,
-            design_effect=plan.design_effect,
+        find_smallest=cache(
+            lambda: smallest_noisy_drift(
+                asked.noisy_round(plan),
+                gamma=plan.skew,
+                false_alarm=plan.false_alarm,
+                design_effect=plan.design_effect,
+            )
         ),
-        find_doublings=doublings,
+        find_doublings=cache(doublings),
         reasons=(
             *common_reasons(plan, budget=None, releases=releases, support=asked.spectrum.cells),
             Reason("batches", "1", "each further batch would carry noise of its own"),
