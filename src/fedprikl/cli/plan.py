@@ -40,6 +40,10 @@ def plan_command(
     key: Annotated[
         Path | None, typer.Option(help="Sign the plan with this key; made if it is missing.")
     ] = None,
+    aggregator: Annotated[
+        str,
+        typer.Option(help="Public key to seal answers to, from `fedprikl keys`; for federations."),
+    ] = "",
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan.")] = Path("plan.json"),
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -62,6 +66,7 @@ def plan_command(
         estimator="baseline" if alone else "exact",
         cohort=min(clients, 1000) if alone else 50,
         threshold=threshold,
+        aggregator=aggregator,
     )
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
     try:

@@ -15,6 +15,7 @@ from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation.documents import canonical, digest, parse_document
 from fedprikl.federation.keys import SigningKey, verify_signature
+from fedprikl.federation.sealing import is_sealing_key
 from fedprikl.privacy import NoiseKind
 
 __all__ = ["EstimatorName", "Plan", "SignedPlan"]
@@ -42,6 +43,7 @@ class Plan:
     corruption: float = 0.1  # share of a cohort that may collude with the aggregator
     most_records: int = 10**6  # of one client; sizes the ring
     threshold: float | None = None  # nats; drawn into the report
+    aggregator: str = ""  # X25519 public key that answers are sealed to, where a relay carries them
 
     def __post_init__(self) -> None:
         if not isinstance(self.population, str) or not self.population.strip():
@@ -55,6 +57,11 @@ class Plan:
         check_open_unit(self.skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
         check_finite(self.control, "control")
         self._check_choices()
+        if self.aggregator != "" and not is_sealing_key(self.aggregator):
+            raise InvalidInputError(
+                "The aggregator's key is not an X25519 public key of 64 hexadecimal digits; "
+                "`fedprikl keys` prints it."
+            )
 
     def _check_choices(self) -> None:
         if self.estimator not in get_args(EstimatorName):

@@ -1,0 +1,136 @@
+"""`fedprikl federate`: starts a round on a running federation and follows it to the release."""
+
+import importlib.util
+import json as json_module
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedprikl.cli.console import notes, print_json
+from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
+from fedprikl.federation import Release, SignedPlan
+from fedprikl.flower_app import APP_FOLDER
+from fedprikl.flower_app.progress import parse_line
+from fedprikl.reporting import release_page, release_sentence
+
+__all__ = ["federate_command"]
+
+
+def federate_command(
+    superlink: Annotated[
+        str, typer.Argument(help="Name of the SuperLink connection in Flower's config file.")
+    ],
+    plan: Annotated[
+        Path, typer.Option(help="Your copy of the plan; its name is the aggregator's too.")
+    ] = Path("plan.json"),
+    key: Annotated[
+        str, typer.Option(help="The aggregator's public signing key, 64 hexadecimal digits.")
+    ] = "",
+    clients: Annotated[int, typer.Option(min=3, help="Wait until so many are connected.")] = 3,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
+    step_timeout: Annotated[float, typer.Option(help="Seconds a step waits for answers.")] = 120.0,
+    home: Annotated[
+        str, typer.Option(help="The aggregator's folder; default: what its host says.")
+    ] = "",
+    output: Annotated[Path, typer.Option("--output", "-o", help="The signed release.")] = Path(
+        "release.json"
+    ),
+    report: Annotated[Path, typer.Option(help="The report for people.")] = Path("report.html"),
+    federation: Annotated[
+        list[str] | None,
+        typer.Option("--federation-config", help="Passed on to Flower, for simulations."),
+    ] = None,
+    verbose: Annotated[bool, typer.Option(help="Show Flower's own lines too.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Starts a round against a SuperLink, shows its progress, verifies and writes the release.
+
+    Exit code 1, with the reason, if the round ends without a release.
+
+    Example: `fedprikl federate my-superlink --plan plan.json --key 3f5a... --clients 20`
+    """
+    if importlib.util.find_spec("flwr") is None:
+        raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
+    signed = SignedPlan.load(plan)
+    config: dict[str, str | float] = {
+        "plan": plan.name,
+        "home": home,
+        "clients": clients,
+        "wait": wait,
+        "step-timeout": step_timeout,
+    }
+    release, progress = _follow(_flwr_run(superlink, config, federation or []), verbose)
+    if not (release.is_signed_by(key) if key else release.is_intact):
+        raise InvalidInputError("The release is NOT genuine: another key signed it. Do not use it.")
+    if release.plan != signed.plan.fingerprint:
+        raise InvalidInputError(
+            f"The aggregator's {plan.name} is another plan than {plan}. The release is about its "
+            "plan, not yours; nothing was written."
+        )
+    content = release.content
+    output.write_text(json_module.dumps(release.to_dict(), indent=2) + "\n", encoding="utf-8")
+    report.write_text(release_page(content, signed.plan.to_dict(), {}), encoding="utf-8")
+    if json:
+        print_json(release.to_dict() | {"progress": progress, "report": str(report)})
+        return
+    console = Console(highlight=False)
+    console.print(f"[bold]{release_sentence(content)}[/bold]\n")
+    console.print(content["privacy"]["statement"])
+    genuine = "with the key you gave" if key else "by its signer; compare it with the key you know"
+    console.print(f"\nverified: signed {genuine}\nsigner: {release.signer}", soft_wrap=True)
+    console.print(f"release: {output}\nreport: {report}", soft_wrap=True)
+
+
+def _flwr_run(
+    superlink: str, config: dict[str, str | float], federation: list[str]
+) -> Iterator[str]:
+    """The lines of `flwr run --stream`, which is how Flower starts a run."""
+    values = " ".join(f"{name}={json_module.dumps(value)}" for name, value in config.items())
+    command = [sys.executable, "-c", "from flwr.cli.app import app; app()"]
+    command += ["run", str(APP_FOLDER), superlink, "--stream", "--run-config", values]
+    for text in federation:
+        command += ["--federation-config", text]
+    with subprocess.Popen(  # noqa: S603  the arguments are a list, no shell reads them
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    ) as process:
+        try:
+            yield from process.stdout or ()
+        finally:
+            process.terminate()
+
+
+def _follow(lines: Iterator[str], verbose: bool) -> tuple[Release, list[str]]:
+    """Shows the progress; the release at its end, or an error that says why there is none."""
+    progress: list[str] = []
+    last: list[str] = []
+    failure = ""
+    release = None
+    for line in lines:
+        found = parse_line(line)
+        if verbose or (found and found[0] == "progress"):
+            notes.print(line.rstrip(), markup=False, soft_wrap=True)
+        match found:
+            case None:
+                last = [*last, line.strip()][-15:] if line.strip() else last
+            case ("release", words):
+                release = Release.from_bytes(words)
+            case ("failure", words):
+                failure = words
+            case (_, words):
+                progress.append(words)
+    if release is None:
+        detail = failure or "Flower ended without one. Its last words:\n" + "\n".join(last)
+        raise DeploymentError(f"There is no release. {detail}")
+    return release, progress

@@ -1,0 +1,102 @@
+"""One step over Flower's grid: send the letters, wait so long, take what comes.
+
+Flower's own `send_and_receive` looks for answers every 3 s; this looks more often, takes each
+answer as it arrives, and never waits longer than the step may last.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedprikl.errors import MessageDecodeError
+from fedprikl.federation import Conductor, Step, StepCount
+from fedprikl.flower_app.wire import Parcel, pack, unpack
+
+__all__ = ["Clock", "exchange", "wait_for_nodes"]
+
+AT_ONCE = 100  # messages of one request, so that none grows beyond what a SuperLink accepts
+SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time, as an argument."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def wait_for_nodes(grid: Grid, *, least: int, seconds: float, clock: Clock) -> list[str]:
+    """The SuperNodes that are connected, once there are enough or the time is over."""
+    end = clock.now() + seconds
+    while True:
+        nodes = sorted(str(node) for node in grid.get_node_ids())
+        if len(nodes) >= least or clock.now() >= end:
+            return nodes
+        clock.sleep(LONGEST_POLL)
+
+
+def exchange(
+    grid: Grid, conductor: Conductor, round_id: str, step: Step, *, timeout: float, clock: Clock
+) -> StepCount:
+    """Runs one step; clients that do not answer in time are lost to the round."""
+    end = clock.now() + timeout
+    pending = _send(grid, conductor.letters(step), round_id, step, timeout)
+    pause = SHORTEST_POLL
+    while pending and conductor.waiting:
+        answers = [reply for ids in _in_pieces(list(pending)) for reply in grid.pull_messages(ids)]
+        for reply in answers:
+            client = pending.pop(reply.metadata.reply_to_message_id, None)
+            if client is not None:  # neither foreign nor a second answer
+                _take(conductor, round_id, step, client, reply)
+        left = end - clock.now()
+        if left <= 0:
+            break
+        if not answers:
+            clock.sleep(min(pause, left))
+            pause = min(pause * 1.5, LONGEST_POLL)
+    return conductor.end(step)
+
+
+def _send(
+    grid: Grid, letters: Mapping[str, bytes], round_id: str, step: Step, timeout: float
+) -> dict[str, str]:
+    """Pushes the letters; the client of each message id. A message lives as long as its step."""
+    pending: dict[str, str] = {}
+    for clients in _in_pieces(list(letters)):
+        messages = [
+            Message(
+                pack(Parcel(round_id, letters[client])),
+                dst_node_id=int(client),
+                message_type=f"query.{step}",
+                ttl=timeout,
+                group_id=round_id[:8],
+            )
+            for client in clients
+        ]
+        ids = grid.push_messages(messages)
+        pending |= {i: client for i, client in zip(ids, clients, strict=False) if i}
+    return pending
+
+
+def _take(conductor: Conductor, round_id: str, step: Step, client: str, reply: Message) -> None:
+    if reply.has_error():
+        conductor.refuse(client, f"Flower reports error {reply.error.code} at this client")
+        return
+    try:
+        parcel = unpack(reply)
+    except MessageDecodeError:
+        return
+    if parcel.round_id != round_id or str(reply.metadata.src_node_id) != client:
+        return
+    if parcel.letter:
+        conductor.take(step, client, parcel.letter)
+    elif parcel.refusal:
+        conductor.refuse(client, parcel.refusal)
+
+
+def _in_pieces(items: list[str]) -> Iterator[list[str]]:
+    return (items[i : i + AT_ONCE] for i in range(0, len(items), AT_ONCE))
