@@ -50,11 +50,14 @@ def set_up_aggregator(folder: Path, public: Path, *, budget: float = 10.0, **pla
 def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedPlan:
     """A plan for the aggregator of a folder, signed by its organiser."""
     home = Home(folder)
+    reference = Reference.load(home.reference)
     settings: dict[str, Any] = {
         "population": "sites",
-        "reference": Reference.load(home.reference).fingerprint,
+        "reference": reference.fingerprint,
         "epsilon": 1.0,
-        "points": 10,
+        "points": int(
+            np.count_nonzero(reference.mass)
+        ),  # all of them, so nothing is left to chance
         "dropout": 0.25,
         "aggregator": SealingKey.load(home.sealing_key).public,
     }

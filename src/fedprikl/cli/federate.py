@@ -16,6 +16,7 @@ from fedprikl.cli.console import notes, print_json
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
 from fedprikl.federation import Release, SignedPlan
 from fedprikl.flower_app import APP_FOLDER
+from fedprikl.flower_app.connection import check_connection
 from fedprikl.flower_app.progress import parse_line
 from fedprikl.reporting import release_page, release_sentence
 
@@ -35,6 +36,9 @@ def federate_command(
     clients: Annotated[int, typer.Option(min=3, help="Wait until so many are connected.")] = 3,
     wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
     step_timeout: Annotated[float, typer.Option(help="Seconds a step waits for answers.")] = 120.0,
+    grace: Annotated[
+        float, typer.Option(help="Seconds a step waits on once so many answered as the plan needs.")
+    ] = 30.0,
     home: Annotated[
         str, typer.Option(help="The aggregator's folder; default: what its host says.")
     ] = "",
@@ -42,6 +46,9 @@ def federate_command(
         "release.json"
     ),
     report: Annotated[Path, typer.Option(help="The report for people.")] = Path("report.html"),
+    flower_app: Annotated[
+        Path, typer.Option("--app", help="Flower app to run; default: the one of this package.")
+    ] = APP_FOLDER,
     federation: Annotated[
         list[str] | None,
         typer.Option("--federation-config", help="Passed on to Flower, for simulations."),
@@ -58,14 +65,16 @@ def federate_command(
     if importlib.util.find_spec("flwr") is None:
         raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
     signed = SignedPlan.load(plan)
+    check_connection(superlink)
     config: dict[str, str | float] = {
         "plan": plan.name,
         "home": home,
         "clients": clients,
         "wait": wait,
         "step-timeout": step_timeout,
+        "grace": grace,
     }
-    release, progress = _follow(_flwr_run(superlink, config, federation or []), verbose)
+    release, progress = _follow(_flwr_run(flower_app, superlink, config, federation or []), verbose)
     if not (release.is_signed_by(key) if key else release.is_intact):
         raise InvalidInputError("The release is NOT genuine: another key signed it. Do not use it.")
     if release.plan != signed.plan.fingerprint:
@@ -88,12 +97,12 @@ def federate_command(
 
 
 def _flwr_run(
-    superlink: str, config: dict[str, str | float], federation: list[str]
+    flower_app: Path, superlink: str, config: dict[str, str | float], federation: list[str]
 ) -> Iterator[str]:
     """The lines of `flwr run --stream`, which is how Flower starts a run."""
     values = " ".join(f"{name}={json_module.dumps(value)}" for name, value in config.items())
     command = [sys.executable, "-c", "from flwr.cli.app import app; app()"]
-    command += ["run", str(APP_FOLDER), superlink, "--stream", "--run-config", values]
+    command += ["run", str(flower_app), superlink, "--stream", "--run-config", values]
     for text in federation:
         command += ["--federation-config", text]
     with subprocess.Popen(  # noqa: S603  the arguments are a list, no shell reads them

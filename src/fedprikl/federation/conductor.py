@@ -142,6 +142,11 @@ class Conductor:
         """Clients whose answer to this step is still out."""
         return len(self._awaited)
 
+    @property
+    def can_spare_the_rest(self) -> bool:
+        """Whether no more clients are missing than the plan expects to vanish."""
+        return self.waiting <= self._round.plan.dropout * len(self._seats)
+
     def end(self, step: Step) -> StepCount:
         """How the step went; who has not answered is left out of the round."""
         self._awaited = set()

@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 
 from fedprikl.errors import MessageDecodeError
 from fedprikl.federation import Conductor, Step, StepCount
+from fedprikl.flower_app.settings import Patience
 from fedprikl.flower_app.wire import Parcel, pack, unpack
 
 __all__ = ["Clock", "exchange", "wait_for_nodes"]
@@ -40,18 +41,24 @@ def wait_for_nodes(grid: Grid, *, least: int, seconds: float, clock: Clock) -> l
 
 
 def exchange(
-    grid: Grid, conductor: Conductor, round_id: str, step: Step, *, timeout: float, clock: Clock
+    grid: Grid, conductor: Conductor, round_id: str, step: Step, *, patience: Patience, clock: Clock
 ) -> StepCount:
-    """Runs one step; clients that do not answer in time are lost to the round."""
-    end = clock.now() + timeout
-    pending = _send(grid, conductor.letters(step), round_id, step, timeout)
-    pause = SHORTEST_POLL
+    """Runs one step; clients that do not answer in time are lost to the round.
+
+    Once no more are missing than the plan says may vanish, the step waits for the grace only:
+    one dead client need not cost everybody the whole timeout.
+    """
+    end = clock.now() + patience.timeout
+    pending = _send(grid, conductor.letters(step), round_id, step, patience.timeout)
+    pause, hurried = SHORTEST_POLL, False
     while pending and conductor.waiting:
         answers = [reply for ids in _in_pieces(list(pending)) for reply in grid.pull_messages(ids)]
         for reply in answers:
             client = pending.pop(reply.metadata.reply_to_message_id, None)
             if client is not None:  # neither foreign nor a second answer
                 _take(conductor, round_id, step, client, reply)
+        if conductor.can_spare_the_rest and not hurried:
+            hurried, end = True, min(end, clock.now() + patience.grace)
         left = end - clock.now()
         if left <= 0:
             break

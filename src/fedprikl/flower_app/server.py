@@ -34,7 +34,7 @@ from fedprikl.federation import (
 from fedprikl.flower_app.exchange import Clock, exchange, wait_for_nodes
 from fedprikl.flower_app.metrics import RoundMetrics, write_metrics
 from fedprikl.flower_app.progress import cohorts_line, failure_line, release_line, step_line
-from fedprikl.flower_app.settings import RoundSettings
+from fedprikl.flower_app.settings import Patience, RoundSettings
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.reference import Reference
 
@@ -125,7 +125,7 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
         conductor = Conductor(this, aggregator, sealer)
         host.say(cohorts_line(this))
         try:
-            _steps(grid, conductor, this.round_id, settings.step_timeout, host, metrics)
+            _steps(grid, conductor, this.round_id, settings.patience, host, metrics)
             message = conductor.release(at=host.now(), rng=rng)
         except ReleaseRefused as error:
             raise ReleaseRefused(f"{error}{_why(conductor)}") from None
@@ -146,13 +146,13 @@ def _steps(
     grid: Grid,
     conductor: Conductor,
     round_id: str,
-    timeout: float,
+    patience: Patience,
     host: Host,
     metrics: RoundMetrics,
 ) -> None:
     for step in Step:
         start = host.clock.now()
-        count = exchange(grid, conductor, round_id, step, timeout=timeout, clock=host.clock)
+        count = exchange(grid, conductor, round_id, step, patience=patience, clock=host.clock)
         metrics.seconds[step] = seconds = host.clock.now() - start
         metrics.lost[step] = count.lost
         metrics.refused += count.refused

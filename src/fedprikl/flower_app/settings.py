@@ -9,7 +9,7 @@ from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.federation import Policy, SignedPlan
 from fedprikl.federation.data_files import data_files
 
-__all__ = ["Home", "NodeSettings", "RoundSettings", "home_folder"]
+__all__ = ["Home", "NodeSettings", "Patience", "RoundSettings", "home_folder"]
 
 Config = Mapping[str, object]
 
@@ -57,6 +57,14 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a step waits, in seconds."""
+
+    timeout: float  # for anybody
+    grace: float  # for the last few, whom the round can do without
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSettings:
     """What a run is asked to do, from the run config."""
 
@@ -64,7 +72,7 @@ class RoundSettings:
     plan: Path
     clients: int
     wait: float
-    step_timeout: float
+    patience: Patience
 
     @classmethod
     def of(cls, config: Config) -> "RoundSettings":
@@ -78,7 +86,10 @@ class RoundSettings:
             plan=folder / name,
             clients=int(_number(config, "clients", 3)),
             wait=_number(config, "wait", 60.0),
-            step_timeout=_number(config, "step-timeout", 120.0),
+            patience=Patience(
+                timeout=_number(config, "step-timeout", 120.0),
+                grace=_number(config, "grace", 30.0),
+            ),
         )
 
 
