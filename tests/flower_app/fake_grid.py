@@ -136,7 +136,7 @@ class FakeFederation:
         )
 
     def run(
-        self, grid: FakeGrid, *, source: NoiseSource = SECURE_NOISE, **changes: object
+        self, grid: FakeGrid, *, source: NoiseSource = SECURE_NOISE, **changes: Any
     ) -> tuple[Release, list[str]]:
         lines: list[str] = []
         host = Host(clock=grid.time.clock(), now=lambda: AT, say=lines.append, source=source)

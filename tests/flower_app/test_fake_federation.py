@@ -382,10 +382,11 @@ def test_a_home_that_is_not_there(federation: FakeFederation) -> None:
 def test_the_last_few_get_a_grace_and_not_the_whole_timeout(federation: FakeFederation) -> None:
     grid = federation.grid()
     grid.delay = vanish(3, Step.INPUT)
-    _, lines = federation.run(grid, **{"step-timeout": 1000.0, "grace": 4.0})
+    patience: dict[str, Any] = {"step-timeout": 1000.0, "grace": 4.0}
+    _, lines = federation.run(grid, **patience)
     assert "input: 7 of 8 answered, 0 refused, 1 lost, 4.0 s" in lines[3]
     crowd = federation.grid()
     crowd.delay = lambda node, step: math.inf if node < 5 and step is Step.INPUT else 0.0
     with pytest.raises(ReleaseRefused):
-        federation.run(crowd, **{"step-timeout": 1000.0, "grace": 4.0})
+        federation.run(crowd, **patience)
     assert crowd.time.seconds >= 1000  # four of eight are more than the plan can spare
