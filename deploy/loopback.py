@@ -111,6 +111,21 @@ class Loopback:
             home=self.aggregator,
         )
 
+    def start_simulation(self) -> None:
+        """Flower's simulation engine instead: nodes without processes or keys of their own."""
+        config = self.folder / "flwr" / "config.toml"
+        config.write_text(
+            f'[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n',
+            encoding="utf-8",
+        )
+        self.start(
+            "superlink",
+            "flower-superlink --insecure --simulation",
+            {"host": "127.0.0.1", "port": self.port},
+            home=self.aggregator,
+        )
+        self._await_port()
+
     def add_sites(self, settings: Sequence[Mapping[str, str | float]]) -> None:
         """Registers and starts one SuperNode per node config."""
         first = len(list(self.folder.glob("site*")))
@@ -220,7 +235,7 @@ class Loopback:
             if self._processes["superlink"].poll() is not None:
                 break
             time.sleep(0.1)
-        raise RuntimeError(f"The SuperLink did not start; see {self.relay / 'superlink.log'}.")
+        raise RuntimeError(f"The SuperLink did not start; see superlink.log in {self.folder}.")
 
 
 def free_port() -> int:

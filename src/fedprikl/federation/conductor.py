@@ -72,7 +72,7 @@ class Conductor:
         self._running = set(range(len(this.cohorts)))
         self._awaited: set[str] = set()
         self._asked = self._answered = self._refused = 0
-        self.refusals: dict[str, str] = {}  # client -> why it takes no part
+        self.refusals: dict[str, str] = {}  # client -> why it takes no part any more
         self.outcomes: dict[int, Outcome] = {}  # of cohorts that have ended
 
     def letters(self, step: Step) -> dict[str, bytes]:
@@ -131,8 +131,13 @@ class Conductor:
     def refuse(self, client: str, reason: str) -> None:
         """Notes that a client takes no part; its words are cut and kept printable."""
         if client in self._awaited:
-            self._awaited.discard(client)
             self._refused += 1
+            self.lose(client, reason)
+
+    def lose(self, client: str, reason: str) -> None:
+        """Waits no longer for a client, of which the transport knows that it failed."""
+        if client in self._awaited:
+            self._awaited.discard(client)
             self.refusals[client] = "".join(
                 c if c.isprintable() else " " for c in reason[:_LONGEST_REASON]
             )

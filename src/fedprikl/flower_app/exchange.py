@@ -91,7 +91,7 @@ def _send(
 
 def _take(conductor: Conductor, round_id: str, step: Step, client: str, reply: Message) -> None:
     if reply.has_error():
-        conductor.refuse(client, f"Flower reports error {reply.error.code} at this client")
+        conductor.lose(client, f"Flower reports error {reply.error.code} at this client")
         return
     try:
         parcel = unpack(reply)

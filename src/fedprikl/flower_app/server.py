@@ -165,7 +165,7 @@ def _why(conductor: Conductor) -> str:
     words = f" The first cohort ended because: {reasons[0]}" if reasons else ""
     if conductor.refusals:
         first = next(iter(conductor.refusals.values()))
-        words += f" {len(conductor.refusals)} clients refused, the first because: {first}."
+        words += f" {len(conductor.refusals)} clients took no part, the first because: {first}."
     return words
 
 
