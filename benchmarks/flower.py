@@ -32,7 +32,7 @@ ROWS = 1000
 def over_flower(folder: Path, files: list[Path]) -> dict[str, float]:
     """Seconds of each step of a real round."""
     clients = len(files)
-    with Loopback(folder) as federation:
+    with Loopback(folder, poll=1.0) as federation:  # Flower's default
         set_up_aggregator(federation.aggregator, folder / "public.csv", dropout=0.1)
         shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
         federation.start_relay()

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ __all__ = ["Loopback"]
 
 BIN = Path(sys.executable).parent
 CONNECTION = "loopback"
+AT_ONCE = 10
 _MARK = "FEDPRIKL_LOOPBACK"
 _REGISTER = """
 import sys
@@ -41,8 +43,8 @@ class Loopback:
     site0/ ...   one per client: its node key, its journal, its log
     """
 
-    def __init__(self, folder: Path, *, days: float = 1.0) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, days: float = 1.0, poll: float = 0.3) -> None:
+        self.folder, self._poll = folder, poll
         self.aggregator, self.relay = folder / "aggregator", folder / "relay"
         for each in (self.aggregator, self.relay, folder / "flwr"):
             each.mkdir()
@@ -71,7 +73,7 @@ class Loopback:
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": str(self._poll),
             "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
             "PYTHONUNBUFFERED": "1",
             "OPENBLAS_NUM_THREADS": "1",
@@ -158,6 +160,17 @@ class Loopback:
                 },
                 home=site,
             )
+            if number % AT_ONCE == AT_ONCE - 1:
+                self._await_site(number)
+
+    def _await_site(self, number: int, seconds: float = 120.0) -> None:
+        """Until a site is connected: a relay on two cores is not for fifty newcomers at once."""
+        log = self.site(number) / f"site{number}.log"
+        end = time.monotonic() + seconds
+        while "SuperNode ID" not in log.read_text(errors="replace"):
+            if time.monotonic() > end:
+                raise RuntimeError(f"Site {number} did not connect; see {log}.")
+            time.sleep(0.2)
 
     def site(self, number: int) -> Path:
         """The folder of a site."""
@@ -213,6 +226,11 @@ class Loopback:
         return found
 
     def __enter__(self) -> Self:
+        # Both end the block by an exception, so that its processes end too; a shell's background
+        # job would otherwise ignore the first and die of the second without cleaning up.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.default_int_handler)
         return self
 
     def __exit__(
