@@ -390,3 +390,42 @@ def test_the_last_few_get_a_grace_and_not_the_whole_timeout(federation: FakeFede
     with pytest.raises(ReleaseRefused):
         federation.run(crowd, **patience)
     assert crowd.time.seconds >= 1000  # four of eight are more than the plan can spare
+
+
+def test_a_busy_relay_does_not_end_a_round(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = federation.grid()
+    push, pull = grid.push_messages, grid.pull_messages
+    calls = {"push": 0, "pull": 0}
+
+    def busy(name: str, method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def call(argument: Any) -> Any:
+            calls[name] += 1
+            if calls[name] % 3 == 1:
+                raise TimeoutError("words of the relay")
+            return method(argument)
+
+        return call
+
+    monkeypatch.setattr(grid, "push_messages", busy("push", push))
+    monkeypatch.setattr(grid, "pull_messages", busy("pull", pull))
+    release, lines = federation.run(grid, source=InsecureNoNoise())
+    assert release.value == in_process_value(federation.home, federation.files, {})
+    assert all("0 lost" in line for line in lines[1:6])
+    assert "TimeoutError" in caplog.text
+    assert "words of the relay" not in caplog.text
+
+
+def test_a_relay_that_takes_nothing_ends_the_round_without_a_release(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = federation.grid()
+
+    def refuse(_: Any) -> Any:
+        raise TimeoutError
+
+    monkeypatch.setattr(grid, "push_messages", refuse)
+    with pytest.raises(ReleaseRefused):
+        federation.run(grid)
+    assert spent(federation) == 0

@@ -4,6 +4,7 @@ Flower's own `send_and_receive` looks for answers every 3 s; this looks more oft
 answer as it arrives, and never waits longer than the step may last.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from fedprikl.flower_app.wire import Parcel, pack, unpack
 
 __all__ = ["Clock", "exchange", "wait_for_nodes"]
 
-AT_ONCE = 100  # messages of one request, so that none grows beyond what a SuperLink accepts
+AT_ONCE = 10  # messages of one request: a busy SuperLink gives up on long ones
+TRIES = 3
 SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def exchange(
     pending = _send(grid, conductor.letters(step), round_id, step, patience.timeout)
     pause, hurried = SHORTEST_POLL, False
     while pending and conductor.waiting:
-        answers = [reply for ids in _in_pieces(list(pending)) for reply in grid.pull_messages(ids)]
+        answers = [reply for ids in _in_pieces(list(pending)) for reply in _pull(grid, ids)]
         for reply in answers:
             client = pending.pop(reply.metadata.reply_to_message_id, None)
             if client is not None:  # neither foreign nor a second answer
@@ -74,19 +77,37 @@ def _send(
     """Pushes the letters; the client of each message id. A message lives as long as its step."""
     pending: dict[str, str] = {}
     for clients in _in_pieces(list(letters)):
-        messages = [
-            Message(
-                pack(Parcel(round_id, letters[client])),
-                dst_node_id=int(client),
-                message_type=f"query.{step}",
-                ttl=timeout,
-                group_id=round_id[:8],
-            )
-            for client in clients
-        ]
-        ids = grid.push_messages(messages)
-        pending |= {i: client for i, client in zip(ids, clients, strict=False) if i}
+        for _ in range(TRIES):
+            messages = [
+                _message(client, letters[client], round_id, step, timeout) for client in clients
+            ]
+            try:
+                ids = list(grid.push_messages(messages))
+            except Exception as error:  # Flower's, of many kinds; a busy relay must not end a round
+                log.warning("Flower could not send (%s); trying again.", type(error).__name__)
+                continue
+            pending |= {i: client for i, client in zip(ids, clients, strict=False) if i}
+            break
     return pending
+
+
+def _message(client: str, letter: bytes, round_id: str, step: Step, timeout: float) -> Message:
+    return Message(
+        pack(Parcel(round_id, letter)),
+        dst_node_id=int(client),
+        message_type=f"query.{step}",
+        ttl=timeout,
+        group_id=round_id[:8],
+    )
+
+
+def _pull(grid: Grid, ids: list[str]) -> list[Message]:
+    """The answers that are there; none if the relay is too busy now."""
+    try:
+        return list(grid.pull_messages(ids))
+    except Exception as error:
+        log.warning("Flower could not look for answers (%s).", type(error).__name__)
+        return []
 
 
 def _take(conductor: Conductor, round_id: str, step: Step, client: str, reply: Message) -> None:
