@@ -14,6 +14,7 @@ from fedprikl.cli import federate
 from fedprikl.cli.app import app
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
 from fedprikl.federation import SealingKey, SignedPlan
+from fedprikl.flower_app import APP_FOLDER
 from fedprikl.flower_app.connection import check_connection
 from fedprikl.flower_app.progress import release_line
 from tests.cli.test_round_commands import fails
@@ -144,3 +145,12 @@ def test_a_connection_that_cannot_work_is_explained(world: World, tmp_path: Path
 def test_a_plan_with_a_wrong_aggregator_key_is_refused(world: World) -> None:
     with pytest.raises(InvalidInputError, match="X25519 public key"):
         world.plan(aggregator="ab")
+
+
+def test_flowers_own_words_come_through(world: World, tmp_path: Path) -> None:
+    """The real `flwr run`, against a connection that Flower does not know."""
+    assert world
+    (tmp_path / "flwr").mkdir()
+    (tmp_path / "flwr" / "config.toml").write_text("[superlink.other]\n")
+    lines = list(federate._flwr_run(APP_FOLDER, "nowhere", {"clients": 3}, ["a=1"]))
+    assert "nowhere" in "".join(lines)

@@ -17,9 +17,10 @@ from fedprikl.errors import (
     ReleaseRefused,
 )
 from fedprikl.federation import SealingKey, SigningKey, Step
+from fedprikl.flower_app import server
 from fedprikl.flower_app.client import SEAT
 from fedprikl.flower_app.metrics import read_counters
-from fedprikl.flower_app.settings import Home
+from fedprikl.flower_app.settings import Home, NodeSettings
 from fedprikl.flower_app.wire import Parcel, pack, unpack
 from fedprikl.privacy import Ledger
 from fedprikl.secure_sum import Leaves
@@ -429,3 +430,34 @@ def test_a_relay_that_takes_nothing_ends_the_round_without_a_release(
     with pytest.raises(ReleaseRefused):
         federation.run(grid)
     assert spent(federation) == 0
+
+
+def test_a_failed_run_says_so_in_its_log_and_fails(
+    federation: FakeFederation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The entry point that Flower calls: a line for people, an exception for Flower."""
+    context = federation.grid().contexts[1]
+    context.run_config = {"home": "/nowhere"}
+    with pytest.raises(DeploymentError):
+        server.app(federation.grid(), context)
+    assert "[fedprikl] no release: There is no folder /nowhere" in capsys.readouterr().out
+
+
+def test_the_entry_point_runs_a_whole_round(
+    federation: FakeFederation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = federation.grid()
+    context = federation.grid().contexts[1]
+    context.run_config = {"home": str(federation.home), "clients": 8}
+    server.app(grid, context)
+    assert "[fedprikl] release: {" in capsys.readouterr().out
+
+
+def test_a_node_of_the_simulation_engine_takes_the_file_of_its_number(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDPRIKL_HOME", str(federation.home))
+    (federation.home / "clients").symlink_to(federation.files[0].parent)
+    settings = NodeSettings.of({"partition-id": 3, "num-partitions": 8})
+    assert settings.data.name == federation.files[3].name
+    assert settings.policy.organiser == SigningKey.load(federation.home / "organiser.pem").public
