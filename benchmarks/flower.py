@@ -22,7 +22,18 @@ import numpy as np
 from deploy.loopback import Loopback
 from deploy.small_world import node_configs, set_up_aggregator, write_sites
 
-from fedprikl.federation import Client, Server, SignedPlan, SigningKey, open_records, run_round
+from fedprikl.federation import (
+    Address,
+    Client,
+    SealingKey,
+    Server,
+    SignedPlan,
+    SigningKey,
+    Step,
+    open_records,
+    run_round,
+    seal_answer,
+)
 from fedprikl.flower_app.settings import Home
 from fedprikl.reference import Reference
 
@@ -74,6 +85,22 @@ def in_process(folder: Path, files: list[Path]) -> tuple[float, float]:
     return counting, time.process_time() - start
 
 
+def sealing(letters: int = 500) -> dict[str, float]:
+    """CPU milliseconds to seal a letter, at the client, and to open it, at the aggregator."""
+    key = SealingKey.generate()
+    address = Address(round_id="ab" * 16, cohort=bytes(32), member=1, step=Step.INPUT)
+    start = time.process_time()
+    sealed = [seal_answer(bytes(1700), key.public, address) for _ in range(letters)]
+    middle = time.process_time()
+    for letter in sealed:
+        key.open(letter, address)
+    end = time.process_time()
+    return {
+        "seal_ms": round(1000 * (middle - start) / letters, 3),
+        "open_ms": round(1000 * (end - middle) / letters, 3),
+    }
+
+
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -87,7 +114,7 @@ def main() -> None:
         counting, crypto = in_process(folder, files)
     cores = os.cpu_count() or 1
     wall = sum(steps.values())
-    found = {
+    found = sealing() | {
         "clients": options.clients,
         "cores": cores,
         "wall_seconds": round(wall, 1),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -461,3 +462,39 @@ def test_a_node_of_the_simulation_engine_takes_the_file_of_its_number(
     settings = NodeSettings.of({"partition-id": 3, "num-partitions": 8})
     assert settings.data.name == federation.files[3].name
     assert settings.policy.organiser == SigningKey.load(federation.home / "organiser.pem").public
+
+
+def test_unexpected_words_never_reach_the_relays_log(
+    federation: FakeFederation,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("the sum is 123456")
+
+    monkeypatch.setattr("fedprikl.federation.conductor.Conductor.release", fail)
+    grid = federation.grid()
+    context = federation.grid().contexts[1]
+    context.run_config = {"home": str(federation.home), "clients": 8}
+    with pytest.raises(DeploymentError, match="ZeroDivisionError") as raised:
+        server.app(grid, context)
+    told = "".join(traceback.format_exception(raised.value))
+    assert "123456" not in told + "".join(capsys.readouterr())
+    assert spent(federation) == 0
+
+
+def test_a_full_disk_loses_no_release(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(server, "_write", full)
+    monkeypatch.setattr(server, "write_metrics", full)
+    lines: list[str] = []
+    grid = federation.grid()
+    host = server.Host(clock=grid.time.clock(), say=lines.append)
+    with pytest.raises(OSError, match="No space"):
+        server.run_on_flower(grid, federation.settings(), host)
+    assert any(line.startswith("[fedprikl] release: {") for line in lines)
+    assert "metrics could not be written: No space left" in lines[-1]

@@ -63,13 +63,21 @@ class Host:
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Entry point of a run. A run without a release fails, so that Flower shows it as failed."""
+    """Entry point of a run. A run without a release fails, so that Flower shows it as failed.
+
+    Flower logs an exception at the relay. Ours hold no secret; the words of any other might, so
+    only its name leaves this process.
+    """
     try:
         settings = RoundSettings.of(context.run_config)
         run_on_flower(grid, settings, Host())
     except FedPriKLError as error:
         _print(failure_line(str(error)))
         raise
+    except Exception as error:
+        words = f"The ServerApp failed unexpectedly ({type(error).__name__}). Please report it."
+        _print(failure_line(words))
+        raise DeploymentError(words) from None
 
 
 def run_on_flower(grid: Grid, settings: RoundSettings, host: Host) -> Release:
@@ -80,8 +88,10 @@ def run_on_flower(grid: Grid, settings: RoundSettings, host: Host) -> Release:
         metrics.released = True
         return release
     finally:
-        if settings.home.folder.is_dir():
+        try:
             write_metrics(settings.home.metrics, metrics)
+        except OSError as error:  # never worth a release
+            host.say(f"[fedprikl] the metrics could not be written: {error.strerror}")
 
 
 def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics) -> Release:
@@ -133,12 +143,12 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
             left = ledger.account(signed.plan.population).left
             metrics.left[signed.plan.population] = round(left, 6)
         release = server.accept(this, message, aggregator=signer.public)
+    host.say(release_line(release))  # first: it is charged, so a full disk must not lose it
     path = _write(release, home.releases)
     for outcome in conductor.outcomes.values():
         if outcome.reason:
             host.say(f"[fedprikl] a cohort of {outcome.clients} was dropped: {outcome.reason}")
     host.say(f"[fedprikl] released, verified and written to {path.name}; budget left: {left:.3g}")
-    host.say(release_line(release))
     return release
 
 
@@ -170,7 +180,7 @@ def _why(conductor: Conductor) -> str:
 
 
 def _write(release: Release, folder: Path) -> Path:
-    """The release is charged, so it must not be lost: written whole, under the round's name."""
+    """Written whole, under the round's name."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{release.round_id}.json"
     fresh = path.with_suffix(".new")
