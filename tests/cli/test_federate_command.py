@@ -154,3 +154,35 @@ def test_flowers_own_words_come_through(world: World, tmp_path: Path) -> None:
     (tmp_path / "flwr" / "config.toml").write_text("[superlink.other]\n")
     lines = list(federate._flwr_run(APP_FOLDER, "nowhere", {"clients": 3}, ["a=1"]))
     assert "nowhere" in "".join(lines)
+
+
+def test_a_stream_that_breaks_off_is_taken_up_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = world.plan(cohort=9)
+    first = ["Successfully started run 77\n", "[fedprikl] share: 9 of 9\n"]
+    record(world, monkeypatch, *first, released=False)
+    again = ["[fedprikl] share: 9 of 9\n", "[fedprikl] input: 9 of 9\n"]
+    answers = {
+        "list": iter([['"status": "running"\n'], ['"status": "running"\n']]),
+        "log": iter([again[:1], [*again, release_line(world.run(plan).release) + "\n"]]),
+    }
+    asked: list[tuple[str, ...]] = []
+
+    def flwr(*arguments: str) -> Iterator[str]:
+        asked.append(arguments)
+        yield from next(answers[arguments[0]])
+
+    monkeypatch.setattr(federate, "_flwr", flwr)
+    result = runner.invoke(app, ["federate", "mine", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["progress"] == ["share: 9 of 9", "input: 9 of 9"]
+    assert ("log", "77", "mine", "--stream") in asked
+
+
+def test_a_run_that_finished_in_silence_is_not_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(world, monkeypatch, "Successfully started run 77\n", released=False)
+    monkeypatch.setattr(federate, "_flwr", lambda *_: iter(['"status": "finished:failed"']))
+    assert "Flower ended without one" in fails(monkeypatch, capsys, "federate", "mine")

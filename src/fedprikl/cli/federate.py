@@ -3,6 +3,7 @@
 import importlib.util
 import json as json_module
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from fedprikl.flower_app.progress import parse_line
 from fedprikl.reporting import release_page, release_sentence
 
 __all__ = ["federate_command"]
+
+RECONNECTIONS = 20
 
 
 def federate_command(
@@ -74,7 +77,13 @@ def federate_command(
         "step-timeout": step_timeout,
         "grace": grace,
     }
-    release, progress = _follow(_flwr_run(flower_app, superlink, config, federation or []), verbose)
+    watch = _Watch(verbose)
+    watch.follow(_flwr_run(flower_app, superlink, config, federation or []))
+    for _ in range(RECONNECTIONS):
+        if watch.is_over or _has_finished(superlink, watch.run):
+            break
+        watch.follow(_flwr("log", watch.run, superlink, "--stream"))  # the stream broke off
+    release, progress = watch.result()
     if not (release.is_signed_by(key) if key else release.is_intact):
         raise InvalidInputError("The release is NOT genuine: another key signed it. Do not use it.")
     if release.plan != signed.plan.fingerprint:
@@ -101,12 +110,14 @@ def _flwr_run(
 ) -> Iterator[str]:
     """The lines of `flwr run --stream`, which is how Flower starts a run."""
     values = " ".join(f"{name}={json_module.dumps(value)}" for name, value in config.items())
-    command = [sys.executable, "-c", "from flwr.cli.app import app; app()"]
-    command += ["run", str(flower_app), superlink, "--stream", "--run-config", values]
-    for text in federation:
-        command += ["--federation-config", text]
+    more = [word for text in federation for word in ("--federation-config", text)]
+    return _flwr("run", str(flower_app), superlink, "--stream", "--run-config", values, *more)
+
+
+def _flwr(*arguments: str) -> Iterator[str]:
+    """The lines that Flower's own command prints."""
     with subprocess.Popen(  # noqa: S603  the arguments are a list, no shell reads them
-        command,
+        [sys.executable, "-c", "from flwr.cli.app import app; app()", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -120,26 +131,56 @@ def _flwr_run(
             process.terminate()
 
 
-def _follow(lines: Iterator[str], verbose: bool) -> tuple[Release, list[str]]:
-    """Shows the progress; the release at its end, or an error that says why there is none."""
-    progress: list[str] = []
-    last: list[str] = []
-    failure = ""
-    release = None
-    for line in lines:
-        found = parse_line(line)
-        if verbose or (found and found[0] == "progress"):
-            notes.print(line.rstrip(), markup=False, soft_wrap=True)
-        match found:
-            case None:
-                last = [*last, line.strip()][-15:] if line.strip() else last
-            case ("release", words):
-                release = Release.from_bytes(words)
-            case ("failure", words):
-                failure = words
-            case (_, words):
-                progress.append(words)
-    if release is None:
-        detail = failure or "Flower ended without one. Its last words:\n" + "\n".join(last)
-        raise DeploymentError(f"There is no release. {detail}")
-    return release, progress
+def _has_finished(superlink: str, run: str) -> bool:
+    """Whether Flower says that nothing more is to come; also if there never was a run."""
+    if not run:
+        return True
+    listed = "".join(_flwr("list", superlink, "--run-id", run, "--format", "json"))
+    return '"finished' in listed
+
+
+class _Watch:
+    """What the lines of a run have said so far; a stream may break off and be taken up again."""
+
+    def __init__(self, verbose: bool) -> None:
+        self._verbose = verbose
+        self._progress: list[str] = []
+        self._last: list[str] = []
+        self._failure = ""
+        self._release: Release | None = None
+        self.run = ""  # Flower's name of it
+
+    @property
+    def is_over(self) -> bool:
+        return self._release is not None or bool(self._failure)
+
+    def follow(self, lines: Iterator[str]) -> None:
+        """Reads a stream to its end and shows the progress; what was shown is not shown again."""
+        for line in lines:
+            found = parse_line(line)
+            new = found is not None and found[0] == "progress" and found[1] not in self._progress
+            if self._verbose or new:
+                notes.print(line.rstrip(), markup=False, soft_wrap=True)
+            match found:
+                case None:
+                    self._note(line.strip())
+                case ("release", words):
+                    self._release = Release.from_bytes(words)
+                case ("failure", words):
+                    self._failure = words
+                case (_, words) if new:
+                    self._progress.append(words)
+
+    def _note(self, line: str) -> None:
+        if line:
+            self._last = [*self._last, line][-15:]
+        if started := re.search(r"started run (\d+)", line):
+            self.run = started[1]
+
+    def result(self) -> tuple[Release, list[str]]:
+        """The release and the progress, or an error that says why there is no release."""
+        if self._release is None:
+            last = "\n".join(self._last)
+            detail = self._failure or f"Flower ended without one. Its last words:\n{last}"
+            raise DeploymentError(f"There is no release. {detail}")
+        return self._release, self._progress
