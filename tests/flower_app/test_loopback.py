@@ -177,7 +177,9 @@ def test_nobody_can_compute_counts_or_sums_from_what_the_relay_stored(finished: 
     letters = [parcel for parcel in found if parcel.letter]
     # Both ways, of all steps; the survivors are one text for all, so Flower stores it once.
     assert len({p.letter for p in letters}) == (8 + 8) + (7 + 7) + (7 + 6) + (1 + 6) + (6 + 6)
-    invitations = [Invitation.from_bytes(p.letter) for p in letters if p.letter.startswith(b"{")]
+    invitations = [
+        Invitation.from_bytes(p.letter) for p in letters if p.letter.startswith(b'{"batch":')
+    ]
     assert len({each.index for each in invitations}) == SITES + 1
     # No node ids here: every letter is tried as every member's.
     tried = [(each.index, parcel) for each in invitations for parcel in letters]
