@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo paper test docs lint lock clean
+.PHONY: help setup demo federation-demo paper test docs lint lock clean
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
 
 setup: .venv/.ready  ## install the locked dependencies and fedprikl itself into .venv
 
@@ -20,11 +20,14 @@ setup: .venv/.ready  ## install the locked dependencies and fedprikl itself into
 demo: setup  ## the whole estimate on an embedded population, with a report
 	$(BIN)/fedprikl demo
 
+federation-demo: setup  ## a federation of real processes on this machine, one site killed on the way
+	$(BIN)/python -m deploy.federation_demo
+
 paper: setup  ## the paper's experiments: figures, numbers and RESULTS.md in experiments/paper
 	$(BIN)/python -m experiments.paper.everything
 
 test: setup lint  ## every check: style, types, floors, tests, coverage
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-fail-under=95
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term --cov-fail-under=95
 
 docs: setup  ## rewrite the generated table of the README
 	$(BIN)/python docs/readme_table.py

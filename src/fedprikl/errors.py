@@ -11,6 +11,8 @@ FedPriKLError
 │   └── LedgerDamagedError    a ledger file that was edited, cut or broken
 ├── PolicyRefusal             a client takes no part; says why
 ├── ReleaseRefused            a round that ends without a release; nothing was charged
+├── SealError                 a sealed letter that does not open where it arrived
+├── DeploymentError           a federation that cannot be reached, or set up as it must not be
 └── SecureSumError            a secure sum that cannot or must not go on
     ├── MessageDecodeError    bytes that are not a message of the protocol
     ├── RejectedMessageError  a message turned away; names its sender and the reason
@@ -27,6 +29,7 @@ from typing import Self
 __all__ = [
     "BudgetExceededError",
     "CohortTooSmallError",
+    "DeploymentError",
     "FedPriKLError",
     "InvalidInputError",
     "LedgerDamagedError",
@@ -39,6 +42,7 @@ __all__ = [
     "ReferenceFileError",
     "RejectedMessageError",
     "ReleaseRefused",
+    "SealError",
     "SecureSumError",
     "UnboundedSensitivityError",
     "UnmaskFailedError",
@@ -111,6 +115,14 @@ class PolicyRefusal(FedPriKLError):  # noqa: N818  it is a decision, not a failu
 
 class ReleaseRefused(FedPriKLError):  # noqa: N818  it is a decision, not a failure
     """A round that ends without a release. Nothing left the aggregator, nothing was charged."""
+
+
+class SealError(FedPriKLError):
+    """A sealed letter that does not open: of another round, member or step, or damaged."""
+
+
+class DeploymentError(FedPriKLError):
+    """A federation that cannot be reached, or is not set up. Nothing was released."""
 
 
 class SecureSumError(FedPriKLError):

@@ -110,9 +110,12 @@ def test_unprotected_estimators_need_consent() -> None:
             client().join(asked.to_bytes())
 
 
-def test_counts_leave_only_once() -> None:
+def test_a_step_is_answered_once_and_in_order() -> None:
     who = client()
-    who.join(invitation().to_bytes())
-    who._input = None
-    with pytest.raises(WrongStepError, match="sent already"):
+    seat = who.join(invitation().to_bytes())
+    with pytest.raises(WrongStepError, match="once, in order"):
         who.mask_input(b"")
+    who.advertise()
+    with pytest.raises(WrongStepError, match="once, in order"):
+        who.advertise()
+    assert not seat.is_over

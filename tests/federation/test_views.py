@@ -101,8 +101,8 @@ class Careless(Client):
     """Sends its counts in the open beside the masked ones."""
 
     def mask_input(self, message: bytes) -> bytes:
-        counts = self._input
-        assert counts is not None
+        assert self._seat is not None
+        counts = self._seat._vector
         return super().mask_input(message) + counts.astype("<i8").tobytes()
 
 

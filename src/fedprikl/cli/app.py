@@ -11,6 +11,8 @@ from fedprikl.cli.audit import audit_command
 from fedprikl.cli.console import show_warning_plainly
 from fedprikl.cli.demo import demo_command
 from fedprikl.cli.estimate import estimate_command
+from fedprikl.cli.federate import federate_command
+from fedprikl.cli.keys import keys_command
 from fedprikl.cli.ledger import ledger_command
 from fedprikl.cli.plan import plan_command
 from fedprikl.cli.reference import reference_command
@@ -32,6 +34,8 @@ app.command("reference")(reference_command)
 app.command("audit")(audit_command)
 app.command("plan")(plan_command)
 app.command("estimate")(estimate_command)
+app.command("keys")(keys_command)
+app.command("federate")(federate_command)
 app.command("verify")(verify_command)
 app.command("ledger")(ledger_command)
 

@@ -55,6 +55,10 @@ def plan_command(
         Path | None, typer.Option(help="Sign the plan with this key; made if it is missing.")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
+    aggregator: Annotated[
+        str,
+        typer.Option(help="Public key to seal answers to, from `fedprikl keys`; for federations."),
+    ] = "",
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan.")] = Path("plan.json"),
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -82,6 +86,7 @@ def plan_command(
         false_alarm=false_alarm,
         design_effect=design_effect,
         threshold=threshold,
+        aggregator=aggregator,
     )
     plan = planned.plan
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from fedprikl.checks import Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
@@ -60,8 +60,8 @@ def confidence_interval(
     middle = min(max(value, 0.0), largest)
     if slack(middle) < 0:  # the noise threw the value far out of the possible range
         return (middle, middle)
-    low = 0.0 if slack(0.0) >= 0 else float(optimize.brentq(slack, 0.0, middle))
-    high = largest if slack(largest) >= 0 else float(optimize.brentq(slack, middle, largest))
+    low = 0.0 if slack(0.0) >= 0 else _root(slack, 0.0, middle)
+    high = largest if slack(largest) >= 0 else _root(slack, middle, largest)
     return (low, high)
 
 
@@ -100,9 +100,7 @@ def noise_quantile(noise: Noise, sd: float, probability: float) -> float:
     if sd < 1e-9 * noise.scale:
         return -noise.scale * math.log(2 * (1 - probability))
     bound = 20 * (noise.scale + sd) * max(1.0, -math.log(1 - probability))
-    return float(
-        optimize.brentq(lambda x: _laplace_normal_cdf(x, noise.scale, sd) - probability, 0, bound)
-    )
+    return _root(lambda x: _laplace_normal_cdf(x, noise.scale, sd) - probability, 0.0, bound)
 
 
 def _laplace_normal_cdf(x: float, scale: float, sd: float) -> float:
@@ -111,3 +109,9 @@ def _laplace_normal_cdf(x: float, scale: float, sd: float) -> float:
     rising = math.exp(shift**2 / 2 + x / scale + special.log_ndtr(-x / sd - shift))
     falling = math.exp(shift**2 / 2 - x / scale + special.log_ndtr(x / sd - shift))
     return float(special.ndtr(x / sd) + (rising - falling) / 2)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy import optimize  # slow to load, and a client never needs it
+
+    return float(optimize.brentq(function, low, high))

@@ -2,6 +2,7 @@
 
 from fedprikl.federation.aggregator import Aggregator, Outcome
 from fedprikl.federation.client import Client
+from fedprikl.federation.conductor import Conductor, StepCount, seal_answer, seal_refusal
 from fedprikl.federation.fitting import fit_reference
 from fedprikl.federation.keys import SigningKey
 from fedprikl.federation.plan import Plan, SignedPlan
@@ -17,12 +18,16 @@ from fedprikl.federation.records import (
 from fedprikl.federation.release import Release
 from fedprikl.federation.round import Cohort, Invitation, Round
 from fedprikl.federation.run import RoundResult, run_round
+from fedprikl.federation.sealing import Address, SealingKey
+from fedprikl.federation.seat import Seat, Step
 from fedprikl.federation.server import Server
 
 __all__ = [
+    "Address",
     "Aggregator",
     "Client",
     "Cohort",
+    "Conductor",
     "FileRecords",
     "FrameRecords",
     "Invitation",
@@ -35,11 +40,17 @@ __all__ = [
     "Release",
     "Round",
     "RoundResult",
+    "SealingKey",
+    "Seat",
     "Server",
     "SignedPlan",
     "SigningKey",
+    "Step",
+    "StepCount",
     "fit_reference",
     "open_records",
     "plan_round",
     "run_round",
+    "seal_answer",
+    "seal_refusal",
 ]

@@ -8,9 +8,10 @@ from fedprikl.checks import Ints
 from fedprikl.errors import PolicyRefusal, WrongStepError
 from fedprikl.federation.policy import Policy, check_invitation
 from fedprikl.federation.round import Invitation, noise_share
+from fedprikl.federation.seat import Seat, Step
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
 from fedprikl.reference import Reference
-from fedprikl.secure_sum import SEED_BYTES, ClientRules, SumClient
+from fedprikl.secure_sum import SEED_BYTES, ClientRules
 
 __all__ = ["Client"]
 
@@ -39,13 +40,12 @@ class Client:
         self._randomness = randomness
         self._source = source
         self._answered: set[str] = set()
-        self._input: Ints | None = None
-        self._sum: SumClient | None = None
+        self._seat: Seat | None = None
 
     def __repr__(self) -> str:
         return f"<Client, {len(self._answered)} rounds joined>"
 
-    def join(self, message: bytes) -> None:
+    def join(self, message: bytes) -> Seat:
         """Takes an invitation, or refuses with a `PolicyRefusal`; a round is joined only once."""
         invitation = Invitation.from_bytes(message)
         if invitation.round_id in self._answered:
@@ -55,19 +55,18 @@ class Client:
         if records > invitation.signed.plan.most_records:
             raise PolicyRefusal("the plan has no room for as many records as this client holds")
         self._answered.add(invitation.round_id)
-        self._input = self._vector(invitation)
-        self._sum = SumClient(
-            invitation.sums,
-            invitation.index,
-            self._randomness(SEED_BYTES),
+        corruption = invitation.signed.plan.corruption
+        self._seat = Seat(
+            invitation,
+            vector=self._vector(invitation),
+            seed=self._randomness(SEED_BYTES),
             rules=ClientRules(
                 minimum_clients=self._policy.smallest_cohort,
                 minimum_threshold=self._policy.smallest_threshold,
-                colluding_neighbours=int(
-                    invitation.signed.plan.corruption * invitation.sums.neighbours
-                ),
+                colluding_neighbours=int(corruption * invitation.sums.neighbours),
             ),
         )
+        return self._seat
 
     def _vector(self, invitation: Invitation) -> Ints:
         """Counts of the asked points and the number of records; noised where the plan says so."""
@@ -86,31 +85,27 @@ class Client:
 
     def advertise(self, _: bytes = b"") -> bytes:
         """Step 1 of the secure sum; answers nothing but the invitation."""
-        return self._joined().advertise()
+        return self._joined().answer(Step.ADVERTISE)
 
     def share_keys(self, message: bytes) -> bytes:
         """Step 2."""
-        return self._joined().share_keys(message)
+        return self._joined().answer(Step.SHARE, message)
 
     def mask_input(self, message: bytes) -> bytes:
         """Step 3: the counts leave, masked."""
-        secure, vector = self._joined(), self._input
-        if vector is None:
-            raise WrongStepError("The counts of this round have been sent already.")
-        self._input = None
-        return secure.mask_input(message, vector)
+        return self._joined().answer(Step.INPUT, message)
 
     def echo(self, message: bytes) -> bytes:
         """Step 4."""
-        return self._joined().echo(message)
+        return self._joined().answer(Step.ECHO, message)
 
     def reveal(self, message: bytes) -> bytes:
         """Step 5; the round is over for this client."""
-        answer = self._joined().reveal(message)
-        self._sum = None
+        answer = self._joined().answer(Step.REVEAL, message)
+        self._seat = None
         return answer
 
-    def _joined(self) -> SumClient:
-        if self._sum is None:
+    def _joined(self) -> Seat:
+        if self._seat is None:
             raise WrongStepError("This client has not joined the round. Send it an invitation.")
-        return self._sum
+        return self._seat

@@ -16,6 +16,7 @@ from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation.documents import canonical, digest, parse_document
 from fedprikl.federation.keys import SigningKey, verify_signature
+from fedprikl.federation.sealing import is_sealing_key
 from fedprikl.privacy import NoiseKind
 
 __all__ = ["EstimatorName", "Plan", "SignedPlan"]
@@ -47,6 +48,7 @@ class Plan:
     threshold: float | None = None  # nats; drawn into the report
     false_alarm: float = 0.01  # how often the verdict may call out drift where there is none
     design_effect: float = 1.0  # how much records of one client resemble each other; 1: not at all
+    aggregator: str = ""  # X25519 public key that answers are sealed to, where a relay carries them
 
     def __post_init__(self) -> None:
         if not isinstance(self.population, str) or not self.population.strip():
@@ -61,6 +63,11 @@ class Plan:
         check_finite(self.control, "control")
         self._check_choices()
         self._check_design()
+        if self.aggregator != "" and not is_sealing_key(self.aggregator):
+            raise InvalidInputError(
+                "The aggregator's key is not an X25519 public key of 64 hexadecimal digits; "
+                "`fedprikl keys` prints it."
+            )
 
     def _check_choices(self) -> None:
         if self.estimator not in get_args(EstimatorName):

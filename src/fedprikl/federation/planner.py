@@ -142,13 +142,15 @@ def plan_round(
     false_alarm: float = 0.01,
     design_effect: float | None = None,
     threshold: float | None = None,
+    aggregator: str = "",
 ) -> PlannedRound:
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
     `epsilon` and `delta` are for all `releases` together. `most_records` is the largest number of
     records one client may hold (default: 16 times the average); a client with more stays away.
     `design_effect` says how much records of one client resemble each other; by default what the
-    reference shows, or 1. Cost: about a second, whatever the domain.
+    reference shows, or 1. `aggregator` is the key that answers are sealed to, where a relay carries
+    them. Cost: about a second, whatever the domain.
     """
     for value, name in ((clients, "clients"), (records, "records"), (payload, "payload")):
         check_positive_int(value, name)
@@ -176,6 +178,7 @@ def plan_round(
         false_alarm=false_alarm,
         design_effect=design_effect,
         threshold=threshold,
+        aggregator=aggregator,
     )
     asked = _Asked(reference, Spectrum.of(reference.probabilities), clients, records, payload)
     if alone:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from fedprikl.checks import (
     Floats,
@@ -181,6 +180,8 @@ def _log_ratio(hits: tuple[int, int], trials: int, delta: float, chance: float) 
 
 def _binomial_limits(hits: tuple[int, int], trials: int, chance: float) -> tuple[float, float]:
     """Clopper-Pearson: p above the first and q below the second, both but for `chance`."""
+    from scipy import stats  # slow to load, and only audits need it
+
     often, seldom = hits
     lower = float(stats.beta.ppf(chance / 2, often, trials - often + 1)) if often else 0.0
     upper = (
@@ -198,6 +199,8 @@ def _gaussian_bound(pick: Pair, measure: Pair, delta: float, chance: float) -> f
     mu-GDP for mu = Delta/sigma exactly. Binomial limits at the best cut give a lower bound on mu,
     hence on epsilon at any delta, far beyond ln(trials).
     """
+    from scipy import stats
+
     first, second = (1, 0) if pick[1].mean() > pick[0].mean() else (0, 1)
 
     def mu(hits: tuple[int, int], trials: int) -> float:

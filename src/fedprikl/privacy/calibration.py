@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-import dp_accounting
 import numpy as np
 import numpy.typing as npt
-from dp_accounting import pld
 
 from fedprikl.checks import Floats, check_delta, check_epsilon, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
+from fedprikl.privacy.libraries import dp_accounting, loss_distributions
 from fedprikl.privacy.noise import GRID_EXPONENT, NoiseSource
 
 __all__ = [
@@ -220,21 +219,21 @@ def _check_sensitivity(value: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _gaussian_sigma(epsilon: float, delta: float) -> float:
-    return float(dp_accounting.get_sigma_gaussian(epsilon, delta))
+    return float(dp_accounting().get_sigma_gaussian(epsilon, delta))
 
 
 @lru_cache(maxsize=1024)
 def gaussian_epsilon(ratio: float, delta: float) -> float:
     """The epsilon of Gaussian noise whose sd is `ratio` times the sensitivity, exactly."""
     with np.errstate(divide="ignore"):  # of a logarithm of 0 where the noise is huge
-        return float(dp_accounting.get_epsilon_gaussian(ratio, delta))
+        return float(dp_accounting().get_epsilon_gaussian(ratio, delta))
 
 
 @lru_cache(maxsize=256)
 def _integer_gaussian_epsilon(sigma: float, coordinates: int, delta: float) -> float:
     step = 1e-4 * max(gaussian_epsilon(sigma / math.sqrt(coordinates), delta), 1e-3)
     reach = math.ceil(sigma * math.sqrt(2 * math.log(1e12 / delta))) + 1  # leaves 1e-12 of delta
-    one = pld.privacy_loss_distribution.from_discrete_gaussian_mechanism(
+    one = loss_distributions().from_discrete_gaussian_mechanism(
         sigma, truncation_bound=reach, value_discretization_interval=step
     )
     both = one.self_compose(coordinates, tail_mass_truncation=1e-9 * delta)

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-import dp_accounting
 import numpy as np
-from dp_accounting import pld
 
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import InvalidInputError
@@ -29,6 +27,7 @@ from fedprikl.privacy.calibration import (
     calibrate_laplace,
 )
 from fedprikl.privacy.charges import AccountedRelease, Charge, check_charge, check_zero_or_delta
+from fedprikl.privacy.libraries import dp_accounting, loss_distributions
 
 __all__ = ["basic_epsilon", "largest_fitting_epsilon", "total_epsilon"]
 
@@ -193,7 +192,7 @@ def _gaussian_profile(mu: float, delta: float) -> float:
     if delta == 0 or mu > 1e4:
         return math.inf
     with np.errstate(divide="ignore"):  # its search may start where delta underflows
-        return float(dp_accounting.get_epsilon_gaussian(1 / mu, delta))
+        return float(dp_accounting().get_epsilon_gaussian(1 / mu, delta))
 
 
 def _pld_epsilon(parts: _Parts, delta: float) -> float:
@@ -253,20 +252,18 @@ def _laplace_loss(epsilon: float, step: float) -> Any:
     """Of continuous Laplace noise; GRID_SLACK, inside epsilon, covers the sampler's grid: shifted
     by k steps, its discrete noise loses no more than the continuous one shifted by k + 1.
     """
-    return pld.privacy_loss_distribution.from_laplace_mechanism(
+    return loss_distributions().from_laplace_mechanism(
         1 / epsilon, value_discretization_interval=step
     )
 
 
 @lru_cache(maxsize=64)
 def _gaussian_loss(mu: float, step: float) -> Any:
-    return pld.privacy_loss_distribution.from_gaussian_mechanism(
-        1 / mu, value_discretization_interval=step
-    )
+    return loss_distributions().from_gaussian_mechanism(1 / mu, value_discretization_interval=step)
 
 
 @lru_cache(maxsize=64)
 def _integer_loss(sigma: float, step: float) -> Any:
-    return pld.privacy_loss_distribution.from_discrete_gaussian_mechanism(
+    return loss_distributions().from_discrete_gaussian_mechanism(
         sigma, value_discretization_interval=step
     )

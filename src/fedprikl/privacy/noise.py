@@ -11,17 +11,15 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import opendp.prelude as dp
 
 from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
+from fedprikl.privacy.libraries import opendp
 from fedprikl.privacy.polya import polya_table
 
 __all__ = ["GRID_EXPONENT", "SECURE_NOISE", "InsecureSeededNoise", "NoiseSource", "SecureNoise"]
 
 GRID_EXPONENT = -40
-
-dp.enable_features("contrib")
 
 
 class NoiseSource(Protocol):
@@ -152,21 +150,25 @@ def _whole(clean: Floats) -> list[int]:
 
 
 def _vector(size: int) -> Any:
+    dp = opendp()
     return dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
 
 
 @lru_cache(maxsize=64)
 def _opendp_laplace(scale: float, size: int) -> Any:
+    dp = opendp()
     return dp.m.make_laplace(_vector(size), dp.l1_distance(T=float), scale, k=GRID_EXPONENT)
 
 
 @lru_cache(maxsize=64)
 def _opendp_gaussian(sigma: float, size: int) -> Any:
+    dp = opendp()
     return dp.m.make_gaussian(_vector(size), dp.l2_distance(T=float), sigma, k=GRID_EXPONENT)
 
 
 @lru_cache(maxsize=64)
 def _opendp_integer_gaussian(sigma: float) -> Any:
+    dp = opendp()
     return dp.m.make_gaussian(
         dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float), sigma
     )
@@ -174,6 +176,7 @@ def _opendp_integer_gaussian(sigma: float) -> Any:
 
 @lru_cache(maxsize=64)
 def _opendp_integer_laplace(scale: float) -> Any:
+    dp = opendp()
     return dp.m.make_laplace(
         dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T=float), scale
     )

@@ -10,11 +10,11 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting import pld
 
 from fedprikl.checks import Floats, Ints, check_delta, check_epsilon, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.charges import AccountedRelease
+from fedprikl.privacy.libraries import loss_distributions
 from fedprikl.privacy.noise import NoiseSource
 
 __all__ = ["SharedGaussianMechanism", "calibrate_shared_gaussian", "sum_probabilities"]
@@ -137,7 +137,7 @@ def _shared_epsilon(sigma: float, shares: int, delta: float) -> float:
     lower = _log_masses(probabilities, -reach)
     upper = _log_masses(probabilities, 1 - reach)
     variance = shares * _share_variance(sigma)
-    one = pld.privacy_loss_distribution.from_two_probability_mass_functions(
+    one = loss_distributions().from_two_probability_mass_functions(
         lower, upper, value_discretization_interval=min(1e-3, 1e-3 / math.sqrt(variance + 1e-12))
     )
     both = one.self_compose(2, tail_mass_truncation=1e-9 * delta)

@@ -1,0 +1,138 @@
+"""A round over Flower on loopback: wall time, and how it splits between Flower, crypto, counting.
+
+    python -m benchmarks.flower [--json] [--clients 50]
+
+Every client is a SuperNode of its own, with TLS and node authentication, as in docs/deployment.md;
+the wall time is that of the round, from the first letter to the release. Counting and crypto are
+measured in this process on the same files, with the same plan: all clients one after the other,
+divided by the number of cores they would share. What is left is Flower: starting a process for
+every message, polling, HTTP, and whatever else the machine does. `flower_core_seconds_per_message`
+is that time, times the cores, per message of a client. Needs about 0.4 GB of memory per client.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from deploy.loopback import Loopback
+from deploy.small_world import node_configs, set_up_aggregator, write_sites
+
+from fedprikl.federation import (
+    Address,
+    Client,
+    SealingKey,
+    Server,
+    SignedPlan,
+    SigningKey,
+    Step,
+    open_records,
+    run_round,
+    seal_answer,
+)
+from fedprikl.flower_app.settings import Home
+from fedprikl.reference import Reference
+
+ROWS = 1000
+
+
+def over_flower(folder: Path, files: list[Path]) -> dict[str, float]:
+    """Seconds of each step of a real round."""
+    clients = len(files)
+    with Loopback(folder, poll=1.0) as federation:  # Flower's default
+        set_up_aggregator(federation.aggregator, folder / "public.csv", dropout=0.1)
+        shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
+        federation.start_relay()
+        federation.add_sites(node_configs(federation.aggregator, files))
+        result = federation.federate(
+            *("--clients", str(clients), "--wait", "600", "--step-timeout", "600", "--json"),
+            timeout=3600,
+        )
+        if result.returncode:
+            raise SystemExit(result.stderr)
+        progress = "\n".join(json.loads(result.stdout)["progress"])
+    found = re.findall(r"^(\w+): (\d+) of \d+ answered, .* ([0-9.]+) s$", progress, re.MULTILINE)
+    if any(int(answered) < clients for _, answered, _ in found):
+        raise SystemExit(f"Clients were lost, so this measures something else:\n{progress}")
+    return {step: float(seconds) for step, _, seconds in found}
+
+
+def in_process(folder: Path, files: list[Path]) -> tuple[float, float]:
+    """CPU seconds of all clients' counting, and of the round without Flower."""
+    home = Home(folder / "aggregator")
+    reference = Reference.load(home.reference)
+    start = time.process_time()
+    held = [open_records(file).count(reference).counts for file in files]
+    counting = time.process_time() - start
+    members = {
+        file.name: Client(each, reference, randomness=os.urandom)
+        for file, each in zip(files, held, strict=True)
+    }
+    start = time.process_time()
+    run_round(
+        Server(SignedPlan.load(home.folder / "plan.json"), reference),
+        members,
+        key=SigningKey.generate(),
+        ledger=None,
+        software="benchmark",
+        at="2030-01-01T00:00:00+00:00",
+        rng=np.random.default_rng(1),
+    )
+    return counting, time.process_time() - start
+
+
+def sealing(letters: int = 500) -> dict[str, float]:
+    """CPU milliseconds to seal a letter, at the client, and to open it, at the aggregator."""
+    key = SealingKey.generate()
+    address = Address(round_id="ab" * 16, cohort=bytes(32), member=1, step=Step.INPUT)
+    start = time.process_time()
+    sealed = [seal_answer(bytes(1700), key.public, address) for _ in range(letters)]
+    middle = time.process_time()
+    for letter in sealed:
+        key.open(letter, address)
+    end = time.process_time()
+    return {
+        "seal_ms": round(1000 * (middle - start) / letters, 3),
+        "open_ms": round(1000 * (end - middle) / letters, 3),
+    }
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fedprikl-") as name:
+        folder = Path(name)
+        files = write_sites(folder, sites=options.clients, rows=ROWS)
+        steps = over_flower(folder, files)
+        counting, crypto = in_process(folder, files)
+    cores = os.cpu_count() or 1
+    wall = sum(steps.values())
+    found = sealing() | {
+        "clients": options.clients,
+        "cores": cores,
+        "wall_seconds": round(wall, 1),
+        "step_seconds": steps,
+        "counting_seconds": round(counting / cores, 2),
+        "crypto_seconds": round(crypto / cores, 2),
+        "flower_seconds": round(wall - (counting + crypto) / cores, 1),
+        "flower_core_seconds_per_message": round(
+            (wall * cores - counting - crypto) / (options.clients * len(steps)), 2
+        ),
+    }
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return
+    for key, value in found.items():
+        print(f"{key:32} {value}")
+
+
+if __name__ == "__main__":
+    main()

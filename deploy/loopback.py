@@ -1,0 +1,263 @@
+"""A whole federation on 127.0.0.1: relay, aggregator and sites, each in processes of its own.
+
+The processes are those of docs/deployment.md: a SuperLink with TLS and SuperNode authentication,
+a SuperExec that runs the ServerApp in the aggregator's domain, one SuperNode per site. Everything
+lives in one folder; leaving the `with` block ends every process, whatever happened inside.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from deploy.certificates import write_certificates, write_node_key
+
+__all__ = ["Loopback"]
+
+BIN = Path(sys.executable).parent
+CONNECTION = "loopback"
+AT_ONCE = 10
+_MARK = "FEDPRIKL_LOOPBACK"
+_REGISTER = """
+import sys
+from flwr.cli.app import app
+for key in sys.argv[2:]:
+    app(["supernode", "register", key, sys.argv[1]], standalone_mode=False)
+"""
+
+
+class Loopback:
+    """The processes of one federation and the folders they use.
+
+    aggregator/  home of the aggregator: plan, reference, keys, ledger, releases
+    relay/       the SuperLink: certificates, database, log
+    site0/ ...   one per client: its node key, its journal, its log
+    """
+
+    def __init__(self, folder: Path, *, days: float = 1.0, poll: float = 0.3) -> None:
+        self.folder, self._poll = folder, poll
+        self.aggregator, self.relay = folder / "aggregator", folder / "relay"
+        for each in (self.aggregator, self.relay, folder / "flwr"):
+            each.mkdir()
+        write_certificates(self.relay, days=days)
+        (self.relay / "superexec.secret").touch(mode=0o600)
+        (self.relay / "superexec.secret").write_bytes(os.urandom(32))
+        self.port = free_port()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        (folder / "flwr" / "config.toml").write_text(
+            f'[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self.port}"\n'
+            f"root-certificates = {json.dumps(str(self.relay / 'ca.pem'))}\n",
+            encoding="utf-8",
+        )
+
+    @property
+    def database(self) -> Path:
+        """What the relay stores."""
+        return self.relay / "state.db"
+
+    def environment(self, home: Path | None = None) -> dict[str, str]:
+        """For processes of this federation: nothing of the user's own Flower is touched."""
+        return os.environ | {
+            _MARK: str(self.folder),
+            "FEDPRIKL_HOME": str(home or self.aggregator),
+            "FLWR_HOME": str(self.folder / "flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": str(self._poll),
+            "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
+            "PYTHONUNBUFFERED": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+    def start_relay(self) -> None:
+        """The SuperLink, and the SuperExec in the aggregator's domain."""
+        relay = self.relay
+        self.start(
+            "superlink",
+            "flower-superlink --isolation process --enable-supernode-auth",
+            {
+                "host": "127.0.0.1",
+                "port": self.port,
+                "database": self.database,
+                "superexec-auth-secret-file": relay / "superexec.secret",
+                "ssl-ca-certfile": relay / "ca.pem",
+                "ssl-certfile": relay / "server.pem",
+                "ssl-keyfile": relay / "server.key",
+            },
+            home=relay,
+        )
+        self._await_port()
+        self.start_aggregator()
+
+    def start_aggregator(self) -> None:
+        """The process that runs ServerApps; it holds the keys, the relay does not."""
+        relay = self.relay
+        self.start(
+            "superexec",
+            "flower-superexec",
+            {
+                "runtime-api-address": f"127.0.0.1:{self.port}",
+                "root-certificates": relay / "ca.pem",
+                "superexec-auth-secret-file": relay / "superexec.secret",
+            },
+            home=self.aggregator,
+        )
+
+    def start_simulation(self) -> None:
+        """Flower's simulation engine instead: nodes without processes or keys of their own."""
+        config = self.folder / "flwr" / "config.toml"
+        config.write_text(
+            f'[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n',
+            encoding="utf-8",
+        )
+        self.start(
+            "superlink",
+            "flower-superlink --insecure --simulation",
+            {"host": "127.0.0.1", "port": self.port},
+            home=self.aggregator,
+        )
+        self._await_port()
+
+    def add_sites(self, settings: Sequence[Mapping[str, str | float]]) -> None:
+        """Registers and starts one SuperNode per node config."""
+        first = len(list(self.folder.glob("site*")))
+        numbers = range(first, first + len(settings))
+        keys = []
+        for number in numbers:
+            site = self.site(number)
+            site.mkdir()
+            write_node_key(site / "node")
+            keys.append(str(site / "node.pub"))
+        subprocess.run(
+            [sys.executable, "-c", _REGISTER, CONNECTION, *keys],
+            env=self.environment(),
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+        for number, config in zip(numbers, settings, strict=True):
+            site = self.site(number)
+            values = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
+            self.start(
+                site.name,
+                "flower-supernode",
+                {
+                    "superlink": f"127.0.0.1:{self.port}",
+                    "root-certificates": self.relay / "ca.pem",
+                    "auth-supernode-private-key": site / "node",
+                    "port": free_port(),
+                    "node-config": values,
+                },
+                home=site,
+            )
+            if number % AT_ONCE == AT_ONCE - 1:
+                self._await_site(number)
+
+    def _await_site(self, number: int, seconds: float = 120.0) -> None:
+        """Until a site is connected: a relay on two cores is not for fifty newcomers at once."""
+        log = self.site(number) / f"site{number}.log"
+        end = time.monotonic() + seconds
+        while "SuperNode ID" not in log.read_text(errors="replace"):
+            if time.monotonic() > end:
+                raise RuntimeError(f"Site {number} did not connect; see {log}.")
+            time.sleep(0.2)
+
+    def site(self, number: int) -> Path:
+        """The folder of a site."""
+        return self.folder / f"site{number}"
+
+    def start(self, name: str, command: str, options: Mapping[str, object], *, home: Path) -> None:
+        """Starts a process in a group of its own, with its output in the home folder."""
+        words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
+        with (home / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [*command.split(), *words],
+                env=self.environment(home),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def kill(self, name: str) -> None:
+        """Ends a process and all it started, without a goodbye."""
+        process = self._processes.pop(name)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def federate(self, *arguments: str, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
+        """`fedprikl federate` against this federation."""
+        return subprocess.run(
+            self.federate_command(*arguments),
+            env=self.environment(self.folder),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=self.folder,
+            check=False,
+        )
+
+    def federate_command(self, *arguments: str) -> list[str]:
+        """The command line of a round."""
+        return [str(BIN / "fedprikl"), "federate", CONNECTION, *arguments]
+
+    def left_behind(self) -> list[int]:
+        """Processes of this federation that are still there, by the mark in their environment."""
+        mark = f"{_MARK}={self.folder}".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                if (
+                    mark in entry.read_bytes().split(b"\0")
+                    and int(entry.parent.name) != os.getpid()
+                ):
+                    found.append(int(entry.parent.name))
+        return found
+
+    def __enter__(self) -> Self:
+        # Both end the block by an exception, so that its processes end too; a shell's background
+        # job would otherwise ignore the first and die of the second without cleaning up.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.default_int_handler)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name in list(self._processes):
+            self.kill(name)
+        for pid in self.left_behind():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _await_port(self, seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            if self._processes["superlink"].poll() is not None:
+                break
+            time.sleep(0.1)
+        raise RuntimeError(f"The SuperLink did not start; see superlink.log in {self.folder}.")
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

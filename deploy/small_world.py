@@ -1,0 +1,75 @@
+"""A small population in files: a public table, and one table per site that has drifted from it."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedprikl.federation import Plan, SealingKey, SignedPlan, SigningKey, fit_reference
+from fedprikl.flower_app.settings import Home
+from fedprikl.privacy import Ledger
+from fedprikl.reference import Reference
+
+__all__ = ["node_configs", "set_up_aggregator", "write_plan", "write_rows", "write_sites"]
+
+
+def write_rows(path: Path, rng: np.random.Generator, rows: int, mean: float) -> None:
+    """Ages around a mean, and a plan."""
+    ages, plans = rng.normal(mean, 12, rows), rng.choice(["basic", "plus"], rows)
+    lines = [f"{age:.1f},{plan}" for age, plan in zip(ages, plans, strict=True)]
+    path.write_text("age,plan\n" + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_sites(folder: Path, *, sites: int, rows: int, seed: int = 5) -> list[Path]:
+    """public.csv and clients/site000.csv, ..."""
+    rng = np.random.default_rng(seed)
+    write_rows(folder / "public.csv", rng, 5000, 40.0)
+    (folder / "clients").mkdir()
+    paths = [folder / "clients" / f"site{i:03d}.csv" for i in range(sites)]
+    for path in paths:
+        write_rows(path, rng, rows, 46.0)
+    return paths
+
+
+def set_up_aggregator(folder: Path, public: Path, *, budget: float = 10.0, **plan: Any) -> None:
+    """An aggregator's home: keys, reference, signed plan, a ledger with a budget."""
+    home = Home(folder)
+    SealingKey.generate().save(home.sealing_key)
+    SigningKey.load_or_create(home.signing_key)
+    reference = fit_reference(public)
+    reference.save(home.reference)
+    SigningKey.load_or_create(folder / "organiser.pem")
+    write_plan(folder, **plan)
+    with Ledger.open(home.ledger) as ledger:
+        now = datetime.now(UTC).isoformat()
+        ledger.set_budget("sites", epsilon=budget, delta=1e-6, at=now)
+
+
+def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedPlan:
+    """A plan for the aggregator of a folder, signed by its organiser."""
+    home = Home(folder)
+    reference = Reference.load(home.reference)
+    settings: dict[str, Any] = {
+        "population": "sites",
+        "reference": reference.fingerprint,
+        "epsilon": 1.0,
+        "points": int(
+            np.count_nonzero(reference.mass)
+        ),  # all of them, so nothing is left to chance
+        "dropout": 0.25,
+        "aggregator": SealingKey.load(home.sealing_key).public,
+    }
+    signed = SignedPlan.sign(
+        Plan(**(settings | changes)), SigningKey.load(folder / "organiser.pem")
+    )
+    (folder / name).write_text(json.dumps(signed.to_dict()), encoding="utf-8")
+    return signed
+
+
+def node_configs(folder: Path, files: list[Path]) -> list[dict[str, str | float]]:
+    """What each site tells its SuperNode."""
+    organiser = SigningKey.load(folder / "organiser.pem").public
+    reference = str(Home(folder).reference)
+    return [{"data": str(file), "reference": reference, "organiser": organiser} for file in files]

@@ -1,0 +1,186 @@
+"""`fedprikl federate`: starts a round on a running federation and follows it to the release."""
+
+import importlib.util
+import json as json_module
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedprikl.cli.console import notes, print_json
+from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
+from fedprikl.federation import Release, SignedPlan
+from fedprikl.flower_app import APP_FOLDER
+from fedprikl.flower_app.connection import check_connection
+from fedprikl.flower_app.progress import parse_line
+from fedprikl.reporting import release_page, release_sentence
+
+__all__ = ["federate_command"]
+
+RECONNECTIONS = 20
+
+
+def federate_command(
+    superlink: Annotated[
+        str, typer.Argument(help="Name of the SuperLink connection in Flower's config file.")
+    ],
+    plan: Annotated[
+        Path, typer.Option(help="Your copy of the plan; its name is the aggregator's too.")
+    ] = Path("plan.json"),
+    key: Annotated[
+        str, typer.Option(help="The aggregator's public signing key, 64 hexadecimal digits.")
+    ] = "",
+    clients: Annotated[int, typer.Option(min=3, help="Wait until so many are connected.")] = 3,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
+    step_timeout: Annotated[float, typer.Option(help="Seconds a step waits for answers.")] = 120.0,
+    grace: Annotated[
+        float, typer.Option(help="Seconds a step waits on once so many answered as the plan needs.")
+    ] = 30.0,
+    home: Annotated[
+        str, typer.Option(help="The aggregator's folder; default: what its host says.")
+    ] = "",
+    output: Annotated[Path, typer.Option("--output", "-o", help="The signed release.")] = Path(
+        "release.json"
+    ),
+    report: Annotated[Path, typer.Option(help="The report for people.")] = Path("report.html"),
+    flower_app: Annotated[
+        Path, typer.Option("--app", help="Flower app to run; default: the one of this package.")
+    ] = APP_FOLDER,
+    federation: Annotated[
+        list[str] | None,
+        typer.Option("--federation-config", help="Passed on to Flower, for simulations."),
+    ] = None,
+    verbose: Annotated[bool, typer.Option(help="Show Flower's own lines too.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Starts a round against a SuperLink, shows its progress, verifies and writes the release.
+
+    Exit code 1, with the reason, if the round ends without a release.
+
+    Example: `fedprikl federate my-superlink --plan plan.json --key 3f5a... --clients 20`
+    """
+    if importlib.util.find_spec("flwr") is None:
+        raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
+    signed = SignedPlan.load(plan)
+    check_connection(superlink)
+    config: dict[str, str | float] = {
+        "plan": plan.name,
+        "home": home,
+        "clients": clients,
+        "wait": wait,
+        "step-timeout": step_timeout,
+        "grace": grace,
+    }
+    watch = _Watch(verbose)
+    watch.follow(_flwr_run(flower_app, superlink, config, federation or []))
+    for _ in range(RECONNECTIONS):
+        if watch.is_over or _has_finished(superlink, watch.run):
+            break
+        watch.follow(_flwr("log", watch.run, superlink, "--stream"))  # the stream broke off
+    release, progress = watch.result()
+    if not (release.is_signed_by(key) if key else release.is_intact):
+        raise InvalidInputError("The release is NOT genuine: another key signed it. Do not use it.")
+    if release.plan != signed.plan.fingerprint:
+        raise InvalidInputError(
+            f"The aggregator's {plan.name} is another plan than {plan}. The release is about its "
+            "plan, not yours; nothing was written."
+        )
+    content = release.content
+    output.write_text(json_module.dumps(release.to_dict(), indent=2) + "\n", encoding="utf-8")
+    report.write_text(release_page(content, signed.plan.to_dict(), {}), encoding="utf-8")
+    if json:
+        print_json(release.to_dict() | {"progress": progress, "report": str(report)})
+        return
+    console = Console(highlight=False)
+    console.print(f"[bold]{release_sentence(content)}[/bold]\n")
+    console.print(content["privacy"]["statement"])
+    genuine = "with the key you gave" if key else "by its signer; compare it with the key you know"
+    console.print(f"\nverified: signed {genuine}\nsigner: {release.signer}", soft_wrap=True)
+    console.print(f"release: {output}\nreport: {report}", soft_wrap=True)
+
+
+def _flwr_run(
+    flower_app: Path, superlink: str, config: dict[str, str | float], federation: list[str]
+) -> Iterator[str]:
+    """The lines of `flwr run --stream`, which is how Flower starts a run."""
+    values = " ".join(f"{name}={json_module.dumps(value)}" for name, value in config.items())
+    more = [word for text in federation for word in ("--federation-config", text)]
+    return _flwr("run", str(flower_app), superlink, "--stream", "--run-config", values, *more)
+
+
+def _flwr(*arguments: str) -> Iterator[str]:
+    """The lines that Flower's own command prints."""
+    with subprocess.Popen(  # noqa: S603  the arguments are a list, no shell reads them
+        [sys.executable, "-c", "from flwr.cli.app import app; app()", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    ) as process:
+        try:
+            yield from process.stdout or ()
+        finally:
+            process.terminate()
+
+
+def _has_finished(superlink: str, run: str) -> bool:
+    """Whether Flower says that nothing more is to come; also if there never was a run."""
+    if not run:
+        return True
+    listed = "".join(_flwr("list", superlink, "--run-id", run, "--format", "json"))
+    return '"finished' in listed
+
+
+class _Watch:
+    """What the lines of a run have said so far; a stream may break off and be taken up again."""
+
+    def __init__(self, verbose: bool) -> None:
+        self._verbose = verbose
+        self._progress: list[str] = []
+        self._last: list[str] = []
+        self._failure = ""
+        self._release: Release | None = None
+        self.run = ""  # Flower's name of it
+
+    @property
+    def is_over(self) -> bool:
+        return self._release is not None or bool(self._failure)
+
+    def follow(self, lines: Iterator[str]) -> None:
+        """Reads a stream to its end and shows the progress; what was shown is not shown again."""
+        for line in lines:
+            found = parse_line(line)
+            new = found is not None and found[0] == "progress" and found[1] not in self._progress
+            if self._verbose or new:
+                notes.print(line.rstrip(), markup=False, soft_wrap=True)
+            match found:
+                case None:
+                    self._note(line.strip())
+                case ("release", words):
+                    self._release = Release.from_bytes(words)
+                case ("failure", words):
+                    self._failure = words
+                case (_, words) if new:
+                    self._progress.append(words)
+
+    def _note(self, line: str) -> None:
+        if line:
+            self._last = [*self._last, line][-15:]
+        if started := re.search(r"started run (\d+)", line):
+            self.run = started[1]
+
+    def result(self) -> tuple[Release, list[str]]:
+        """The release and the progress, or an error that says why there is no release."""
+        if self._release is None:
+            last = "\n".join(self._last)
+            detail = self._failure or f"Flower ended without one. Its last words:\n{last}"
+            raise DeploymentError(f"There is no release. {detail}")
+        return self._release, self._progress

@@ -1,0 +1,47 @@
+"""`fedprikl keys`: an aggregator's folder with its two keys, made once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedprikl.cli.console import print_json
+from fedprikl.errors import InvalidInputError
+from fedprikl.federation import SealingKey, SigningKey
+from fedprikl.flower_app.settings import Home, home_folder
+
+__all__ = ["keys_command"]
+
+
+def keys_command(
+    home: Annotated[
+        Path | None,
+        typer.Argument(help="The aggregator's folder; default: $FEDPRIKL_HOME or ~/.fedprikl."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Makes the aggregator's keys, or shows the public halves of those it has.
+
+    Run it on the aggregator's own host; the private keys stay in the folder. Clients seal their
+    answers to the sealing key, which goes into the plan; anybody verifies releases with the
+    signing key.
+
+    Example: `fedprikl keys /srv/fedprikl`
+    """
+    place = Home(home or home_folder())
+    try:
+        place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(f"Cannot make {place.folder}: {error.strerror}.") from None
+    if not place.sealing_key.exists():
+        SealingKey.generate().save(place.sealing_key)
+    signing = SigningKey.load_or_create(place.signing_key).public
+    sealing = SealingKey.load(place.sealing_key).public
+    if json:
+        print_json({"home": str(place.folder), "signing": signing, "sealing": sealing})
+        return
+    console = Console(highlight=False)
+    console.print(f"home: {place.folder}", soft_wrap=True)
+    console.print(f"sealing key, for `fedprikl plan --aggregator`: {sealing}", soft_wrap=True)
+    console.print(f"signing key, for `fedprikl verify --key`: {signing}", soft_wrap=True)

@@ -1,0 +1,143 @@
+"""The ClientApp: hosts the client role at the site that holds the records.
+
+Flower starts a fresh process for every message. The seat of a round is kept in `context.state`,
+which stays in the memory of the site's own SuperNode and is erased when the round is over.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+
+from flwr.app import ConfigRecord, Context, Message
+from flwr.clientapp import ClientApp
+
+from fedprikl.errors import FedPriKLError, PolicyRefusal, SecureSumError
+from fedprikl.federation import (
+    Address,
+    Client,
+    Invitation,
+    Seat,
+    Step,
+    open_records,
+    seal_answer,
+    seal_refusal,
+)
+from fedprikl.flower_app.journal import Journal
+from fedprikl.flower_app.settings import NodeSettings, home_folder
+from fedprikl.flower_app.wire import Parcel, pack, unpack
+from fedprikl.reference import Reference
+
+__all__ = ["app", "handle"]
+
+SEAT = "fedprikl-seat"
+log = logging.getLogger(__name__)
+
+app = ClientApp()
+
+
+def handle(step: Step, message: Message, context: Context) -> Message:
+    """Answers one message. Whatever goes wrong, Flower is handed no exception.
+
+    It would send the exception's text to the SuperLink; the text stays in the site's own log.
+    """
+    round_id = ""
+    try:
+        asked = unpack(message)
+        round_id = asked.round_id
+        parcel = _join(asked, context) if step is Step.ADVERTISE else _go_on(step, asked, context)
+    except FedPriKLError as error:
+        _forget(context)
+        log.error("fedprikl takes no part in this round: %s", error)
+        parcel = Parcel(round_id, refusal="it is not set up for this round; its own log says why")
+    except Exception as error:
+        _forget(context)
+        log.error("fedprikl failed: %s. Please report it.", type(error).__name__)
+        parcel = Parcel(round_id, refusal="it failed unexpectedly; its own log says where")
+    return Message(pack(parcel), reply_to=message)
+
+
+def _join(asked: Parcel, context: Context) -> Parcel:
+    """The first step: check who asks, count, take a seat."""
+    settings = NodeSettings.of(context.node_config)
+    invitation = Invitation.from_bytes(asked.letter)
+    signed = invitation.signed
+    if not signed.is_signed_by(settings.policy.organiser):
+        return _refuse(asked, "the plan is not signed by the organiser this client trusts")
+    if not signed.plan.aggregator:
+        return _refuse(asked, "the plan names no aggregator to seal the answers to")
+    journal = _journal(context)
+    if not journal.claim(invitation.round_id, Step.ADVERTISE):
+        return _refuse(asked, "this round has been answered already")
+    journal.tidy(invitation.round_id)
+    _forget(context)  # what is left of a round that never ended
+    address = Address(
+        round_id=invitation.round_id,
+        cohort=invitation.sums.round_id,
+        member=invitation.index,
+        step=Step.ADVERTISE,
+    )
+    try:
+        seat = _take_seat(asked.letter, settings)
+    except PolicyRefusal as refusal:
+        log.error("%s", refusal)
+        letter = seal_refusal(refusal.reason, signed.plan.aggregator, address)
+        return Parcel(invitation.round_id, letter)
+    return _answer(Step.ADVERTISE, b"", seat, context)
+
+
+def _take_seat(invitation: bytes, settings: NodeSettings) -> Seat:
+    reference = Reference.load(settings.reference)
+    held = open_records(settings.data).count(reference).counts
+    client = Client(held, reference, policy=settings.policy, randomness=os.urandom)
+    return client.join(invitation)
+
+
+def _go_on(step: Step, asked: Parcel, context: Context) -> Parcel:
+    """A later step: take the seat up again, if it is of this round."""
+    if SEAT not in context.state:
+        return _refuse(asked, "it has no seat in this round")
+    kept = context.state.config_records[SEAT]["seat"]
+    seat = Seat.from_bytes(kept if isinstance(kept, bytes) else b"")
+    if seat.invitation.round_id != asked.round_id:
+        return _refuse(asked, "it sits in another round")
+    if not _journal(context).claim(asked.round_id, step):
+        return _refuse(asked, "this step has been answered already")
+    return _answer(step, asked.letter, seat, context)
+
+
+def _answer(step: Step, letter: bytes, seat: Seat, context: Context) -> Parcel:
+    aggregator, address = seat.invitation.signed.plan.aggregator, seat.address(step)
+    round_id = seat.invitation.round_id
+    try:
+        message = seat.answer(step, letter)
+    except SecureSumError as error:
+        _forget(context)
+        log.error("%s", error)
+        return Parcel(round_id, seal_refusal(str(error), aggregator, address))
+    if seat.is_over:
+        _forget(context)
+    else:
+        context.state[SEAT] = ConfigRecord({"seat": seat.to_bytes()})
+    return Parcel(round_id, seal_answer(message, aggregator, address))
+
+
+def _refuse(asked: Parcel, reason: str) -> Parcel:
+    log.error("fedprikl takes no part: %s", reason)
+    return Parcel(asked.round_id, refusal=reason)
+
+
+def _forget(context: Context) -> None:
+    if SEAT in context.state:
+        del context.state[SEAT]
+
+
+def _journal(context: Context) -> Journal:
+    return Journal(home_folder() / "journal", context.node_id)
+
+
+def _handler(step: Step) -> Callable[[Message, Context], Message]:
+    return lambda message, context: handle(step, message, context)
+
+
+for _step in Step:
+    app.query(_step.value)(_handler(_step))

@@ -1,0 +1,130 @@
+"""One step over Flower's grid: send the letters, wait so long, take what comes.
+
+Flower's own `send_and_receive` looks for answers every 3 s; this looks more often, takes each
+answer as it arrives, and never waits longer than the step may last.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedprikl.errors import MessageDecodeError
+from fedprikl.federation import Conductor, Step, StepCount
+from fedprikl.flower_app.settings import Patience
+from fedprikl.flower_app.wire import Parcel, pack, unpack
+
+__all__ = ["Clock", "exchange", "wait_for_nodes"]
+
+AT_ONCE = 10  # messages of one request: a busy SuperLink gives up on long ones
+TRIES = 3
+SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time, as an argument."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def wait_for_nodes(grid: Grid, *, least: int, seconds: float, clock: Clock) -> list[str]:
+    """The SuperNodes that are connected, once there are enough or the time is over."""
+    end = clock.now() + seconds
+    while True:
+        nodes = sorted(str(node) for node in grid.get_node_ids())
+        if len(nodes) >= least or clock.now() >= end:
+            return nodes
+        clock.sleep(LONGEST_POLL)
+
+
+def exchange(
+    grid: Grid, conductor: Conductor, round_id: str, step: Step, *, patience: Patience, clock: Clock
+) -> StepCount:
+    """Runs one step; clients that do not answer in time are lost to the round.
+
+    Once no more are missing than the plan says may vanish, the step waits for the grace only:
+    one dead client need not cost everybody the whole timeout.
+    """
+    end = clock.now() + patience.timeout
+    pending = _send(grid, conductor.letters(step), round_id, step, patience.timeout)
+    pause, hurried = SHORTEST_POLL, False
+    while pending and conductor.waiting:
+        answers = [reply for ids in _in_pieces(list(pending)) for reply in _pull(grid, ids)]
+        for reply in answers:
+            client = pending.pop(reply.metadata.reply_to_message_id, None)
+            if client is not None:  # neither foreign nor a second answer
+                _take(conductor, round_id, step, client, reply)
+        if conductor.can_spare_the_rest and not hurried:
+            hurried, end = True, min(end, clock.now() + patience.grace)
+        left = end - clock.now()
+        if left <= 0:
+            break
+        if not answers:
+            clock.sleep(min(pause, left))
+            pause = min(pause * 1.5, LONGEST_POLL)
+    return conductor.end(step)
+
+
+def _send(
+    grid: Grid, letters: Mapping[str, bytes], round_id: str, step: Step, timeout: float
+) -> dict[str, str]:
+    """Pushes the letters; the client of each message id. A message lives as long as its step."""
+    pending: dict[str, str] = {}
+    for clients in _in_pieces(list(letters)):
+        for _ in range(TRIES):
+            messages = [
+                _message(client, letters[client], round_id, step, timeout) for client in clients
+            ]
+            try:
+                ids = list(grid.push_messages(messages))
+            except Exception as error:  # Flower's, of many kinds; a busy relay must not end a round
+                log.warning("Flower could not send (%s); trying again.", type(error).__name__)
+                continue
+            pending |= {i: client for i, client in zip(ids, clients, strict=False) if i}
+            break
+    return pending
+
+
+def _message(client: str, letter: bytes, round_id: str, step: Step, timeout: float) -> Message:
+    return Message(
+        pack(Parcel(round_id, letter)),
+        dst_node_id=int(client),
+        message_type=f"query.{step}",
+        ttl=timeout,
+        group_id=round_id[:8],
+    )
+
+
+def _pull(grid: Grid, ids: list[str]) -> list[Message]:
+    """The answers that are there; none if the relay is too busy now."""
+    try:
+        return list(grid.pull_messages(ids))
+    except Exception as error:
+        log.warning("Flower could not look for answers (%s).", type(error).__name__)
+        return []
+
+
+def _take(conductor: Conductor, round_id: str, step: Step, client: str, reply: Message) -> None:
+    if reply.has_error():
+        conductor.lose(client, f"Flower reports error {reply.error.code} at this client")
+        return
+    try:
+        parcel = unpack(reply)
+    except MessageDecodeError:
+        return
+    if parcel.round_id != round_id or str(reply.metadata.src_node_id) != client:
+        return
+    if parcel.letter:
+        conductor.take(step, client, parcel.letter)
+    elif parcel.refusal:
+        conductor.refuse(client, parcel.refusal)
+
+
+def _in_pieces(items: list[str]) -> Iterator[list[str]]:
+    return (items[i : i + AT_ONCE] for i in range(0, len(items), AT_ONCE))

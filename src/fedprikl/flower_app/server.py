@@ -1,0 +1,189 @@
+"""The ServerApp: hosts the server and the aggregator, on the aggregator's own host.
+
+    1. load the plan, the reference, the two keys and the ledger from the home folder
+    2. wait for SuperNodes; open a round; deal them into cohorts
+    3. five steps, all cohorts side by side; who is lost is left out
+    4. release, sign, charge; write the release, print it, update the metrics
+
+A ServerApp that dies leaves nothing behind but the ledger: the sums were in its memory only, so
+the round is void, and what may have been released stays charged. The next run is a new round.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError, ReleaseRefused
+from fedprikl.federation import (
+    Aggregator,
+    Conductor,
+    Release,
+    SealingKey,
+    Server,
+    SignedPlan,
+    SigningKey,
+    Step,
+)
+from fedprikl.flower_app.exchange import Clock, exchange, wait_for_nodes
+from fedprikl.flower_app.metrics import RoundMetrics, write_metrics
+from fedprikl.flower_app.progress import cohorts_line, failure_line, release_line, step_line
+from fedprikl.flower_app.settings import Patience, RoundSettings
+from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
+from fedprikl.reference import Reference
+
+__all__ = ["Host", "app", "run_on_flower"]
+
+app = ServerApp()
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a round needs from the machine it runs on."""
+
+    clock: Clock = field(default_factory=Clock)
+    now: Callable[[], str] = _now
+    say: Callable[[str], None] = _print
+    source: NoiseSource = SECURE_NOISE
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Entry point of a run. A run without a release fails, so that Flower shows it as failed.
+
+    Flower logs an exception at the relay. Ours hold no secret; the words of any other might, so
+    only its name leaves this process.
+    """
+    try:
+        settings = RoundSettings.of(context.run_config)
+        run_on_flower(grid, settings, Host())
+    except FedPriKLError as error:
+        _print(failure_line(str(error)))
+        raise
+    except Exception as error:
+        words = f"The ServerApp failed unexpectedly ({type(error).__name__}). Please report it."
+        _print(failure_line(words))
+        raise DeploymentError(words) from None
+
+
+def run_on_flower(grid: Grid, settings: RoundSettings, host: Host) -> Release:
+    """One round over a grid; the release, written to the home folder and printed."""
+    metrics = RoundMetrics()
+    try:
+        release = _run(grid, settings, host, metrics)
+        metrics.released = True
+        return release
+    finally:
+        try:
+            write_metrics(settings.home.metrics, metrics)
+        except OSError as error:  # never worth a release
+            host.say(f"[fedprikl] the metrics could not be written: {error.strerror}")
+
+
+def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics) -> Release:
+    home = settings.home
+    if not home.folder.is_dir():
+        raise DeploymentError(
+            f"There is no folder {home.folder} on the aggregator's host. Make it with "
+            "`fedprikl keys`, or set FEDPRIKL_HOME for the process that runs the ServerApp."
+        )
+    signed, pi = SignedPlan.load(settings.plan), Reference.load(home.reference)
+    if not signed.is_signed_by(signed.signer):
+        raise InvalidInputError(
+            f"The plan {settings.plan.name} is not signed as it stands, so every client would "
+            "refuse it. Sign it with `fedprikl plan --key`."
+        )
+    server = Server(signed, pi)
+    signer, sealer = SigningKey.load(home.signing_key), SealingKey.load(home.sealing_key)
+    with Ledger.open(home.ledger) as ledger:
+        if signed.plan.population not in ledger.populations():
+            raise InvalidInputError(
+                f"The population {signed.plan.population!r} has no budget at this aggregator. Set "
+                f"one: `fedprikl ledger --population {signed.plan.population} --set-epsilon 1`."
+            )
+        nodes = wait_for_nodes(
+            grid, least=settings.clients, seconds=settings.wait, clock=host.clock
+        )
+        if len(nodes) < max(3, settings.clients):
+            raise DeploymentError(
+                f"{len(nodes)} SuperNodes are connected after {settings.wait:g} s, "
+                f"{max(3, settings.clients)} are needed. Start more of them, or wait longer."
+            )
+        rng = np.random.default_rng()
+        this = server.open_round(nodes, rng=rng, randomness=os.urandom)
+        aggregator = Aggregator(
+            this,
+            key=signer,
+            ledger=ledger,
+            software=f"fedprikl {version('fedprikl')}",
+            source=host.source,
+        )
+        conductor = Conductor(this, aggregator, sealer)
+        host.say(cohorts_line(this))
+        try:
+            _steps(grid, conductor, this.round_id, settings.patience, host, metrics)
+            message = conductor.release(at=host.now(), rng=rng)
+        except ReleaseRefused as error:
+            raise ReleaseRefused(f"{error}{_why(conductor)}") from None
+        finally:
+            left = ledger.account(signed.plan.population).left
+            metrics.left[signed.plan.population] = round(left, 6)
+        release = server.accept(this, message, aggregator=signer.public)
+    host.say(release_line(release))  # first: it is charged, so a full disk must not lose it
+    path = _write(release, home.releases)
+    for outcome in conductor.outcomes.values():
+        if outcome.reason:
+            host.say(f"[fedprikl] a cohort of {outcome.clients} was dropped: {outcome.reason}")
+    host.say(f"[fedprikl] released, verified and written to {path.name}; budget left: {left:.3g}")
+    return release
+
+
+def _steps(
+    grid: Grid,
+    conductor: Conductor,
+    round_id: str,
+    patience: Patience,
+    host: Host,
+    metrics: RoundMetrics,
+) -> None:
+    for step in Step:
+        start = host.clock.now()
+        count = exchange(grid, conductor, round_id, step, patience=patience, clock=host.clock)
+        metrics.seconds[step] = seconds = host.clock.now() - start
+        metrics.lost[step] = count.lost
+        metrics.refused += count.refused
+        host.say(step_line(count, seconds))
+
+
+def _why(conductor: Conductor) -> str:
+    """What people need to know when nothing was released."""
+    reasons = [outcome.reason for outcome in conductor.outcomes.values() if outcome.reason]
+    words = f" The first cohort ended because: {reasons[0]}" if reasons else ""
+    if conductor.refusals:
+        first = next(iter(conductor.refusals.values()))
+        words += f" {len(conductor.refusals)} clients took no part, the first because: {first}."
+    return words
+
+
+def _write(release: Release, folder: Path) -> Path:
+    """Written whole, under the round's name."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{release.round_id}.json"
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(release.to_bytes() + b"\n")
+    os.replace(fresh, path)
+    return path

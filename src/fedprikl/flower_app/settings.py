@@ -1,0 +1,154 @@
+"""Settings: run config (public, from whoever starts a run), node config, and a host's own files."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.federation import Policy, SignedPlan
+from fedprikl.federation.data_files import data_files
+
+__all__ = ["Home", "NodeSettings", "Patience", "RoundSettings", "home_folder"]
+
+Config = Mapping[str, object]
+
+
+def home_folder() -> Path:
+    """The folder of this host: $FEDPRIKL_HOME, else ~/.fedprikl."""
+    return Path(os.environ.get("FEDPRIKL_HOME") or Path.home() / ".fedprikl")
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The files of an aggregator. Its two keys never leave the folder."""
+
+    folder: Path
+
+    @property
+    def reference(self) -> Path:
+        """Pi."""
+        return self.folder / "ref.json"
+
+    @property
+    def signing_key(self) -> Path:
+        """SECRET: signs releases."""
+        return self.folder / "signing.pem"
+
+    @property
+    def sealing_key(self) -> Path:
+        """SECRET: opens the clients' letters."""
+        return self.folder / "sealing.pem"
+
+    @property
+    def ledger(self) -> Path:
+        """What has been spent."""
+        return self.folder / "ledger.db"
+
+    @property
+    def metrics(self) -> Path:
+        """For Prometheus."""
+        return self.folder / "metrics.prom"
+
+    @property
+    def releases(self) -> Path:
+        """One file per release."""
+        return self.folder / "releases"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a step waits, in seconds."""
+
+    timeout: float  # for anybody
+    grace: float  # for the last few, whom the round can do without
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSettings:
+    """What a run is asked to do, from the run config."""
+
+    home: Home
+    plan: Path
+    clients: int
+    wait: float
+    patience: Patience
+
+    @classmethod
+    def of(cls, config: Config) -> "RoundSettings":
+        """Checked; a plan is a file of the home folder, wherever that is."""
+        name = _text(config, "plan", "plan.json")
+        if Path(name).name != name:
+            raise InvalidInputError(f"`plan` is the name of a file in the home folder, not {name}.")
+        folder = Path(_text(config, "home", "") or home_folder()).expanduser()
+        return cls(
+            home=Home(folder),
+            plan=folder / name,
+            clients=int(_number(config, "clients", 3)),
+            wait=_number(config, "wait", 60.0),
+            patience=Patience(
+                timeout=_number(config, "step-timeout", 120.0),
+                grace=_number(config, "grace", 30.0),
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """What a site has decided, from its node config. A run cannot change any of it."""
+
+    data: Path
+    reference: Path
+    policy: Policy
+
+    @classmethod
+    def of(cls, config: Config) -> "NodeSettings":
+        """Checked. A node of the simulation engine has a number instead of a configuration."""
+        if "partition-id" in config and "data" not in config:
+            return cls._simulated(int(_number(config, "partition-id", 0)))
+        for name in ("data", "reference", "organiser"):
+            if not _text(config, name, ""):
+                raise DeploymentError(
+                    f"The node config lacks `{name}`. Start the SuperNode with --node-config "
+                    '\'data="..." reference="..." organiser="..."\'.'
+                )
+        usual = Policy()
+        return cls(
+            data=Path(_text(config, "data", "")),
+            reference=Path(_text(config, "reference", "")),
+            policy=Policy(
+                organiser=_text(config, "organiser", ""),
+                largest_epsilon=_number(config, "largest-epsilon", usual.largest_epsilon),
+                largest_delta=_number(config, "largest-delta", usual.largest_delta),
+                most_points=int(_number(config, "most-points", usual.most_points)),
+                smallest_cohort=int(_number(config, "smallest-cohort", usual.smallest_cohort)),
+                smallest_threshold=int(
+                    _number(config, "smallest-threshold", usual.smallest_threshold)
+                ),
+            ),
+        )
+
+    @classmethod
+    def _simulated(cls, number: int) -> "NodeSettings":
+        """The n-th file of $FEDPRIKL_HOME/clients, trusting whoever signed the plan there."""
+        home = home_folder()
+        files = data_files(home / "clients")
+        return cls(
+            data=files[number % len(files)],
+            reference=Home(home).reference,
+            policy=Policy(organiser=SignedPlan.load(home / "plan.json").signer),
+        )
+
+
+def _text(config: Config, name: str, default: str) -> str:
+    value = config.get(name, default)
+    if not isinstance(value, str):
+        raise InvalidInputError(f'The setting `{name}` is a text, in quotes: {name}="...".')
+    return value
+
+
+def _number(config: Config, name: str, default: float) -> float:
+    value = config.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise InvalidInputError(f"The setting `{name}` is a number that is not negative.")
+    return float(value)

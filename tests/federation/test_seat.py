@@ -1,0 +1,78 @@
+"""A seat taken up again in another process answers what it would have answered."""
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedprikl import InvalidInputError
+from fedprikl.errors import WrongStepError
+from fedprikl.federation import Aggregator, Invitation, Round, Seat, Server, SignedPlan, Step
+from tests.federation.worlds import World
+
+WORLD = World.make(clients=6)
+
+
+def open_round(**changes: Any) -> Round:
+    plan = WORLD.plan(cohort=6, dropout=0.1, **changes)
+    server = Server(SignedPlan.sign(plan, WORLD.key), WORLD.reference)
+    return server.open_round(WORLD.names(), rng=np.random.default_rng(1), randomness=os.urandom)
+
+
+def run(this: Round, seats: list[Seat], *, restart: bool) -> list[list[bytes]]:
+    """All answers of all steps; with `restart`, every seat goes through bytes after each step."""
+    aggregator = Aggregator(this, key=WORLD.key, ledger=None, software="test")
+    sums = aggregator.sums[0]
+    senders = {
+        Step.SHARE: sums.send_keys,
+        Step.INPUT: sums.send_shares,
+        Step.ECHO: sums.send_survivors,
+        Step.REVEAL: sums.send_echoes,
+    }
+    answers = []
+    for step in Step:
+        letters = senders[step]() if step in senders else dict.fromkeys(range(6), b"")
+        answers.append([seats[i].answer(step, letters[i]) for i in range(6)])
+        for i, message in enumerate(answers[-1]):
+            sums.receive(i, message)
+        if restart:
+            seats = [Seat.from_bytes(seat.to_bytes()) for seat in seats]
+    assert all(seat.is_over for seat in seats)
+    assert aggregator.close(0, at="2030-01-31T12:00:00Z").included == 6
+    return answers
+
+
+@pytest.mark.parametrize("estimator", ["exact", "baseline"])
+def test_a_seat_survives_its_process_in_every_step(estimator: str) -> None:
+    """Also the noise of a client that adds its own: drawn once, not once per process."""
+    this = open_round(estimator=estimator, corruption=0.0)
+    clients = WORLD.clients()
+    seats = []
+    for i, name in enumerate(this.cohorts[0].members):
+        invitation = Invitation.to_member(this, this.cohorts[0], i)
+        seats.append(clients[name].join(invitation.to_bytes()))
+    copies = [Seat.from_bytes(seat.to_bytes()) for seat in seats]
+    assert run(this, seats, restart=False) == run(this, copies, restart=True)
+
+
+def one_seat() -> Seat:
+    this = open_round()
+    invitation = Invitation.to_member(this, this.cohorts[0], 0)
+    return next(iter(WORLD.clients().values())).join(invitation.to_bytes())
+
+
+def test_a_seat_never_prints_and_refuses_what_is_out_of_order() -> None:
+    seat = one_seat()
+    assert repr(seat).startswith("<Seat 0 in round")
+    with pytest.raises(WrongStepError):
+        seat.answer(Step.REVEAL, b"")
+
+
+@pytest.mark.parametrize("field", ["invitation", "vector", "seed", "rules", "letters"])
+def test_a_damaged_seat_is_refused(field: str) -> None:
+    document = json.loads(one_seat().to_bytes())
+    document[field] = {"no": "such thing"} if field != "letters" else ["no base64!"]
+    with pytest.raises(InvalidInputError):
+        Seat.from_bytes(json.dumps(document).encode())

@@ -1,0 +1,39 @@
+"""The same data and plan in `run_round`: what a federation must agree with."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedprikl.federation import Client, Server, SignedPlan, SigningKey, open_records, run_round
+from fedprikl.flower_app.settings import Home
+from fedprikl.reference import Reference
+from fedprikl.secure_sum import Leaves
+from tests.federation.worlds import AT, EVERYTHING, InsecureNoNoise
+
+
+def in_process_value(home: Path, files: Sequence[Path], gone: Mapping[Path, Leaves]) -> float:
+    """The value before noise; all cells are asked, so that it depends on no draw."""
+    reference = Reference.load(Home(home).reference)
+    clients = {
+        file.name: Client(
+            open_records(file).count(reference).counts,
+            reference,
+            policy=EVERYTHING,
+            randomness=os.urandom,
+        )
+        for file in files
+    }
+    result = run_round(
+        Server(SignedPlan.load(home / "plan.json"), reference),
+        clients,
+        key=SigningKey.generate(),
+        ledger=None,
+        software="fedprikl test",
+        at=AT,
+        rng=np.random.default_rng(7),
+        leaves={file.name: when for file, when in gone.items()},
+        source=InsecureNoNoise(),
+    )
+    return result.release.value

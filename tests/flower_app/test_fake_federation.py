@@ -1,0 +1,500 @@
+"""Whole rounds over a grid in one process: equal to the in-process round, whatever nodes do."""
+
+import json
+import math
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deploy.small_world import write_plan
+from flwr.app import ConfigRecord, Error, Message, RecordDict
+
+from fedprikl.errors import (
+    BudgetExceededError,
+    DeploymentError,
+    InvalidInputError,
+    ReleaseRefused,
+)
+from fedprikl.federation import SealingKey, SigningKey, Step
+from fedprikl.flower_app import server
+from fedprikl.flower_app.client import SEAT
+from fedprikl.flower_app.metrics import read_counters
+from fedprikl.flower_app.settings import Home, NodeSettings
+from fedprikl.flower_app.wire import Parcel, pack, unpack
+from fedprikl.privacy import Ledger
+from fedprikl.secure_sum import Leaves
+from tests.federation.worlds import InsecureNoNoise
+from tests.flower_app.fake_grid import FakeFederation
+from tests.flower_app.in_process import in_process_value
+
+LEAVES = dict(zip(Step, Leaves, strict=True))
+
+
+@pytest.fixture
+def federation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeFederation:
+    return FakeFederation.make(tmp_path, monkeypatch)
+
+
+def spent(federation: FakeFederation) -> float:
+    with Ledger.open(Home(federation.home).ledger) as ledger:
+        return ledger.account("sites").spent
+
+
+def vanish(node: int, step: Step) -> Callable[[int, Step], float]:
+    """From this step on the node does not answer."""
+    steps = list(Step)
+    return lambda who, now: math.inf if who == node and steps.index(now) >= steps.index(step) else 0
+
+
+@pytest.mark.parametrize("step", [None, *Step])
+def test_a_round_equals_the_in_process_one_to_the_bit(
+    federation: FakeFederation, step: Step | None
+) -> None:
+    grid = federation.grid()
+    gone = {} if step is None else {federation.files[2]: LEAVES[step]}
+    if step is not None:
+        grid.delay = vanish(3, step)
+    release, lines = federation.run(grid, source=InsecureNoNoise())
+    assert release.value == in_process_value(federation.home, federation.files, gone)
+    lost = [line for line in lines if "1 lost" in line]
+    assert len(lost) == (step is not None)
+    assert grid.time.seconds >= (30 if lost else 0)  # it was waited for, and not longer
+    assert grid.time.seconds < 32
+
+
+def test_cohorts_go_side_by_side_and_nothing_is_left_at_the_clients(
+    federation: FakeFederation,
+) -> None:
+    write_plan(federation.home, cohort=4, dropout=0.1, batches=2, points=4)
+    grid = federation.grid()
+    release, lines = federation.run(grid)
+    assert "8 clients in 2 cohorts of 4 to 4" in lines[0]
+    assert [c["included"] for c in release.content["cohorts"]] == [4, 4]
+    assert len(grid.carried) == 2 * 8 * len(Step)
+    assert all(SEAT not in context.state for context in grid.contexts.values())
+    saved = json.loads((Home(federation.home).releases / f"{release.round_id}.json").read_text())
+    assert saved == release.to_dict()
+    assert release.is_signed_by(SigningKey.load(Home(federation.home).signing_key).public)
+
+
+def test_without_a_trusted_party_too(federation: FakeFederation) -> None:
+    write_plan(federation.home, estimator="baseline", dropout=0.1, corruption=0.0)
+    release, _ = federation.run(federation.grid())
+    assert release.content["noisy_counts"]["counts"]
+    assert spent(federation) == pytest.approx(1.0, abs=1e-2)
+
+
+def test_slow_clients_are_waited_for_and_late_ones_are_not(federation: FakeFederation) -> None:
+    grid = federation.grid()
+    grid.delay = lambda node, step: {1: 20.0, 2: 31.0}.get(node, 0.0) if step is Step.ECHO else 0.0
+    release, lines = federation.run(grid)
+    assert "echo: 7 of 8 answered, 0 refused, 1 lost" in lines[4]
+    assert "reveal: 7 of 7" in lines[5]
+    assert release.content["cohorts"][0]["included"] == 8  # its counts had been sent
+
+
+def test_second_and_foreign_answers_change_nothing(federation: FakeFederation) -> None:
+    grid = federation.grid()
+    earlier: list[Message] = []
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        foreign = Message(pack(Parcel("0" * 32, b"sealed elsewhere")), reply_to=asked)
+        odd = Message(RecordDict({"other": ConfigRecord({"a": 1})}), reply_to=asked)
+        earlier.append(answer)
+        return [answer, answer, foreign, odd, earlier[0]]
+
+    grid.alter = alter
+    release, lines = federation.run(grid, source=InsecureNoNoise())
+    assert release.value == in_process_value(federation.home, federation.files, {})
+    assert all("0 lost" in line for line in lines[1:6])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda asked, _: Message(
+            RecordDict({"fedprikl": ConfigRecord({"round": 3})}), reply_to=asked
+        ),
+        lambda asked, _: Message(Error(code=1, reason="secret words"), reply_to=asked),
+        lambda asked, _: Message(pack(Parcel(unpack(asked).round_id, b"x" * 99)), reply_to=asked),
+        lambda asked, _: Message(pack(Parcel("f" * 32, b"", "no")), reply_to=asked),
+        lambda asked, answer: Message(
+            pack(Parcel(unpack(asked).round_id, unpack(answer).letter[:-1])), reply_to=asked
+        ),
+    ],
+    ids=["no parcel", "an error", "not sealed", "another round", "cut off"],
+)
+def test_a_node_that_answers_damage_is_left_out(
+    federation: FakeFederation, damage: Callable[[Message, Message], Message]
+) -> None:
+    grid = federation.grid()
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        bad = asked.metadata.dst_node_id == 5 and asked.metadata.message_type == "query.input"
+        return [damage(asked, answer)] if bad else [answer]
+
+    grid.alter = alter
+    release, lines = federation.run(grid, source=InsecureNoNoise())
+    gone = {federation.files[4]: Leaves.BEFORE_INPUT}
+    assert release.value == in_process_value(federation.home, federation.files, gone)
+    assert "secret words" not in "".join(lines)
+
+
+def test_an_answer_of_one_step_or_member_does_not_open_in_another(
+    federation: FakeFederation,
+) -> None:
+    """A relay that swaps two sealed answers, or repeats the last step's, only loses them."""
+    grid = federation.grid()
+    kept: dict[int, Message] = {}
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        node = asked.metadata.dst_node_id
+        if asked.metadata.message_type == "query.share" and node in (1, 2):
+            other = kept.get(3 - node, answer)
+            kept[node] = answer
+            swapped = pack(Parcel(unpack(asked).round_id, unpack(other).letter))
+            return [Message(swapped, reply_to=asked)]
+        return [answer]
+
+    grid.alter = alter
+    _, lines = federation.run(grid)
+    assert "share: 7 of 8 answered, 0 refused, 1 lost" in lines[2]
+
+
+def test_a_serverapp_that_dies_leaves_a_void_round_and_a_right_ledger(
+    federation: FakeFederation,
+) -> None:
+    grid = federation.grid()
+
+    def die(_: int, step: Step) -> float:
+        if step is Step.ECHO:
+            raise KeyboardInterrupt
+        return 0.0
+
+    grid.delay = die
+    with pytest.raises(KeyboardInterrupt):
+        federation.run(grid)
+    assert spent(federation) == 0
+    assert not Home(federation.home).releases.exists()
+    assert all(SEAT in context.state for context in grid.contexts.values())
+    grid.delay = lambda _node, _step: 0.0
+    first = {unpack(message).round_id for message in grid.carried}
+    release, _ = federation.run(grid)  # the clients still hold the old round
+    assert {release.round_id} & first == set()
+    assert release.content["cohorts"][0]["included"] == 8
+    assert spent(federation) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_letters_of_a_void_round_are_refused_later(federation: FakeFederation) -> None:
+    grid = federation.grid()
+    federation.run(grid)
+    asked = [message for message in grid.carried if message.metadata.dst_node_id == 1]
+    before = dict(grid.contexts[1].state)
+    for message, words in ((asked[0], "answered already"), (asked[1], "no seat")):
+        answer = unpack(grid.deliver(message))
+        assert answer.letter == b""
+        assert words in answer.refusal
+    assert dict(grid.contexts[1].state) == before
+
+
+def test_a_step_is_answered_once_even_from_an_old_memory(federation: FakeFederation) -> None:
+    """Flower keeps the state after the answer has left: a crash in between would roll it back."""
+    grid = federation.grid()
+    kept: dict[str, Any] = {}
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        node, what = asked.metadata.dst_node_id, asked.metadata.message_type
+        if node == 1 and what == "query.echo":
+            kept["again"] = asked
+        if node == 1 and what == "query.input":
+            kept["seat"] = grid.contexts[1].state[SEAT]
+        return [answer]
+
+    grid.alter = alter
+    grid.delay = lambda _, step: math.inf if step is Step.REVEAL else 0.0
+    with pytest.raises(ReleaseRefused):
+        federation.run(grid)
+    grid.contexts[1].state[SEAT] = kept["seat"]  # as before it echoed
+    answer = unpack(grid.deliver(kept["again"]))
+    assert (answer.letter, answer.refusal) == (b"", "this step has been answered already")
+
+
+def test_too_few_answers_release_nothing_and_charge_nothing(federation: FakeFederation) -> None:
+    grid = federation.grid()
+    grid.delay = lambda node, step: math.inf if node > 3 and step is Step.INPUT else 0.0
+    with pytest.raises(ReleaseRefused, match=r"The first cohort ended because: .*are needed"):
+        federation.run(grid)
+    assert spent(federation) == 0
+    counters = read_counters(Home(federation.home).metrics)
+    assert counters['fedprikl_rounds_total{outcome="failed"}'] == 1
+    assert counters['fedprikl_clients_lost_total{step="input"}'] == 5
+
+
+def test_a_plan_changed_on_the_way_is_refused_by_everybody(federation: FakeFederation) -> None:
+    """A relay that puts its own sealing key into the plan gets no answer at all."""
+    mine = SealingKey.generate()
+    document = json.loads((federation.home / "plan.json").read_text())
+    theirs = document["plan"]["aggregator"]
+    grid = federation.grid()
+    original = grid.deliver
+
+    def deliver(message: Message) -> Message:
+        letter = unpack(message).letter.replace(theirs.encode(), mine.public.encode())
+        changed = Message(
+            pack(Parcel(unpack(message).round_id, letter)),
+            dst_node_id=message.metadata.dst_node_id,
+            message_type=message.metadata.message_type,
+        )
+        answer = unpack(original(changed))
+        assert answer.letter == b""
+        return Message(pack(answer), reply_to=message)
+
+    grid.deliver = deliver  # type: ignore[method-assign]
+    with pytest.raises(ReleaseRefused, match=r"8 clients took no part.*not signed"):
+        federation.run(grid)
+    assert spent(federation) == 0
+
+
+def test_an_aggregator_with_another_key_than_the_plans_says_so(federation: FakeFederation) -> None:
+    write_plan(federation.home, aggregator=SealingKey.generate().public)
+    with pytest.raises(InvalidInputError, match="another aggregator's sealing key"):
+        federation.run(federation.grid())
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"epsilon": 3.0}, "epsilon 3 and delta 1e-06 exceed the limits 2 and 1e-05"),
+        ({"aggregator": ""}, "another aggregator's"),
+        ({"most_records": 10}, "no room"),
+    ],
+)
+def test_refusals_reach_the_person_who_started_the_run(
+    federation: FakeFederation, changes: dict[str, Any], why: str
+) -> None:
+    write_plan(federation.home, **changes)
+    with pytest.raises((ReleaseRefused, InvalidInputError), match=why):
+        federation.run(federation.grid())
+    assert spent(federation) == 0
+
+
+def test_some_may_refuse_and_the_rest_go_on(federation: FakeFederation) -> None:
+    grid = federation.grid()
+    grid.contexts[7].node_config["largest-epsilon"] = 0.5
+    release, lines = federation.run(grid)
+    assert "advertise: 7 of 8 answered, 1 refused, 0 lost" in lines[1]
+    assert release.content["cohorts"][0]["included"] == 7
+    counters = read_counters(Home(federation.home).metrics)
+    assert counters["fedprikl_clients_refused_total"] == 1
+    text = Home(federation.home).metrics.read_text()
+    assert 'fedprikl_epsilon_left{population="sites"} 9' in text
+    assert 'fedprikl_step_seconds{step="reveal"}' in text
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"data": "/nowhere.csv"}, "not set up for this round"),
+        ({"organiser": ""}, "not set up for this round"),
+        ({"reference": 3}, "not set up for this round"),
+    ],
+)
+def test_a_site_that_is_not_set_up_tells_only_itself_why(
+    federation: FakeFederation,
+    config: dict[str, Any],
+    words: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    grid = federation.grid()
+    grid.contexts[7].node_config.update(config)
+    release, _ = federation.run(grid)
+    assert release.content["cohorts"][0]["included"] == 7
+    refusals = {unpack(message).refusal for message in grid.carried} - {""}
+    assert all(words in each and "nowhere" not in each for each in refusals)
+    assert len(refusals) == 1
+    assert any(name in caplog.text for name in ("nowhere", "organiser", "reference"))
+
+
+def test_an_unexpected_failure_sends_no_words_of_it(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a record of Jane Doe")
+
+    monkeypatch.setattr("fedprikl.flower_app.client.open_records", fail)
+    grid = federation.grid()
+    with pytest.raises(ReleaseRefused, match="failed unexpectedly"):
+        federation.run(grid)
+    assert "Jane" not in "".join(str(unpack(message)) for message in grid.carried) + caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_the_budget_is_checked_and_kept(federation: FakeFederation) -> None:
+    write_plan(federation.home, population="strangers")
+    with pytest.raises(InvalidInputError, match="no budget at this aggregator"):
+        federation.run(federation.grid())
+    with Ledger.open(Home(federation.home).ledger) as ledger:
+        ledger.set_budget("few", epsilon=0.5, delta=1e-6, at="2030-01-31T12:00:00Z")
+    write_plan(federation.home, population="few")
+    with pytest.raises(BudgetExceededError):
+        federation.run(federation.grid())
+    assert not Home(federation.home).releases.exists()
+
+
+def test_too_few_nodes_are_waited_for_and_then_said_so(federation: FakeFederation) -> None:
+    grid = federation.grid()
+    with pytest.raises(DeploymentError, match="8 SuperNodes are connected after 5 s, 9 are needed"):
+        federation.run(grid, clients=9, wait=5.0)
+    assert 5 <= grid.time.seconds < 7
+    assert grid.carried == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda home: (home / "plan.json").write_text("{"), "not a whole JSON document"),
+        (lambda home: (home / "plan.json").unlink(), "Cannot read the plan"),
+        (lambda home: (home / "sealing.pem").unlink(), "Cannot read the key"),
+        (lambda home: (home / "sealing.pem").write_text("no key"), "not an unencrypted X25519 key"),
+        (
+            lambda home: (home / "plan.json").write_text(
+                (home / "plan.json").read_text().replace('"epsilon": 1.0', '"epsilon": 2.0')
+            ),
+            "not signed as it stands",
+        ),
+    ],
+)
+def test_a_home_that_cannot_be_used(
+    federation: FakeFederation, spoil: Callable[[Path], object], words: str
+) -> None:
+    spoil(federation.home)
+    grid = federation.grid()
+    with pytest.raises(InvalidInputError, match=words):
+        federation.run(grid)
+    assert grid.carried == []
+
+
+def test_a_home_that_is_not_there(federation: FakeFederation) -> None:
+    with pytest.raises(DeploymentError, match="There is no folder"):
+        federation.run(federation.grid(), home="/nowhere")
+
+
+def test_the_last_few_get_a_grace_and_not_the_whole_timeout(federation: FakeFederation) -> None:
+    grid = federation.grid()
+    grid.delay = vanish(3, Step.INPUT)
+    patience: dict[str, Any] = {"step-timeout": 1000.0, "grace": 4.0}
+    _, lines = federation.run(grid, **patience)
+    assert "input: 7 of 8 answered, 0 refused, 1 lost, 4.0 s" in lines[3]
+    crowd = federation.grid()
+    crowd.delay = lambda node, step: math.inf if node < 5 and step is Step.INPUT else 0.0
+    with pytest.raises(ReleaseRefused):
+        federation.run(crowd, **patience)
+    assert crowd.time.seconds >= 1000  # four of eight are more than the plan can spare
+
+
+def test_a_busy_relay_does_not_end_a_round(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = federation.grid()
+    push, pull = grid.push_messages, grid.pull_messages
+    calls = {"push": 0, "pull": 0}
+
+    def busy(name: str, method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def call(argument: Any) -> Any:
+            calls[name] += 1
+            if calls[name] % 3 == 1:
+                raise TimeoutError("words of the relay")
+            return method(argument)
+
+        return call
+
+    monkeypatch.setattr(grid, "push_messages", busy("push", push))
+    monkeypatch.setattr(grid, "pull_messages", busy("pull", pull))
+    release, lines = federation.run(grid, source=InsecureNoNoise())
+    assert release.value == in_process_value(federation.home, federation.files, {})
+    assert all("0 lost" in line for line in lines[1:6])
+    assert "TimeoutError" in caplog.text
+    assert "words of the relay" not in caplog.text
+
+
+def test_a_relay_that_takes_nothing_ends_the_round_without_a_release(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = federation.grid()
+
+    def refuse(_: Any) -> Any:
+        raise TimeoutError
+
+    monkeypatch.setattr(grid, "push_messages", refuse)
+    with pytest.raises(ReleaseRefused):
+        federation.run(grid)
+    assert spent(federation) == 0
+
+
+def test_a_failed_run_says_so_in_its_log_and_fails(
+    federation: FakeFederation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The entry point that Flower calls: a line for people, an exception for Flower."""
+    context = federation.grid().contexts[1]
+    context.run_config = {"home": "/nowhere"}
+    with pytest.raises(DeploymentError):
+        server.app(federation.grid(), context)
+    assert "[fedprikl] no release: There is no folder /nowhere" in capsys.readouterr().out
+
+
+def test_the_entry_point_runs_a_whole_round(
+    federation: FakeFederation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = federation.grid()
+    context = federation.grid().contexts[1]
+    context.run_config = {"home": str(federation.home), "clients": 8}
+    server.app(grid, context)
+    assert "[fedprikl] release: {" in capsys.readouterr().out
+
+
+def test_a_node_of_the_simulation_engine_takes_the_file_of_its_number(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDPRIKL_HOME", str(federation.home))
+    (federation.home / "clients").symlink_to(federation.files[0].parent)
+    settings = NodeSettings.of({"partition-id": 3, "num-partitions": 8})
+    assert settings.data.name == federation.files[3].name
+    assert settings.policy.organiser == SigningKey.load(federation.home / "organiser.pem").public
+
+
+def test_unexpected_words_never_reach_the_relays_log(
+    federation: FakeFederation,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("the sum is 123456")
+
+    monkeypatch.setattr("fedprikl.federation.conductor.Conductor.release", fail)
+    grid = federation.grid()
+    context = federation.grid().contexts[1]
+    context.run_config = {"home": str(federation.home), "clients": 8}
+    with pytest.raises(DeploymentError, match="ZeroDivisionError") as raised:
+        server.app(grid, context)
+    told = "".join(traceback.format_exception(raised.value))
+    assert "123456" not in told + "".join(capsys.readouterr())
+    assert spent(federation) == 0
+
+
+def test_a_full_disk_loses_no_release(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(server, "_write", full)
+    monkeypatch.setattr(server, "write_metrics", full)
+    lines: list[str] = []
+    grid = federation.grid()
+    host = server.Host(clock=grid.time.clock(), say=lines.append)
+    with pytest.raises(OSError, match="No space"):
+        server.run_on_flower(grid, federation.settings(), host)
+    assert any(line.startswith("[fedprikl] release: {") for line in lines)
+    assert "metrics could not be written: No space left" in lines[-1]
