@@ -68,7 +68,7 @@ def test_an_estimate_as_json_is_a_genuine_release(folder: Path) -> None:
     planned = json.loads(
         call("plan", "ref.json", "--clients", "12", "--records", "720", "--json").stdout
     )
-    assert planned["noise_sd"] > 0
+    assert planned["predicted_error"] > 0
     document = json.loads(call("estimate", "plan.json", "clients", "--json").stdout)
     content = document["release"]
     assert sum(c["included"] for c in content["cohorts"]) == 12
