@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedprikl import InvalidInputError, QueryPoints, all_points, distinct_points, iid_points
+from fedprikl import (
+    InvalidInputError,
+    QueryPoints,
+    all_points,
+    distinct_points,
+    iid_points,
+    spread_points,
+)
 from fedprikl.checks import Floats, Ints
-from fedprikl.reference.points import inclusion_probabilities, systematic_sample
+from fedprikl.reference.points import inclusion_probabilities, spread_shares, systematic_sample
 from tests.false_alarm import looks_centred
 
 weights_lists = st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=9)
@@ -225,3 +232,42 @@ def test_sampling_from_a_million_cells_takes_milliseconds(
     points = design(pi, 250, batches=4, rng=rng)
     assert time.perf_counter() - start < 1.0
     assert len(points) > 250
+
+
+def zipf(cells: int) -> Floats:
+    return distribution((1 / np.arange(1.0, cells + 1)).tolist())
+
+
+@pytest.mark.parametrize("batches", [1, 3, 10])
+@pytest.mark.parametrize("exponent", [0.5, 1.0])
+def test_spread_points_ask_every_batch_for_as_many(batches: int, exponent: float) -> None:
+    """m points each, none twice; heavy cells in every batch; weights as the design demands."""
+    pi = zipf(200)
+    points = spread_points(pi, 12, batches=batches, exponent=exponent, rng=np.random.default_rng(3))
+    assert np.bincount(points.batch).tolist() == [12] * batches
+    assert points.pooled
+    wanted = batches * spread_shares(pi, 12, exponent)
+    copies = np.bincount(points.cells, minlength=len(pi))
+    assert np.all(np.abs(copies - wanted) < 1)
+    assert points.weights == pytest.approx(points.pi / np.minimum(wanted, 1)[points.cells])
+
+
+def test_spread_points_are_unbiased_for_any_score() -> None:
+    """Mean of sum w s over cells."""
+    rng, pi = np.random.default_rng(4), zipf(60)
+    score = rng.normal(size=len(pi))
+    found = []
+    for _ in range(4000):
+        points = spread_points(pi, 4, batches=3, rng=rng)
+        _, first = np.unique(points.cells, return_index=True)
+        found.append(float(points.weights[first] @ score[points.cells[first]]))
+    assert looks_centred(np.array(found), float(pi @ score))
+
+
+def test_pooled_points_need_one_weight_per_cell() -> None:
+    with pytest.raises(InvalidInputError, match="same weight"):
+        QueryPoints.build(
+            [0.5, 0.5], cells=[0, 0], batch=[0, 1], weights=[0.5, 0.4], batches=2, pooled=True
+        )
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        spread_points(zipf(9), 3, batches=1, exponent=2.0, rng=np.random.default_rng(5))

@@ -43,7 +43,10 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DriftPicture:
-    """Cells drawn in proportion to Pi, each with a ratio r(x) of a population that has drifted."""
+    """Cells drawn in proportion to Pi, each with a ratio r(x) of a population that has drifted.
+
+    Draws come in pairs of the same cell, so that variances within a cell can be told.
+    """
 
     divergence: float
     gamma: float
@@ -63,14 +66,15 @@ def picture_drift(
 
     `mass` is Pi for a whole domain, the design weights for a sample of it.
     """
-    rng = np.random.default_rng(SEED)
+    rng, pairs = np.random.default_rng(SEED), check_positive_int(draws, "draws") // 2
     # Two shuffled grids: every cell and every quantile of drift gets its share of the draws.
-    steps = (np.arange(check_positive_int(draws, "draws")) + rng.random(draws)) / draws
+    quantiles = rng.permutation((np.arange(2 * pairs) + rng.random(2 * pairs)) / (2 * pairs))
+    steps = (np.arange(pairs) + rng.random(pairs)) / pairs
     cumulative = np.cumsum(mass)
     cells = np.searchsorted(cumulative, steps * cumulative[-1], side="right")
-    cells = np.minimum(cells, len(mass) - 1)
+    cells = np.repeat(np.minimum(cells, len(mass) - 1), 2)
     drift = fit_drift(mass, pi, divergence=divergence, gamma=gamma)
-    return DriftPicture(divergence, gamma, cells, drift.ratios(pi[cells], rng.permutation(steps)))
+    return DriftPicture(divergence, gamma, cells, drift.ratios(pi[cells], quantiles))
 
 
 def fit_drift(mass: Floats, pi: Floats, *, divergence: float, gamma: float) -> Drift:
@@ -88,10 +92,12 @@ def fit_drift(mass: Floats, pi: Floats, *, divergence: float, gamma: float) -> D
     at = np.minimum(np.searchsorted(cumulative, steps * cumulative[-1]), len(mass) - 1)
     some, uniforms = pi[at], np.random.default_rng(SEED).permutation(steps)
     rarity = _rarity(divergence / (2 * -math.log(gamma)), some)
+    gone = np.minimum(MOST_VANISHED, rarity / np.sqrt(some))
 
     def missing(log_alpha: float) -> float:
-        ratios = Drift(divergence, rarity, math.exp(log_alpha)).ratios(some, uniforms)
-        return float(-np.log(gamma + (1 - gamma) * ratios).mean()) - divergence
+        left = _shuffled(math.exp(log_alpha), uniforms) / (1 - gone)
+        scores = (1 - gone) * -np.log(gamma + (1 - gamma) * left) + gone * -math.log(gamma)
+        return float(scores.mean()) - divergence
 
     low, high = math.log(1e-3), math.log(1e8)
     if missing(high) > 0:  # what vanished among these cells is enough
@@ -112,10 +118,14 @@ def _rarity(share: float, pi: Floats) -> float:
 
 
 def _quantiles(alpha: float, gone: Floats, uniforms: Floats) -> Floats:
-    rest = np.clip((uniforms - gone) / (1 - gone), 0.0, 1 - 1e-12)
-    if alpha == math.inf:
-        shuffled = np.where(rest > 0, 1.0, 0.0)
-    else:
-        shuffled = special.gammaincinv(alpha, rest) / alpha
-    ratios: Floats = shuffled / (1 - gone)
+    rest = (uniforms - gone) / (1 - gone)
+    ratios: Floats = np.where(rest > 0, _shuffled(alpha, np.maximum(rest, 0.0)) / (1 - gone), 0.0)
     return ratios
+
+
+def _shuffled(alpha: float, uniforms: Floats) -> Floats:
+    """Quantiles of a Gamma variable of mean 1."""
+    if alpha == math.inf:
+        return np.ones_like(uniforms)
+    quantiles = special.gammaincinv(alpha, np.minimum(uniforms, 1 - 1e-12)) / alpha
+    return np.asarray(quantiles, dtype=np.float64)

@@ -89,7 +89,12 @@ def outlook(terms: Terms, score: Score, picture: DriftPicture, drawn: DrawnCount
     shift = scores + np.log(picture.gamma + (1 - picture.gamma) * picture.ratios)
     return Outlook(
         mean=picture.divergence + float(shift.mean()),
-        variance=float(np.mean(weights * (shift - shift.mean()) ** 2)),
+        variance=_variance_of_sum(shift, weights),
         bias=float(error.mean()),
-        error_variance=float(np.mean(weights * (error - error.mean()) ** 2)),
+        error_variance=_variance_of_sum(error, weights),
     )
+
+
+def _variance_of_sum(values: Floats, weights: Floats) -> float:
+    """sum w^2 Var(value of the cell), from pairs of draws of the same cell."""
+    return float(np.mean(weights[::2] * (values[::2] - values[1::2]) ** 2 / 2))
