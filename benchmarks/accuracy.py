@@ -32,6 +32,7 @@ from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimators import (
     BatchCounts,
     Design,
+    Estimate,
     NoisyRound,
     Spectrum,
     baseline,
@@ -50,6 +51,7 @@ from fedprikl.simulation import Population, deal_clients, load_compact, load_sta
 
 GAMMA, DELTA, BATCHES, SEED = 0.01, 1e-6, 20, 20261115
 EPSILONS, PAYLOADS, COUNT_BYTES = (0.1, 0.5, 1.0), (40, 256, 1024), 4
+INTERVALS = 2  # repetitions whose interval is computed; that takes longer than the estimate
 ZIPF_CELLS, ZIPF_RECORDS, ZIPF_CLIENTS = 2**20, 10**6, 10_000
 
 
@@ -212,9 +214,14 @@ class Bench:
 
         rounds = [] if trust == "aggregator" else [self._round(*each) for each in enumerate(plans)]
 
+        covered = []
+
         def estimate(pair: tuple[int, int], r: int, rng: np.random.Generator) -> float:
             if trust == "aggregator":
-                return self._trusted(plans[pair[0]], pair, r, rng)
+                found = self._trusted(plans[pair[0]], pair, r, rng)
+                if r < INTERVALS and (limits := found.interval) is not None:
+                    covered.append(limits[0] <= self.truths[pair] <= limits[1])
+                return found.value
             return self._alone(plans[pair[0]], rounds[pair[0]], pair, rng)
 
         case = self._case("planner", trust, epsilon, payload, estimate)
@@ -223,6 +230,7 @@ class Bench:
             for pair in world.pairs
         ]
         case["predicted"] = math.sqrt(float(np.mean(np.square(predicted))))
+        case["coverage"] = float(np.mean(covered)) if covered else None  # of the 95% interval
         case["payload_bytes_used"] = max(plan.cost.masked_bytes for plan in plans)
         return case
 
@@ -245,7 +253,7 @@ class Bench:
 
     def _trusted(
         self, planned: PlannedRound, pair: tuple[int, int], r: int, rng: np.random.Generator
-    ) -> float:
+    ) -> Estimate:
         plan = planned.plan
         points = spread_points(
             self.world.references[pair[0]].probabilities,
@@ -261,7 +269,7 @@ class Bench:
             score=plan.score,
             noise=plan.noise,
             source=InsecureSeededNoise(int(rng.integers(2**31))),
-        ).value
+        )
 
     def _round(self, a: int, planned: PlannedRound) -> NoisyRound:
         """What a round without a trusted party would be, all clients staying."""
