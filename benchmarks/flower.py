@@ -1,6 +1,6 @@
 """A round over Flower on loopback: wall time, and how it splits between Flower, crypto, counting.
 
-    python -m benchmarks.flower [--json] [--clients 50]
+    python benchmarks/flower.py [--json] [--clients 50]
 
 Every client is a SuperNode of its own, with TLS and node authentication, as in docs/deployment.md;
 the wall time is that of the round, from the first letter to the release. Counting and crypto are
@@ -15,11 +15,15 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # deploy/ is not part of the package
+
 from deploy.loopback import Loopback
 from deploy.small_world import node_configs, set_up_aggregator, write_sites
 
