@@ -308,7 +308,9 @@ def test_verdicts_speak_plainly() -> None:
         "most 1% of the time"
     )
     alarmed = replace(calm, statistic=0.5, design_effect=2.5, unit="")
-    assert str(alarmed).startswith("Drift found: 0.5 is above 0.034, which populations without ")
+    assert str(alarmed).startswith(
+        "Drift found: the excess variation of the noisy counts, 0.5, is above 0.034, which "
+    )
     assert "drift (design effect 2.5) exceed" in str(alarmed)
     assert alarmed.to_dict()["drifted"] is True
 

@@ -46,10 +46,12 @@ class Verdict:
 
     def __str__(self) -> str:
         found, place = ("Drift found", "above") if self.drifted else ("No drift found", "below")
-        unit = f" {self.unit}" if self.unit else ""
+        what = f"{self.statistic:.4g} {self.unit}"
+        if not self.unit:
+            what = f"the excess variation of the noisy counts, {self.statistic:.4g},"
         related = "" if self.design_effect == 1 else f" (design effect {self.design_effect:.3g})"
         return (
-            f"{found}: {self.statistic:.4g}{unit} is {place} {self.threshold:.4g}, which "
+            f"{found}: {what} is {place} {self.threshold:.4g}, which "
             f"populations without drift{related} exceed at most {100 * self.false_alarm:.3g}% "
             "of the time"
         )

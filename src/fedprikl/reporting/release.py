@@ -38,11 +38,7 @@ def release_page(
             paragraphs(release_sentence(content), "answer"),
             *([] if content["verdict"] is None else [paragraphs(content["verdict"]["statement"])]),
             release_chart(content["value"], content["interval"], plan["threshold"]),
-            paragraphs(
-                "Dot: the estimate. Bar: its 95% interval, wide enough for any way the drift may "
-                "be spread. 0 means no difference; noise may take the estimate below.",
-                "note",
-            ),
+            paragraphs(_caption(content), "note"),
             "<h2>What was asked of the clients</h2>",
             _facts(asked),
             *(paragraphs(f"Dropped: {reason}", "note") for reason in dropped),
@@ -54,6 +50,11 @@ def release_page(
             _facts({name: "none" if value is None else str(value) for name, value in plan.items()}),
         ],
     )
+
+
+def _caption(content: Mapping[str, Any]) -> str:
+    bar = "" if content["interval"] is None else " Bar: its 95% interval."
+    return f"Dot: the estimate.{bar} 0 means no difference; noise may take the estimate below."
 
 
 def _facts(facts: Mapping[str, str]) -> str:
