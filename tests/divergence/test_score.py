@@ -22,7 +22,7 @@ smoothings = st.one_of(
 @st.composite
 def scores(draw: st.DrawFn) -> Score:
     smoothing = draw(smoothings)
-    correction = 0.0 if isinstance(smoothing, Floor) else draw(st.sampled_from([0, 0.5, 0.95, 1.0]))
+    correction = 0.0 if isinstance(smoothing, Floor) else draw(st.sampled_from([0, 0.5, 1.0, 4.0]))
     steepest = np.inf if isinstance(smoothing, Floor) else draw(st.sampled_from([0.003, 1, np.inf]))
     control = draw(st.floats(-3, 3))
     return Score(smoothing, control=control, correction=correction, steepest=steepest)
@@ -136,7 +136,7 @@ def test_an_empty_cell_without_smoothing_is_infinite() -> None:
         (lambda: Additive(0.0, 4), "above 0"),
         (lambda: Additive(1.0, 0), "at least 1"),
         (lambda: Score(control=np.nan), "finite"),
-        (lambda: Score(correction=1.5), "between 0"),
+        (lambda: Score(correction=-0.5), "design effect"),
         (lambda: Score(Floor(0.1), correction=1.0), "needs a smoothing"),
         (lambda: Score(Unsmoothed(), correction=1.0), "needs a smoothing"),
         (lambda: Score(steepest=0.0), "above 0"),

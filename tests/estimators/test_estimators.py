@@ -98,6 +98,13 @@ def test_the_exact_statement_says_what_was_calibrated() -> None:
     assert "Gaussian" in gaussian.mechanism
 
 
+def test_the_paper_calibration_is_for_the_papers_design(rng: np.random.Generator) -> None:
+    """Pooled counts or a correction would be scored in one way and accounted in another."""
+    counts = sampled(rng)
+    with pytest.raises(InvalidInputError, match="its own design"):
+        trusted_aggregator(counts, epsilon=1.0, calibration="paper", score=Score(correction=1.0))
+
+
 def test_the_default_score_corrects_the_bias_of_batches(rng: np.random.Generator) -> None:
     counts = sampled(rng, batches=3)
     ours = trusted_aggregator(counts, epsilon=1e7).value

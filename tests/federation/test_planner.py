@@ -268,6 +268,13 @@ def _judge(
     return lambda: judge_noisy_release(noisy, plan.false_alarm, plan.design_effect), statistic
 
 
+def test_alike_records_ask_for_fewer_batches_or_larger_errors() -> None:
+    unrelated, alike = planned(2000, payload=60), planned(2000, payload=60, design_effect=4.0)
+    assert alike.plan.client_effect == 4.0
+    assert alike.plan.score.correction == 4.0
+    assert alike.error > unrelated.error
+
+
 def test_it_is_the_packages_plan() -> None:
     assert fk.plan is plan_round
 
@@ -282,7 +289,7 @@ def test_it_is_the_packages_plan() -> None:
         ({"epsilon": 0.0}, "above 0"),
         ({"releases": 0}, "at least 1"),
         ({"skew": 1.0}, "strictly between"),
-        ({"design_effect": 0.5}, "at least 1"),
+        ({"design_effect": 0.5}, "is 1 for unrelated"),
         ({"false_alarm": 0.9}, "false-alarm"),
     ],
 )

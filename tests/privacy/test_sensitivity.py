@@ -71,7 +71,7 @@ def random_score(rng: np.random.Generator, smoothing: Any) -> Score:
     return Score(
         smoothing,
         control=float(rng.choice([0, -1, 1, 0.3, -2])),
-        correction=float(rng.choice([0, 0.5, 0.95, 1])) if convex else 0.0,
+        correction=float(rng.choice([0, 0.5, 1, 4])) if convex else 0.0,
         steepest=float(rng.choice([0.01, 0.2, 1, math.inf])) if convex else math.inf,
     )
 

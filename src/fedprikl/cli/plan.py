@@ -114,7 +114,7 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
     )
     if planned.releases > 1:
         console.print(f"Each of {planned.releases} releases may spend epsilon {plan.epsilon:.3g}.")
-    table = Table("if the drift is", "error", "sampling", "small batches", "noise", box=None)
+    table = Table("if the drift is", "error", "sampling", "bias and spread", "noise", box=None)
     for forecast in planned.forecasts:
         small = f"{forecast.bias:+.4f} ± {forecast.spread:.4f}"
         row = (f"{forecast.error:.4f}", f"{forecast.sampling:.4f}", small, f"{forecast.noise:.4f}")

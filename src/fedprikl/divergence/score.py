@@ -24,7 +24,8 @@ class Score:
     `correction`: the logarithm of a sample is biased. E[-ln v] exceeds -ln E[v] by about
     Var(v) / (2 v^2), and Var(v) is close to rho a^2 h, where rho is the share of the population
     outside the sample (`outside`): counts of everybody are no sample at all. Inside the logarithm
-    the correction keeps s convex; 0 switches it off, 1 is full.
+    the correction keeps s convex; 0 switches it off, 1 is full, and more is right where records of
+    one client resemble each other and counts vary more (by the design effect).
 
     `steepest` (c): what noise hides is the steepest step, the first record of an empty cell. The
     line lets no record lower `weight * s` by more than c. It starts at s(0), so a cell that
@@ -41,9 +42,9 @@ class Score:
 
     def __post_init__(self) -> None:
         check_finite(self.control, "control")
-        if not 0 <= check_finite(self.correction, "correction") <= 1:
+        if check_finite(self.correction, "correction") < 0:
             raise InvalidInputError(
-                f"The correction lies between 0 (none) and 1 (full), got {self.correction}."
+                f"The correction is 0 (none), 1 (full) or a design effect, got {self.correction}."
             )
         if not self.steepest > 0:
             raise InvalidInputError(f"The steepest step must be above 0, got {self.steepest}.")
@@ -107,8 +108,9 @@ class Score:
         _, slope = self.smoothing.line(pi, records)
         least, most = self.ratio(0, pi, records), self.ratio(records, pi, records)
         with np.errstate(divide="ignore"):
-            # As a h <= v, the correction adds at most a / 2 to v.
-            size = np.maximum(np.abs(np.log(least)), np.abs(np.log(most + slope / 2)))
+            # As a h <= v, the correction adds at most rho a / 2 to v.
+            above = most + self.correction * slope / 2
+            size = np.maximum(np.abs(np.log(least)), np.abs(np.log(above)))
             size = np.maximum(size, np.abs(np.log(most)))
         return np.asarray(size + 1 + abs(self.control) * (most + 1), dtype=np.float64)
 

@@ -16,7 +16,12 @@ from fedprikl.estimators.design import (
 from fedprikl.estimators.estimate import ComparedEstimate, Estimate
 from fedprikl.estimators.forecast import Forecast
 from fedprikl.estimators.interval import confidence_interval, noise_quantile
-from fedprikl.estimators.no_drift import NoDrift, null_values, public_simulation
+from fedprikl.estimators.no_drift import (
+    NoDrift,
+    check_design_effect,
+    null_values,
+    public_simulation,
+)
 from fedprikl.estimators.no_privacy import no_privacy
 from fedprikl.estimators.noisy_counts import (
     NoisyCounts,
@@ -38,7 +43,12 @@ from fedprikl.estimators.power import smallest_drift
 from fedprikl.estimators.scoring import increments_per_batch, score_sensitivity, weighted_score
 from fedprikl.estimators.spectrum import Spectrum
 from fedprikl.estimators.trusted_aggregator import release_mechanism, trusted_aggregator
-from fedprikl.estimators.verdict import Verdict, alarm_threshold, judge_release
+from fedprikl.estimators.verdict import (
+    Verdict,
+    alarm_threshold,
+    check_false_alarm,
+    judge_release,
+)
 
 __all__ = [
     "DRIFTS",
@@ -59,6 +69,8 @@ __all__ = [
     "Verdict",
     "alarm_threshold",
     "baseline",
+    "check_design_effect",
+    "check_false_alarm",
     "confidence_interval",
     "estimate_noisy_counts",
     "exact_case",

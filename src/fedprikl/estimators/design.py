@@ -6,6 +6,7 @@ Everything here is computed from public quantities: Pi, the number of records, t
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,7 +30,7 @@ __all__ = [
 
 DRIFTS = (0.0, 0.1, 0.5, 1.0)  # nats; a design is judged by its mean square error over these
 EXPONENTS = (0.5, 0.75, 1.0)
-SEARCH_DRAWS, FINAL_DRAWS = 2**12, 2**15
+SEARCH_DRAWS, FINAL_DRAWS = 2**12, 2**14
 LIMITS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1)  # of the steepest step without a limit
 
 
@@ -42,9 +43,9 @@ class Design:
     exponent: float  # cells are asked of a share of the batches in proportion to Pi^exponent
     steepest: float = math.inf  # c
 
-    def score(self, gamma: float) -> Score:
+    def score(self, gamma: float, client_effect: float = 1.0) -> Score:
         """The score of a count under this design."""
-        return Score(Skew(gamma), correction=1.0, steepest=self.steepest)
+        return Score(Skew(gamma), correction=client_effect, steepest=self.steepest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +62,26 @@ class DesignForecast:
 
 
 def search_designs(
-    spectrum: Spectrum, *, records: int, points: Mapping[int, int], noise_gain: float, gamma: float
+    spectrum: Spectrum,
+    *,
+    records: int,
+    points: Mapping[int, int],
+    noise_gain: float,
+    gamma: float,
+    client_effect: float = 1.0,
 ) -> list[DesignForecast]:
     """Forecasts of all designs: every number of batches, exponent and limit.
 
     `points` says how many points there may be for each number of batches, `noise_gain` is the
-    noise's standard deviation per unit of sensitivity. Cost: a fixed number of simulated scores
+    noise's standard deviation per unit of sensitivity, `client_effect` the design effect of
+    clients whose records resemble each other. Cost: a fixed number of simulated scores
     for each design, whatever the size of the domain.
     """
     pictures = _pictures(spectrum, DRIFTS, gamma)
     return [
         forecast
         for layout in _layouts(spectrum, points)
-        for forecast in _forecasts(layout, pictures, records, noise_gain, LIMITS)
+        for forecast in _forecasts(layout, pictures, records, noise_gain, LIMITS, client_effect)
     ]
 
 
@@ -85,6 +93,7 @@ def forecast_design(
     noise_gain: float,
     gamma: float,
     drifts: Sequence[float] = DRIFTS,
+    client_effect: float = 1.0,
 ) -> DesignForecast:
     """The predicted errors of one design, from more draws than the search takes.
 
@@ -92,8 +101,9 @@ def forecast_design(
     """
     layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
     pictures = _pictures(spectrum, drifts, gamma, draws=FINAL_DRAWS)
-    limit = [min(1.0, design.steepest / float(layout.first_steps(records, gamma).max()))]
-    (found,) = _forecasts(layout, pictures, records, noise_gain, limit)
+    steepest = float(layout.first_steps(records, gamma, client_effect).max())
+    limit = [min(1.0, design.steepest / steepest)]
+    (found,) = _forecasts(layout, pictures, records, noise_gain, limit, client_effect)
     return DesignForecast(design, found.forecasts)
 
 
@@ -146,6 +156,13 @@ def sampling_errors(
 def _pictures(
     spectrum: Spectrum, drifts: Sequence[float], gamma: float, draws: int = SEARCH_DRAWS
 ) -> list[DriftPicture]:
+    return _drawn_pictures(spectrum, tuple(drifts), gamma, draws)
+
+
+@lru_cache(maxsize=16)  # a plan asks for the same ones several times
+def _drawn_pictures(
+    spectrum: Spectrum, drifts: tuple[float, ...], gamma: float, draws: int
+) -> list[DriftPicture]:
     return [
         picture_drift(spectrum.mass, spectrum.pi, divergence=drift, gamma=gamma, draws=draws)
         for drift in drifts
@@ -181,10 +198,10 @@ class _Layout:
             outside=np.clip(1 - share, 0.0, None),
         )
 
-    def first_steps(self, records: int, gamma: float) -> Floats:
+    def first_steps(self, records: int, gamma: float, client_effect: float = 1.0) -> Floats:
         """What the first record of each cell does to the estimate: its steepest step."""
         terms = self.terms(records, fewest=True)
-        steps: Floats = -terms.weights * Score(Skew(gamma), correction=1.0).increments(
+        steps: Floats = -terms.weights * Score(Skew(gamma), correction=client_effect).increments(
             np.zeros(len(terms.pi)), terms.pi, terms.records, outside=terms.outside
         )
         return steps
@@ -226,11 +243,12 @@ def _forecasts(
     records: int,
     noise_gain: float,
     limits: Sequence[float],
+    client_effect: float,
 ) -> Iterator[DesignForecast]:
     """The errors of a layout for each limit, given as a share of the steepest step."""
     gamma = pictures[0].gamma
-    terms, steps = layout.terms(records), layout.first_steps(records, gamma)
-    drawn = [draw_counts(terms, picture) for picture in pictures]
+    terms, steps = layout.terms(records), layout.first_steps(records, gamma, client_effect)
+    drawn = [draw_counts(terms, each, client_effect=client_effect) for each in pictures]
     sampling = [math.sqrt(layout.sampling_variance(picture)) for picture in pictures]
     for limit in limits:
         steepest = math.inf if limit == 1 else limit * float(steps.max())
@@ -240,7 +258,7 @@ def _forecasts(
             exponent=layout.exponent,
             steepest=steepest,
         )
-        score = design.score(gamma)
+        score = design.score(gamma, client_effect)
         noise = noise_gain * layout.expected_sensitivity(np.minimum(steps, steepest))
         forecasts = []
         for picture, counts, chosen in zip(pictures, drawn, sampling, strict=True):

@@ -100,6 +100,8 @@ def fit_drift(mass: Floats, pi: Floats, *, divergence: float, gamma: float) -> D
         return float(scores.mean()) - divergence
 
     low, high = math.log(1e-3), math.log(1e8)
+    if missing(low) < 0:  # a skew near 1: no drift of these cells is as large
+        return Drift(divergence, rarity, math.exp(low))
     if missing(high) > 0:  # what vanished among these cells is enough
         return Drift(divergence, rarity, math.inf)
     found = float(optimize.brentq(missing, low, high, xtol=1e-3))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints
+from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.estimators.drift import SEED, DriftPicture
 from fedprikl.estimators.terms import Terms
@@ -49,8 +49,8 @@ class Forecast:
 class DrawnCounts:
     """Simulated counts of a picture's cells: in the batches that are asked, and everywhere."""
 
-    asked: Ints
-    everywhere: Ints
+    asked: Floats
+    everywhere: Floats
     records: Floats  # of everybody
 
 
@@ -64,19 +64,21 @@ class Outlook:
     error_variance: float  # about that bias
 
 
-def draw_counts(terms: Terms, picture: DriftPicture) -> DrawnCounts:
+def draw_counts(terms: Terms, picture: DriftPicture, *, client_effect: float = 1.0) -> DrawnCounts:
     """Counts if the population had drifted as in the picture, whose cells are positions in `terms`.
 
-    Records are independent, so counts are Poisson.
+    Poisson counts of groups of `client_effect` alike records: batches are sets of clients, and
+    records of one client resemble each other.
     """
     rng = np.random.default_rng(SEED)
     at = picture.cells
     records = terms.records[at]
     everybody = records / (1 - terms.outside[at])
     rate = terms.pi[at] * picture.ratios
-    asked = rng.poisson(records * rate)
-    others = rng.poisson(np.maximum(everybody - records, 0.0) * rate)
-    return DrawnCounts(asked, asked + others, everybody)
+    groups = rng.poisson(records * rate / client_effect)
+    others = rng.poisson(np.maximum(everybody - records, 0.0) * rate / client_effect)
+    asked = np.asarray(client_effect * groups, dtype=np.float64)
+    return DrawnCounts(asked, asked + client_effect * others, everybody)
 
 
 def outlook(terms: Terms, score: Score, picture: DriftPicture, drawn: DrawnCounts) -> Outlook:

@@ -20,6 +20,7 @@ from scipy import special
 
 from fedprikl.checks import Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
+from fedprikl.errors import InvalidInputError
 from fedprikl.estimators.drift import picture_drift
 from fedprikl.estimators.forecast import draw_counts, outlook
 from fedprikl.estimators.terms import Terms
@@ -38,6 +39,7 @@ def confidence_interval(
     points: QueryPoints,
     records: Ints,
     score: Score,
+    client_effect: float = 1.0,
     level: float = 0.95,
 ) -> tuple[float, float] | None:
     """All divergences D that the released value does not contradict, in nats.
@@ -50,12 +52,13 @@ def confidence_interval(
     if not isinstance(score.smoothing, Skew) or score.control:
         return None
     largest = math.log(1 / score.smoothing.gamma)
-    spread = error_before_noise(points, records, score, score.smoothing.gamma)
+    before_noise = error_before_noise(points, records, score, client_effect=client_effect)
 
     def slack(divergence: float) -> float:
         """How much further the value could lie from D; not negative inside the interval."""
-        sd = spread(divergence)
-        return noise_quantile(noise, sd, (1 + level) / 2) - abs(value - divergence)
+        sd, bias = before_noise(divergence)
+        shift = 2 * max(math.copysign(bias, bias * (value - divergence)), 0.0)
+        return noise_quantile(noise, sd, (1 + level) / 2) + shift - abs(value - divergence)
 
     middle = min(max(value, 0.0), largest)
     if slack(middle) < 0:  # the noise threw the value far out of the possible range
@@ -66,31 +69,45 @@ def confidence_interval(
 
 
 def error_before_noise(
-    points: QueryPoints, records: Ints, score: Score, gamma: float
-) -> Callable[[float], float]:
-    """The size of the error before noise, as a function of the divergence.
+    points: QueryPoints, records: Ints, score: Score, *, client_effect: float = 1.0
+) -> Callable[[float], tuple[float, float]]:
+    """Standard deviation and bias of the estimate before noise, as functions of the divergence.
 
-    The choice of points contributes a variance of at most `gain` rho D.
+    The choice of points contributes a variance of at most `gain` rho D. Small batches and a limit
+    on steps add what a picture of drift says; the interval leaves room for twice that bias.
     """
+    gamma = skew_of(score)
     rho = math.log(gamma) ** 2 / (gamma - 1 - math.log(gamma))
     terms = Terms.of(points, records)
     if score.steepest == math.inf and not np.any(terms.outside > 0):
-        return lambda divergence: math.sqrt(points.gain * rho * max(divergence, 0.0))
+        return lambda divergence: (math.sqrt(points.gain * rho * max(divergence, 0.0)), 0.0)
     grid = -math.log(gamma) * np.array([0, 0.01, 0.05, 0.15, 0.4, 0.9])
-    sizes = [_small_batch_error(terms, score, float(d), gamma) for d in grid]
+    seen = [_small_batches(terms, score, float(d), gamma, client_effect) for d in grid]
+    spreads, biases = ([each[i] for each in seen] for i in (0, 1))
 
-    def error(divergence: float) -> float:
+    def error(divergence: float) -> tuple[float, float]:
         sampling = points.gain * rho * max(divergence, 0.0)
-        return math.hypot(math.sqrt(sampling), float(np.interp(divergence, grid, sizes)))
+        spread = float(np.interp(divergence, grid, spreads))
+        return math.hypot(math.sqrt(sampling), spread), float(np.interp(divergence, grid, biases))
 
     return error
 
 
-def _small_batch_error(terms: Terms, score: Score, divergence: float, gamma: float) -> float:
-    """Bias and spread of the scores of small batches, as one root mean square."""
-    picture = picture_drift(terms.weights, terms.pi, divergence=divergence, gamma=gamma, draws=1024)
-    seen = outlook(terms, score, picture, draw_counts(terms, picture))
-    return math.hypot(seen.bias, math.sqrt(seen.error_variance))
+def skew_of(score: Score) -> float:
+    """gamma; only for a skew is the spread of scores known."""
+    if not isinstance(score.smoothing, Skew):
+        raise InvalidInputError("Errors are known for a skew only; use Skew(0.01).")
+    return score.smoothing.gamma
+
+
+def _small_batches(
+    terms: Terms, score: Score, divergence: float, gamma: float, client_effect: float
+) -> tuple[float, float]:
+    """Standard deviation and bias of the scores of small batches."""
+    picture = picture_drift(terms.weights, terms.pi, divergence=divergence, gamma=gamma, draws=2048)
+    drawn = draw_counts(terms, picture, client_effect=client_effect)
+    seen = outlook(terms, score, picture, drawn)
+    return math.sqrt(seen.error_variance), seen.bias
 
 
 def noise_quantile(noise: Noise, sd: float, probability: float) -> float:

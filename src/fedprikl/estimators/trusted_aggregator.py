@@ -49,20 +49,22 @@ def trusted_aggregator(
     calibration: Calibration = "exact",
     noise: NoiseKind = "auto",
     released: Released = "terms",
+    client_effect: float = 1.0,
     source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """D(Pi || P) from exact batch counts, noised before it leaves the aggregator.
 
     `score` defaults to a skew of 0.01 and lambda = 0; the exact calibration also corrects the bias
     of small batches. `noise` belongs to the exact calibration, `released` to the paper's: whether
-    the server sees every noisy term, as printed, or only their mean.
+    the server sees every noisy term, as printed, or only their mean. `client_effect` (a design
+    effect) widens the interval where batches are sets of clients whose records resemble each other.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if released not in ("terms", "mean"):
         raise InvalidInputError(f"`released` must be 'terms' or 'mean', got {released!r}.")
     if calibration == "exact":
         chosen = score or Score(correction=1.0)
-        return _exact(counts, chosen, epsilon, delta, noise, source)
+        return _exact(counts, chosen, epsilon, delta, noise, client_effect, source)
     if calibration == "paper":
         return _paper(counts, score or Score(), epsilon, delta, released, source)
     raise InvalidInputError(f"Calibration must be 'exact' or 'paper', got {calibration!r}.")
@@ -99,6 +101,7 @@ def _exact(
     epsilon: float,
     delta: float,
     noise: NoiseKind,
+    client_effect: float,
     source: NoiseSource,
 ) -> Estimate:
     points, records = counts.points, counts.records
@@ -125,6 +128,7 @@ def _exact(
             points=points,
             records=records,
             score=score,
+            client_effect=client_effect,
         ),
         judge=partial(
             judge_release, value, noise=mechanism, points=points, records=records, score=score
@@ -151,6 +155,11 @@ def _paper(
     source: NoiseSource,
 ) -> Estimate:
     points = counts.points
+    if points.pooled or score.correction:
+        raise InvalidInputError(
+            "The paper's calibration is for its own design: points that are not pooled, a score "
+            "without bias correction. Use calibration='exact'."
+        )
     sigmas = _paper_sigmas(points, counts.records, score, epsilon, delta)
     scores = score(counts.counts, points.pi, counts.records_per_point)
     terms = np.repeat(scores, points.draws)

@@ -1,5 +1,6 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedprikl.checks import Ints
-from fedprikl.errors import InvalidInputError, ReleaseRefused, SecureSumError
+from fedprikl.errors import FedPriKLError, InvalidInputError, ReleaseRefused, SecureSumError
 from fedprikl.estimators import (
     BatchCounts,
     Estimate,
@@ -200,6 +201,7 @@ class Aggregator:
             score=plan.score,
             calibration=calibration,
             noise=plan.noise,
+            client_effect=plan.client_effect,
             source=self._source,
         )
 
@@ -277,8 +279,8 @@ class Aggregator:
                 "population": plan.population,
                 "estimator": plan.estimator,
                 "value": estimate.value,
-                "interval": None if (limits := estimate.interval) is None else list(limits),
-                "verdict": self._verdict(estimate),
+                "interval": _or_none(lambda: estimate.interval),
+                "verdict": _or_none(lambda: self._verdict(estimate)),
                 "target": estimate.target,
                 "plan": plan.fingerprint,
                 "reference": plan.reference,
@@ -295,6 +297,15 @@ class Aggregator:
         if self._ledger is not None and held is not None:
             self._ledger.commit(held, release_hash=release.fingerprint, at=at)
         return release
+
+
+def _or_none(compute: Callable[[], Any]) -> Any:
+    """What is computed after the budget was charged must not lose the release: None if it fails."""
+    try:
+        found = compute()
+    except (FedPriKLError, ValueError, ArithmeticError):
+        return None
+    return list(found) if isinstance(found, tuple) else found
 
 
 def _noisy_dict(noisy: NoisyCounts) -> dict[str, Any]:

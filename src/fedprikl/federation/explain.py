@@ -25,7 +25,7 @@ class Reason:
 
 
 def common_reasons(
-    plan: Plan, *, budget: ReleaseBudget | None, releases: int, support: int
+    plan: Plan, *, budget: ReleaseBudget | None, releases: int, support: int, most_points: int
 ) -> list[Reason]:
     """What does not depend on a search."""
     found = [
@@ -47,9 +47,7 @@ def common_reasons(
         Reason(
             "points",
             f"{plan.points:,}",
-            f"all {support:,} cells fit into the payload"
-            if plan.points >= support
-            else f"as many of {support:,} cells as fit into the payload at once",
+            _why_points(plan, support, most_points),
         ),
     ]
     if budget is not None:
@@ -66,6 +64,14 @@ def common_reasons(
             Reason("epsilon", f"{budget.epsilon:.4g}", f"of each of {releases} planned releases")
         )
     return found
+
+
+def _why_points(plan: Plan, support: int, most_points: int) -> str:
+    if plan.points >= support:
+        return f"all {support:,} cells fit into the payload"
+    if plan.points >= most_points:
+        return f"of {support:,} cells; clients answer at most {most_points:,} by default"
+    return f"as many of {support:,} cells as fit into the payload at once"
 
 
 def design_reasons(best: DesignForecast, searched: Sequence[DesignForecast]) -> list[Reason]:

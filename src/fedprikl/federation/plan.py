@@ -14,6 +14,7 @@ from fedprikl.checks import (
 )
 from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimators import check_design_effect, check_false_alarm
 from fedprikl.federation.documents import canonical, digest, parse_document
 from fedprikl.federation.keys import SigningKey, verify_signature
 from fedprikl.federation.sealing import is_sealing_key
@@ -47,7 +48,8 @@ class Plan:
     most_records: int = 10**6  # of one client; sizes the ring
     threshold: float | None = None  # nats; drawn into the report
     false_alarm: float = 0.01  # how often the verdict may call out drift where there is none
-    design_effect: float = 1.0  # how much records of one client resemble each other; 1: not at all
+    design_effect: float = 1.0  # variance of counts without drift, 1 for unrelated records
+    client_effect: float = 1.0  # the part of it due to clients whose records are alike
     aggregator: str = ""  # X25519 public key that answers are sealed to, where a relay carries them
 
     def __post_init__(self) -> None:
@@ -87,10 +89,9 @@ class Plan:
             raise InvalidInputError("The exponent of the points lies between 0 and 1.")
         if self.steepest is not None and check_finite(self.steepest, "steepest") <= 0:
             raise InvalidInputError("The steepest step must be above 0.")
-        if not 0 < check_finite(self.false_alarm, "false_alarm") <= 0.5:
-            raise InvalidInputError("A false-alarm rate lies between 0 and 0.5; try 0.01.")
-        if check_finite(self.design_effect, "design_effect") < 1:
-            raise InvalidInputError("A design effect is at least 1.")
+        check_false_alarm(self.false_alarm)
+        check_design_effect(self.design_effect)
+        check_design_effect(self.client_effect)
 
     @property
     def score(self) -> Score:
@@ -100,7 +101,7 @@ class Plan:
         return Score(
             Skew(self.skew),
             control=self.control,
-            correction=1.0 if corrected else 0.0,
+            correction=self.client_effect if corrected else 0.0,
             steepest=self.steepest if limited and self.steepest else math.inf,
         )
 

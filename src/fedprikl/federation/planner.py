@@ -158,8 +158,11 @@ def plan_round(
         raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {trust!r}.")
     if clients < 3:
         raise InvalidInputError("A secure sum needs at least 3 clients, or it hides nobody.")
+    client_effect = design_effect or 1.0
     if design_effect is None:
         design_effect = reference.design_effect(clients=clients, records=records)
+        if reference.resemblance is not None:
+            client_effect = reference.resemblance.design_effect(clients=clients, records=records)
     alone = trust == "none"
     budget = split_budget(epsilon=epsilon, delta=delta, releases=releases)
     if alone:  # charged one by one, so epsilon and delta are shared out
@@ -177,6 +180,7 @@ def plan_round(
         most_records=most_records or _room(records / clients),
         false_alarm=false_alarm,
         design_effect=design_effect,
+        client_effect=client_effect,
         threshold=threshold,
         aggregator=aggregator,
     )
@@ -278,7 +282,13 @@ def _plan_trusted(asked: _Asked, draft: Plan, budget: ReleaseBudget, releases: i
         find_smallest=cache(lambda: _smallest_drift(asked, plan, design)),
         find_doublings=cache(doublings),
         reasons=(
-            *common_reasons(plan, budget=budget, releases=releases, support=asked.spectrum.cells),
+            *common_reasons(
+                plan,
+                budget=budget,
+                releases=releases,
+                support=asked.spectrum.cells,
+                most_points=MOST_POINTS,
+            ),
             *design_reasons(best, searched),
         ),
     )
@@ -296,6 +306,7 @@ def _search(asked: _Asked, draft: Plan, budget: ReleaseBudget) -> list[DesignFor
         points=points,
         noise_gain=budget.gain,
         gamma=draft.skew,
+        client_effect=draft.client_effect,
     )
 
 
@@ -313,6 +324,7 @@ def _best(
         records=asked.records,
         noise_gain=budget.gain,
         gamma=draft.skew,
+        client_effect=draft.client_effect,
     )
 
 
@@ -364,7 +376,13 @@ def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
         ),
         find_doublings=cache(doublings),
         reasons=(
-            *common_reasons(plan, budget=None, releases=releases, support=asked.spectrum.cells),
+            *common_reasons(
+                plan,
+                budget=None,
+                releases=releases,
+                support=asked.spectrum.cells,
+                most_points=MOST_POINTS,
+            ),
             Reason("batches", "1", "each further batch would carry noise of its own"),
             Reason(
                 "cohort",
