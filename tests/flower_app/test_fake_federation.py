@@ -257,6 +257,58 @@ def test_a_plan_changed_on_the_way_is_refused_by_everybody(federation: FakeFeder
     assert spent(federation) == 0
 
 
+def another_plan(federation: FakeFederation, asked: dict[str, Any]) -> None:
+    """Signed by the same organiser, for the same secure sum, with twice the epsilon."""
+    asked["signed"] = write_plan(federation.home, "other.json", epsilon=2.0).to_dict()
+
+
+def other_cells(_: FakeFederation, asked: dict[str, Any]) -> None:
+    asked["cells"] = asked["cells"][::-1]
+
+
+def another_batch(_: FakeFederation, asked: dict[str, Any]) -> None:
+    asked["batch"] += 1
+
+
+@pytest.mark.parametrize("swap", [another_plan, other_cells, another_batch])
+@pytest.mark.parametrize("victims", [1, 8])
+def test_answers_to_another_invitation_do_not_open(
+    federation: FakeFederation,
+    swap: Callable[[FakeFederation, dict[str, Any]], None],
+    victims: int,
+) -> None:
+    """A relay shows clients something that they accept, but that was not asked."""
+    grid = federation.grid()
+    original = grid.deliver
+    joined: list[bool] = []
+
+    def deliver(message: Message) -> Message:
+        asked, node = unpack(message), message.metadata.dst_node_id
+        if message.metadata.message_type != "query.advertise" or node > victims:
+            return original(message)
+        letter = json.loads(asked.letter)
+        swap(federation, letter)
+        changed = Message(
+            pack(Parcel(asked.round_id, json.dumps(letter).encode())),
+            dst_node_id=node,
+            message_type=message.metadata.message_type,
+        )
+        answer = original(changed)
+        joined.append(bool(unpack(answer).letter) and SEAT in grid.contexts[node].state)
+        return Message(answer.content, reply_to=message)
+
+    grid.deliver = deliver  # type: ignore[method-assign]
+    if victims == 8:
+        with pytest.raises(ReleaseRefused):
+            federation.run(grid)
+        assert spent(federation) == 0
+    else:
+        release, lines = federation.run(grid)
+        assert "advertise: 7 of 8 answered, 0 refused, 1 lost" in lines[1]
+        assert release.content["cohorts"][0]["included"] == 7
+    assert joined == [True] * victims  # nothing else stopped them
+
+
 def test_an_aggregator_with_another_key_than_the_plans_says_so(federation: FakeFederation) -> None:
     write_plan(federation.home, aggregator=SealingKey.generate().public)
     with pytest.raises(InvalidInputError, match="another aggregator's sealing key"):

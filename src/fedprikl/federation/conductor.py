@@ -6,7 +6,7 @@ back, and goes on with those who answered.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,6 +69,11 @@ class Conductor:
             for number, cohort in enumerate(this.cohorts)
             for index, name in enumerate(cohort.members)
         }
+        self._addresses = {  # of the first step; the later ones differ in the step only
+            name: Invitation.to_member(this, cohort, index).address(Step.ADVERTISE)
+            for cohort in this.cohorts
+            for index, name in enumerate(cohort.members)
+        }
         self._running = set(range(len(this.cohorts)))
         self._awaited: set[str] = set()
         self._asked = self._answered = self._refused = 0
@@ -110,12 +115,7 @@ class Conductor:
         if client not in self._awaited:
             return False
         number, index = self._seats[client]
-        address = Address(
-            round_id=self._round.round_id,
-            cohort=self._round.cohorts[number].sums.round_id,
-            member=index,
-            step=step,
-        )
+        address = replace(self._addresses[client], step=step)
         try:
             opened = self._key.open(letter, address)
             if opened[:1] == _REFUSAL:

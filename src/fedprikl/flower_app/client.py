@@ -13,7 +13,6 @@ from flwr.clientapp import ClientApp
 
 from fedprikl.errors import FedPriKLError, PolicyRefusal, SecureSumError
 from fedprikl.federation import (
-    Address,
     Client,
     Invitation,
     Seat,
@@ -70,12 +69,7 @@ def _join(asked: Parcel, context: Context) -> Parcel:
         return _refuse(asked, "this round has been answered already")
     journal.tidy(invitation.round_id)
     _forget(context)  # what is left of a round that never ended
-    address = Address(
-        round_id=invitation.round_id,
-        cohort=invitation.sums.round_id,
-        member=invitation.index,
-        step=Step.ADVERTISE,
-    )
+    address = invitation.address(Step.ADVERTISE)
     try:
         seat = _take_seat(asked.letter, settings)
     except PolicyRefusal as refusal:
