@@ -221,6 +221,35 @@ def test_a_step_is_answered_once_even_from_an_old_memory(federation: FakeFederat
     assert (answer.letter, answer.refusal) == (b"", "this step has been answered already")
 
 
+def test_an_invitation_to_another_round_reopens_no_step(federation: FakeFederation) -> None:
+    """The relay invites elsewhere, the process dies, the old memory is back: still answered."""
+    grid = federation.grid()
+    kept: dict[str, Any] = {}
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        if asked.metadata.dst_node_id == 1:
+            kept[asked.metadata.message_type] = asked
+            if asked.metadata.message_type == "query.input":
+                kept["seat"] = grid.contexts[1].state[SEAT]
+        return [answer]
+
+    grid.alter = alter
+    grid.delay = lambda _, step: math.inf if step is Step.REVEAL else 0.0
+    with pytest.raises(ReleaseRefused):
+        federation.run(grid)
+    echo = kept["query.echo"]
+    elsewhere = json.loads(unpack(kept["query.advertise"]).letter) | {"round": "ab" * 16}
+    invited = Message(
+        pack(Parcel("ab" * 16, json.dumps(elsewhere).encode())),
+        dst_node_id=1,
+        message_type="query.advertise",
+    )
+    assert unpack(grid.deliver(invited)).letter != b""
+    grid.contexts[1].state[SEAT] = kept["seat"]  # as before it echoed
+    answer = unpack(grid.deliver(echo))
+    assert (answer.letter, answer.refusal) == (b"", "this step has been answered already")
+
+
 def test_too_few_answers_release_nothing_and_charge_nothing(federation: FakeFederation) -> None:
     grid = federation.grid()
     grid.delay = lambda node, step: math.inf if node > 3 and step is Step.INPUT else 0.0

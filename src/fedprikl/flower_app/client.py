@@ -64,10 +64,8 @@ def _join(asked: Parcel, context: Context) -> Parcel:
         return _refuse(asked, "the plan is not signed by the organiser this client trusts")
     if not signed.plan.aggregator:
         return _refuse(asked, "the plan names no aggregator to seal the answers to")
-    journal = _journal(context)
-    if not journal.claim(invitation.round_id, Step.ADVERTISE):
+    if not _journal(context).claim(invitation.round_id, Step.ADVERTISE):
         return _refuse(asked, "this round has been answered already")
-    journal.tidy(invitation.round_id)
     _forget(context)  # what is left of a round that never ended
     address = invitation.address(Step.ADVERTISE)
     try:
