@@ -338,8 +338,11 @@ def test_answers_to_another_invitation_do_not_open(
     assert joined == [True] * victims  # nothing else stopped them
 
 
-def test_an_aggregator_with_another_key_than_the_plans_says_so(federation: FakeFederation) -> None:
-    write_plan(federation.home, aggregator=SealingKey.generate().public)
+@pytest.mark.parametrize("named", [SealingKey.generate().public, ""])
+def test_an_aggregator_with_another_key_than_the_plans_says_so(
+    federation: FakeFederation, named: str
+) -> None:
+    write_plan(federation.home, aggregator=named)
     with pytest.raises(InvalidInputError, match="another aggregator's sealing key"):
         federation.run(federation.grid())
 
@@ -348,17 +351,59 @@ def test_an_aggregator_with_another_key_than_the_plans_says_so(federation: FakeF
     ("changes", "why"),
     [
         ({"epsilon": 3.0}, "epsilon 3 and delta 1e-06 exceed the limits 2 and 1e-05"),
-        ({"aggregator": ""}, "another aggregator's"),
         ({"most_records": 10}, "no room"),
     ],
 )
-def test_refusals_reach_the_person_who_started_the_run(
-    federation: FakeFederation, changes: dict[str, Any], why: str
+def test_sealed_refusals_reach_the_aggregators_folder_and_no_log(
+    federation: FakeFederation,
+    changes: dict[str, Any],
+    why: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """The log of a run is stored at the relay, and a reason may depend on records."""
     write_plan(federation.home, **changes)
-    with pytest.raises((ReleaseRefused, InvalidInputError), match=why):
-        federation.run(federation.grid())
+    context = federation.grid().contexts[1]
+    context.run_config = {"home": str(federation.home), "clients": 8}
+    with pytest.raises(ReleaseRefused, match="8 clients took no part") as raised:
+        server.app(federation.grid(), context)
+    told = "".join(traceback.format_exception(raised.value)) + "".join(capsys.readouterr())
+    assert why not in told
+    assert "8 of the reasons are in the aggregator's folder" in told
     assert spent(federation) == 0
+    (path,) = Home(federation.home).refusals.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+    reasons = json.loads(path.read_text())
+    assert sorted(reasons) == [str(node) for node in range(1, 9)]
+    assert all(why in reason for reason in reasons.values())
+
+
+def test_a_refusal_is_as_long_as_an_answer(federation: FakeFederation) -> None:
+    """Whatever the reason: the length of a sealed letter is seen by the relay."""
+    grid = federation.grid()
+    grid.contexts[6].node_config["most-points"] = 3
+    grid.contexts[7].node_config["largest-epsilon"] = 0.5
+    _, lines = federation.run(grid)
+    assert "advertise: 6 of 8 answered, 2 refused" in lines[1]
+    answers = [
+        len(unpack(message).letter)
+        for message in grid.carried
+        if message.metadata.message_type == "query.advertise"
+        and message.metadata.reply_to_message_id
+    ]
+    assert len(answers) == 8
+    assert len(set(answers)) == 1
+    assert all("refused" not in line for line in lines[6:])
+    (path,) = Home(federation.home).refusals.iterdir()
+    assert sorted(json.loads(path.read_text())) == ["6", "7"]
+
+
+def test_refusals_that_cannot_be_written_lose_no_release(federation: FakeFederation) -> None:
+    Home(federation.home).refusals.write_text("a file where the folder should be")
+    grid = federation.grid()
+    grid.contexts[7].node_config["largest-epsilon"] = 0.5
+    release, lines = federation.run(grid)
+    assert release.content["cohorts"][0]["included"] == 7
+    assert any("could not be written" in line for line in lines)
 
 
 def test_some_may_refuse_and_the_rest_go_on(federation: FakeFederation) -> None:
