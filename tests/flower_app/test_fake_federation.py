@@ -79,11 +79,26 @@ def test_cohorts_go_side_by_side_and_nothing_is_left_at_the_clients(
     assert release.is_signed_by(SigningKey.load(Home(federation.home).signing_key).public)
 
 
-def test_without_a_trusted_party_too(federation: FakeFederation) -> None:
+def test_without_a_trusted_party_nothing_is_asked(federation: FakeFederation) -> None:
+    """A relay in the place of all clients but one would leave one share of the noise."""
     write_plan(federation.home, estimator="baseline", dropout=0.1, corruption=0.0)
-    release, _ = federation.run(federation.grid())
-    assert release.content["noisy_counts"]["counts"]
-    assert spent(federation) == pytest.approx(1.0, abs=1e-2)
+    grid = federation.grid()
+    with pytest.raises(InvalidInputError, match="needs a roster of clients"):
+        federation.run(grid)
+    assert grid.carried == []
+    assert spent(federation) == 0
+
+
+def test_without_a_trusted_party_no_site_answers(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody is trusted, an aggregator that does not refuse is to be expected."""
+    monkeypatch.setattr(server, "_check_trust", lambda _: None)
+    write_plan(federation.home, estimator="baseline", dropout=0.1, corruption=0.0)
+    grid = federation.grid()
+    with pytest.raises(ReleaseRefused, match=r"8 clients took no part.*needs a roster of clients"):
+        federation.run(grid)
+    assert all(SEAT not in context.state for context in grid.contexts.values())
 
 
 def test_slow_clients_are_waited_for_and_late_ones_are_not(federation: FakeFederation) -> None:
@@ -543,6 +558,55 @@ def test_a_busy_relay_does_not_end_a_round(
     assert all("0 lost" in line for line in lines[1:6])
     assert "TimeoutError" in caplog.text
     assert "words of the relay" not in caplog.text
+
+
+def test_letters_sent_again_after_a_lost_reply_lose_nobody(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The relay took and delivered them, but its reply was lost; in every step."""
+    grid = federation.grid()
+    push, first = grid.push_messages, set[str]()
+
+    def lossy(messages: list[Message]) -> Any:
+        ids = push(messages)
+        if messages[0].metadata.message_type not in first:
+            first.add(messages[0].metadata.message_type)
+            assert len(list(grid.pull_messages(ids))) == 8  # answered, and nobody looks for it
+            raise TimeoutError
+        return ids
+
+    monkeypatch.setattr(grid, "push_messages", lossy)
+    release, lines = federation.run(grid, source=InsecureNoNoise())
+    assert len(first) == len(Step)
+    assert release.value == in_process_value(federation.home, federation.files, {})
+    assert all("8 of 8 answered, 0 refused, 0 lost" in line for line in lines[1:6])
+
+
+def test_only_the_same_letter_gets_the_same_answer_again(federation: FakeFederation) -> None:
+    grid = federation.grid()
+    seen: list[str] = []
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        again, other = unpack(grid.deliver(asked)), unpack(asked)
+        assert again == unpack(answer)  # to the byte, though sealing is random
+        changed = Message(
+            pack(Parcel(other.round_id, other.letter + b" ")),
+            dst_node_id=asked.metadata.dst_node_id,
+            message_type=asked.metadata.message_type,
+        )
+        different = unpack(grid.deliver(changed))
+        assert different.letter == b""
+        seen.append(different.refusal)
+        return [answer]
+
+    grid.alter = alter
+    release, _ = federation.run(grid)
+    assert release.content["cohorts"][0]["included"] == 8
+    assert seen == (
+        ["this round has been answered already"] * 8
+        + ["this step has been answered already"] * 24
+        + ["it has no seat in this round"] * 8
+    )
 
 
 def test_a_relay_that_takes_nothing_ends_the_round_without_a_release(

@@ -25,6 +25,7 @@ from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError, R
 from fedprikl.federation import (
     Aggregator,
     Conductor,
+    Plan,
     Release,
     SealingKey,
     Server,
@@ -108,6 +109,7 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
             f"The plan {settings.plan.name} is not signed as it stands, so every client would "
             "refuse it. Sign it with `fedprikl plan --key`."
         )
+    _check_trust(signed.plan)
     server = Server(signed, pi)
     signer, sealer = SigningKey.load(home.signing_key), SealingKey.load(home.sealing_key)
     with Ledger.open(home.ledger) as ledger:
@@ -152,6 +154,19 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
             host.say(f"[fedprikl] a cohort of {outcome.clients} was dropped: {outcome.reason}")
     host.say(f"[fedprikl] released, verified and written to {path.name}; budget left: {left:.3g}")
     return release
+
+
+def _check_trust(plan: Plan) -> None:
+    """Refuses noise in shares: whoever poses as clients would know, and take away, their shares.
+
+    Flower's node keys are registered at the relay, so they do not tell clients from the relay.
+    """
+    if plan.estimator == "baseline":
+        raise InvalidInputError(
+            "Over Flower, a plan without a trusted aggregator (`plan --trust none`) needs a roster "
+            "of clients, which is not there yet: a relay that poses as clients would leave too "
+            "little noise. Run it with a trusted aggregator, or in one process."
+        )
 
 
 def _steps(
