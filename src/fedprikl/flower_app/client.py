@@ -2,8 +2,8 @@
 
 Flower starts a fresh process for every message. The seat of a round is kept in `context.state`,
 which stays in the memory of the site's own SuperNode and is erased when the round is over. With it
-is the last answer, sealed: a letter that arrives twice gets the same bytes twice. Another letter for
-the same step gets nothing.
+is the last answer, sealed: a letter that arrives twice gets the same bytes twice. Another letter
+for the same step gets nothing.
 """
 
 import hashlib
