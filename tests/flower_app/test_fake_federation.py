@@ -17,7 +17,8 @@ from fedprikl.errors import (
     InvalidInputError,
     ReleaseRefused,
 )
-from fedprikl.federation import SealingKey, SigningKey, Step
+from fedprikl.federation import Invitation, SealingKey, SigningKey, Step
+from fedprikl.federation.sealing import seal
 from fedprikl.flower_app import server
 from fedprikl.flower_app.client import SEAT
 from fedprikl.flower_app.metrics import read_counters
@@ -155,6 +156,25 @@ def test_a_node_that_answers_damage_is_left_out(
     gone = {federation.files[4]: Leaves.BEFORE_INPUT}
     assert release.value == in_process_value(federation.home, federation.files, gone)
     assert "secret words" not in "".join(lines)
+
+
+@pytest.mark.parametrize("inside", [b"", b"\1", b"\1\xff\xff\xff\xff", b"\7" * 300])
+def test_a_letter_with_nothing_usable_inside_is_left_out(
+    federation: FakeFederation, inside: bytes
+) -> None:
+    grid = federation.grid()
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        if asked.metadata.dst_node_id != 5 or asked.metadata.message_type != "query.advertise":
+            return [answer]
+        invitation = Invitation.from_bytes(unpack(asked).letter)
+        aggregator = invitation.signed.plan.aggregator
+        letter = seal(inside, aggregator, invitation.address(Step.ADVERTISE))
+        return [Message(pack(Parcel(invitation.round_id, letter)), reply_to=asked)]
+
+    grid.alter = alter
+    _, lines = federation.run(grid)
+    assert "advertise: 7 of 8 answered, 0 refused, 1 lost" in lines[1]
 
 
 def test_an_answer_of_one_step_or_member_does_not_open_in_another(
