@@ -93,7 +93,9 @@ def in_process(folder: Path, files: list[Path]) -> tuple[float, float]:
 def sealing(letters: int = 500) -> dict[str, float]:
     """CPU milliseconds to seal a letter, at the client, and to open it, at the aggregator."""
     key = SealingKey.generate()
-    address = Address(round_id="ab" * 16, cohort=bytes(32), member=1, step=Step.INPUT)
+    address = Address(
+        round_id="ab" * 16, cohort=bytes(32), member=1, invitation=bytes(32), step=Step.INPUT
+    )
     start = time.process_time()
     sealed = [seal_answer(bytes(1700), key.public, address) for _ in range(letters)]
     middle = time.process_time()

@@ -12,7 +12,7 @@ from fedprikl.errors import SealError
 from fedprikl.federation import Address, SealingKey, SigningKey, sealing
 from fedprikl.federation.sealing import is_sealing_key, seal
 
-HERE = Address(round_id="ab" * 16, cohort=bytes(32), member=4, step="input")
+HERE = Address(round_id="ab" * 16, cohort=bytes(32), member=4, invitation=bytes(32), step="input")
 
 
 def test_a_letter_opens_where_it_belongs() -> None:
@@ -30,6 +30,7 @@ def test_a_letter_opens_where_it_belongs() -> None:
         replace(HERE, cohort=bytes(31) + b"\1"),
         replace(HERE, member=5),
         replace(HERE, step="reveal"),
+        replace(HERE, invitation=bytes(31) + b"\1"),
     ],
 )
 def test_it_opens_nowhere_else(elsewhere: Address) -> None:

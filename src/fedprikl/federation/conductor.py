@@ -6,7 +6,7 @@ back, and goes on with those who answered.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,17 +19,33 @@ from fedprikl.federation.seat import Step
 __all__ = ["Conductor", "StepCount", "seal_answer", "seal_refusal"]
 
 _ANSWER, _REFUSAL = b"\x01", b"\x02"
-_LONGEST_REASON = 300
+_HEAD = 5  # the kind, and the length of what follows
+_BUCKET = 256  # a letter is a multiple of it; the first step's answer fits one, as does a refusal
+_LONGEST_REASON = _BUCKET - _HEAD
 
 
 def seal_answer(message: bytes, public: str, address: Address) -> bytes:
     """A client's message of a step, as it travels to the aggregator."""
-    return seal(_ANSWER + message, public, address)
+    return seal(_padded(_ANSWER, message), public, address)
 
 
 def seal_refusal(reason: str, public: str, address: Address) -> bytes:
-    """Why a client takes no part: also a letter, as the reason may depend on its records."""
-    return seal(_REFUSAL + reason.encode(), public, address)
+    """Why a client takes no part: also a letter, as the reason may depend on its records.
+
+    All refusals are of one length, that of an answer to the first step, where records matter.
+    """
+    return seal(_padded(_REFUSAL, reason.encode()[:_LONGEST_REASON]), public, address)
+
+
+def _padded(kind: bytes, content: bytes) -> bytes:
+    letter = kind + len(content).to_bytes(_HEAD - 1, "little") + content
+    return letter + bytes(-len(letter) % _BUCKET)
+
+
+def _unpadded(letter: bytes) -> tuple[bytes, bytes]:
+    """(kind, content); what was not padded like this gives content that no sum accepts."""
+    size = int.from_bytes(letter[1:_HEAD], "little")
+    return letter[:1], letter[_HEAD : _HEAD + size]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +85,16 @@ class Conductor:
             for number, cohort in enumerate(this.cohorts)
             for index, name in enumerate(cohort.members)
         }
+        self._addresses = {  # of the first step; the later ones differ in the step only
+            name: Invitation.to_member(this, cohort, index).address(Step.ADVERTISE)
+            for cohort in this.cohorts
+            for index, name in enumerate(cohort.members)
+        }
         self._running = set(range(len(this.cohorts)))
         self._awaited: set[str] = set()
         self._asked = self._answered = self._refused = 0
         self.refusals: dict[str, str] = {}  # client -> why it takes no part any more
+        self.confided: set[str] = set()  # those of them who told this aggregator alone
         self.outcomes: dict[int, Outcome] = {}  # of cohorts that have ended
 
     def letters(self, step: Step) -> dict[str, bytes]:
@@ -110,18 +132,14 @@ class Conductor:
         if client not in self._awaited:
             return False
         number, index = self._seats[client]
-        address = Address(
-            round_id=self._round.round_id,
-            cohort=self._round.cohorts[number].sums.round_id,
-            member=index,
-            step=step,
-        )
+        address = replace(self._addresses[client], step=step)
         try:
-            opened = self._key.open(letter, address)
-            if opened[:1] == _REFUSAL:
-                self.refuse(client, opened[1:].decode(errors="replace"))
+            kind, content = _unpadded(self._key.open(letter, address))
+            if kind == _REFUSAL:
+                self.confided.add(client)
+                self.refuse(client, content.decode(errors="replace"))
                 return True
-            self._aggregator.sums[number].receive(index, opened[1:])
+            self._aggregator.sums[number].receive(index, content)
         except (SealError, SecureSumError):
             return False  # the sum keeps what it rejected, and why
         self._awaited.discard(client)

@@ -1,5 +1,6 @@
 """A round: who is asked what, and in which cohort. Made by the server; all of it is public."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation.documents import canonical, parse_document
 from fedprikl.federation.plan import Plan, SignedPlan
+from fedprikl.federation.sealing import Address
 from fedprikl.privacy import SharedMechanism, calibrate_shared
 from fedprikl.reference import QueryPoints
 from fedprikl.secure_sum import SumPlan, plan_sum
@@ -66,6 +68,19 @@ class Invitation:
         """The invitation of one member of a cohort."""
         cells = tuple(cohort.cells.tolist())
         return cls(this.round_id, this.signed, cohort.batch, index, cells, cohort.sums)
+
+    def address(self, step: str) -> Address:
+        """Where the answer of a step belongs: to this invitation, whole, and to no other.
+
+        It travels in the open. A relay that changes any of it gets letters that do not open.
+        """
+        return Address(
+            round_id=self.round_id,
+            cohort=self.sums.round_id,
+            member=self.index,
+            invitation=hashlib.sha256(self.to_bytes()).digest(),
+            step=step,
+        )
 
     def to_bytes(self) -> bytes:
         """As it travels."""

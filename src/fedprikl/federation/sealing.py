@@ -2,8 +2,8 @@
 
 HPKE [RFC 9180], base mode, X25519 with HKDF-SHA256 and ChaCha20-Poly1305, from `cryptography`.
 The address of a letter is the `info` of HPKE, so that a letter opens only where it belongs: in its
-round, its cohort, from its member, in its step. Sealing hides; it does not prove who wrote (the
-messages inside are signed).
+round, its cohort, from its member, in its step, and from a client that was asked what this
+aggregator asks. Sealing hides; it does not prove who wrote (the messages inside are signed).
 """
 
 import os
@@ -28,7 +28,7 @@ from fedprikl.secure_sum.keys import is_usable_key
 __all__ = ["Address", "SealingKey", "is_sealing_key", "seal"]
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
-_LABEL = b"fedprikl/sealed/1/"
+_LABEL = b"fedprikl/sealed/2/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,7 @@ class Address:
     round_id: str
     cohort: bytes  # round id of the cohort's secure sum, which fixes all of its plan
     member: int
+    invitation: bytes  # SHA-256 of what the client was asked: plan, cells, batch and all
     step: str
 
     def to_bytes(self) -> bytes:
@@ -47,6 +48,7 @@ class Address:
                 "round": self.round_id,
                 "cohort": self.cohort.hex(),
                 "member": self.member,
+                "invitation": self.invitation.hex(),
                 "step": self.step,
             }
         )
@@ -97,8 +99,8 @@ class SealingKey:
             return _SUITE.decrypt(letter, self._private, address.to_bytes())
         except (InvalidTag, ValueError, TypeError):
             raise SealError(
-                "A letter does not open: it was sealed for another key, round, member or step, or "
-                "damaged on the way. It was not used."
+                "A letter does not open: it was sealed for another key, round, member, step or "
+                "invitation, or damaged on the way. It was not used."
             ) from None
 
     def __repr__(self) -> str:

@@ -56,10 +56,7 @@ class Seat:
 
     def address(self, step: Step) -> Address:
         """Where this client's answer of a step belongs."""
-        asked = self.invitation
-        return Address(
-            round_id=asked.round_id, cohort=asked.sums.round_id, member=asked.index, step=step
-        )
+        return self.invitation.address(step)
 
     def answer(self, step: Step, letter: bytes = b"") -> bytes:
         """The client's message of a step, for the aggregator alone."""

@@ -1,9 +1,12 @@
 """The ClientApp: hosts the client role at the site that holds the records.
 
 Flower starts a fresh process for every message. The seat of a round is kept in `context.state`,
-which stays in the memory of the site's own SuperNode and is erased when the round is over.
+which stays in the memory of the site's own SuperNode and is erased when the round is over. With it
+is the last answer, sealed: a letter that arrives twice gets the same bytes twice. Another letter
+for the same step gets nothing.
 """
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable
@@ -13,7 +16,6 @@ from flwr.clientapp import ClientApp
 
 from fedprikl.errors import FedPriKLError, PolicyRefusal, SecureSumError
 from fedprikl.federation import (
-    Address,
     Client,
     Invitation,
     Seat,
@@ -29,7 +31,8 @@ from fedprikl.reference import Reference
 
 __all__ = ["app", "handle"]
 
-SEAT = "fedprikl-seat"
+SEAT = "fedprikl-seat"  # a round that goes on, and its last answer
+LAST = "fedprikl-last-answer"  # of a round that is over
 log = logging.getLogger(__name__)
 
 app = ClientApp()
@@ -44,7 +47,12 @@ def handle(step: Step, message: Message, context: Context) -> Message:
     try:
         asked = unpack(message)
         round_id = asked.round_id
-        parcel = _join(asked, context) if step is Step.ADVERTISE else _go_on(step, asked, context)
+        if letter := _answered(step, asked, context):
+            parcel = Parcel(round_id, letter)
+        elif step is Step.ADVERTISE:
+            parcel = _join(asked, context)
+        else:
+            parcel = _go_on(step, asked, context)
     except FedPriKLError as error:
         _forget(context)
         log.error("fedprikl takes no part in this round: %s", error)
@@ -65,24 +73,19 @@ def _join(asked: Parcel, context: Context) -> Parcel:
         return _refuse(asked, "the plan is not signed by the organiser this client trusts")
     if not signed.plan.aggregator:
         return _refuse(asked, "the plan names no aggregator to seal the answers to")
-    journal = _journal(context)
-    if not journal.claim(invitation.round_id, Step.ADVERTISE):
+    if signed.plan.estimator == "baseline":
+        return _refuse(asked, "without a trusted aggregator it needs a roster of clients")
+    if not _journal(context).claim(invitation.round_id, Step.ADVERTISE):
         return _refuse(asked, "this round has been answered already")
-    journal.tidy(invitation.round_id)
     _forget(context)  # what is left of a round that never ended
-    address = Address(
-        round_id=invitation.round_id,
-        cohort=invitation.sums.round_id,
-        member=invitation.index,
-        step=Step.ADVERTISE,
-    )
+    address = invitation.address(Step.ADVERTISE)
     try:
         seat = _take_seat(asked.letter, settings)
     except PolicyRefusal as refusal:
         log.error("%s", refusal)
         letter = seal_refusal(refusal.reason, signed.plan.aggregator, address)
         return Parcel(invitation.round_id, letter)
-    return _answer(Step.ADVERTISE, b"", seat, context)
+    return _answer(Step.ADVERTISE, asked, seat, context)
 
 
 def _take_seat(invitation: bytes, settings: NodeSettings) -> Seat:
@@ -102,23 +105,45 @@ def _go_on(step: Step, asked: Parcel, context: Context) -> Parcel:
         return _refuse(asked, "it sits in another round")
     if not _journal(context).claim(asked.round_id, step):
         return _refuse(asked, "this step has been answered already")
-    return _answer(step, asked.letter, seat, context)
+    return _answer(step, asked, seat, context)
 
 
-def _answer(step: Step, letter: bytes, seat: Seat, context: Context) -> Parcel:
+def _answer(step: Step, asked: Parcel, seat: Seat, context: Context) -> Parcel:
     aggregator, address = seat.invitation.signed.plan.aggregator, seat.address(step)
     round_id = seat.invitation.round_id
     try:
-        message = seat.answer(step, letter)
+        message = seat.answer(step, b"" if step is Step.ADVERTISE else asked.letter)
     except SecureSumError as error:
         _forget(context)
         log.error("%s", error)
         return Parcel(round_id, seal_refusal(str(error), aggregator, address))
+    letter = seal_answer(message, aggregator, address)
+    answered = ConfigRecord({"asked": _digest(step, asked), "answer": letter})
     if seat.is_over:
         _forget(context)
+        context.state[LAST] = answered
     else:
-        context.state[SEAT] = ConfigRecord({"seat": seat.to_bytes()})
-    return Parcel(round_id, seal_answer(message, aggregator, address))
+        answered["seat"] = seat.to_bytes()
+        context.state[SEAT] = answered
+    return Parcel(round_id, letter)
+
+
+def _answered(step: Step, asked: Parcel, context: Context) -> bytes:
+    """The last answer, if this very letter was the question; empty otherwise.
+
+    A server whose reply from the relay is lost sends again. To repeat sealed bytes tells nobody
+    anything; to seal a second answer might.
+    """
+    for name in {SEAT, LAST} & set(context.state):
+        kept = context.state.config_records[name]
+        answer = kept.get("answer")
+        if kept.get("asked") == _digest(step, asked) and isinstance(answer, bytes):
+            return answer
+    return b""
+
+
+def _digest(step: Step, asked: Parcel) -> bytes:
+    return hashlib.sha256(f"{asked.round_id}/{step}/".encode() + asked.letter).digest()
 
 
 def _refuse(asked: Parcel, reason: str) -> Parcel:
@@ -127,8 +152,8 @@ def _refuse(asked: Parcel, reason: str) -> Parcel:
 
 
 def _forget(context: Context) -> None:
-    if SEAT in context.state:
-        del context.state[SEAT]
+    for name in {SEAT, LAST} & set(context.state):
+        del context.state[name]
 
 
 def _journal(context: Context) -> Journal:

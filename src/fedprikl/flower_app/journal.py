@@ -4,7 +4,9 @@ What a client remembers of a round lives in its SuperNode's memory (`ctx.state`)
 updates after the answer has left. A process that dies in between, or two that overlap, would find
 an old memory, and two different answers to one step could expose somebody. So before a client
 works on an answer it creates a file, named after the round and the step, that must not exist yet:
-an atomic claim. The files are empty; no secret is ever on the disk.
+an atomic claim. The files are empty; no secret is ever on the disk. They are never removed, five
+per round: a claim that is gone could be made again, and whoever carries the messages can invite to
+another round while the first is going on.
 """
 
 import os
@@ -23,7 +25,7 @@ class Journal:
         self._folder, self._client = folder, client
 
     def claim(self, round_id: str, step: Step) -> bool:
-        """True exactly once for a round and a step; kept across restarts and crashes."""
+        """True exactly once, for ever, for a round and a step; across restarts and crashes."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(
@@ -38,13 +40,6 @@ class Journal:
             ) from None
         os.close(handle)
         return True
-
-    def tidy(self, round_id: str) -> None:
-        """Forgets the later steps of other rounds: with their first step taken they stay closed."""
-        for path in self._folder.glob(f"{self._client}-*"):
-            _, other, step = path.name.split("-", 2)
-            if other != round_id and step != Step.ADVERTISE:
-                path.unlink(missing_ok=True)
 
     def _path(self, round_id: str, step: Step) -> Path:
         if not round_id.isalnum():  # it comes from outside and becomes a file's name

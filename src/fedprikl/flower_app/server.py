@@ -9,6 +9,7 @@ A ServerApp that dies leaves nothing behind but the ledger: the sums were in its
 the round is void, and what may have been released stays charged. The next run is a new round.
 """
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError, R
 from fedprikl.federation import (
     Aggregator,
     Conductor,
+    Plan,
     Release,
     SealingKey,
     Server,
@@ -107,6 +109,7 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
             f"The plan {settings.plan.name} is not signed as it stands, so every client would "
             "refuse it. Sign it with `fedprikl plan --key`."
         )
+    _check_trust(signed.plan)
     server = Server(signed, pi)
     signer, sealer = SigningKey.load(home.signing_key), SealingKey.load(home.sealing_key)
     with Ledger.open(home.ledger) as ledger:
@@ -140,6 +143,7 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
         except ReleaseRefused as error:
             raise ReleaseRefused(f"{error}{_why(conductor)}") from None
         finally:
+            _keep_refusals(conductor, this.round_id, home.refusals, host)
             left = ledger.account(signed.plan.population).left
             metrics.left[signed.plan.population] = round(left, 6)
         release = server.accept(this, message, aggregator=signer.public)
@@ -150,6 +154,19 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
             host.say(f"[fedprikl] a cohort of {outcome.clients} was dropped: {outcome.reason}")
     host.say(f"[fedprikl] released, verified and written to {path.name}; budget left: {left:.3g}")
     return release
+
+
+def _check_trust(plan: Plan) -> None:
+    """Refuses noise in shares: whoever poses as clients would know, and take away, their shares.
+
+    Flower's node keys are registered at the relay, so they do not tell clients from the relay.
+    """
+    if plan.estimator == "baseline":
+        raise InvalidInputError(
+            "Over Flower, a plan without a trusted aggregator (`plan --trust none`) needs a roster "
+            "of clients, which is not there yet: a relay that poses as clients would leave too "
+            "little noise. Run it with a trusted aggregator, or in one process."
+        )
 
 
 def _steps(
@@ -170,13 +187,35 @@ def _steps(
 
 
 def _why(conductor: Conductor) -> str:
-    """What people need to know when nothing was released."""
+    """What people need to know when nothing was released. Public: the relay stores it.
+
+    Of the refusals that were sealed only the number, as their words may depend on records.
+    """
     reasons = [outcome.reason for outcome in conductor.outcomes.values() if outcome.reason]
     words = f" The first cohort ended because: {reasons[0]}" if reasons else ""
-    if conductor.refusals:
-        first = next(iter(conductor.refusals.values()))
-        words += f" {len(conductor.refusals)} clients took no part, the first because: {first}."
+    refusals, sealed = conductor.refusals, len(conductor.confided)
+    if refusals:
+        words += f" {len(refusals)} clients took no part"
+        told = (why for client, why in refusals.items() if client not in conductor.confided)
+        first = next(told, "")
+        words += f", the first because: {first}." if first else "."
+    if sealed:
+        words += f" {sealed} of the reasons are in the aggregator's folder."
     return words
+
+
+def _keep_refusals(conductor: Conductor, round_id: str, folder: Path, host: Host) -> None:
+    """Writes who took no part and why, for the aggregator's own people; they never travel on."""
+    if not conductor.refusals:
+        return
+    path = folder / f"{round_id}.json"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(conductor.refusals, file, indent=1)
+    except OSError as error:  # never worth a release
+        host.say(f"[fedprikl] the refusals could not be written: {error.strerror}")
 
 
 def _write(release: Release, folder: Path) -> Path:

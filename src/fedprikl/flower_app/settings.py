@@ -55,6 +55,11 @@ class Home:
         """One file per release."""
         return self.folder / "releases"
 
+    @property
+    def refusals(self) -> Path:
+        """One file per round that clients refused. Not public: a reason may depend on records."""
+        return self.folder / "refusals"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
