@@ -14,8 +14,8 @@ from fedprikl.federation import Release, Step
 from fedprikl.flower_app.client import app
 from fedprikl.flower_app.exchange import Clock
 from fedprikl.flower_app.server import Host, run_on_flower
-from fedprikl.flower_app.settings import RoundSettings
-from fedprikl.privacy import SECURE_NOISE, NoiseSource
+from fedprikl.flower_app.settings import Home, RoundSettings
+from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 
 AT = "2030-01-31T12:00:00+00:00"
 
@@ -141,3 +141,9 @@ class FakeFederation:
         lines: list[str] = []
         host = Host(clock=grid.time.clock(), now=lambda: AT, say=lines.append, source=source)
         return run_on_flower(grid, self.settings(**changes), host), lines
+
+
+def spent(federation: FakeFederation) -> float:
+    """What the aggregator's ledger was charged."""
+    with Ledger.open(Home(federation.home).ledger) as ledger:
+        return ledger.account("sites").spent

@@ -17,8 +17,7 @@ from fedprikl.errors import (
     InvalidInputError,
     ReleaseRefused,
 )
-from fedprikl.federation import Invitation, SealingKey, SigningKey, Step
-from fedprikl.federation.sealing import seal
+from fedprikl.federation import SealingKey, SigningKey, Step
 from fedprikl.flower_app import server
 from fedprikl.flower_app.client import SEAT
 from fedprikl.flower_app.metrics import read_counters
@@ -27,20 +26,10 @@ from fedprikl.flower_app.wire import Parcel, pack, unpack
 from fedprikl.privacy import Ledger
 from fedprikl.secure_sum import Leaves
 from tests.federation.worlds import InsecureNoNoise
-from tests.flower_app.fake_grid import FakeFederation
+from tests.flower_app.fake_grid import FakeFederation, spent
 from tests.flower_app.in_process import in_process_value
 
 LEAVES = dict(zip(Step, Leaves, strict=True))
-
-
-@pytest.fixture
-def federation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeFederation:
-    return FakeFederation.make(tmp_path, monkeypatch)
-
-
-def spent(federation: FakeFederation) -> float:
-    with Ledger.open(Home(federation.home).ledger) as ledger:
-        return ledger.account("sites").spent
 
 
 def vanish(node: int, step: Step) -> Callable[[int, Step], float]:
@@ -80,28 +69,6 @@ def test_cohorts_go_side_by_side_and_nothing_is_left_at_the_clients(
     assert release.is_signed_by(SigningKey.load(Home(federation.home).signing_key).public)
 
 
-def test_without_a_trusted_party_nothing_is_asked(federation: FakeFederation) -> None:
-    """A relay in the place of all clients but one would leave one share of the noise."""
-    write_plan(federation.home, estimator="baseline", dropout=0.1, corruption=0.0)
-    grid = federation.grid()
-    with pytest.raises(InvalidInputError, match="needs a roster of clients"):
-        federation.run(grid)
-    assert grid.carried == []
-    assert spent(federation) == 0
-
-
-def test_without_a_trusted_party_no_site_answers(
-    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where nobody is trusted, an aggregator that does not refuse is to be expected."""
-    monkeypatch.setattr(server, "_check_trust", lambda _: None)
-    write_plan(federation.home, estimator="baseline", dropout=0.1, corruption=0.0)
-    grid = federation.grid()
-    with pytest.raises(ReleaseRefused, match=r"8 clients took no part.*needs a roster of clients"):
-        federation.run(grid)
-    assert all(SEAT not in context.state for context in grid.contexts.values())
-
-
 def test_slow_clients_are_waited_for_and_late_ones_are_not(federation: FakeFederation) -> None:
     grid = federation.grid()
     grid.delay = lambda node, step: {1: 20.0, 2: 31.0}.get(node, 0.0) if step is Step.ECHO else 0.0
@@ -109,22 +76,6 @@ def test_slow_clients_are_waited_for_and_late_ones_are_not(federation: FakeFeder
     assert "echo: 7 of 8 answered, 0 refused, 1 lost" in lines[4]
     assert "reveal: 7 of 7" in lines[5]
     assert release.content["cohorts"][0]["included"] == 8  # its counts had been sent
-
-
-def test_second_and_foreign_answers_change_nothing(federation: FakeFederation) -> None:
-    grid = federation.grid()
-    earlier: list[Message] = []
-
-    def alter(asked: Message, answer: Message) -> list[Message]:
-        foreign = Message(pack(Parcel("0" * 32, b"sealed elsewhere")), reply_to=asked)
-        odd = Message(RecordDict({"other": ConfigRecord({"a": 1})}), reply_to=asked)
-        earlier.append(answer)
-        return [answer, answer, foreign, odd, earlier[0]]
-
-    grid.alter = alter
-    release, lines = federation.run(grid, source=InsecureNoNoise())
-    assert release.value == in_process_value(federation.home, federation.files, {})
-    assert all("0 lost" in line for line in lines[1:6])
 
 
 @pytest.mark.parametrize(
@@ -158,46 +109,6 @@ def test_a_node_that_answers_damage_is_left_out(
     assert "secret words" not in "".join(lines)
 
 
-@pytest.mark.parametrize("inside", [b"", b"\1", b"\1\xff\xff\xff\xff", b"\7" * 300])
-def test_a_letter_with_nothing_usable_inside_is_left_out(
-    federation: FakeFederation, inside: bytes
-) -> None:
-    grid = federation.grid()
-
-    def alter(asked: Message, answer: Message) -> list[Message]:
-        if asked.metadata.dst_node_id != 5 or asked.metadata.message_type != "query.advertise":
-            return [answer]
-        invitation = Invitation.from_bytes(unpack(asked).letter)
-        aggregator = invitation.signed.plan.aggregator
-        letter = seal(inside, aggregator, invitation.address(Step.ADVERTISE))
-        return [Message(pack(Parcel(invitation.round_id, letter)), reply_to=asked)]
-
-    grid.alter = alter
-    _, lines = federation.run(grid)
-    assert "advertise: 7 of 8 answered, 0 refused, 1 lost" in lines[1]
-
-
-def test_an_answer_of_one_step_or_member_does_not_open_in_another(
-    federation: FakeFederation,
-) -> None:
-    """A relay that swaps two sealed answers, or repeats the last step's, only loses them."""
-    grid = federation.grid()
-    kept: dict[int, Message] = {}
-
-    def alter(asked: Message, answer: Message) -> list[Message]:
-        node = asked.metadata.dst_node_id
-        if asked.metadata.message_type == "query.share" and node in (1, 2):
-            other = kept.get(3 - node, answer)
-            kept[node] = answer
-            swapped = pack(Parcel(unpack(asked).round_id, unpack(other).letter))
-            return [Message(swapped, reply_to=asked)]
-        return [answer]
-
-    grid.alter = alter
-    _, lines = federation.run(grid)
-    assert "share: 7 of 8 answered, 0 refused, 1 lost" in lines[2]
-
-
 def test_a_serverapp_that_dies_leaves_a_void_round_and_a_right_ledger(
     federation: FakeFederation,
 ) -> None:
@@ -222,69 +133,6 @@ def test_a_serverapp_that_dies_leaves_a_void_round_and_a_right_ledger(
     assert spent(federation) == pytest.approx(1.0, abs=1e-6)
 
 
-def test_letters_of_a_void_round_are_refused_later(federation: FakeFederation) -> None:
-    grid = federation.grid()
-    federation.run(grid)
-    asked = [message for message in grid.carried if message.metadata.dst_node_id == 1]
-    before = dict(grid.contexts[1].state)
-    for message, words in ((asked[0], "answered already"), (asked[1], "no seat")):
-        answer = unpack(grid.deliver(message))
-        assert answer.letter == b""
-        assert words in answer.refusal
-    assert dict(grid.contexts[1].state) == before
-
-
-def test_a_step_is_answered_once_even_from_an_old_memory(federation: FakeFederation) -> None:
-    """Flower keeps the state after the answer has left: a crash in between would roll it back."""
-    grid = federation.grid()
-    kept: dict[str, Any] = {}
-
-    def alter(asked: Message, answer: Message) -> list[Message]:
-        node, what = asked.metadata.dst_node_id, asked.metadata.message_type
-        if node == 1 and what == "query.echo":
-            kept["again"] = asked
-        if node == 1 and what == "query.input":
-            kept["seat"] = grid.contexts[1].state[SEAT]
-        return [answer]
-
-    grid.alter = alter
-    grid.delay = lambda _, step: math.inf if step is Step.REVEAL else 0.0
-    with pytest.raises(ReleaseRefused):
-        federation.run(grid)
-    grid.contexts[1].state[SEAT] = kept["seat"]  # as before it echoed
-    answer = unpack(grid.deliver(kept["again"]))
-    assert (answer.letter, answer.refusal) == (b"", "this step has been answered already")
-
-
-def test_an_invitation_to_another_round_reopens_no_step(federation: FakeFederation) -> None:
-    """The relay invites elsewhere, the process dies, the old memory is back: still answered."""
-    grid = federation.grid()
-    kept: dict[str, Any] = {}
-
-    def alter(asked: Message, answer: Message) -> list[Message]:
-        if asked.metadata.dst_node_id == 1:
-            kept[asked.metadata.message_type] = asked
-            if asked.metadata.message_type == "query.input":
-                kept["seat"] = grid.contexts[1].state[SEAT]
-        return [answer]
-
-    grid.alter = alter
-    grid.delay = lambda _, step: math.inf if step is Step.REVEAL else 0.0
-    with pytest.raises(ReleaseRefused):
-        federation.run(grid)
-    echo = kept["query.echo"]
-    elsewhere = json.loads(unpack(kept["query.advertise"]).letter) | {"round": "ab" * 16}
-    invited = Message(
-        pack(Parcel("ab" * 16, json.dumps(elsewhere).encode())),
-        dst_node_id=1,
-        message_type="query.advertise",
-    )
-    assert unpack(grid.deliver(invited)).letter != b""
-    grid.contexts[1].state[SEAT] = kept["seat"]  # as before it echoed
-    answer = unpack(grid.deliver(echo))
-    assert (answer.letter, answer.refusal) == (b"", "this step has been answered already")
-
-
 def test_too_few_answers_release_nothing_and_charge_nothing(federation: FakeFederation) -> None:
     grid = federation.grid()
     grid.delay = lambda node, step: math.inf if node > 3 and step is Step.INPUT else 0.0
@@ -296,83 +144,6 @@ def test_too_few_answers_release_nothing_and_charge_nothing(federation: FakeFede
     assert counters['fedprikl_clients_lost_total{step="input"}'] == 5
 
 
-def test_a_plan_changed_on_the_way_is_refused_by_everybody(federation: FakeFederation) -> None:
-    """A relay that puts its own sealing key into the plan gets no answer at all."""
-    mine = SealingKey.generate()
-    document = json.loads((federation.home / "plan.json").read_text())
-    theirs = document["plan"]["aggregator"]
-    grid = federation.grid()
-    original = grid.deliver
-
-    def deliver(message: Message) -> Message:
-        letter = unpack(message).letter.replace(theirs.encode(), mine.public.encode())
-        changed = Message(
-            pack(Parcel(unpack(message).round_id, letter)),
-            dst_node_id=message.metadata.dst_node_id,
-            message_type=message.metadata.message_type,
-        )
-        answer = unpack(original(changed))
-        assert answer.letter == b""
-        return Message(pack(answer), reply_to=message)
-
-    grid.deliver = deliver  # type: ignore[method-assign]
-    with pytest.raises(ReleaseRefused, match=r"8 clients took no part.*not signed"):
-        federation.run(grid)
-    assert spent(federation) == 0
-
-
-def another_plan(federation: FakeFederation, asked: dict[str, Any]) -> None:
-    """Signed by the same organiser, for the same secure sum, with twice the epsilon."""
-    asked["signed"] = write_plan(federation.home, "other.json", epsilon=2.0).to_dict()
-
-
-def other_cells(_: FakeFederation, asked: dict[str, Any]) -> None:
-    asked["cells"] = asked["cells"][::-1]
-
-
-def another_batch(_: FakeFederation, asked: dict[str, Any]) -> None:
-    asked["batch"] += 1
-
-
-@pytest.mark.parametrize("swap", [another_plan, other_cells, another_batch])
-@pytest.mark.parametrize("victims", [1, 8])
-def test_answers_to_another_invitation_do_not_open(
-    federation: FakeFederation,
-    swap: Callable[[FakeFederation, dict[str, Any]], None],
-    victims: int,
-) -> None:
-    """A relay shows clients something that they accept, but that was not asked."""
-    grid = federation.grid()
-    original = grid.deliver
-    joined: list[bool] = []
-
-    def deliver(message: Message) -> Message:
-        asked, node = unpack(message), message.metadata.dst_node_id
-        if message.metadata.message_type != "query.advertise" or node > victims:
-            return original(message)
-        letter = json.loads(asked.letter)
-        swap(federation, letter)
-        changed = Message(
-            pack(Parcel(asked.round_id, json.dumps(letter).encode())),
-            dst_node_id=node,
-            message_type=message.metadata.message_type,
-        )
-        answer = original(changed)
-        joined.append(bool(unpack(answer).letter) and SEAT in grid.contexts[node].state)
-        return Message(answer.content, reply_to=message)
-
-    grid.deliver = deliver  # type: ignore[method-assign]
-    if victims == 8:
-        with pytest.raises(ReleaseRefused):
-            federation.run(grid)
-        assert spent(federation) == 0
-    else:
-        release, lines = federation.run(grid)
-        assert "advertise: 7 of 8 answered, 0 refused, 1 lost" in lines[1]
-        assert release.content["cohorts"][0]["included"] == 7
-    assert joined == [True] * victims  # nothing else stopped them
-
-
 @pytest.mark.parametrize("named", [SealingKey.generate().public, ""])
 def test_an_aggregator_with_another_key_than_the_plans_says_so(
     federation: FakeFederation, named: str
@@ -380,56 +151,6 @@ def test_an_aggregator_with_another_key_than_the_plans_says_so(
     write_plan(federation.home, aggregator=named)
     with pytest.raises(InvalidInputError, match="another aggregator's sealing key"):
         federation.run(federation.grid())
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"epsilon": 3.0}, "epsilon 3 and delta 1e-06 exceed the limits 2 and 1e-05"),
-        ({"most_records": 10}, "no room"),
-    ],
-)
-def test_sealed_refusals_reach_the_aggregators_folder_and_no_log(
-    federation: FakeFederation,
-    changes: dict[str, Any],
-    why: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The log of a run is stored at the relay, and a reason may depend on records."""
-    write_plan(federation.home, **changes)
-    context = federation.grid().contexts[1]
-    context.run_config = {"home": str(federation.home), "clients": 8}
-    with pytest.raises(ReleaseRefused, match="8 clients took no part") as raised:
-        server.app(federation.grid(), context)
-    told = "".join(traceback.format_exception(raised.value)) + "".join(capsys.readouterr())
-    assert why not in told
-    assert "8 of the reasons are in the aggregator's folder" in told
-    assert spent(federation) == 0
-    (path,) = Home(federation.home).refusals.iterdir()
-    assert path.stat().st_mode & 0o777 == 0o600
-    reasons = json.loads(path.read_text())
-    assert sorted(reasons) == [str(node) for node in range(1, 9)]
-    assert all(why in reason for reason in reasons.values())
-
-
-def test_a_refusal_is_as_long_as_an_answer(federation: FakeFederation) -> None:
-    """Whatever the reason: the length of a sealed letter is seen by the relay."""
-    grid = federation.grid()
-    grid.contexts[6].node_config["most-points"] = 3
-    grid.contexts[7].node_config["largest-epsilon"] = 0.5
-    _, lines = federation.run(grid)
-    assert "advertise: 6 of 8 answered, 2 refused" in lines[1]
-    answers = [
-        len(unpack(message).letter)
-        for message in grid.carried
-        if message.metadata.message_type == "query.advertise"
-        and message.metadata.reply_to_message_id
-    ]
-    assert len(answers) == 8
-    assert len(set(answers)) == 1
-    assert all("refused" not in line for line in lines[6:])
-    (path,) = Home(federation.home).refusals.iterdir()
-    assert sorted(json.loads(path.read_text())) == ["6", "7"]
 
 
 def test_refusals_that_cannot_be_written_lose_no_release(federation: FakeFederation) -> None:
@@ -600,33 +321,6 @@ def test_letters_sent_again_after_a_lost_reply_lose_nobody(
     assert len(first) == len(Step)
     assert release.value == in_process_value(federation.home, federation.files, {})
     assert all("8 of 8 answered, 0 refused, 0 lost" in line for line in lines[1:6])
-
-
-def test_only_the_same_letter_gets_the_same_answer_again(federation: FakeFederation) -> None:
-    grid = federation.grid()
-    seen: list[str] = []
-
-    def alter(asked: Message, answer: Message) -> list[Message]:
-        again, other = unpack(grid.deliver(asked)), unpack(asked)
-        assert again == unpack(answer)  # to the byte, though sealing is random
-        changed = Message(
-            pack(Parcel(other.round_id, other.letter + b" ")),
-            dst_node_id=asked.metadata.dst_node_id,
-            message_type=asked.metadata.message_type,
-        )
-        different = unpack(grid.deliver(changed))
-        assert different.letter == b""
-        seen.append(different.refusal)
-        return [answer]
-
-    grid.alter = alter
-    release, _ = federation.run(grid)
-    assert release.content["cohorts"][0]["included"] == 8
-    assert seen == (
-        ["this round has been answered already"] * 8
-        + ["this step has been answered already"] * 24
-        + ["it has no seat in this round"] * 8
-    )
 
 
 def test_a_relay_that_takes_nothing_ends_the_round_without_a_release(
