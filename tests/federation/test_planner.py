@@ -145,7 +145,7 @@ def test_another_drift_costs_no_more_than_twice_the_predicted_error() -> None:
 
 
 def test_it_is_fast_whatever_the_domain() -> None:
-    """2 s are promised for 2^16 cells: CPU seconds, the best of three, on a machine that is busy."""
+    """2 s are promised for 2^16 cells: CPU seconds, the best of three, as machines are busy."""
     seconds = []
     for cells in (2**16, 2**16 - 1, 2**16 - 2):
         reference = zipf(cells)
