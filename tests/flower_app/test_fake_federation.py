@@ -144,7 +144,11 @@ def test_too_few_answers_release_nothing_and_charge_nothing(federation: FakeFede
     assert counters['fedprikl_clients_lost_total{step="input"}'] == 5
 
 
-@pytest.mark.parametrize("named", [SealingKey.generate().public, ""])
+@pytest.mark.parametrize(
+    "named",
+    [SealingKey.generate().public, ""],
+    ids=["another", "none"],  # ids: equal in all workers
+)
 def test_an_aggregator_with_another_key_than_the_plans_says_so(
     federation: FakeFederation, named: str
 ) -> None:
