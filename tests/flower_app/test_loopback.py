@@ -35,7 +35,6 @@ from tests.federation.test_views import contains
 from tests.flower_app.attack import sums_of_a_relay
 from tests.flower_app.in_process import in_process_value
 
-pytestmark = pytest.mark.xdist_group("flower")  # one federation at a time, in one worker
 REPOSITORY = Path(__file__).parent.parent.parent
 SITES, KILLED, REFUSING = 7, 3, 7  # the eighth refuses
 

@@ -15,7 +15,7 @@ from fedprikl.flower_app import APP_FOLDER
 from tests.flower_app.losing import DIES
 
 pytest.importorskip("ray", reason="the simulation engine is an extra of Flower")
-pytestmark = pytest.mark.xdist_group("flower")  # not beside the loopback federation
+
 REPOSITORY = Path(__file__).parent.parent.parent
 NODES = 50
 
