@@ -1,18 +1,12 @@
 """Signing keys: who made a plan, who made a release. Ed25519 through `cryptography`."""
 
-import os
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from fedprikl.errors import InvalidInputError
+from fedprikl.federation.key_files import read_key, write_key
 
 __all__ = ["SigningKey", "verify_signature"]
 
@@ -31,12 +25,7 @@ class SigningKey:
     @classmethod
     def load(cls, path: str | Path) -> "SigningKey":
         """A key from a PEM file written by `save`."""
-        try:
-            key = load_pem_private_key(Path(path).read_bytes(), password=None)
-        except OSError as error:
-            raise InvalidInputError(f"Cannot read the key {path}: {error.strerror}.") from None
-        except (ValueError, TypeError):
-            key = None
+        key = read_key(path)
         if not isinstance(key, Ed25519PrivateKey):
             raise InvalidInputError(f"{path} is not an unencrypted Ed25519 key in PEM format.")
         return cls(key)
@@ -52,13 +41,7 @@ class SigningKey:
 
     def save(self, path: str | Path) -> None:
         """Write the key for its owner only; an existing file is never overwritten."""
-        pem = self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError as error:
-            raise InvalidInputError(f"Cannot write the key {path}: {error.strerror}.") from None
-        with os.fdopen(handle, "wb") as file:
-            file.write(pem)
+        write_key(path, self._private)
 
     @property
     def public(self) -> str:

@@ -6,7 +6,6 @@ round, its cohort, from its member, in its step, and from a client that was aske
 aggregator asks. Sealing hides; it does not prove who wrote (the messages inside are signed).
 """
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,10 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from fedprikl.errors import InvalidInputError, SealError
 from fedprikl.federation.documents import canonical
+from fedprikl.federation.key_files import read_key, write_key
 from fedprikl.secure_sum.keys import is_usable_key
 
 __all__ = ["Address", "SealingKey", "is_sealing_key", "seal"]
@@ -68,25 +62,14 @@ class SealingKey:
     @classmethod
     def load(cls, path: str | Path) -> "SealingKey":
         """A key from a PEM file written by `save`."""
-        try:
-            key = load_pem_private_key(Path(path).read_bytes(), password=None)
-        except OSError as error:
-            raise InvalidInputError(f"Cannot read the key {path}: {error.strerror}.") from None
-        except (ValueError, TypeError):
-            key = None
+        key = read_key(path)
         if not isinstance(key, X25519PrivateKey):
             raise InvalidInputError(f"{path} is not an unencrypted X25519 key in PEM format.")
         return cls(key)
 
     def save(self, path: str | Path) -> None:
         """Write the key for its owner only; an existing file is never overwritten."""
-        pem = self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError as error:
-            raise InvalidInputError(f"Cannot write the key {path}: {error.strerror}.") from None
-        with os.fdopen(handle, "wb") as file:
-            file.write(pem)
+        write_key(path, self._private)
 
     @property
     def public(self) -> str:
