@@ -9,7 +9,7 @@ from fedprikl import InvalidInputError, Score, Skew, spread_points
 from fedprikl.checks import Floats
 from fedprikl.estimators import DRIFTS, Design, Spectrum, forecast_design, search_designs
 from fedprikl.estimators.drift import fit_drift, picture_drift
-from fedprikl.estimators.forecast import draw_counts, outlook
+from fedprikl.estimators.forecast import draw_scores
 from fedprikl.estimators.terms import Terms
 from fedprikl.reference import spread_shares
 
@@ -85,7 +85,7 @@ def test_small_batches_are_biased_upwards_and_the_outlook_sees_it() -> None:
     terms = Terms.of(points, np.full(10, 2000))
     picture = picture_drift(terms.weights, terms.pi, divergence=0.0, gamma=0.01, draws=2**15)
     score = Score(Skew(0.01))  # without correction
-    seen = outlook(terms, score, picture, draw_counts(terms, picture))
+    seen = draw_scores(terms, score, picture).outlook()
     errors = []
     for _ in range(300):
         everywhere = rng.poisson(20_000 * terms.pi)
@@ -95,7 +95,7 @@ def test_small_batches_are_biased_upwards_and_the_outlook_sees_it() -> None:
         errors.append(float(terms.weights @ difference))
     assert seen.bias == pytest.approx(np.mean(errors), rel=0.1)
     assert math.sqrt(seen.error_variance) == pytest.approx(np.std(errors), rel=0.2)
-    corrected = outlook(terms, Score(correction=1.0), picture, draw_counts(terms, picture))
+    corrected = draw_scores(terms, Score(correction=1.0), picture).outlook()
     assert 0 < corrected.bias < 0.8 * seen.bias
 
 

@@ -2,7 +2,7 @@
 
 from fedprikl.divergence.exact import kl_divergence, skewed_divergence
 from fedprikl.divergence.phi import phi
-from fedprikl.divergence.score import ExtremeIncrements, Score
+from fedprikl.divergence.score import ExtremeIncrements, Score, limit_steps
 from fedprikl.divergence.smoothing import DEFAULT_SKEW, Additive, Floor, Skew, Smoothing, Unsmoothed
 from fedprikl.divergence.variance import (
     estimator_variance,
@@ -26,6 +26,7 @@ __all__ = [
     "estimator_variance",
     "jeffreys_divergence",
     "kl_divergence",
+    "limit_steps",
     "optimal_control",
     "optimal_control_lower_bound",
     "optimal_control_with_noise",

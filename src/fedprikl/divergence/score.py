@@ -10,7 +10,7 @@ from fedprikl.checks import Floats, Ints, check_finite
 from fedprikl.divergence.smoothing import DEFAULT_SKEW, Floor, Smoothing, Unsmoothed
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["ExtremeIncrements", "Score"]
+__all__ = ["ExtremeIncrements", "Score", "limit_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ class Score:
         with np.errstate(divide="ignore"):
             scores = self.control * (v - 1) - np.log(inside)
         if self.steepest < math.inf:
-            empty = self.ratio(0, pi, records)
-            line = self.control * (empty - 1) - np.log(empty) - self.steepest * h / np.abs(weights)
-            scores = np.maximum(scores, line)
+            v = self.ratio(0, pi, records)
+            empty = self.control * (v - 1) - np.log(v)
+            scores = limit_steps(scores, empty, h, weights, self.steepest)
         return np.asarray(scores, dtype=np.float64)
 
     def ratio(self, counts: npt.ArrayLike, pi: Floats, records: Ints) -> Floats:
@@ -150,6 +150,16 @@ class Score:
             highest=steps[row, high],
             highest_at=candidates[row, high].astype(np.int64),
         )
+
+
+def limit_steps(
+    scores: Floats, empty: Floats, counts: Floats, weights: npt.ArrayLike, steepest: float
+) -> Floats:
+    """Scores raised to the line of `steepest` that starts at the `empty` cell's score."""
+    if steepest == math.inf:
+        return scores
+    limited: Floats = np.maximum(scores, empty - steepest * counts / np.abs(weights))
+    return limited
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ Everything here is computed from public quantities: Pi, the number of records, t
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimators.drift import SEED, DriftPicture, picture_drift
-from fedprikl.estimators.forecast import Forecast, draw_counts, outlook
+from fedprikl.estimators.forecast import Forecast, draw_scores
 from fedprikl.estimators.spectrum import Spectrum
 from fedprikl.estimators.terms import Terms
 
@@ -43,9 +43,9 @@ class Design:
     exponent: float  # cells are asked of a share of the batches in proportion to Pi^exponent
     steepest: float = math.inf  # c
 
-    def score(self, gamma: float, client_effect: float = 1.0) -> Score:
+    def score(self, gamma: float) -> Score:
         """The score of a count under this design."""
-        return Score(Skew(gamma), correction=client_effect, steepest=self.steepest)
+        return Score(Skew(gamma), correction=1.0, steepest=self.steepest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,12 @@ class DesignForecast:
     def error(self) -> float:
         """Root mean square over the assumed drifts: what the search minimises."""
         return math.sqrt(sum(f.error**2 for f in self.forecasts) / len(self.forecasts))
+
+    def with_noise(self, factor: float) -> "DesignForecast":
+        """The forecast with so many times the noise, which is all that a budget changes."""
+        return replace(
+            self, forecasts=tuple(replace(f, noise=factor * f.noise) for f in self.forecasts)
+        )
 
 
 def search_designs(
@@ -129,7 +135,7 @@ class DesignMoments:
         layout = self.layout
         (picture,) = _pictures(layout.spectrum, [divergence], self.gamma)
         terms = layout.terms(self.records)
-        seen = outlook(terms, self.score, picture, draw_counts(terms, picture))
+        seen = draw_scores(terms, self.score, picture).outlook(self.score.steepest)
         return seen.mean, math.sqrt(seen.variance + layout.sampling_variance(picture))
 
     @property
@@ -248,7 +254,8 @@ def _forecasts(
     """The errors of a layout for each limit, given as a share of the steepest step."""
     gamma = pictures[0].gamma
     terms, steps = layout.terms(records), layout.first_steps(records, gamma, client_effect)
-    drawn = [draw_counts(terms, each, client_effect=client_effect) for each in pictures]
+    score = Score(Skew(gamma), correction=client_effect)
+    drawn = [draw_scores(terms, score, each, client_effect=client_effect) for each in pictures]
     sampling = [math.sqrt(layout.sampling_variance(picture)) for picture in pictures]
     for limit in limits:
         steepest = math.inf if limit == 1 else limit * float(steps.max())
@@ -258,14 +265,13 @@ def _forecasts(
             exponent=layout.exponent,
             steepest=steepest,
         )
-        score = design.score(gamma, client_effect)
         noise = noise_gain * layout.expected_sensitivity(np.minimum(steps, steepest))
         forecasts = []
-        for picture, counts, chosen in zip(pictures, drawn, sampling, strict=True):
-            seen = outlook(terms, score, picture, counts)
+        for scores, chosen in zip(drawn, sampling, strict=True):
+            seen = scores.outlook(steepest)
             forecasts.append(
                 Forecast(
-                    divergence=picture.divergence,
+                    divergence=scores.divergence,
                     sampling=chosen,
                     bias=seen.bias,
                     spread=math.sqrt(seen.error_variance),

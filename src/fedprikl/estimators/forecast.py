@@ -5,17 +5,17 @@ of the population and a limit on the steepest step (small-batch bias and spread)
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fedprikl.checks import Floats
-from fedprikl.divergence import Score
+from fedprikl.divergence import Score, limit_steps
 from fedprikl.estimators.drift import SEED, DriftPicture
 from fedprikl.estimators.terms import Terms
 
-__all__ = ["DrawnCounts", "Forecast", "Outlook", "draw_counts", "outlook"]
+__all__ = ["DrawnScores", "Forecast", "Outlook", "draw_scores"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +45,6 @@ class Forecast:
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DrawnCounts:
-    """Simulated counts of a picture's cells: in the batches that are asked, and everywhere."""
-
-    asked: Floats
-    everywhere: Floats
-    records: Floats  # of everybody
-
-
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What the scores of a design would be, at some drift."""
@@ -64,36 +55,59 @@ class Outlook:
     error_variance: float  # about that bias
 
 
-def draw_counts(terms: Terms, picture: DriftPicture, *, client_effect: float = 1.0) -> DrawnCounts:
-    """Counts if the population had drifted as in the picture, whose cells are positions in `terms`.
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnScores:
+    """Scores of simulated counts of a picture's cells, before any limit on the steepest step.
+
+    Nearly all of a forecast's cost is spent here; looking at one more limit is cheap.
+    """
+
+    divergence: float
+    weights: Floats
+    counts: Floats  # in the batches that are asked
+    scores: Floats
+    empty: Floats  # scores of empty cells
+    everybody: Floats  # scores of the counts of all batches
+    pictured: Floats  # scores of the pictured ratios themselves
+
+    def outlook(self, steepest: float = math.inf) -> Outlook:
+        """Scores under a limit, against the drift that is pictured and against everybody's."""
+        scores = limit_steps(self.scores, self.empty, self.counts, self.weights, steepest)
+        error, shift = scores - self.everybody, scores - self.pictured
+        return Outlook(
+            mean=self.divergence + float(shift.mean()),
+            variance=_variance_of_sum(shift, self.weights),
+            bias=float(error.mean()),
+            error_variance=_variance_of_sum(error, self.weights),
+        )
+
+
+def draw_scores(
+    terms: Terms, score: Score, picture: DriftPicture, *, client_effect: float = 1.0
+) -> DrawnScores:
+    """Scores if the population had drifted as in the picture, whose cells are positions in `terms`.
 
     Poisson counts of groups of `client_effect` alike records: batches are sets of clients, and
-    records of one client resemble each other.
+    records of one client resemble each other. A limit of `score` is left to `outlook`.
     """
-    rng = np.random.default_rng(SEED)
-    at = picture.cells
-    records = terms.records[at]
-    everybody = records / (1 - terms.outside[at])
-    rate = terms.pi[at] * picture.ratios
+    rng, at = np.random.default_rng(SEED), picture.cells
+    pi, records, outside = terms.pi[at], terms.records[at], terms.outside[at]
+    everybody = records / (1 - outside)
+    rate = pi * picture.ratios
     groups = rng.poisson(records * rate / client_effect)
     others = rng.poisson(np.maximum(everybody - records, 0.0) * rate / client_effect)
-    asked = np.asarray(client_effect * groups, dtype=np.float64)
-    return DrawnCounts(asked, asked + client_effect * others, everybody)
-
-
-def outlook(terms: Terms, score: Score, picture: DriftPicture, drawn: DrawnCounts) -> Outlook:
-    """Scores of the counts that were asked, against scores of the counts of everybody."""
-    at = picture.cells
-    pi, weights = terms.pi[at], terms.weights[at]
-    scores = score(drawn.asked, pi, terms.records[at], outside=terms.outside[at], weights=weights)
-    whole = np.maximum(1, np.round(drawn.records)).astype(np.int64)
-    error = scores - Score(score.smoothing)(drawn.everywhere, pi, whole)
-    shift = scores + np.log(picture.gamma + (1 - picture.gamma) * picture.ratios)
-    return Outlook(
-        mean=picture.divergence + float(shift.mean()),
-        variance=_variance_of_sum(shift, weights),
-        bias=float(error.mean()),
-        error_variance=_variance_of_sum(error, weights),
+    counts = np.asarray(client_effect * groups, dtype=np.float64)
+    unlimited, whole = replace(score, steepest=math.inf), np.maximum(1, np.round(everybody))
+    return DrawnScores(
+        divergence=picture.divergence,
+        weights=terms.weights[at],
+        counts=counts,
+        scores=unlimited(counts, pi, records, outside=outside),
+        empty=unlimited(0, pi, records),
+        everybody=Score(score.smoothing)(
+            counts + client_effect * others, pi, whole.astype(np.int64)
+        ),
+        pictured=-np.log(picture.gamma + (1 - picture.gamma) * picture.ratios),
     )
 
 

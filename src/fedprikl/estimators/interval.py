@@ -22,7 +22,7 @@ from fedprikl.checks import Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimators.drift import picture_drift
-from fedprikl.estimators.forecast import draw_counts, outlook
+from fedprikl.estimators.forecast import draw_scores
 from fedprikl.estimators.terms import Terms
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from fedprikl.reference import QueryPoints
@@ -105,8 +105,8 @@ def _small_batches(
 ) -> tuple[float, float]:
     """Standard deviation and bias of the scores of small batches."""
     picture = picture_drift(terms.weights, terms.pi, divergence=divergence, gamma=gamma, draws=2048)
-    drawn = draw_counts(terms, picture, client_effect=client_effect)
-    seen = outlook(terms, score, picture, drawn)
+    drawn = draw_scores(terms, score, picture, client_effect=client_effect)
+    seen = drawn.outlook(score.steepest)
     return math.sqrt(seen.error_variance), seen.bias
 
 

@@ -22,11 +22,12 @@ def smallest_drift(
     *,
     largest: float,
     power: float = 0.95,
+    precision: float = 1e-9,
 ) -> float | None:
     """The least D that exceeds the threshold with probability `power`, in nats.
 
     `moments` says how the drift shows; the value before noise is taken as normal with these. None
-    if not even `largest` (ln 1/gamma for a skew) is found so often.
+    if not even `largest` (ln 1/gamma for a skew) is found so often. `precision` is relative.
     """
     if not 0.5 < check_finite(power, "power") < 1:
         raise InvalidInputError(f"The power lies between 0.5 and 1, got {power}.")
@@ -42,4 +43,4 @@ def smallest_drift(
         return None
     if margin(0.0) >= 0:
         return 0.0
-    return float(optimize.brentq(margin, 0.0, largest, xtol=1e-9 * largest))
+    return float(optimize.brentq(margin, 0.0, largest, xtol=1e-9 * largest, rtol=precision))

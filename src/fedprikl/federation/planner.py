@@ -46,6 +46,7 @@ COHORT = 50  # clients of a secure sum with a trusted aggregator
 LARGEST_COHORT = 5000  # without one, each cohort carries its own noise: as few as possible
 MOST_POINTS = 1000  # what clients accept by default
 ROOM = 16  # times the average number of records that one client may hold
+PRECISION = 1e-3  # of the smallest drift, relative
 SEED = 0  # of the points that a prediction is made for; a round draws its own
 
 
@@ -271,7 +272,9 @@ def _plan_trusted(asked: _Asked, draft: Plan, budget: ReleaseBudget, releases: i
         quieter = replace(budget, gain=budget.gain / 2)
         return {
             "payload": _best(wider, draft, budget).error,
-            "epsilon": _best(asked, draft, quieter).error,
+            "epsilon": _best(
+                asked, draft, quieter, [each.with_noise(0.5) for each in searched]
+            ).error,
         }
 
     return PlannedRound(
@@ -341,7 +344,8 @@ def _smallest_drift(asked: _Asked, plan: Plan, design: Design) -> float | None:
     )
     mean, sd = moments(0.0)
     alarm = mean + noise_quantile(noise, sd, 1 - plan.false_alarm)
-    return smallest_drift(moments, noise, alarm, largest=0.85 * -math.log(plan.skew))
+    largest = 0.85 * -math.log(plan.skew)
+    return smallest_drift(moments, noise, alarm, largest=largest, precision=PRECISION)
 
 
 def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
