@@ -54,7 +54,8 @@ def over_flower(folder: Path, files: list[Path]) -> dict[str, float]:
         federation.start_relay()
         federation.add_sites(node_configs(federation.aggregator, files))
         result = federation.federate(
-            *("--clients", str(clients), "--wait", "600", "--step-timeout", "600", "--json"),
+            *("--clients", str(clients), "--wait", "600", "--step-timeout", "600"),
+            *("--grace", "600", "--json"),  # nobody is left behind for being slow
             timeout=3600,
         )
         if result.returncode:

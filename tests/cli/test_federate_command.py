@@ -164,7 +164,7 @@ def test_a_stream_that_breaks_off_is_taken_up_again(
     record(world, monkeypatch, *first, released=False)
     again = ["[fedprikl] share: 9 of 9\n", "[fedprikl] input: 9 of 9\n"]
     answers = {
-        "list": iter([['"status": "running"\n'], ['"status": "running"\n']]),
+        "list": iter([listed("running"), ["The SuperLink is not available\n"]]),
         "log": iter([again[:1], [*again, release_line(world.run(plan).release) + "\n"]]),
     }
     asked: list[tuple[str, ...]] = []
@@ -174,15 +174,37 @@ def test_a_stream_that_breaks_off_is_taken_up_again(
         yield from next(answers[arguments[0]])
 
     monkeypatch.setattr(federate, "_flwr", flwr)
+    monkeypatch.setattr(federate, "PAUSE", 0.0)
     result = runner.invoke(app, ["federate", "mine", "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["progress"] == ["share: 9 of 9", "input: 9 of 9"]
     assert ("log", "77", "mine", "--stream") in asked
 
 
-def test_a_run_that_finished_in_silence_is_not_waited_for(
+def test_a_run_that_finished_meanwhile_is_read_to_its_end_once(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(world, monkeypatch, "Successfully started run 77\n", released=False)
-    monkeypatch.setattr(federate, "_flwr", lambda *_: iter(['"status": "finished:failed"']))
-    assert "Flower ended without one" in fails(monkeypatch, capsys, "federate", "mine")
+    asked: list[str] = []
+
+    def flwr(*arguments: str) -> Iterator[str]:
+        asked.append(arguments[0])
+        yield from listed("finished:failed") if arguments[0] == "list" else ["the end\n"]
+
+    monkeypatch.setattr(federate, "_flwr", flwr)
+    monkeypatch.setattr(federate, "PAUSE", 0.0)
+    said = fails(monkeypatch, capsys, "federate", "mine")
+    assert "Flower ended without one (finished:failed: why). Its last words:" in said
+    assert "the end" in said
+    assert asked == ["list", "log"]
+
+
+def listed(status: str) -> list[str]:
+    """What the real `flwr list` prints of a run."""
+    from flwr.cli.ls import _to_json
+    from flwr.cli.run_utils import RunRow
+
+    row = dict.fromkeys(RunRow.__dataclass_fields__, "N/A")
+    numbers = {name: 0 for name in row if name.startswith(("network", "compute"))}
+    run = RunRow(**(row | numbers | {"status_text": status, "details": "why"}))  # type: ignore[arg-type]
+    return [_to_json([run])]

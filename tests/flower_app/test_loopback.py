@@ -1,11 +1,14 @@
 """A real federation: a relay with TLS and node authentication, an aggregator, eight sites.
 
 One round serves most of these tests, since every message of a client is a process of Flower's. Its
-ServerApp adds no noise (`noiseless.py`), so that its release can be compared to the bit.
+ServerApp adds no noise (`noiseless.py`), so that its release can be compared to the bit. Another
+round came before it, whose ServerApp was killed in the middle, and the log stream broke off once.
 """
 
 import json
+import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -47,6 +50,8 @@ class Finished:
     files: list[Path]
     output: str
     code: int
+    void_output: str  # of the round whose ServerApp was killed
+    void_code: int
 
     @property
     def home(self) -> Path:
@@ -65,16 +70,35 @@ def keep_everything(database: Path) -> None:
             )
 
 
-def kill_when(federation: Loopback, step: str, number: int) -> None:
-    """Kills a site once its journal says that it works on this step, so before it has answered."""
+def await_step(federation: Loopback, step: str, number: int) -> None:
+    """Until a site's journal says that it works on this step, so before it has answered."""
     journal = federation.site(number) / "journal"
     end = time.monotonic() + 240
-    while time.monotonic() < end:
-        if list(journal.glob(f"*-{step}")):
-            federation.kill(f"site{number}")
-            return
+    while not list(journal.glob(f"*-{step}")):
+        if time.monotonic() > end:
+            raise AssertionError(f"site {number} never came to {step}")
         time.sleep(0.02)
-    raise AssertionError(f"site {number} never came to {step}")
+
+
+def start_round(federation: Loopback, test_app: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        federation.federate_command(
+            *("--clients", str(SITES + 1), "--app", str(test_app)),
+            *("--step-timeout", "120", "--grace", "20"),
+        ),
+        env=federation.environment(federation.folder),
+        cwd=federation.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def break_stream(process: subprocess.Popen[str]) -> None:
+    """Ends Flower's own command, through which `fedprikl federate` reads the log."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 1
+    os.kill(int(children[0]), signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -96,29 +120,18 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         configs[REFUSING]["largest-epsilon"] = 0.5
         federation.add_sites(configs)
         shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
-        command = federation.federate_command(
-            *(
-                "--clients",
-                str(SITES + 1),
-                "--app",
-                str(test_app),
-                "--step-timeout",
-                "120",
-                "--grace",
-                "20",
-            )
-        )
-        with subprocess.Popen(
-            command,
-            env=federation.environment(folder),
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            kill_when(federation, "input", KILLED)
-            output, _ = process.communicate(timeout=300)
-        yield Finished(federation, files, output, process.returncode)
+        with start_round(federation, test_app) as void:
+            await_step(federation, "advertise", KILLED)
+            federation.kill("superexec")
+            federation.start_aggregator()
+            with start_round(federation, test_app) as process:
+                await_step(federation, "share", KILLED)
+                break_stream(process)
+                await_step(federation, "input", KILLED)
+                federation.kill(f"site{KILLED}")
+                output, _ = process.communicate(timeout=300)
+            void_output, _ = void.communicate(timeout=120)
+        yield Finished(federation, files, output, process.returncode, void_output, void.returncode)
     assert federation.left_behind() == []
 
 
@@ -133,6 +146,17 @@ def test_the_release_is_the_in_process_one_to_the_bit(finished: Finished) -> Non
     }
     assert release.value == in_process_value(finished.home, finished.files, gone)
     assert [c["included"] for c in release.content["cohorts"]] == [SITES - 1]
+
+
+def test_a_serverapp_killed_in_the_middle_leaves_a_void_round(finished: Finished) -> None:
+    assert finished.void_code == 1
+    assert "There is no release" in finished.void_output
+    assert "8 clients in 1 cohort of 8 to 8" in finished.void_output
+    assert "Traceback" not in finished.void_output
+    (release,) = Home(finished.home).releases.iterdir()
+    assert release.stem == Release.load(finished.federation.folder / "release.json").round_id
+    begun = {file.name.split("-")[1] for file in finished.federation.site(0).glob("journal/*")}
+    assert len(begun) == 2  # both were real; the ledger was charged once (next test)
 
 
 def test_progress_is_shown_and_the_budget_charged(finished: Finished) -> None:
@@ -173,7 +197,8 @@ def stored(database: Path) -> tuple[list[bytes], list[Parcel]]:
 
 def test_nobody_can_compute_counts_or_sums_from_what_the_relay_stored(finished: Finished) -> None:
     everything, found = stored(finished.federation.database)
-    letters = [parcel for parcel in found if parcel.letter]
+    this = Release.load(finished.federation.folder / "release.json").round_id
+    letters = [parcel for parcel in found if parcel.letter and parcel.round_id == this]
     # Both ways, of all steps; the survivors are one text for all, so Flower stores it once.
     assert len({p.letter for p in letters}) == (8 + 8) + (7 + 7) + (7 + 6) + (1 + 6) + (6 + 6)
     invitations = [

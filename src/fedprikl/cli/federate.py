@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +24,7 @@ from fedprikl.reporting import release_page, release_sentence
 
 __all__ = ["federate_command"]
 
-RECONNECTIONS = 20
+RECONNECTIONS, PAUSE = 60, 2.0  # attempts to read on, and seconds before each
 
 
 def federate_command(
@@ -80,8 +81,10 @@ def federate_command(
     watch = _Watch(verbose)
     watch.follow(_flwr_run(flower_app, superlink, config, federation or []))
     for _ in range(RECONNECTIONS):
-        if watch.is_over or _has_finished(superlink, watch.run):
+        if watch.is_over or not watch.run or watch.status.startswith("finished"):
             break
+        watch.status = _status(superlink, watch.run)
+        time.sleep(PAUSE)
         watch.follow(_flwr("log", watch.run, superlink, "--stream"))  # the stream broke off
     release, progress = watch.result()
     if not (release.is_signed_by(key) if key else release.is_intact):
@@ -131,12 +134,14 @@ def _flwr(*arguments: str) -> Iterator[str]:
             process.terminate()
 
 
-def _has_finished(superlink: str, run: str) -> bool:
-    """Whether Flower says that nothing more is to come; also if there never was a run."""
-    if not run:
-        return True
+def _status(superlink: str, run: str) -> str:
+    """What Flower says of a run, "finished:failed: why"; nothing if it cannot be asked now."""
     listed = "".join(_flwr("list", superlink, "--run-id", run, "--format", "json"))
-    return '"finished' in listed
+    try:
+        (found,) = json_module.loads(listed[listed.find("{") :])["runs"]
+        return ": ".join(word for word in (found["status"], found["status-details"]) if word)
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 class _Watch:
@@ -149,6 +154,7 @@ class _Watch:
         self._failure = ""
         self._release: Release | None = None
         self.run = ""  # Flower's name of it
+        self.status = ""  # what Flower said of it when the stream broke off
 
     @property
     def is_over(self) -> bool:
@@ -181,6 +187,7 @@ class _Watch:
         """The release and the progress, or an error that says why there is no release."""
         if self._release is None:
             last = "\n".join(self._last)
-            detail = self._failure or f"Flower ended without one. Its last words:\n{last}"
+            status = f" ({self.status})" if self.status else ""
+            detail = self._failure or f"Flower ended without one{status}. Its last words:\n{last}"
             raise DeploymentError(f"There is no release. {detail}")
         return self._release, self._progress
