@@ -1,6 +1,6 @@
 """The server: holds Pi and the plan, asks the questions, receives the release and nothing else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,8 +31,12 @@ class Server:
         *,
         rng: np.random.Generator,
         randomness: Callable[[int], bytes],
+        identities: Mapping[str, bytes] | None = None,
     ) -> Round:
-        """A fresh round for the named clients. `rng` draws the points and deals: all public."""
+        """A fresh round for the named clients. `rng` draws the points and deals: all public.
+
+        `identities` are their public keys, used if the plan names a roster.
+        """
         plan = self._signed.plan
         if len(set(clients)) < len(clients):
             raise InvalidInputError("A client is named twice.")
@@ -41,13 +45,20 @@ class Server:
                 f"{len(clients)} clients are too few for {plan.batches} batches: a secure sum "
                 "needs at least 3. Use fewer batches."
             )
+        known = (identities or {}) if plan.roster else {}
+        if plan.roster and not known.keys() >= set(clients):
+            raise InvalidInputError(
+                "The plan names a roster, so every client needs its identity. Run the round where "
+                "the clients have theirs, or plan without a roster."
+            )
         points = self._draw_points(rng)
         shuffled = [clients[i] for i in rng.permutation(len(clients))]
         cohorts = []
         for batch, members in enumerate(_split(shuffled, plan.batches)):
             cells = points.cells[points.batch == batch]
             for group in _split(members, len(cohort_sizes(plan, len(members)))):
-                sums = plan_cohort(plan, len(group), len(cells), randomness)
+                roster = [known[name] for name in group] if known else []
+                sums = plan_cohort(plan, len(group), len(cells), randomness, roster)
                 cohorts.append(Cohort(batch, tuple(group), cells, sums))
         return Round(randomness(16).hex(), self._signed, points, tuple(cohorts))
 
