@@ -152,7 +152,8 @@ def plan_round(
     records one client may hold (default: 16 times the average); a client with more stays away.
     `design_effect` says how much records of one client resemble each other; by default what the
     reference shows, or 1. `aggregator` is the key that answers are sealed to, where a relay carries
-    them, `roster` the fingerprint of the clients who may take part. Cost: about a second, whatever the domain.
+    them, `roster` the fingerprint of the clients who may take part. Cost: about a second, whatever
+    the domain.
     """
     for value, name in ((clients, "clients"), (records, "records"), (payload, "payload")):
         check_positive_int(value, name)
