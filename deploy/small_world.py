@@ -91,16 +91,21 @@ def write_roster(folder: Path, files: list[Path], *, budget: float = 10.0) -> Ro
 def node_configs(folder: Path, files: list[Path]) -> list[dict[str, str | float]]:
     """What each site tells its SuperNode."""
     home, organiser = Home(folder), SigningKey.load(folder / "organiser.pem").public
-    common: dict[str, str | float] = {"reference": str(home.reference), "organiser": organiser}
-    if not home.roster.exists():
-        return [{"data": str(file)} | common for file in files]
+    known = home.roster.exists()
     return [
         {
             "data": str(file),
-            "identity": str(file.with_suffix(".pem")),
-            "ledger": str(file.with_suffix(".db")),
-            "roster": str(home.roster),
+            "reference": str(home.reference),
+            "organiser": organiser,
+            **(_membership(home, file) if known else {}),
         }
-        | common
         for file in files
     ]
+
+
+def _membership(home: Home, file: Path) -> dict[str, str]:
+    return {
+        "identity": str(file.with_suffix(".pem")),
+        "ledger": str(file.with_suffix(".db")),
+        "roster": str(home.roster),
+    }
