@@ -1,5 +1,6 @@
 """Rosters: what a file may hold, what a plan says of it, and what a client makes of both."""
 
+import math
 import os
 from base64 import b64encode
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from fedprikl.federation import (
     introduce,
     smallest_cohort,
 )
-from fedprikl.federation.round import plan_cohort
+from fedprikl.federation.round import noise_share, plan_cohort
 from fedprikl.secure_sum import Leaves
 from tests.federation.worlds import EVERYTHING, InsecureNoNoise, World
 
@@ -279,6 +280,20 @@ def test_where_nobody_is_trusted_every_client_is_everybodys_neighbour() -> None:
     assert sparse.neighbours < 399 == complete.neighbours
     assert 2 * complete.threshold > complete.neighbours + 40  # of whom 40 may collude
     assert complete.minimum == sparse.minimum == 360
+
+
+@pytest.mark.parametrize("clients", [3, 4, 5, 8, 9, 20, 49])
+@pytest.mark.parametrize("corruption", [0.0, 0.1, 0.2])
+def test_sums_withstand_as_many_colluders_as_their_noise(clients: int, corruption: float) -> None:
+    """A tenth of eight clients is one client, for the noise and for the secrets alike."""
+    plan = WORLD.plan(estimator="baseline", corruption=corruption, roster=ROSTER.fingerprint)
+    sums = plan_cohort(plan, clients, 6, os.urandom)
+    colluding = math.ceil(corruption * clients)
+    assert sums.neighbours == clients - 1
+    assert 2 * sums.threshold > sums.neighbours + colluding
+    share = noise_share(plan, clients=clients, minimum=sums.minimum)
+    assert share is not None
+    assert share.shares == sums.minimum - colluding
 
 
 def test_a_cohort_that_no_plan_allows_is_refused_and_not_an_error() -> None:

@@ -95,7 +95,8 @@ def choose_degree(
     than that gets the complete graph, k = n - 1, where nothing is left to the draw of
     neighbours: the rates then are a promise about this cohort, with at most c = floor(gamma
     n) corrupt and d = floor(delta n) missing clients, and 1. and 2. must hold for those.
-    `complete` asks for it whatever the size: for cohorts whose seats an adversary deals out.
+    `complete` asks for it whatever the size, and rounds c up: for cohorts whose seats an adversary
+    deals out, and whose noise is reckoned with as many colluders.
     """
     n = check_positive_int(clients, "clients")
     gamma, delta = _rate(corruption, "corruption"), _rate(dropout, "dropout")
@@ -105,7 +106,8 @@ def choose_degree(
         degree = tails.allows(k, active)
         if degree:
             return degree
-    return _complete(n, math.floor(gamma * n), math.floor(delta * n), active)
+    corrupt = math.ceil(gamma * n) if complete else math.floor(gamma * n)
+    return _complete(n, corrupt, math.floor(delta * n), active)
 
 
 def _complete(n: int, corrupt: int, missing: int, active: bool) -> Degree:
