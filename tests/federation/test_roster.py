@@ -254,11 +254,36 @@ def test_a_sum_that_does_not_follow_from_the_signed_plan_is_refused(lie: dict[st
         client(who).join(replace(asked, sums=replace(asked.sums, **lie)).to_bytes())
 
 
+def test_members_of_a_sum_hold_the_same_plan() -> None:
+    """Two plans may have sums of the same sizes, and one of them less noise: no mixture."""
+    asked, who = invitation(estimator="baseline", corruption=0.1)
+    plan, sums = asked.signed.plan, asked.sums
+    weaker = replace(plan, corruption=0.0)
+    same = plan_cohort(weaker, 9, len(asked.cells), lambda _: sums.nonce, sums.roster)
+    assert same == sums  # nothing else would tell them apart
+    shares = [noise_share(each, clients=9, minimum=sums.minimum) for each in (plan, weaker)]
+    assert [share.shares for share in shares if share] == [7, 8]
+    mixed = replace(asked, signed=SignedPlan.sign(weaker, WORLD.key))
+    for lie in (mixed, replace(asked, round_id="00" * 16)):
+        with pytest.raises(PolicyRefusal, match="not of this plan and round"):
+            client(who).join(lie.to_bytes())
+    other = replace(asked, sums=replace(sums, nonce=os.urandom(32)))
+    with pytest.raises(PolicyRefusal, match="not of this plan and round"):
+        client(who).join(other.to_bytes())
+
+
+def test_cohorts_of_a_round_have_sums_of_their_own() -> None:
+    sums = [cohort.sums for cohort in open_round(cohort=3).cohorts]
+    assert len(sums) == 3
+    assert len({each.round_id for each in sums}) == 3
+
+
 def smaller(asked: Invitation, clients: int) -> Invitation:
     """As an honest server would ask so few of the roster."""
     keys = asked.sums.roster[:clients]
     plan, points = asked.signed.plan, len(asked.cells)
-    return replace(asked, sums=plan_cohort(plan, clients, points, os.urandom, keys))
+    nonce = asked.sums.nonce
+    return replace(asked, sums=plan_cohort(plan, clients, points, lambda _: nonce, keys))
 
 
 def test_where_nobody_is_trusted_a_cohort_is_nearly_the_whole_roster() -> None:

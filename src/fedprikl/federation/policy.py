@@ -7,7 +7,7 @@ import numpy as np
 from fedprikl.errors import InvalidInputError, PolicyRefusal
 from fedprikl.federation.keys import SigningKey
 from fedprikl.federation.roster import Roster
-from fedprikl.federation.round import Invitation, plan_cohort, smallest_cohort
+from fedprikl.federation.round import Invitation, plan_cohort, plan_nonce, smallest_cohort
 from fedprikl.reference import Reference
 
 __all__ = ["Policy", "check_invitation", "check_roster"]
@@ -72,6 +72,8 @@ def check_roster(
         raise PolicyRefusal("the cohort has members who are not in the roster")
     if sums.roster[index : index + 1] != (bytes.fromhex(identity.public),):
         raise PolicyRefusal("its identity does not stand at its place in the cohort")
+    if sums.nonce != plan_nonce(plan, invitation.round_id):
+        raise PolicyRefusal("the secure sum is not of this plan and round")
     least = smallest_cohort(plan, len(roster))
     if sums.clients < least:
         raise PolicyRefusal(

@@ -25,6 +25,7 @@ __all__ = [
     "entry_maxima",
     "noise_share",
     "plan_cohort",
+    "plan_nonce",
     "smallest_cohort",
 ]
 
@@ -202,6 +203,17 @@ def plan_cohort(
         maxima=entry_maxima(plan, points, share),
         roster=tuple(roster),
     )
+
+
+def plan_nonce(plan: Plan, round_id: str) -> bytes:
+    """The nonce of a round's secure sums where there is a roster: it stands for the whole plan.
+
+    Members of one sum then hold the same signed plan, or reject each other's messages. Otherwise a
+    server could ask some of them for less noise, by another plan of the same organiser with a sum
+    of the same sizes. The rosters of a round's cohorts differ, and so their sums.
+    """
+    body = canonical({"plan": plan.fingerprint, "round": round_id})
+    return hashlib.sha256(b"fedprikl/round/1/" + body).digest()
 
 
 @cache
