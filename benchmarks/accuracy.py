@@ -1,6 +1,6 @@
 """How accurate the planner's private answers are, beside the paper's settings.
 
-    python benchmarks/accuracy.py --data DIR [--json] [--repetitions 5] [--quick]
+    python benchmarks/accuracy.py --data DIR [--json] [--repetitions 5] [--quick] [--read FILE]
 
 DIR holds `femnist_digits.npz` and `nist_digit_owners.npz`. Every population is estimated with the
 paper's settings (T = 20 batches, i.i.d. points, its own noise, whose true epsilon is far above the
@@ -18,9 +18,9 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +40,20 @@ from fedprikl.estimators import (
     forecast_design,
     forecast_noisy,
     no_privacy,
+    noisy_interval,
     sampling_errors,
     trusted_aggregator,
 )
 from fedprikl.federation.budget import split_budget
-from fedprikl.federation.planner import PlannedRound, noisy_round, plan_round
+from fedprikl.federation.planned_round import PlannedRound
+from fedprikl.federation.planner import noisy_round, plan_round
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.reference import Reference, iid_points, spread_points
 from fedprikl.simulation import Population, deal_clients, load_compact, load_stand_in
 
 GAMMA, DELTA, BATCHES, SEED = 0.01, 1e-6, 20, 20261115
 EPSILONS, PAYLOADS, COUNT_BYTES = (0.1, 0.5, 1.0), (40, 256, 1024), 4
-INTERVALS = 2  # repetitions whose interval is computed; that takes longer than the estimate
+INTERVALS = {"aggregator": 2, "none": 1}  # repetitions with an interval: it takes far longer
 ZIPF_CELLS, ZIPF_RECORDS, ZIPF_CLIENTS = 2**20, 10**6, 10_000
 
 
@@ -219,10 +221,12 @@ class Bench:
         def estimate(pair: tuple[int, int], r: int, rng: np.random.Generator) -> float:
             if trust == "aggregator":
                 found = self._trusted(plans[pair[0]], pair, r, rng)
-                if r < INTERVALS and (limits := found.interval) is not None:
-                    covered.append(limits[0] <= self.truths[pair] <= limits[1])
-                return found.value
-            return self._alone(plans[pair[0]], rounds[pair[0]], pair, rng)
+                value, limits = found.value, found.limits
+            else:
+                value, limits = self._alone(plans[pair[0]], rounds[pair[0]], pair, rng)
+            if r < INTERVALS[trust] and (interval := limits()) is not None:
+                covered.append(interval[0] <= self.truths[pair] <= interval[1])
+            return value
 
         case = self._case("planner", trust, epsilon, payload, estimate)
         predicted = [
@@ -231,6 +235,7 @@ class Bench:
         ]
         case["predicted"] = math.sqrt(float(np.mean(np.square(predicted))))
         case["coverage"] = float(np.mean(covered)) if covered else None  # of the 95% interval
+        case["intervals"] = len(covered)
         case["payload_bytes_used"] = max(plan.cost.masked_bytes for plan in plans)
         return case
 
@@ -286,7 +291,7 @@ class Bench:
         like: NoisyRound,
         pair: tuple[int, int],
         rng: np.random.Generator,
-    ) -> float:
+    ) -> tuple[float, Callable[[], tuple[float, float] | None]]:
         plan, population = planned.plan, self.world.populations[pair[1]]
         pi = self.world.references[pair[0]].probabilities
         points = spread_points(pi, plan.points, batches=1, exponent=plan.exponent, rng=rng)
@@ -303,7 +308,8 @@ class Bench:
             counts=counts + on_counts[0],
             rest=population.records - counts.sum() + on_rest[0],
         )
-        return estimate_noisy_counts(noisy, score=plan.score, rng=rng, resamples=50).value
+        value = estimate_noisy_counts(noisy, score=plan.score, rng=rng, resamples=50).value
+        return value, partial(noisy_interval, noisy, value, score=plan.score)
 
     def _predict(
         self,
@@ -361,11 +367,16 @@ def worlds(data: Path, *, quick: bool) -> Iterator[World]:
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with the digits")
+    parser.add_argument("--data", type=Path, default=Path(), help="folder with the digits")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="the real digits only, once each")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--read", type=Path, help="print the tables of an earlier --json instead")
     options = parser.parse_args()
+    if options.read:
+        cases = json.loads(options.read.read_text(encoding="utf-8"))["cases"]
+        print(table(cases), coverage(cases), sep="\n\n")
+        return
     repetitions = 1 if options.quick else options.repetitions
     cases = [
         case
@@ -376,21 +387,46 @@ def main() -> None:
     if options.json:
         print(json.dumps(document, indent=1))
         return
-    print(table(cases))
+    print(table(cases), coverage(cases), sep="\n\n")
 
 
 def table(cases: list[dict[str, Any]]) -> str:
-    """The cases as Markdown."""
+    """The table of docs/estimators.md: rows of cells for falling epsilon, in Markdown."""
     lines = [
-        "| population | method | trust | ε | bytes | mean | worst | predicted / measured rms |"
+        "| population | bytes | no privacy, T = 20 | paper's noise, ε 1 / 0.5 / 0.1 | "
+        "planner, ε 1 / 0.5 / 0.1 | planner, nobody trusted |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    lines.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for case in cases:
-        ratio = f"{case['predicted'] / case['rmse']:.2f}" if "predicted" in case else ""
-        epsilon = "" if case["epsilon"] is None else f"{case['epsilon']:g}"
+    for population, payload in dict.fromkeys((c["population"], c["payload_bytes"]) for c in cases):
+        here = [c for c in cases if (c["population"], c["payload_bytes"]) == (population, payload)]
+        kinds = [("no-privacy", "aggregator"), ("paper", "aggregator")]
+        kinds += [("planner", "aggregator"), ("planner", "none")]
+        cells = [
+            " / ".join(_cell(c) for c in reversed(here) if (c["method"], c["trust"]) == kind)
+            for kind in kinds
+        ]
+        lines.append(f"| {population} | {payload:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(case: dict[str, Any]) -> str:
+    digits = 4 if case["mae"] < 0.1 else 3
+    words = f"{case['mae']:.{digits}f}"
+    if "predicted" in case:
+        words += f" ({case['predicted'] / case['rmse']:.2f})"
+    return words
+
+
+def coverage(cases: list[dict[str, Any]]) -> str:
+    """How often the 95% intervals of the planner's estimates held the truth."""
+    lines = ["| population | trust | least | most | intervals |", "| --- | --- | --- | --- | --- |"]
+    planned = [c for c in cases if c.get("coverage") is not None]
+    for population, trust in dict.fromkeys((c["population"], c["trust"]) for c in planned):
+        here = [c for c in planned if (c["population"], c["trust"]) == (population, trust)]
+        shares = [c["coverage"] for c in here]
         lines.append(
-            f"| {case['population']} | {case['method']} | {case['trust']} | {epsilon} | "
-            f"{case['payload_bytes']:,} | {case['mae']:.4f} | {case['worst']:.3f} | {ratio} |"
+            f"| {population} | {trust} | {min(shares):.1%} | {max(shares):.1%} | "
+            f"{len(here)} cases of {here[0]['intervals']} |"
         )
     return "\n".join(lines)
 

@@ -41,7 +41,7 @@ from fedprikl.estimators import (
     no_privacy,
     trusted_aggregator,
 )
-from fedprikl.federation.planner import PlannedRound
+from fedprikl.federation.planned_round import PlannedRound
 from fedprikl.federation.planner import plan_round as plan
 from fedprikl.privacy import InsecureSeededNoise, Ledger, PrivacyStatement, SecureNoise
 from fedprikl.reference import (

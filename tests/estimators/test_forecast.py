@@ -1,9 +1,11 @@
 """Drift pictures, spectra and forecasts: what a plan's predictions are made of."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fedprikl import InvalidInputError, Score, Skew, spread_points
 from fedprikl.checks import Floats
@@ -41,6 +43,19 @@ def test_rare_cells_vanish_more_often() -> None:
     gone = [(drift.ratios(np.full(1000, p), uniforms) == 0).mean() for p in (pi[0], pi[-1])]
     assert gone[0] < 0.3 * gone[1]
     assert np.all(fit_drift(pi, pi, divergence=0.0, gamma=0.01).ratios(pi, uniforms[:500]) == 1)
+
+
+def test_random_drift_has_the_law_of_its_quantiles(rng: np.random.Generator) -> None:
+    """False alarms: 1e-9; another alpha is told apart."""
+    pi = np.repeat(zipf(20), 2000)
+    drift = fit_drift(zipf(20), zipf(20), divergence=0.3, gamma=0.01)
+    assert 0 < drift.alpha < math.inf
+    drawn, uniforms = drift.draw(pi, rng)[0], rng.random(len(pi))
+    assert stats.ks_2samp(drawn, drift.ratios(pi, uniforms)).pvalue > 1e-9
+    other = replace(drift, alpha=1.3 * drift.alpha)
+    assert stats.ks_2samp(drawn, other.ratios(pi, uniforms)).pvalue < 1e-9
+    still = fit_drift(pi, pi, divergence=0.0, gamma=0.01)
+    assert np.all(still.draw(pi, rng) == 1)
 
 
 @pytest.mark.parametrize("points", [1, 7, 100, 600])

@@ -23,7 +23,8 @@ from fedprikl import (
 from fedprikl.estimators import judge_noisy_release, overdispersion
 from fedprikl.estimators.drift import fit_drift
 from fedprikl.federation.budget import split_budget
-from fedprikl.federation.planner import PlannedRound, noisy_round, plan_round
+from fedprikl.federation.planned_round import PlannedRound
+from fedprikl.federation.planner import noisy_round, plan_round
 from fedprikl.privacy import calibrate_gaussian, calibrate_laplace, total_epsilon
 
 

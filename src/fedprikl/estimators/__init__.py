@@ -14,7 +14,7 @@ from fedprikl.estimators.design import (
     search_designs,
 )
 from fedprikl.estimators.estimate import ComparedEstimate, Estimate
-from fedprikl.estimators.forecast import Forecast
+from fedprikl.estimators.forecast import Forecast, mean_error
 from fedprikl.estimators.interval import confidence_interval, noise_quantile
 from fedprikl.estimators.no_drift import (
     NoDrift,
@@ -34,6 +34,7 @@ from fedprikl.estimators.noisy_forecast import (
     forecast_noisy,
     smallest_noisy_drift,
 )
+from fedprikl.estimators.noisy_interval import noisy_interval
 from fedprikl.estimators.noisy_verdict import (
     judge_noisy_counts,
     judge_noisy_release,
@@ -80,8 +81,10 @@ __all__ = [
     "judge_noisy_counts",
     "judge_noisy_release",
     "judge_release",
+    "mean_error",
     "no_privacy",
     "noise_quantile",
+    "noisy_interval",
     "null_values",
     "overdispersion",
     "paper_case",

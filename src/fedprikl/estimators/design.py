@@ -13,7 +13,7 @@ import numpy as np
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimators.drift import SEED, DriftPicture, picture_drift
-from fedprikl.estimators.forecast import Forecast, draw_scores
+from fedprikl.estimators.forecast import Forecast, draw_scores, mean_error
 from fedprikl.estimators.spectrum import Spectrum
 from fedprikl.estimators.terms import Terms
 
@@ -58,7 +58,7 @@ class DesignForecast:
     @property
     def error(self) -> float:
         """Root mean square over the assumed drifts: what the search minimises."""
-        return math.sqrt(sum(f.error**2 for f in self.forecasts) / len(self.forecasts))
+        return mean_error(self.forecasts)
 
     def with_noise(self, factor: float) -> "DesignForecast":
         """The forecast with so many times the noise, which is all that a budget changes."""

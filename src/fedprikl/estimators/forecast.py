@@ -5,6 +5,7 @@ of the population and a limit on the steepest step (small-batch bias and spread)
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from fedprikl.divergence import Score, limit_steps
 from fedprikl.estimators.drift import SEED, DriftPicture
 from fedprikl.estimators.terms import Terms
 
-__all__ = ["DrawnScores", "Forecast", "Outlook", "draw_scores"]
+__all__ = ["DrawnScores", "Forecast", "Outlook", "draw_scores", "mean_error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,11 @@ class Forecast:
             "small_batch_spread": self.spread,
             "noise": self.noise,
         }
+
+
+def mean_error(forecasts: Sequence[Forecast]) -> float:
+    """Root mean square of the predicted errors: what the planner minimises."""
+    return math.sqrt(sum(f.error**2 for f in forecasts) / len(forecasts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,17 @@ from fedprikl.estimators.terms import Terms
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from fedprikl.reference import QueryPoints
 
-__all__ = ["confidence_interval", "error_before_noise", "noise_quantile"]
+__all__ = [
+    "DRIFT_GRID",
+    "confidence_interval",
+    "error_before_noise",
+    "noise_quantile",
+    "sampling_ratio",
+]
 
 Noise = LaplaceMechanism | GaussianMechanism
+# Divergences at which a picture of drift is looked at, as shares of the largest one, ln 1/gamma.
+DRIFT_GRID = np.array([0, 0.01, 0.05, 0.15, 0.4, 0.9])
 
 
 def confidence_interval(
@@ -77,11 +85,11 @@ def error_before_noise(
     on steps add what a picture of drift says; the interval leaves room for twice that bias.
     """
     gamma = skew_of(score)
-    rho = math.log(gamma) ** 2 / (gamma - 1 - math.log(gamma))
+    rho = sampling_ratio(gamma)
     terms = Terms.of(points, records)
     if score.steepest == math.inf and not np.any(terms.outside > 0):
         return lambda divergence: (math.sqrt(points.gain * rho * max(divergence, 0.0)), 0.0)
-    grid = -math.log(gamma) * np.array([0, 0.01, 0.05, 0.15, 0.4, 0.9])
+    grid = -math.log(gamma) * DRIFT_GRID
     seen = [_small_batches(terms, score, float(d), gamma, client_effect) for d in grid]
     spreads, biases = ([each[i] for each in seen] for i in (0, 1))
 
@@ -91,6 +99,11 @@ def error_before_noise(
         return math.hypot(math.sqrt(sampling), spread), float(np.interp(divergence, grid, biases))
 
     return error
+
+
+def sampling_ratio(gamma: float) -> float:
+    """rho: the scores' mean square is at most so many times the divergence."""
+    return math.log(gamma) ** 2 / (gamma - 1 - math.log(gamma))
 
 
 def skew_of(score: Score) -> float:

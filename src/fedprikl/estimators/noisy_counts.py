@@ -15,7 +15,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import QueryPoints
 
-__all__ = ["NoisyCounts", "NoisyEstimate", "estimate_noisy_counts", "project_counts"]
+__all__ = ["NoisyCounts", "NoisyEstimate", "debias", "estimate_noisy_counts", "project_counts"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -83,14 +83,18 @@ class NoisyCounts:
         (likeliest,) = self.project(self.counts[None, :], self.rest[None, :])
         return np.asarray(likeliest)
 
-    def project(self, counts: Floats, rest: Floats) -> Floats:
-        """The same for many releases at once: (releases, points) and (releases, batches)."""
+    def project(self, counts: Floats, rest: Floats, records: Ints | None = None) -> Floats:
+        """The same for many releases at once: (releases, points) and (releases, batches).
+
+        `records` is like `rest`, where every release has its own.
+        """
+        totals = np.broadcast_to(self.records if records is None else records, rest.shape)
         parts = [
             project_counts(
                 np.concatenate([counts[:, self.points.batch == t], rest[:, [t]]], axis=1),
-                float(records),
+                totals[:, [t]],
             )[:, :-1]
-            for t, records in enumerate(self.records)
+            for t in range(self.points.batches)
         ]
         return np.concatenate(parts, axis=1)
 
@@ -111,19 +115,51 @@ def estimate_noisy_counts(
     The logarithm of a noisy count is biased. The noise is known, so noise of the same law is
     added once more to the projected counts, and what that does to the estimate is subtracted
     (parametric bootstrap). That removes much of the bias while the noise is small against the
-    counts and nearly none of it where the noise exceeds them; what remains is not known, so there
-    is no interval. `rng` is for this simulation; nothing is hidden by it.
+    counts and nearly none of it where the noise exceeds them; `noisy_interval` leaves room for
+    what remains. `rng` is for this simulation; nothing is hidden by it.
     """
-    likeliest, points = noisy.projected(), noisy.points
-    taken = np.bincount(points.batch, weights=likeliest, minlength=points.batches)
-    on_counts, on_rest = noisy.draw_noise(rng, resamples)
-    renoised = noisy.project(likeliest + on_counts, noisy.records - taken + on_rest)
-    again = _weighted(noisy, renoised, score)
-    value = 2 * float(_weighted(noisy, likeliest, score)) - float(again.mean())
-    return NoisyEstimate(value, float(again.std()))
+    values, spreads = debias(
+        noisy,
+        noisy.counts[None, :],
+        noisy.rest[None, :],
+        noisy.records[None, :],
+        score=score,
+        rng=rng,
+        resamples=resamples,
+    )
+    return NoisyEstimate(float(values[0]), float(spreads[0]))
 
 
-def project_counts(values: npt.ArrayLike, total: float) -> Floats:
+def debias(
+    noisy: NoisyCounts,
+    counts: Floats,
+    rest: Floats,
+    records: Ints,
+    *,
+    score: Score,
+    rng: np.random.Generator,
+    resamples: int,
+) -> tuple[Floats, Floats]:
+    """`estimate_noisy_counts` for many releases with the points and noise of `noisy` at once.
+
+    Values and spreads; the arguments are (releases, points), (releases, batches) twice.
+    """
+    batches = np.arange(noisy.points.batches)
+    likeliest = noisy.project(counts, rest, records)
+    taken = likeliest @ (noisy.points.batch[:, None] == batches)
+    on_counts, on_rest = noisy.draw_noise(rng, resamples * len(counts))
+    more = np.repeat(records, resamples, axis=0)
+    renoised = noisy.project(
+        np.repeat(likeliest, resamples, axis=0) + on_counts,
+        np.repeat(records - taken, resamples, axis=0) + on_rest,
+        more,
+    )
+    again = _weighted(noisy, renoised, more, score).reshape(len(counts), resamples)
+    values: Floats = 2 * _weighted(noisy, likeliest, records, score) - again.mean(axis=1)
+    return values, again.std(axis=1)
+
+
+def project_counts(values: npt.ArrayLike, total: Floats | Ints | float) -> Floats:
     """The nearest non-negative vector with the given sum, along the last axis. Cost: a sort."""
     x = np.asarray(values, dtype=np.float64)
     falling = np.sort(x, axis=-1)[..., ::-1]
@@ -133,7 +169,7 @@ def project_counts(values: npt.ArrayLike, total: float) -> Floats:
     return projected
 
 
-def _weighted(noisy: NoisyCounts, counts: Floats, score: Score) -> Floats:
+def _weighted(noisy: NoisyCounts, counts: Floats, records: Ints, score: Score) -> Floats:
     points = noisy.points
-    scores = score(counts, points.pi, noisy.records[points.batch])
+    scores = score(counts, points.pi, records[:, points.batch])
     return np.asarray(scores @ points.weights)

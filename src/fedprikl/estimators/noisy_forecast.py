@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from fedprikl.checks import Ints
+from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimators.drift import SEED, Drift, fit_drift
 from fedprikl.estimators.forecast import Forecast
 from fedprikl.estimators.no_drift import NoDrift
-from fedprikl.estimators.noisy_counts import NoisyCounts, estimate_noisy_counts
+from fedprikl.estimators.noisy_counts import NoisyCounts, debias
 from fedprikl.estimators.noisy_verdict import judge_noisy_counts, overdispersion
 from fedprikl.reference import QueryPoints
 
@@ -37,22 +37,33 @@ class NoisyRound:
             laplace_scale=laplace_scale,
         )
 
-    def draw(self, drift: Drift, rng: np.random.Generator) -> tuple[Ints, NoisyCounts]:
-        """Counts of a population that has drifted, and what its release would be."""
-        ratios = drift.ratios(self.points.pi, rng.random(len(self.points)))
-        counts = rng.poisson(self.records * self.points.pi * ratios)
-        everybody = max(self.records, int(counts.sum()))
-        on_counts, on_rest = self.empty.draw_noise(rng)
-        return counts, replace(
-            self.empty,
-            counts=counts + on_counts[0],
-            rest=everybody - counts.sum() + on_rest[0],
-            records=np.array([everybody]),
-        )
+    def draw(self, drift: Drift, rng: np.random.Generator, draws: int) -> "DrawnRounds":
+        """Rounds of so many populations that have drifted."""
+        pi = self.points.pi
+        counts = rng.poisson(self.records * pi * drift.draw(pi, rng, draws))
+        asked = counts.sum(axis=1, keepdims=True)
+        everybody = np.maximum(self.records, asked)
+        on_counts, on_rest = self.empty.draw_noise(rng, draws)
+        return DrawnRounds(counts, counts + on_counts, everybody - asked + on_rest, everybody)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnRounds:
+    """Simulated rounds, one per row."""
+
+    counts: Ints
+    noisy: Floats
+    rest: Floats  # with noise
+    records: Ints
 
 
 def forecast_noisy(
-    this: NoisyRound, *, gamma: float, drifts: Sequence[float], sampling: Sequence[float]
+    this: NoisyRound,
+    *,
+    gamma: float,
+    drifts: Sequence[float],
+    sampling: Sequence[float],
+    repetitions: int = REPETITIONS,
 ) -> tuple[Forecast, ...]:
     """The errors to expect at each drift; `sampling` is what the choice of points adds."""
     score, points = Score(Skew(gamma)), this.points
@@ -60,12 +71,17 @@ def forecast_noisy(
     for divergence, chosen in zip(drifts, sampling, strict=True):
         rng = np.random.default_rng(SEED)
         drift = fit_drift(points.weights, points.pi, divergence=divergence, gamma=gamma)
-        errors = []
-        for _ in range(REPETITIONS):
-            counts, noisy = this.draw(drift, rng)
-            found = estimate_noisy_counts(noisy, score=score, rng=rng, resamples=RESAMPLES)
-            truth = float(points.weights @ score(counts, points.pi, noisy.records))
-            errors.append(found.value - truth)
+        drawn = this.draw(drift, rng, repetitions)
+        found, _ = debias(
+            this.empty,
+            drawn.noisy,
+            drawn.rest,
+            drawn.records,
+            score=score,
+            rng=rng,
+            resamples=RESAMPLES,
+        )
+        errors = found - score(drawn.counts, points.pi, drawn.records) @ points.weights
         forecasts.append(
             Forecast(
                 divergence=divergence,
@@ -101,7 +117,7 @@ def smallest_noisy_drift(
     def found(divergence: float) -> bool:
         rng = np.random.default_rng(SEED)
         drift = fit_drift(points.weights, points.pi, divergence=divergence, gamma=gamma)
-        noisy = np.stack([this.draw(drift, rng)[1].counts for _ in range(POWER_DRAWS)])
+        noisy = this.draw(drift, rng, POWER_DRAWS).noisy
         seen = overdispersion(noisy, points.pi, records, sd, design_effect=design_effect)
         return bool(np.mean(seen > alarm) >= power)
 

@@ -6,7 +6,8 @@ from fedprikl.federation.conductor import Conductor, StepCount, seal_answer, sea
 from fedprikl.federation.fitting import fit_reference
 from fedprikl.federation.keys import SigningKey
 from fedprikl.federation.plan import Plan, SignedPlan
-from fedprikl.federation.planner import PlannedRound, plan_round
+from fedprikl.federation.planned_round import PlannedRound
+from fedprikl.federation.planner import plan_round
 from fedprikl.federation.policy import Policy, check_roster
 from fedprikl.federation.records import (
     FileRecords,

@@ -16,6 +16,7 @@ from fedprikl.estimators import (
     estimate_noisy_counts,
     judge_noisy_release,
     no_privacy,
+    noisy_interval,
     release_mechanism,
     trusted_aggregator,
 )
@@ -227,6 +228,7 @@ class Aggregator:
             target=str(plan.score.smoothing),
             payload=self._round.points.payload + 1,
             noise_sd=found.noise_sd,
+            limits=partial(noisy_interval, noisy, found.value, score=plan.score),
             judge=partial(judge_noisy_release, noisy),
             privacy=PrivacyStatement(
                 epsilon=proved.proved_epsilon,

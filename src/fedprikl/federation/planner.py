@@ -4,10 +4,9 @@ It reads the reference and public numbers, nothing else: no parameter can depend
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from fedprikl.estimators import (
     Spectrum,
     forecast_design,
     forecast_noisy,
+    mean_error,
     noise_quantile,
     sampling_errors,
     search_designs,
@@ -33,12 +33,12 @@ from fedprikl.estimators import (
 from fedprikl.federation.budget import ReleaseBudget, split_budget
 from fedprikl.federation.explain import Reason, common_reasons, design_reasons
 from fedprikl.federation.plan import Plan
+from fedprikl.federation.planned_round import PlannedRound, SumCost
 from fedprikl.federation.round import cohort_sizes, noise_share, plan_cohort
 from fedprikl.privacy import SharedLaplaceMechanism, calibrate
 from fedprikl.reference import QueryPoints, Reference, spread_points
-from fedprikl.secure_sum import SumPlan
 
-__all__ = ["PlannedRound", "SumCost", "Trust", "noisy_round", "plan_round"]
+__all__ = ["Trust", "noisy_round", "plan_round"]
 
 Trust = Literal["aggregator", "none"]
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -48,82 +48,6 @@ MOST_POINTS = 1000  # what clients accept by default
 ROOM = 16  # times the average number of records that one client may hold
 PRECISION = 1e-3  # of the smallest drift, relative
 SEED = 0  # of the points that a prediction is made for; a round draws its own
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SumCost:
-    """What the secure sums cost. Bytes are exact up to some fixed headers."""
-
-    cohorts: int
-    clients: int  # of the largest cohort
-    neighbours: int  # key agreements of each client
-    masked_bytes: int  # the counts themselves
-    sent_bytes: int  # by one client in all
-    received_bytes: int
-
-    @classmethod
-    def of(cls, sums: SumPlan, cohorts: int) -> "SumCost":
-        """Per neighbour: 92 bytes of sealed shares, 20 of a tag, 40 of revealed shares sent, and
-        164 of keys, 92 and 20 received (docs/secure-sum.md).
-        """
-        packed = sums.ring().packed_bytes
-        return cls(
-            cohorts=cohorts,
-            clients=sums.clients,
-            neighbours=sums.neighbours,
-            masked_bytes=packed,
-            sent_bytes=152 * sums.neighbours + packed,
-            received_bytes=276 * sums.neighbours,
-        )
-
-    def to_dict(self) -> dict[str, int]:
-        """Plain values for JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PlannedRound:
-    """A plan, what it is predicted to achieve, what it costs and why it is as it is."""
-
-    plan: Plan
-    releases: int
-    forecasts: tuple[Forecast, ...]  # one per assumed drift
-    cost: SumCost
-    reasons: tuple[Reason, ...]
-    find_smallest: Callable[[], float | None]
-    find_doublings: Callable[[], dict[str, float]]
-
-    @property
-    def error(self) -> float:
-        """Root mean square of the predicted errors over the assumed drifts."""
-        return _mean_error(self.forecasts)
-
-    @property
-    def smallest_drift(self) -> float | None:
-        """The least drift, in nats, that the verdict finds with 95% power; None if none is.
-
-        Computed when asked for, like `doublings` (tenths of a second).
-        """
-        return self.find_smallest()
-
-    @property
-    def doublings(self) -> dict[str, float]:
-        """The predicted error with twice the payload, and with twice the epsilon."""
-        return self.find_doublings()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "plan": self.plan.to_dict(),
-            "releases": self.releases,
-            "predicted_error": self.error,
-            "forecasts": [forecast.to_dict() for forecast in self.forecasts],
-            "smallest_drift": self.smallest_drift,
-            "payload_bytes": self.cost.masked_bytes,
-            "secure_sums": self.cost.to_dict(),
-            "error_with_twice_the": self.doublings,
-            "reasons": [reason.to_dict() for reason in self.reasons],
-        }
 
 
 def plan_round(
@@ -357,15 +281,15 @@ def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
     exponents = EXPONENTS if points < asked.spectrum.cells else (1.0,)
     options = [replace(draft, points=points, exponent=exponent) for exponent in exponents]
     forecasts = {option: _forecast_alone(asked, option) for option in options}
-    plan = min(options, key=lambda option: _mean_error(forecasts[option]))
+    plan = min(options, key=lambda option: mean_error(forecasts[option]))
 
     def doublings() -> dict[str, float]:
         wider = replace(asked, payload=2 * asked.payload)
         with_more = replace(plan, points=wider.points_that_fit(plan))
         richer = replace(plan, epsilon=2 * plan.epsilon)
         return {
-            "payload": _mean_error(forecasts.get(with_more) or _forecast_alone(asked, with_more)),
-            "epsilon": _mean_error(_forecast_alone(asked, richer)),
+            "payload": mean_error(forecasts.get(with_more) or _forecast_alone(asked, with_more)),
+            "epsilon": mean_error(_forecast_alone(asked, richer)),
         }
 
     return PlannedRound(
@@ -416,7 +340,3 @@ def _forecast_alone(asked: _Asked, plan: Plan) -> tuple[Forecast, ...]:
 def _room(average: float) -> int:
     """A generous number of records for one client, of the form 2^k - 1: it costs k bits."""
     return int(max(255, 2 ** math.ceil(math.log2(ROOM * average + 1)) - 1))
-
-
-def _mean_error(forecasts: tuple[Forecast, ...]) -> float:
-    return math.sqrt(sum(f.error**2 for f in forecasts) / len(forecasts))
