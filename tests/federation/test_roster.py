@@ -428,5 +428,5 @@ def test_the_roll_can_spare_as_many_as_the_plan() -> None:
     roll.refuse("d", "why")
     assert roll.can_spare_the_rest
     assert roll.waiting == 1
-    with pytest.raises(ValueError, match="fresh random bytes"):
+    with pytest.raises(InvalidInputError, match="fresh random bytes"):
         RollCall(ROSTER, ["a"], question="x", dropout=0.0)

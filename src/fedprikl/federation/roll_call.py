@@ -9,6 +9,7 @@ is the client's own, the secure sum checks by itself.
 import re
 from collections.abc import Sequence
 
+from fedprikl.errors import InvalidInputError
 from fedprikl.federation.documents import canonical
 from fedprikl.federation.keys import SigningKey, verify_signature
 from fedprikl.federation.roster import Roster
@@ -36,7 +37,7 @@ class RollCall:
         self, roster: Roster, names: Sequence[str], *, question: str, dropout: float
     ) -> None:
         if not _QUESTION.fullmatch(question):
-            raise ValueError("A question is 16 fresh random bytes, as hexadecimal digits.")
+            raise InvalidInputError("A question is 16 fresh random bytes, in hexadecimal digits.")
         self._roster, self._dropout = roster, dropout
         self.names, self._awaited = tuple(names), set(names)
         self.question = question
