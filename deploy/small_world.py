@@ -7,12 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.federation import Plan, SealingKey, SignedPlan, SigningKey, fit_reference
+from fedprikl.federation import Plan, Roster, SealingKey, SignedPlan, SigningKey, fit_reference
 from fedprikl.flower_app.settings import Home
 from fedprikl.privacy import Ledger
 from fedprikl.reference import Reference
 
-__all__ = ["node_configs", "set_up_aggregator", "write_plan", "write_rows", "write_sites"]
+__all__ = [
+    "node_configs",
+    "set_up_aggregator",
+    "write_plan",
+    "write_roster",
+    "write_rows",
+    "write_sites",
+]
 
 
 def write_rows(path: Path, rng: np.random.Generator, rows: int, mean: float) -> None:
@@ -68,8 +75,37 @@ def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedP
     return signed
 
 
+def write_roster(folder: Path, files: list[Path], *, budget: float = 10.0) -> Roster:
+    """An identity and a ledger beside each site's file; the roster in the aggregator's folder."""
+    lines = ["# the sites of a small world"]
+    for file in files:
+        key = SigningKey.load_or_create(file.with_suffix(".pem"))
+        lines.append(f"{key.public} {file.stem}")
+        with Ledger.open(file.with_suffix(".db")) as ledger:
+            now = datetime.now(UTC).isoformat()
+            ledger.set_budget("sites", epsilon=budget, delta=1e-6, at=now)
+    Home(folder).roster.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return Roster.load(Home(folder).roster)
+
+
 def node_configs(folder: Path, files: list[Path]) -> list[dict[str, str | float]]:
     """What each site tells its SuperNode."""
-    organiser = SigningKey.load(folder / "organiser.pem").public
-    reference = str(Home(folder).reference)
-    return [{"data": str(file), "reference": reference, "organiser": organiser} for file in files]
+    home, organiser = Home(folder), SigningKey.load(folder / "organiser.pem").public
+    known = home.roster.exists()
+    return [
+        {
+            "data": str(file),
+            "reference": str(home.reference),
+            "organiser": organiser,
+            **(_membership(home, file) if known else {}),
+        }
+        for file in files
+    ]
+
+
+def _membership(home: Home, file: Path) -> dict[str, str]:
+    return {
+        "identity": str(file.with_suffix(".pem")),
+        "ledger": str(file.with_suffix(".db")),
+        "roster": str(home.roster),
+    }

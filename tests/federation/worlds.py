@@ -15,6 +15,7 @@ from fedprikl.federation import (
     Client,
     Plan,
     Policy,
+    Roster,
     RoundResult,
     Server,
     SignedPlan,
@@ -62,6 +63,7 @@ class World:
     key: SigningKey = field(default_factory=SigningKey.generate)
     policy: Policy = EVERYTHING
     client_type: type[Client] = Client
+    identities: list[SigningKey] = field(default_factory=list)  # of clients that have one
 
     @classmethod
     def make(cls, clients: int = 24, cells: int = 12, seed: int = 3) -> "World":
@@ -69,6 +71,13 @@ class World:
         mass = rng.integers(5, 50, cells)
         held = rng.poisson(4.0 * mass / mass.mean(), (clients, cells))
         return cls(np.hstack([held, rng.integers(0, 2, (clients, 1))]), Reference.from_counts(mass))
+
+    def with_identities(self) -> "World":
+        self.identities = [SigningKey.generate() for _ in self.held]
+        return self
+
+    def roster(self) -> Roster:
+        return Roster(frozenset(bytes.fromhex(key.public) for key in self.identities))
 
     def names(self) -> list[str]:
         return [f"c{i}" for i in range(len(self.held))]
@@ -91,6 +100,8 @@ class World:
                 policy=self.policy,
                 randomness=os.urandom,
                 source=source or SecureNoise(),
+                identity=self.identities[i] if self.identities else None,
+                roster=self.roster() if self.identities else None,
             )
             for i, name in enumerate(self.names())
         }

@@ -18,6 +18,7 @@ from fedprikl.flower_app.settings import Home, RoundSettings
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 
 AT = "2030-01-31T12:00:00+00:00"
+STEPS = {step.value for step in Step}  # before them there may be a roll call
 
 
 @dataclass
@@ -67,8 +68,9 @@ class FakeGrid(Grid):
         ids = []
         for message in messages:
             message.metadata.__dict__["_message_id"] = message.object_id
-            step = Step(message.metadata.message_type.removeprefix("query."))
-            due = self.time.seconds + self.delay(message.metadata.dst_node_id, step)
+            what = message.metadata.message_type.removeprefix("query.")
+            takes = self.delay(message.metadata.dst_node_id, Step(what)) if what in STEPS else 0.0
+            due = self.time.seconds + takes
             self._queue[message.object_id] = (due, message)
             self.carried.append(message)
             ids.append(message.object_id)

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from fedprikl.federation import Client, Server, SignedPlan, SigningKey, open_records, run_round
+from fedprikl.federation import (
+    Client,
+    Release,
+    Roster,
+    Server,
+    SignedPlan,
+    SigningKey,
+    open_records,
+    run_round,
+)
 from fedprikl.flower_app.settings import Home
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
@@ -15,17 +24,26 @@ from tests.federation.worlds import AT, EVERYTHING, InsecureNoNoise
 
 def in_process_value(home: Path, files: Sequence[Path], gone: Mapping[Path, Leaves]) -> float:
     """The value before noise; all cells are asked, so that it depends on no draw."""
+    return in_process_release(home, files, gone).value
+
+
+def in_process_release(home: Path, files: Sequence[Path], gone: Mapping[Path, Leaves]) -> Release:
+    """The release without noise, of anybody's."""
     reference = Reference.load(Home(home).reference)
+    known = Home(home).roster.exists()
     clients = {
         file.name: Client(
             open_records(file).count(reference).counts,
             reference,
             policy=EVERYTHING,
             randomness=os.urandom,
+            source=InsecureNoNoise(),
+            identity=SigningKey.load(file.with_suffix(".pem")) if known else None,
+            roster=Roster.load(Home(home).roster) if known else None,
         )
         for file in files
     }
-    result = run_round(
+    return run_round(
         Server(SignedPlan.load(home / "plan.json"), reference),
         clients,
         key=SigningKey.generate(),
@@ -35,5 +53,4 @@ def in_process_value(home: Path, files: Sequence[Path], gone: Mapping[Path, Leav
         rng=np.random.default_rng(7),
         leaves={file.name: when for file, when in gone.items()},
         source=InsecureNoNoise(),
-    )
-    return result.release.value
+    ).release

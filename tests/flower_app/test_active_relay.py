@@ -25,7 +25,7 @@ from tests.flower_app.fake_grid import FakeFederation, spent
 from tests.flower_app.in_process import in_process_value
 
 
-def test_without_a_trusted_party_nothing_is_asked(federation: FakeFederation) -> None:
+def test_without_a_trusted_party_strangers_are_asked_nothing(federation: FakeFederation) -> None:
     """A relay in the place of all clients but one would leave one share of the noise."""
     write_plan(federation.home, estimator="baseline", dropout=0.1, corruption=0.0)
     grid = federation.grid()
@@ -35,7 +35,7 @@ def test_without_a_trusted_party_nothing_is_asked(federation: FakeFederation) ->
     assert spent(federation) == 0
 
 
-def test_without_a_trusted_party_no_site_answers(
+def test_without_a_trusted_party_no_site_answers_among_strangers(
     federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nobody is trusted, an aggregator that does not refuse is to be expected."""

@@ -97,3 +97,23 @@ def test_a_sites_policy_comes_from_its_own_config() -> None:
     assert (settings.policy.most_points, settings.policy.smallest_cohort) == (20, 10)
     with pytest.raises(DeploymentError, match="lacks `organiser`"):
         NodeSettings.of(config | {"organiser": ""})
+
+
+def test_what_a_roster_needs_is_in_the_sites_folder_unless_it_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path))
+    config: dict[str, object] = {"data": "d.csv", "reference": "r.json", "organiser": "ab"}
+    usual = NodeSettings.of(config)
+    assert (usual.identity, usual.roster) == (tmp_path / "identity.pem", tmp_path / "roster.txt")
+    assert usual.ledger == tmp_path / "ledger.db"
+    assert usual.load_identity() is None
+    assert usual.load_roster() is None
+    assert not usual.policy.require_roster
+    own = NodeSettings.of(
+        config | {"identity": "a.pem", "roster": "b.txt", "ledger": "c.db", "require-roster": True}
+    )
+    assert (own.identity, own.roster, own.ledger) == (Path("a.pem"), Path("b.txt"), Path("c.db"))
+    assert own.policy.require_roster
+    with pytest.raises(InvalidInputError, match="true or false"):
+        NodeSettings.of(config | {"require-roster": 1})

@@ -1,4 +1,4 @@
-"""`fedprikl keys`: an aggregator's folder with its two keys, made once."""
+"""`fedprikl keys`: the keys of an aggregator's or a site's folder, made once."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,15 +17,18 @@ __all__ = ["keys_command"]
 def keys_command(
     home: Annotated[
         Path | None,
-        typer.Argument(help="The aggregator's folder; default: $FEDPRIKL_HOME or ~/.fedprikl."),
+        typer.Argument(help="This host's folder; default: $FEDPRIKL_HOME or ~/.fedprikl."),
     ] = None,
+    site: Annotated[
+        bool, typer.Option("--site", help="A site's identity, for a roster, instead.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Makes the aggregator's keys, or shows the public halves of those it has.
 
-    Run it on the aggregator's own host; the private keys stay in the folder. Clients seal their
-    answers to the sealing key, which goes into the plan; anybody verifies releases with the
-    signing key.
+    Run it on the host that the keys are for; the private keys stay in the folder. Clients seal
+    their answers to the sealing key, which goes into the plan; anybody verifies releases with the
+    signing key. With --site it makes the identity that a roster knows a site by.
 
     Example: `fedprikl keys /srv/fedprikl`
     """
@@ -34,6 +37,9 @@ def keys_command(
         place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInputError(f"Cannot make {place.folder}: {error.strerror}.") from None
+    if site:
+        _show_identity(place, json)
+        return
     if not place.sealing_key.exists():
         SealingKey.generate().save(place.sealing_key)
     signing = SigningKey.load_or_create(place.signing_key).public
@@ -45,3 +51,13 @@ def keys_command(
     console.print(f"home: {place.folder}", soft_wrap=True)
     console.print(f"sealing key, for `fedprikl plan --aggregator`: {sealing}", soft_wrap=True)
     console.print(f"signing key, for `fedprikl verify --key`: {signing}", soft_wrap=True)
+
+
+def _show_identity(place: Home, json: bool) -> None:
+    identity = SigningKey.load_or_create(place.identity).public
+    if json:
+        print_json({"home": str(place.folder), "identity": identity})
+        return
+    console = Console(highlight=False)
+    console.print(f"home: {place.folder}", soft_wrap=True)
+    console.print(f"identity, a line of the roster: {identity}", soft_wrap=True)

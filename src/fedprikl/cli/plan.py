@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedprikl.cli.console import print_json
 from fedprikl.errors import InvalidInputError
-from fedprikl.federation import PlannedRound, SignedPlan, SigningKey, plan_round
+from fedprikl.federation import PlannedRound, Roster, SignedPlan, SigningKey, plan_round
 from fedprikl.reference import Reference
 
 __all__ = ["plan_command"]
@@ -59,6 +59,10 @@ def plan_command(
         str,
         typer.Option(help="Public key to seal answers to, from `fedprikl keys`; for federations."),
     ] = "",
+    roster: Annotated[
+        Path | None,
+        typer.Option(help="Public keys of the sites that may take part, one per line."),
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan.")] = Path("plan.json"),
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -87,6 +91,7 @@ def plan_command(
         design_effect=design_effect,
         threshold=threshold,
         aggregator=aggregator,
+        roster=Roster.load(roster).fingerprint if roster else "",
     )
     plan = planned.plan
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)

@@ -8,7 +8,7 @@ from fedprikl.federation.keys import SigningKey
 from fedprikl.federation.plan import Plan, SignedPlan
 from fedprikl.federation.planned_round import PlannedRound
 from fedprikl.federation.planner import plan_round
-from fedprikl.federation.policy import Policy
+from fedprikl.federation.policy import Policy, check_roster
 from fedprikl.federation.records import (
     FileRecords,
     FrameRecords,
@@ -17,7 +17,9 @@ from fedprikl.federation.records import (
     open_records,
 )
 from fedprikl.federation.release import Release
-from fedprikl.federation.round import Cohort, Invitation, Round
+from fedprikl.federation.roll_call import RollCall, introduce
+from fedprikl.federation.roster import Roster
+from fedprikl.federation.round import Cohort, Invitation, Round, smallest_cohort
 from fedprikl.federation.run import RoundResult, run_round
 from fedprikl.federation.sealing import Address, SealingKey
 from fedprikl.federation.seat import Seat, Step
@@ -39,6 +41,8 @@ __all__ = [
     "RecordCounts",
     "Records",
     "Release",
+    "RollCall",
+    "Roster",
     "Round",
     "RoundResult",
     "SealingKey",
@@ -48,10 +52,13 @@ __all__ = [
     "SigningKey",
     "Step",
     "StepCount",
+    "check_roster",
     "fit_reference",
+    "introduce",
     "open_records",
     "plan_round",
     "run_round",
     "seal_answer",
     "seal_refusal",
+    "smallest_cohort",
 ]

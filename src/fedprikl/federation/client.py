@@ -6,7 +6,9 @@ import numpy as np
 
 from fedprikl.checks import Ints
 from fedprikl.errors import PolicyRefusal, WrongStepError
-from fedprikl.federation.policy import Policy, check_invitation
+from fedprikl.federation.keys import SigningKey
+from fedprikl.federation.policy import Policy, check_invitation, check_roster
+from fedprikl.federation.roster import Roster
 from fedprikl.federation.round import Invitation, noise_share
 from fedprikl.federation.seat import Seat, Step
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
@@ -33,17 +35,25 @@ class Client:
         policy: Policy | None = None,
         randomness: Callable[[int], bytes],
         source: NoiseSource = SECURE_NOISE,
+        identity: SigningKey | None = None,
+        roster: Roster | None = None,
     ) -> None:
         self._held = held  # SECRET: records per cell of the domain, "other" last
         self._reference = reference
         self._policy = policy or Policy()
         self._randomness = randomness
         self._source = source
+        self._identity, self._roster = identity, roster  # for plans that name a roster
         self._answered: set[str] = set()
         self._seat: Seat | None = None
 
     def __repr__(self) -> str:
         return f"<Client, {len(self._answered)} rounds joined>"
+
+    @property
+    def identity(self) -> bytes | None:
+        """Its public key, by which a roster knows it."""
+        return None if self._identity is None else bytes.fromhex(self._identity.public)
 
     def join(self, message: bytes) -> Seat:
         """Takes an invitation, or refuses with a `PolicyRefusal`; a round is joined only once."""
@@ -51,6 +61,7 @@ class Client:
         if invitation.round_id in self._answered:
             raise PolicyRefusal("this round has been answered already")
         check_invitation(invitation, self._policy, self._reference)
+        check_roster(invitation, self._policy, self._roster, self._identity)
         records = int(self._held.sum())
         if records > invitation.signed.plan.most_records:
             raise PolicyRefusal("the plan has no room for as many records as this client holds")
@@ -64,7 +75,9 @@ class Client:
                 minimum_clients=self._policy.smallest_cohort,
                 minimum_threshold=self._policy.smallest_threshold,
                 colluding_neighbours=int(corruption * invitation.sums.neighbours),
+                require_roster=invitation.signed.plan.roster != "",
             ),
+            identity=self._identity,
         )
         return self._seat
 

@@ -1,4 +1,4 @@
-"""Signing keys: who made a plan, who made a release. Ed25519 through `cryptography`."""
+"""Signing keys: who made a plan or a release, who a client is. Ed25519 by `cryptography`."""
 
 from pathlib import Path
 
@@ -47,6 +47,10 @@ class SigningKey:
     def public(self) -> str:
         """The public key, as 64 hexadecimal digits."""
         return self._private.public_key().public_bytes_raw().hex()
+
+    def private_bytes(self) -> bytes:
+        """SECRET: the key itself, for the secure sum that a client signs its messages in."""
+        return self._private.private_bytes_raw()
 
     def sign(self, body: bytes) -> str:
         """The signature of a body, as hexadecimal digits."""

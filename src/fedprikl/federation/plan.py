@@ -17,13 +17,14 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimators import check_design_effect, check_false_alarm
 from fedprikl.federation.documents import canonical, digest, parse_document
 from fedprikl.federation.keys import SigningKey, verify_signature
+from fedprikl.federation.roster import is_fingerprint
 from fedprikl.federation.sealing import is_sealing_key
 from fedprikl.privacy import NoiseKind
 
 __all__ = ["EstimatorName", "Plan", "SignedPlan"]
 
 EstimatorName = Literal["exact", "baseline", "paper", "no privacy"]
-FORMAT, VERSION = "fedprikl plan", 2
+FORMAT, VERSION = "fedprikl plan", 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class Plan:
     design_effect: float = 1.0  # variance of counts without drift, 1 for unrelated records
     client_effect: float = 1.0  # the part of it due to clients whose records are alike
     aggregator: str = ""  # X25519 public key that answers are sealed to, where a relay carries them
+    roster: str = ""  # fingerprint of the clients' identities; empty: anybody may take part
 
     def __post_init__(self) -> None:
         if not isinstance(self.population, str) or not self.population.strip():
@@ -69,6 +71,10 @@ class Plan:
             raise InvalidInputError(
                 "The aggregator's key is not an X25519 public key of 64 hexadecimal digits; "
                 "`fedprikl keys` prints it."
+            )
+        if self.roster != "" and not is_fingerprint(self.roster):
+            raise InvalidInputError(
+                "The roster of a plan is a fingerprint of 64 hexadecimal digits, or empty."
             )
 
     def _check_choices(self) -> None:

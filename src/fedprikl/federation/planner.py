@@ -68,6 +68,7 @@ def plan_round(
     design_effect: float | None = None,
     threshold: float | None = None,
     aggregator: str = "",
+    roster: str = "",
 ) -> PlannedRound:
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
@@ -75,7 +76,8 @@ def plan_round(
     records one client may hold (default: 16 times the average); a client with more stays away.
     `design_effect` says how much records of one client resemble each other; by default what the
     reference shows, or 1. `aggregator` is the key that answers are sealed to, where a relay carries
-    them. Cost: about a second, whatever the domain.
+    them, `roster` the fingerprint of the clients who may take part. Cost: about a second, whatever
+    the domain.
     """
     for value, name in ((clients, "clients"), (records, "records"), (payload, "payload")):
         check_positive_int(value, name)
@@ -108,6 +110,7 @@ def plan_round(
         client_effect=client_effect,
         threshold=threshold,
         aggregator=aggregator,
+        roster=roster,
     )
     asked = _Asked(reference, Spectrum.of(reference.probabilities), clients, records, payload)
     if alone:

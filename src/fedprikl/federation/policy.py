@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedprikl.errors import PolicyRefusal
-from fedprikl.federation.round import Invitation, entry_maxima, noise_share
+from fedprikl.errors import InvalidInputError, PolicyRefusal
+from fedprikl.federation.keys import SigningKey
+from fedprikl.federation.roster import Roster
+from fedprikl.federation.round import Invitation, plan_cohort, plan_nonce, smallest_cohort
 from fedprikl.reference import Reference
 
-__all__ = ["Policy", "check_invitation"]
+__all__ = ["Policy", "check_invitation", "check_roster"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,7 @@ class Policy:
     smallest_threshold: int = 2
     organiser: str = ""  # public key that must have signed the plan; "" accepts any plan
     estimators: frozenset[str] = frozenset({"exact", "baseline"})  # those whose claim is true
+    require_roster: bool = False  # take part only among clients that the plan knows
 
 
 def check_invitation(invitation: Invitation, policy: Policy, reference: Reference) -> None:
@@ -43,9 +46,56 @@ def check_invitation(invitation: Invitation, policy: Policy, reference: Referenc
             f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
         )
     _check_points(invitation, policy, reference)
-    share = noise_share(plan, clients=sums.clients, minimum=sums.minimum)
-    if sums.maxima != entry_maxima(plan, len(invitation.cells), share):
+    if not _fits_the_plan(invitation):
         raise PolicyRefusal("the secure sum does not fit the plan")
+
+
+def check_roster(
+    invitation: Invitation, policy: Policy, roster: Roster | None, identity: SigningKey | None
+) -> None:
+    """Raises `PolicyRefusal` unless all of the cohort are who the signed plan says may take part.
+
+    It looks at no record, so the reason may be told in the open.
+    """
+    plan, sums, index = invitation.signed.plan, invitation.sums, invitation.index
+    if not plan.roster:
+        if policy.require_roster:
+            raise PolicyRefusal("the plan names no roster, and this client insists on one")
+        if sums.roster:
+            raise PolicyRefusal("the secure sum has a roster, but the plan names none")
+        return
+    if roster is None or identity is None:
+        raise PolicyRefusal("the plan names a roster, and this client has none or no identity")
+    if roster.fingerprint != plan.roster:
+        raise PolicyRefusal("the plan names another roster than this client has")
+    if not sums.roster or not roster.holds(sums.roster):
+        raise PolicyRefusal("the cohort has members who are not in the roster")
+    if sums.roster[index : index + 1] != (bytes.fromhex(identity.public),):
+        raise PolicyRefusal("its identity does not stand at its place in the cohort")
+    if sums.nonce != plan_nonce(plan, invitation.round_id):
+        raise PolicyRefusal("the secure sum is not of this plan and round")
+    least = smallest_cohort(plan, len(roster))
+    if sums.clients < least:
+        raise PolicyRefusal(
+            f"the cohort has {sums.clients} clients; where nobody is trusted it needs {least} of "
+            f"the roster's {len(roster)}"
+        )
+
+
+def _fits_the_plan(invitation: Invitation) -> bool:
+    """Whether every number of the secure sum follows from the plan and the number of clients.
+
+    The plan is signed, the invitation is not. With fewer neighbours, a lower threshold or another
+    minimum than the plan's, fewer colluders or less noise would do than the plan promises.
+    """
+    plan, sums = invitation.signed.plan, invitation.sums
+    try:
+        expected = plan_cohort(
+            plan, sums.clients, len(invitation.cells), lambda _: sums.nonce, sums.roster
+        )
+    except InvalidInputError:
+        return False
+    return sums == expected
 
 
 def _check_points(invitation: Invitation, policy: Policy, reference: Reference) -> None:

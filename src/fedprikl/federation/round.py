@@ -1,8 +1,9 @@
 """A round: who is asked what, and in which cohort. Made by the server; all of it is public."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fedprikl.federation.plan import Plan, SignedPlan
 from fedprikl.federation.sealing import Address
 from fedprikl.privacy import SharedMechanism, calibrate_shared
 from fedprikl.reference import QueryPoints
-from fedprikl.secure_sum import SumPlan, plan_sum
+from fedprikl.secure_sum import NONCE_BYTES, Degree, SumPlan, choose_degree
 
 __all__ = [
     "Cohort",
@@ -24,6 +25,8 @@ __all__ = [
     "entry_maxima",
     "noise_share",
     "plan_cohort",
+    "plan_nonce",
+    "smallest_cohort",
 ]
 
 
@@ -175,19 +178,55 @@ def cohort_sizes(plan: Plan, members: int) -> list[int]:
 
 
 def plan_cohort(
-    plan: Plan, clients: int, points: int, randomness: Callable[[int], bytes]
+    plan: Plan,
+    clients: int,
+    points: int,
+    randomness: Callable[[int], bytes],
+    roster: Sequence[bytes] = (),
 ) -> SumPlan:
-    """The secure sum of one cohort, as the plan demands it."""
-    draft = plan_sum(
-        clients, [1], dropout=plan.dropout, corruption=plan.corruption, randomness=randomness
-    )
-    minimum = max(draft.minimum, int(np.floor((1 - plan.dropout) * clients)))
+    """The secure sum of one cohort, as the plan demands it: a client computes the same.
+
+    Where nobody is trusted, neither is whoever seats the clients. Only in a complete graph is there
+    no seat that is surrounded by colluders.
+    """
+    alone = plan.estimator == "baseline" and plan.roster != ""
+    degree = _degree(clients, plan.dropout, plan.corruption, alone)
+    least = degree.threshold + 1
+    minimum = max(least, int(np.floor((1 - plan.dropout) * clients)))
     share = noise_share(plan, clients=clients, minimum=minimum)
     return SumPlan(
-        nonce=draft.nonce,
+        nonce=randomness(NONCE_BYTES),
         clients=clients,
-        neighbours=draft.neighbours,
-        threshold=draft.threshold,
-        minimum=minimum if share else draft.minimum,
+        neighbours=degree.neighbours,
+        threshold=degree.threshold,
+        minimum=minimum if share else least,
         maxima=entry_maxima(plan, points, share),
+        roster=tuple(roster),
     )
+
+
+def plan_nonce(plan: Plan, round_id: str) -> bytes:
+    """The nonce of a round's secure sums where there is a roster: it stands for the whole plan.
+
+    Members of one sum then hold the same signed plan, or reject each other's messages. Otherwise a
+    server could ask some of them for less noise, by another plan of the same organiser with a sum
+    of the same sizes. The rosters of a round's cohorts differ, and so their sums.
+    """
+    body = canonical({"plan": plan.fingerprint, "round": round_id})
+    return hashlib.sha256(b"fedprikl/round/1/" + body).digest()
+
+
+@cache
+def _degree(clients: int, dropout: float, corruption: float, complete: bool) -> Degree:
+    return choose_degree(clients, dropout=dropout, corruption=corruption, complete=complete)
+
+
+def smallest_cohort(plan: Plan, roster: int) -> int:
+    """The fewest clients of a cohort, of a roster of so many, that may rely on each other's noise.
+
+    Up to a share `corruption` of a cohort may collude. Whoever deals the cohorts could deal all
+    colluders to one client; so a cohort is the whole roster, but for as many as may vanish.
+    """
+    if plan.estimator != "baseline":
+        return 3
+    return max(3, int(np.floor((1 - plan.dropout) * roster)))

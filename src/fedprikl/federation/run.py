@@ -56,7 +56,8 @@ def run_round(
     report: Report = lambda _: None,
 ) -> RoundResult:
     """One round over real secure sums. `leaves` says which clients vanish before which message."""
-    this = server.open_round(sorted(clients), rng=rng, randomness=randomness)
+    identities = {n: each.identity for n, each in clients.items() if each.identity is not None}
+    this = server.open_round(sorted(clients), rng=rng, randomness=randomness, identities=identities)
     aggregator = Aggregator(this, key=key, ledger=ledger, software=software, source=source)
     refusals: dict[str, str] = {}
     outcomes = []

@@ -10,8 +10,10 @@ import numpy as np
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError, WrongStepError
 from fedprikl.federation.documents import canonical, parse_document
-from fedprikl.federation.round import Invitation
+from fedprikl.federation.keys import SigningKey
+from fedprikl.federation.round import Invitation, noise_share
 from fedprikl.federation.sealing import Address
+from fedprikl.privacy import Charge
 from fedprikl.secure_sum import ClientRules, SumClient
 
 __all__ = ["Seat", "Step"]
@@ -35,16 +37,30 @@ class Seat:
     letters again rather than storing keys. Whoever keeps it must see to it that an old copy is
     never used: two answers to one step could expose somebody.
 
-    Secret: the seed and the vector, and so `to_bytes`.
+    Secret: the seed and the vector, and so `to_bytes`. The identity, which signs where there is a
+    roster, outlives the round and is not in it.
     """
 
     def __init__(
-        self, invitation: Invitation, *, vector: Ints, seed: bytes, rules: ClientRules
+        self,
+        invitation: Invitation,
+        *,
+        vector: Ints,
+        seed: bytes,
+        rules: ClientRules,
+        identity: SigningKey | None = None,
     ) -> None:
         self.invitation = invitation
         self._vector, self._seed, self._rules = vector, seed, rules
         self._letters: list[bytes] = []
-        self._sum = SumClient(invitation.sums, invitation.index, seed, rules=rules)
+        signer = identity if invitation.sums.roster else None
+        self._sum = SumClient(
+            invitation.sums,
+            invitation.index,
+            seed,
+            identity=None if signer is None else signer.private_bytes(),
+            rules=rules,
+        )
 
     def __repr__(self) -> str:
         return f"<Seat {self.invitation.index} in round {self.invitation.round_id[:8]}>"
@@ -53,6 +69,13 @@ class Seat:
     def is_over(self) -> bool:
         """Whether every step has been answered."""
         return len(self._letters) == len(Step)
+
+    @property
+    def charge(self) -> Charge | None:
+        """What the opened sum costs the records in it; None if it is opened to be noised."""
+        plan, sums = self.invitation.signed.plan, self.invitation.sums
+        share = noise_share(plan, clients=sums.clients, minimum=sums.minimum)
+        return None if share is None else share.charge(plan.delta)
 
     def address(self, step: Step) -> Address:
         """Where this client's answer of a step belongs."""
@@ -89,8 +112,8 @@ class Seat:
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Seat":
-        """The seat as it was when `to_bytes` was called."""
+    def from_bytes(cls, data: bytes, *, identity: SigningKey | None = None) -> "Seat":
+        """The seat as it was when `to_bytes` was called; the identity is handed in again."""
         document = parse_document(data, "seat")
         try:
             seat = cls(
@@ -98,6 +121,7 @@ class Seat:
                 vector=np.array(document["vector"], dtype=np.int64),
                 seed=_bytes(document["seed"]),
                 rules=ClientRules(**document["rules"]),
+                identity=identity,
             )
             letters = [_bytes(letter) for letter in document["letters"]]
         except (KeyError, TypeError, binascii.Error):

@@ -4,12 +4,16 @@ Flower starts a fresh process for every message. The seat of a round is kept in 
 which stays in the memory of the site's own SuperNode and is erased when the round is over. With it
 is the last answer, sealed: a letter that arrives twice gets the same bytes twice. Another letter
 for the same step gets nothing.
+
+Without a trusted aggregator there is nobody who is sure to keep count of what was released. So the
+site charges a ledger of its own before its counts leave, and without a budget they do not.
 """
 
 import hashlib
 import logging
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
@@ -18,18 +22,24 @@ from fedprikl.errors import FedPriKLError, PolicyRefusal, SecureSumError
 from fedprikl.federation import (
     Client,
     Invitation,
+    Plan,
+    Roster,
     Seat,
+    SigningKey,
     Step,
+    check_roster,
+    introduce,
     open_records,
     seal_answer,
     seal_refusal,
 )
 from fedprikl.flower_app.journal import Journal
 from fedprikl.flower_app.settings import NodeSettings, home_folder
-from fedprikl.flower_app.wire import Parcel, pack, unpack
+from fedprikl.flower_app.wire import IDENTITY, Parcel, pack, unpack
+from fedprikl.privacy import Ledger
 from fedprikl.reference import Reference
 
-__all__ = ["app", "handle"]
+__all__ = ["app", "handle", "handle_identity"]
 
 SEAT = "fedprikl-seat"  # a round that goes on, and its last answer
 LAST = "fedprikl-last-answer"  # of a round that is over
@@ -73,14 +83,14 @@ def _join(asked: Parcel, context: Context) -> Parcel:
         return _refuse(asked, "the plan is not signed by the organiser this client trusts")
     if not signed.plan.aggregator:
         return _refuse(asked, "the plan names no aggregator to seal the answers to")
-    if signed.plan.estimator == "baseline":
-        return _refuse(asked, "without a trusted aggregator it needs a roster of clients")
+    if why := _untrusted(invitation, settings):
+        return _refuse(asked, why)
     if not _journal(context).claim(invitation.round_id, Step.ADVERTISE):
         return _refuse(asked, "this round has been answered already")
     _forget(context)  # what is left of a round that never ended
     address = invitation.address(Step.ADVERTISE)
     try:
-        seat = _take_seat(asked.letter, settings)
+        seat = _take_seat(invitation, settings)
     except PolicyRefusal as refusal:
         log.error("%s", refusal)
         letter = seal_refusal(refusal.reason, signed.plan.aggregator, address)
@@ -88,11 +98,47 @@ def _join(asked: Parcel, context: Context) -> Parcel:
     return _answer(Step.ADVERTISE, asked, seat, context)
 
 
-def _take_seat(invitation: bytes, settings: NodeSettings) -> Seat:
+def _untrusted(invitation: Invitation, settings: NodeSettings) -> str:
+    """Why the company is not good enough; empty if it is. Looks at no record."""
+    plan = invitation.signed.plan
+    if plan.estimator == "baseline" and not plan.roster:
+        return "without a trusted aggregator it needs a roster of clients"
+    try:
+        check_roster(invitation, settings.policy, *_credentials(plan, settings))
+    except PolicyRefusal as refusal:
+        return refusal.reason
+    if plan.estimator == "baseline" and not _has_budget(plan, settings):
+        return "without a trusted aggregator it needs a budget of its own"
+    return ""
+
+
+def _credentials(plan: Plan, settings: NodeSettings) -> tuple[Roster | None, SigningKey | None]:
+    """What the site has for a plan with a roster; its files are not touched for another."""
+    if not plan.roster:
+        return None, None
+    return settings.load_roster(), settings.load_identity()
+
+
+def _has_budget(plan: Plan, settings: NodeSettings) -> bool:
+    if not settings.ledger.exists():
+        return False
+    with Ledger.open(settings.ledger, create=False) as ledger:
+        return plan.population in ledger.populations()
+
+
+def _take_seat(invitation: Invitation, settings: NodeSettings) -> Seat:
     reference = Reference.load(settings.reference)
     held = open_records(settings.data).count(reference).counts
-    client = Client(held, reference, policy=settings.policy, randomness=os.urandom)
-    return client.join(invitation)
+    roster, identity = _credentials(invitation.signed.plan, settings)
+    client = Client(
+        held,
+        reference,
+        policy=settings.policy,
+        randomness=os.urandom,
+        identity=identity,
+        roster=roster,
+    )
+    return client.join(invitation.to_bytes())
 
 
 def _go_on(step: Step, asked: Parcel, context: Context) -> Parcel:
@@ -100,12 +146,30 @@ def _go_on(step: Step, asked: Parcel, context: Context) -> Parcel:
     if SEAT not in context.state:
         return _refuse(asked, "it has no seat in this round")
     kept = context.state.config_records[SEAT]["seat"]
-    seat = Seat.from_bytes(kept if isinstance(kept, bytes) else b"")
+    settings = NodeSettings.of(context.node_config)
+    seat = Seat.from_bytes(
+        kept if isinstance(kept, bytes) else b"", identity=settings.load_identity()
+    )
     if seat.invitation.round_id != asked.round_id:
         return _refuse(asked, "it sits in another round")
     if not _journal(context).claim(asked.round_id, step):
         return _refuse(asked, "this step has been answered already")
+    if step is Step.INPUT:
+        _charge(seat, settings)
     return _answer(step, asked, seat, context)
+
+
+def _charge(seat: Seat, settings: NodeSettings) -> None:
+    """Charges the site's own ledger, where the sum itself is the release; or raises."""
+    charge, invitation = seat.charge, seat.invitation
+    if charge is not None:
+        with Ledger.open(settings.ledger, create=False) as ledger:
+            ledger.reserve(
+                invitation.signed.plan.population,
+                charge,
+                round_id=invitation.round_id,
+                at=datetime.now(UTC).isoformat(),
+            )
 
 
 def _answer(step: Step, asked: Parcel, seat: Seat, context: Context) -> Parcel:
@@ -160,9 +224,27 @@ def _journal(context: Context) -> Journal:
     return Journal(home_folder() / "journal", context.node_id)
 
 
+def handle_identity(message: Message, context: Context) -> Message:
+    """Tells who this site is, before a round. All of it is public; no round is touched."""
+    question = ""
+    try:
+        question = unpack(message).round_id
+        identity = NodeSettings.of(context.node_config).load_identity()
+        if identity is None:
+            parcel = Parcel(question, refusal="it has no identity")
+        else:
+            parcel = Parcel(question, introduce(identity, question, str(context.node_id)))
+    except Exception as error:  # Flower would send its words to the relay
+        words = error if isinstance(error, FedPriKLError) else type(error).__name__
+        log.error("fedprikl cannot tell who this site is: %s", words)
+        parcel = Parcel(question, refusal="it cannot tell who it is; its own log says why")
+    return Message(pack(parcel), reply_to=message)
+
+
 def _handler(step: Step) -> Callable[[Message, Context], Message]:
     return lambda message, context: handle(step, message, context)
 
 
+app.query(IDENTITY)(handle_identity)
 for _step in Step:
     app.query(_step.value)(_handler(_step))

@@ -8,16 +8,17 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedprikl.errors import MessageDecodeError
-from fedprikl.federation import Conductor, Step, StepCount
+from fedprikl.federation import Conductor, RollCall, Step, StepCount
 from fedprikl.flower_app.settings import Patience
-from fedprikl.flower_app.wire import Parcel, pack, unpack
+from fedprikl.flower_app.wire import IDENTITY, Parcel, pack, unpack
 
-__all__ = ["Clock", "exchange", "wait_for_nodes"]
+__all__ = ["Clock", "call_the_roll", "exchange", "wait_for_nodes"]
 
 AT_ONCE = 10  # messages of one request: a busy SuperLink gives up on long ones
 TRIES = 3
@@ -46,21 +47,46 @@ def wait_for_nodes(grid: Grid, *, least: int, seconds: float, clock: Clock) -> l
 def exchange(
     grid: Grid, conductor: Conductor, round_id: str, step: Step, *, patience: Patience, clock: Clock
 ) -> StepCount:
-    """Runs one step; clients that do not answer in time are lost to the round.
+    """Runs one step; clients that do not answer in time are lost to the round."""
+    asking = _Asking(conductor, partial(conductor.take, step), round_id, step.value, patience)
+    _ask(grid, asking, conductor.letters(step), clock)
+    return conductor.end(step)
 
-    Once no more are missing than the plan says may vanish, the step waits for the grace only:
-    one dead client need not cost everybody the whole timeout.
+
+def call_the_roll(grid: Grid, roll: RollCall, *, patience: Patience, clock: Clock) -> None:
+    """Asks every node who it is; the roll knows afterwards."""
+    asking = _Asking(roll, roll.take, roll.question, IDENTITY, patience)
+    _ask(grid, asking, dict.fromkeys(roll.names, b""), clock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """One question to many, whoever counts the answers."""
+
+    counts: Conductor | RollCall
+    take: Callable[[str, bytes], bool]
+    round_id: str
+    what: str
+    patience: Patience
+
+
+def _ask(grid: Grid, asking: _Asking, letters: Mapping[str, bytes], clock: Clock) -> None:
+    """Sends the letters and takes the answers, until all are in or the time is over.
+
+    Once no more are missing than the plan says may vanish, it waits for the grace only: one dead
+    client need not cost everybody the whole timeout.
     """
+    counts, patience = asking.counts, asking.patience
     end = clock.now() + patience.timeout
-    pending = _send(grid, conductor.letters(step), round_id, step, patience.timeout)
+    pending = _send(grid, asking, letters)
     pause, hurried = SHORTEST_POLL, False
-    while pending and conductor.waiting:
+    while pending and counts.waiting:
         answers = [reply for ids in _in_pieces(list(pending)) for reply in _pull(grid, ids)]
         for reply in answers:
             client = pending.pop(reply.metadata.reply_to_message_id, None)
             if client is not None:  # neither foreign nor a second answer
-                _take(conductor, round_id, step, client, reply)
-        if conductor.can_spare_the_rest and not hurried:
+                _take(asking, client, reply)
+        if counts.can_spare_the_rest and not hurried:
             hurried, end = True, min(end, clock.now() + patience.grace)
         left = end - clock.now()
         if left <= 0:
@@ -68,19 +94,14 @@ def exchange(
         if not answers:
             clock.sleep(min(pause, left))
             pause = min(pause * 1.5, LONGEST_POLL)
-    return conductor.end(step)
 
 
-def _send(
-    grid: Grid, letters: Mapping[str, bytes], round_id: str, step: Step, timeout: float
-) -> dict[str, str]:
+def _send(grid: Grid, asking: _Asking, letters: Mapping[str, bytes]) -> dict[str, str]:
     """Pushes the letters; the client of each message id. A message lives as long as its step."""
     pending: dict[str, str] = {}
     for clients in _in_pieces(list(letters)):
         for _ in range(TRIES):
-            messages = [
-                _message(client, letters[client], round_id, step, timeout) for client in clients
-            ]
+            messages = [_message(asking, client, letters[client]) for client in clients]
             try:
                 ids = list(grid.push_messages(messages))
             except Exception as error:  # Flower's, of many kinds; a busy relay must not end a round
@@ -91,13 +112,13 @@ def _send(
     return pending
 
 
-def _message(client: str, letter: bytes, round_id: str, step: Step, timeout: float) -> Message:
+def _message(asking: _Asking, client: str, letter: bytes) -> Message:
     return Message(
-        pack(Parcel(round_id, letter)),
+        pack(Parcel(asking.round_id, letter)),
         dst_node_id=int(client),
-        message_type=f"query.{step}",
-        ttl=timeout,
-        group_id=round_id[:8],
+        message_type=f"query.{asking.what}",
+        ttl=asking.patience.timeout,
+        group_id=asking.round_id[:8],
     )
 
 
@@ -110,20 +131,20 @@ def _pull(grid: Grid, ids: list[str]) -> list[Message]:
         return []
 
 
-def _take(conductor: Conductor, round_id: str, step: Step, client: str, reply: Message) -> None:
+def _take(asking: _Asking, client: str, reply: Message) -> None:
     if reply.has_error():
-        conductor.lose(client, f"Flower reports error {reply.error.code} at this client")
+        asking.counts.lose(client, f"Flower reports error {reply.error.code} at this client")
         return
     try:
         parcel = unpack(reply)
     except MessageDecodeError:
         return
-    if parcel.round_id != round_id or str(reply.metadata.src_node_id) != client:
+    if parcel.round_id != asking.round_id or str(reply.metadata.src_node_id) != client:
         return
     if parcel.letter:
-        conductor.take(step, client, parcel.letter)
+        asking.take(client, parcel.letter)
     elif parcel.refusal:
-        conductor.refuse(client, parcel.refusal)
+        asking.counts.refuse(client, parcel.refusal)
 
 
 def _in_pieces(items: list[str]) -> Iterator[list[str]]:

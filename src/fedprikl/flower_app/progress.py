@@ -5,13 +5,28 @@ A run's log is stored by the SuperLink: only public words go here, and the noise
 
 import re
 
-from fedprikl.federation import Release, Round, StepCount
+from fedprikl.federation import Release, RollCall, Round, StepCount
 
-__all__ = ["cohorts_line", "failure_line", "parse_line", "release_line", "step_line"]
+__all__ = [
+    "cohorts_line",
+    "failure_line",
+    "parse_line",
+    "release_line",
+    "roll_line",
+    "step_line",
+]
 
 MARK = "[fedprikl]"
 _RELEASE, _FAILURE = "release: ", "no release: "
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
+
+
+def roll_line(roll: RollCall, seconds: float) -> str:
+    """Who is there."""
+    return (
+        f"{MARK} roster: {len(roll.identities)} SuperNodes are known, {roll.left_out} left out, "
+        f"{seconds:.1f} s"
+    )
 
 
 def cohorts_line(this: Round) -> str:

@@ -1,7 +1,7 @@
 """The ServerApp: hosts the server and the aggregator, on the aggregator's own host.
 
     1. load the plan, the reference, the two keys and the ledger from the home folder
-    2. wait for SuperNodes; open a round; deal them into cohorts
+    2. wait for SuperNodes; with a roster, ask who they are; open a round; deal them into cohorts
     3. five steps, all cohorts side by side; who is lost is left out
     4. release, sign, charge; write the release, print it, update the metrics
 
@@ -11,7 +11,7 @@ the round is void, and what may have been released stays charged. The next run i
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -27,16 +27,27 @@ from fedprikl.federation import (
     Conductor,
     Plan,
     Release,
+    RollCall,
+    Roster,
+    Round,
     SealingKey,
     Server,
     SignedPlan,
     SigningKey,
     Step,
+    smallest_cohort,
 )
-from fedprikl.flower_app.exchange import Clock, exchange, wait_for_nodes
+from fedprikl.flower_app.exchange import Clock, call_the_roll, exchange, wait_for_nodes
 from fedprikl.flower_app.metrics import RoundMetrics, write_metrics
-from fedprikl.flower_app.progress import cohorts_line, failure_line, release_line, step_line
-from fedprikl.flower_app.settings import Patience, RoundSettings
+from fedprikl.flower_app.progress import (
+    cohorts_line,
+    failure_line,
+    release_line,
+    roll_line,
+    step_line,
+)
+from fedprikl.flower_app.settings import Home, Patience, RoundSettings
+from fedprikl.flower_app.wire import IDENTITY
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.reference import Reference
 
@@ -110,6 +121,7 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
             "refuse it. Sign it with `fedprikl plan --key`."
         )
     _check_trust(signed.plan)
+    roster = _load_roster(signed.plan, home)
     server = Server(signed, pi)
     signer, sealer = SigningKey.load(home.signing_key), SealingKey.load(home.sealing_key)
     with Ledger.open(home.ledger) as ledger:
@@ -126,8 +138,13 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
                 f"{len(nodes)} SuperNodes are connected after {settings.wait:g} s, "
                 f"{max(3, settings.clients)} are needed. Start more of them, or wait longer."
             )
+        identities = None
+        if roster is not None:
+            identities = _identities(grid, roster, nodes, signed.plan, settings, host, metrics)
+            nodes = list(identities)
         rng = np.random.default_rng()
-        this = server.open_round(nodes, rng=rng, randomness=os.urandom)
+        this = server.open_round(nodes, rng=rng, randomness=os.urandom, identities=identities)
+        _check_cohorts(this, roster)
         aggregator = Aggregator(
             this,
             key=signer,
@@ -157,15 +174,65 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
 
 
 def _check_trust(plan: Plan) -> None:
-    """Refuses noise in shares: whoever poses as clients would know, and take away, their shares.
+    """Refuses noise in shares among strangers: whoever poses as clients would know their shares.
 
     Flower's node keys are registered at the relay, so they do not tell clients from the relay.
     """
-    if plan.estimator == "baseline":
+    if plan.estimator == "baseline" and not plan.roster:
         raise InvalidInputError(
             "Over Flower, a plan without a trusted aggregator (`plan --trust none`) needs a roster "
-            "of clients, which is not there yet: a relay that poses as clients would leave too "
-            "little noise. Run it with a trusted aggregator, or in one process."
+            "of clients: a relay that poses as clients would leave too little noise. Plan again "
+            "with `--roster`, or with a trusted aggregator."
+        )
+
+
+def _load_roster(plan: Plan, home: Home) -> Roster | None:
+    """The clients that the plan names; None if it names none."""
+    if not plan.roster:
+        return None
+    roster = Roster.load(home.roster)
+    if roster.fingerprint != plan.roster:
+        raise InvalidInputError(
+            f"The plan names another roster than {home.roster.name} of the aggregator's folder. "
+            "Bring the one it was planned with, or plan again with `--roster`."
+        )
+    return roster
+
+
+def _identities(
+    grid: Grid,
+    roster: Roster,
+    nodes: Sequence[str],
+    plan: Plan,
+    settings: RoundSettings,
+    host: Host,
+    metrics: RoundMetrics,
+) -> dict[str, bytes]:
+    """The nodes that proved to be in the roster, and who they are."""
+    roll = RollCall(roster, nodes, question=os.urandom(16).hex(), dropout=plan.dropout)
+    start = host.clock.now()
+    call_the_roll(grid, roll, patience=settings.patience, clock=host.clock)
+    metrics.seconds[IDENTITY] = seconds = host.clock.now() - start
+    metrics.lost[IDENTITY] = roll.left_out
+    host.say(roll_line(roll, seconds))
+    needed = max(3, int((1 - plan.dropout) * settings.clients))
+    if len(roll.identities) < needed:
+        raise DeploymentError(
+            f"{len(roll.identities)} of {len(nodes)} SuperNodes proved an identity of the roster, "
+            f"{needed} are needed. The others have none (`fedprikl keys --site`), one that the "
+            "roster does not know, or did not answer. Nothing was asked."
+        )
+    return roll.identities
+
+
+def _check_cohorts(this: Round, roster: Roster | None) -> None:
+    """Says early what every client would refuse."""
+    smallest = min(len(cohort.members) for cohort in this.cohorts)
+    needed = 0 if roster is None else smallest_cohort(this.plan, len(roster))
+    if smallest < needed:
+        raise DeploymentError(
+            f"A cohort has {smallest} clients; without a trusted aggregator it needs {needed} of "
+            "the roster. Wait for more SuperNodes, or plan one cohort for all (`plan --cohort`)."
         )
 
 

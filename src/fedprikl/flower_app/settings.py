@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedprikl.errors import DeploymentError, InvalidInputError
-from fedprikl.federation import Policy, SignedPlan
+from fedprikl.federation import Policy, Roster, SignedPlan, SigningKey
 from fedprikl.federation.data_files import data_files
 
 __all__ = ["Home", "NodeSettings", "Patience", "RoundSettings", "home_folder"]
@@ -21,7 +21,7 @@ def home_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The files of an aggregator. Its two keys never leave the folder."""
+    """The files of an aggregator, or of a site. Private keys never leave the folder."""
 
     folder: Path
 
@@ -39,6 +39,16 @@ class Home:
     def sealing_key(self) -> Path:
         """SECRET: opens the clients' letters."""
         return self.folder / "sealing.pem"
+
+    @property
+    def identity(self) -> Path:
+        """SECRET: of a site; signs its messages where the plan names a roster."""
+        return self.folder / "identity.pem"
+
+    @property
+    def roster(self) -> Path:
+        """Who may take part."""
+        return self.folder / "roster.txt"
 
     @property
     def ledger(self) -> Path:
@@ -105,6 +115,17 @@ class NodeSettings:
     data: Path
     reference: Path
     policy: Policy
+    identity: Path  # what a plan with a roster needs ...
+    roster: Path
+    ledger: Path  # ... and one without a trusted aggregator
+
+    def load_identity(self) -> SigningKey | None:
+        """SECRET: the key that a roster knows this site by; None if it has none."""
+        return SigningKey.load(self.identity) if self.identity.exists() else None
+
+    def load_roster(self) -> Roster | None:
+        """Who may take part, as this site knows it; None if it does not."""
+        return Roster.load(self.roster) if self.roster.exists() else None
 
     @classmethod
     def of(cls, config: Config) -> "NodeSettings":
@@ -117,10 +138,13 @@ class NodeSettings:
                     f"The node config lacks `{name}`. Start the SuperNode with --node-config "
                     '\'data="..." reference="..." organiser="..."\'.'
                 )
-        usual = Policy()
+        usual, home = Policy(), Home(home_folder())
         return cls(
             data=Path(_text(config, "data", "")),
             reference=Path(_text(config, "reference", "")),
+            identity=Path(_text(config, "identity", "") or home.identity),
+            roster=Path(_text(config, "roster", "") or home.roster),
+            ledger=Path(_text(config, "ledger", "") or home.ledger),
             policy=Policy(
                 organiser=_text(config, "organiser", ""),
                 largest_epsilon=_number(config, "largest-epsilon", usual.largest_epsilon),
@@ -130,18 +154,25 @@ class NodeSettings:
                 smallest_threshold=int(
                     _number(config, "smallest-threshold", usual.smallest_threshold)
                 ),
+                require_roster=_flag(config, "require-roster", usual.require_roster),
             ),
         )
 
     @classmethod
     def _simulated(cls, number: int) -> "NodeSettings":
-        """The n-th file of $FEDPRIKL_HOME/clients, trusting whoever signed the plan there."""
-        home = home_folder()
-        files = data_files(home / "clients")
+        """The n-th file of $FEDPRIKL_HOME/clients, trusting whoever signed the plan there.
+
+        All nodes have one home, so a roster would know them as one.
+        """
+        home = Home(home_folder())
+        files = data_files(home.folder / "clients")
         return cls(
             data=files[number % len(files)],
-            reference=Home(home).reference,
-            policy=Policy(organiser=SignedPlan.load(home / "plan.json").signer),
+            reference=home.reference,
+            identity=home.identity,
+            roster=home.roster,
+            ledger=home.ledger,
+            policy=Policy(organiser=SignedPlan.load(home.folder / "plan.json").signer),
         )
 
 
@@ -157,3 +188,10 @@ def _number(config: Config, name: str, default: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise InvalidInputError(f"The setting `{name}` is a number that is not negative.")
     return float(value)
+
+
+def _flag(config: Config, name: str, default: bool) -> bool:
+    value = config.get(name, default)
+    if not isinstance(value, bool):
+        raise InvalidInputError(f"The setting `{name}` is true or false, without quotes.")
+    return value

@@ -6,17 +6,18 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedprikl.errors import MessageDecodeError
 
-__all__ = ["Parcel", "pack", "unpack"]
+__all__ = ["IDENTITY", "Parcel", "pack", "unpack"]
 
 RECORD = "fedprikl"
+IDENTITY = "identity"  # the question before a round: who are you?
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
     """The content of a message, either way."""
 
-    round_id: str
-    letter: bytes = b""  # to the aggregator: always sealed
+    round_id: str  # or the roll call's question
+    letter: bytes = b""  # to the aggregator: sealed, or who the site is
     refusal: str = ""  # in the open, so never about the client's records
 
 

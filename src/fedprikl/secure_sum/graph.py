@@ -61,6 +61,7 @@ def choose_degree(
     corruption: float,
     failure: float = DEFAULT_FAILURE,
     active: bool = True,
+    complete: bool = False,
 ) -> Degree:
     """The fewest neighbours k, and their threshold t, that keep a round private and alive.
 
@@ -94,16 +95,19 @@ def choose_degree(
     than that gets the complete graph, k = n - 1, where nothing is left to the draw of
     neighbours: the rates then are a promise about this cohort, with at most c = floor(gamma
     n) corrupt and d = floor(delta n) missing clients, and 1. and 2. must hold for those.
+    `complete` asks for it whatever the size, and rounds c up: for cohorts whose seats an adversary
+    deals out, and whose noise is reckoned with as many colluders.
     """
     n = check_positive_int(clients, "clients")
     gamma, delta = _rate(corruption, "corruption"), _rate(dropout, "dropout")
     eta = check_open_unit(failure, "failure", "The default is 2^-40.") / 3
     tails = _Tails(n, gamma, delta, eta)
-    for k in range(2, n - 1, 2):
+    for k in range(2, 2 if complete else n - 1, 2):
         degree = tails.allows(k, active)
         if degree:
             return degree
-    return _complete(n, math.floor(gamma * n), math.floor(delta * n), active)
+    corrupt = math.ceil(gamma * n) if complete else math.floor(gamma * n)
+    return _complete(n, corrupt, math.floor(delta * n), active)
 
 
 def _complete(n: int, corrupt: int, missing: int, active: bool) -> Degree:
