@@ -109,6 +109,27 @@ def test_a_node_that_answers_damage_is_left_out(
     assert "secret words" not in "".join(lines)
 
 
+@pytest.mark.parametrize(("errors", "included"), [(2, 8), (3, 7)])
+def test_a_letter_is_sent_again_where_flower_reports_an_error(
+    federation: FakeFederation, errors: int, included: int
+) -> None:
+    """The answer was lost on the way; asked again, the client repeats its bytes. Three times."""
+    grid, made = federation.grid(), list[bytes]()
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        if asked.metadata.dst_node_id != 5 or asked.metadata.message_type != "query.input":
+            return [answer]
+        made.append(unpack(answer).letter)
+        gone = Message(Error(code=5, reason="Node unavailable"), reply_to=asked)
+        return [gone if len(made) <= errors else answer]
+
+    grid.alter = alter
+    release, _ = federation.run(grid)
+    assert release.content["cohorts"][0]["included"] == included
+    assert len(made) == 3
+    assert len(set(made)) == 1
+
+
 def test_a_serverapp_that_dies_leaves_a_void_round_and_a_right_ledger(
     federation: FakeFederation,
 ) -> None:

@@ -21,7 +21,7 @@ from fedprikl.flower_app.wire import IDENTITY, Parcel, pack, unpack
 __all__ = ["Clock", "call_the_roll", "exchange", "wait_for_nodes"]
 
 AT_ONCE = 10  # messages of one request: a busy SuperLink gives up on long ones
-TRIES = 3
+TRIES, RETRY_AFTER = 3, 5.0  # of one letter, and seconds before it is sent again
 SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
 log = logging.getLogger(__name__)
 
@@ -74,18 +74,29 @@ def _ask(grid: Grid, asking: _Asking, letters: Mapping[str, bytes], clock: Clock
     """Sends the letters and takes the answers, until all are in or the time is over.
 
     Once no more are missing than the plan says may vanish, it waits for the grace only: one dead
-    client need not cost everybody the whole timeout.
+    client need not cost everybody the whole timeout. Where Flower reports an error instead of an
+    answer, like a node that it thinks is gone, the very same letter is sent again: a client that
+    has answered repeats its bytes, and one that may have answered says nothing.
     """
     counts, patience = asking.counts, asking.patience
     end = clock.now() + patience.timeout
     pending = _send(grid, asking, letters)
+    tries, again = dict.fromkeys(letters, 1), dict[str, float]()  # whom to ask once more, and when
     pause, hurried = SHORTEST_POLL, False
-    while pending and counts.waiting:
+    while (pending or again) and counts.waiting:
         answers = [reply for ids in _in_pieces(list(pending)) for reply in _pull(grid, ids)]
         for reply in answers:
             client = pending.pop(reply.metadata.reply_to_message_id, None)
-            if client is not None:  # neither foreign nor a second answer
+            if client is None:  # foreign, or a second answer
+                continue
+            if reply.has_error() and tries[client] < TRIES:
+                tries[client] += 1
+                again[client] = clock.now() + RETRY_AFTER
+            else:
                 _take(asking, client, reply)
+        due = {client: letters[client] for client, at in again.items() if at <= clock.now()}
+        again = {client: at for client, at in again.items() if client not in due}
+        pending |= _send(grid, asking, due)
         if counts.can_spare_the_rest and not hurried:
             hurried, end = True, min(end, clock.now() + patience.grace)
         left = end - clock.now()
