@@ -150,7 +150,7 @@ class Loopback:
             values = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
             self.start(
                 site.name,
-                "flower-supernode",
+                "nice -n 15 flower-supernode",  # they share cores with a relay that must keep time
                 {
                     "superlink": f"127.0.0.1:{self.port}",
                     "root-certificates": self.relay / "ca.pem",
