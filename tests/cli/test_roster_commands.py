@@ -34,12 +34,14 @@ def test_a_plan_names_the_roster(
         lines.append(f"{shown['identity']} site {site}")
     (folder / "roster.txt").write_text("\n".join(lines))
     call("reference", "public.csv", "-o", "ref.json")
-    line = ("plan", "ref.json", "--clients", "12", "--records", "720", "--trust", "none")
+    line = ("plan", "ref.json", "--clients", "3", "--records", "180", "--trust", "none")
     call(*line, "--roster", "roster.txt")
     assert SignedPlan.load("plan.json").plan.roster == Roster.load("roster.txt").fingerprint
     error = fails(monkeypatch, capsys, "estimate", "plan.json", "clients")
     assert "The plan names a roster" in " ".join(error.split())
     call(*line)
     assert SignedPlan.load("plan.json").plan.roster == ""
+    more = [word.replace("3", "4", 1) for word in line]
+    assert "roster.txt knows 3" in fails(monkeypatch, capsys, *more, "--roster", "roster.txt")
     (folder / "roster.txt").write_text(lines[0])
     assert "holds 1 keys" in fails(monkeypatch, capsys, *line, "--roster", "roster.txt")

@@ -91,7 +91,7 @@ def plan_command(
         design_effect=design_effect,
         threshold=threshold,
         aggregator=aggregator,
-        roster=Roster.load(roster).fingerprint if roster else "",
+        roster=_fingerprint(roster, clients) if roster else "",
     )
     plan = planned.plan
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
@@ -107,6 +107,16 @@ def plan_command(
     if explain:
         _print_reasons(console, planned)
     console.print(f"plan: {output}", soft_wrap=True)
+
+
+def _fingerprint(roster: Path, clients: int) -> str:
+    known = Roster.load(roster)
+    if clients > len(known):
+        raise InvalidInputError(
+            f"{clients} clients are planned, but {roster} knows {len(known)}; the others could not "
+            "take part. Add their keys, or plan for fewer."
+        )
+    return known.fingerprint
 
 
 def _print_planned(console: Console, planned: PlannedRound) -> None:
