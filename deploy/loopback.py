@@ -43,8 +43,10 @@ class Loopback:
     site0/ ...   one per client: its node key, its journal, its log
     """
 
-    def __init__(self, folder: Path, *, days: float = 1.0, poll: float = 0.3) -> None:
-        self.folder, self._poll = folder, poll
+    def __init__(
+        self, folder: Path, *, days: float = 1.0, poll: float = 0.3, niceness: int = 0
+    ) -> None:
+        self.folder, self._poll, self._niceness = folder, poll, niceness
         self.aggregator, self.relay = folder / "aggregator", folder / "relay"
         for each in (self.aggregator, self.relay, folder / "flwr"):
             each.mkdir()
@@ -150,7 +152,7 @@ class Loopback:
             values = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
             self.start(
                 site.name,
-                "nice -n 15 flower-supernode",  # they share cores with a relay that must keep time
+                f"nice -n {self._niceness} flower-supernode",
                 {
                     "superlink": f"127.0.0.1:{self.port}",
                     "root-certificates": self.relay / "ca.pem",
