@@ -27,7 +27,7 @@ paper: setup  ## the paper's experiments: figures, numbers and RESULTS.md in exp
 	$(BIN)/python -m experiments.paper.everything
 
 test: setup lint  ## every check: style, types, floors, tests, coverage
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-fail-under=95
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term --cov-fail-under=95
 
 docs: setup  ## rewrite the generated table of the README
 	$(BIN)/python docs/readme_table.py
