@@ -375,18 +375,17 @@ def main() -> None:
     options = parser.parse_args()
     if options.read:
         cases = json.loads(options.read.read_text(encoding="utf-8"))["cases"]
-        print(table(cases), coverage(cases), sep="\n\n")
-        return
-    repetitions = 1 if options.quick else options.repetitions
-    cases = [
-        case
-        for world in worlds(options.data, quick=options.quick)
-        for case in Bench(world, repetitions).cases()
-    ]
-    document = {"repetitions": repetitions, "skew": GAMMA, "delta": DELTA, "cases": cases}
-    if options.json:
-        print(json.dumps(document, indent=1))
-        return
+    else:
+        repetitions = 1 if options.quick else options.repetitions
+        cases = [
+            case
+            for world in worlds(options.data, quick=options.quick)
+            for case in Bench(world, repetitions).cases()
+        ]
+        document = {"repetitions": repetitions, "skew": GAMMA, "delta": DELTA, "cases": cases}
+        if options.json:
+            print(json.dumps(document, indent=1))
+            return
     print(table(cases), coverage(cases), sep="\n\n")
 
 

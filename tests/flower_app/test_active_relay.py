@@ -21,7 +21,7 @@ from fedprikl.flower_app.client import SEAT
 from fedprikl.flower_app.settings import Home
 from fedprikl.flower_app.wire import Parcel, pack, unpack
 from tests.federation.worlds import InsecureNoNoise
-from tests.flower_app.fake_grid import FakeFederation, spent
+from tests.flower_app.fake_grid import FakeFederation, FakeGrid, spent
 from tests.flower_app.in_process import in_process_value
 
 
@@ -115,6 +115,13 @@ def test_letters_of_a_void_round_are_refused_later(federation: FakeFederation) -
     assert dict(grid.contexts[1].state) == before
 
 
+def run_until_reveal(federation: FakeFederation, grid: FakeGrid) -> None:
+    """A round in which nobody answers the last step: every client still has its seat."""
+    grid.delay = lambda _, step: math.inf if step is Step.REVEAL else 0.0
+    with pytest.raises(ReleaseRefused):
+        federation.run(grid)
+
+
 def test_a_step_is_answered_once_even_from_an_old_memory(federation: FakeFederation) -> None:
     """Flower keeps the state after the answer has left: a crash in between would roll it back."""
     grid = federation.grid()
@@ -129,9 +136,7 @@ def test_a_step_is_answered_once_even_from_an_old_memory(federation: FakeFederat
         return [answer]
 
     grid.alter = alter
-    grid.delay = lambda _, step: math.inf if step is Step.REVEAL else 0.0
-    with pytest.raises(ReleaseRefused):
-        federation.run(grid)
+    run_until_reveal(federation, grid)
     grid.contexts[1].state[SEAT] = kept["seat"]  # as before it echoed
     answer = unpack(grid.deliver(kept["again"]))
     assert (answer.letter, answer.refusal) == (b"", "this step has been answered already")
@@ -150,9 +155,7 @@ def test_an_invitation_to_another_round_reopens_no_step(federation: FakeFederati
         return [answer]
 
     grid.alter = alter
-    grid.delay = lambda _, step: math.inf if step is Step.REVEAL else 0.0
-    with pytest.raises(ReleaseRefused):
-        federation.run(grid)
+    run_until_reveal(federation, grid)
     echo = kept["query.echo"]
     elsewhere = json.loads(unpack(kept["query.advertise"]).letter) | {"round": "ab" * 16}
     invited = Message(
