@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import math
 from typing import Any, NoReturn
 
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["canonical", "digest", "parse_document"]
+__all__ = ["canonical", "check_version", "digest", "parse_document"]
 
 
 def canonical(content: dict[str, Any]) -> bytes:
@@ -22,13 +23,42 @@ def digest(content: dict[str, Any]) -> str:
 def parse_document(text: str | bytes, what: str) -> dict[str, Any]:
     """A JSON object from outside; anything else is an error that names `what` it should be."""
     try:
-        document = json.loads(text, parse_constant=_refuse)
+        document = json.loads(
+            text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_once
+        )
     except (ValueError, RecursionError):
-        raise InvalidInputError(f"This {what} is not a whole JSON document.") from None
+        raise InvalidInputError(
+            f"This {what} is not a whole JSON document: it is damaged, names a field twice, or "
+            "holds a number that is not finite."
+        ) from None
     if not isinstance(document, dict):
         raise InvalidInputError(f"This is not a {what}.")
     return document
 
 
+def check_version(content: dict[str, Any], name: str, version: int, advice: str) -> None:
+    """Refuses a document of another kind or version, and says what to do with it."""
+    if content.get("format") != name:
+        raise InvalidInputError(f"This is not a {name}.")
+    found = content.get("version")
+    if type(found) is not int or found != version:
+        number = found if type(found) is int else "unknown"
+        raise InvalidInputError(
+            f"This {name} has version {number}; this software reads version {version}. {advice}"
+        )
+
+
 def _refuse(name: str) -> NoReturn:
     raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    """1e400 is no number here: it would become an infinity that nobody wrote."""
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose fields have different names: of two readings, none is the signed one."""
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else _refuse("twice")

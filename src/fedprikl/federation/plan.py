@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,7 +16,7 @@ from fedprikl.checks import (
 from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimators import check_design_effect, check_false_alarm
-from fedprikl.federation.documents import canonical, digest, parse_document
+from fedprikl.federation.documents import canonical, check_version, digest, parse_document
 from fedprikl.federation.keys import SigningKey, verify_signature
 from fedprikl.federation.roster import is_fingerprint
 from fedprikl.federation.sealing import is_sealing_key
@@ -24,7 +25,7 @@ from fedprikl.privacy import NoiseKind
 __all__ = ["EstimatorName", "Plan", "SignedPlan"]
 
 EstimatorName = Literal["exact", "baseline", "paper", "no privacy"]
-FORMAT, VERSION = "fedprikl plan", 3
+FORMAT, VERSION = "fedprikl plan", 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,12 @@ class Plan:
     client_effect: float = 1.0  # the part of it due to clients whose records are alike
     aggregator: str = ""  # X25519 public key that answers are sealed to, where a relay carries them
     roster: str = ""  # fingerprint of the clients' identities; empty: anybody may take part
+    serial: int = 0  # of an organiser's plans for a population; a newer one replaces older ones
+    valid_from: str = ""  # ISO 8601 with an offset; empty: no limit
+    valid_until: str = ""  # a plan that travels needs one
+    releases: int = 1  # how often the same records may be counted under this plan
+    budget_epsilon: float | None = None  # of all releases together; None: that of one
+    budget_delta: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.population, str) or not self.population.strip():
@@ -61,12 +68,17 @@ class Plan:
             raise InvalidInputError("A plan carries the fingerprint of its reference.")
         check_epsilon(self.epsilon)
         check_delta(self.delta)
-        for name in ("points", "batches", "cohort", "most_records"):
+        for name in ("points", "batches", "cohort", "most_records", "releases"):
             check_positive_int(getattr(self, name), name)
         check_open_unit(self.skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
         check_finite(self.control, "control")
         self._check_choices()
         self._check_design()
+        self._check_validity()
+        if self.budget_epsilon is not None:
+            check_epsilon(self.budget_epsilon)
+        if self.budget_delta is not None:
+            check_delta(self.budget_delta)
         if self.aggregator != "" and not is_sealing_key(self.aggregator):
             raise InvalidInputError(
                 "The aggregator's key is not an X25519 public key of 64 hexadecimal digits; "
@@ -99,6 +111,32 @@ class Plan:
         check_design_effect(self.design_effect)
         check_design_effect(self.client_effect)
 
+    def _check_validity(self) -> None:
+        if type(self.serial) is not int or not 0 <= self.serial < 2**53:
+            raise InvalidInputError("The serial number of a plan is a whole number from 0.")
+        limits = [_instant(at) for at in (self.valid_from, self.valid_until) if at != ""]
+        if len(limits) == 2 and limits[0] >= limits[1]:
+            raise InvalidInputError("A plan must end after it begins: check its validity.")
+
+    def is_valid(self, at: str) -> bool:
+        """Whether the plan may be used at this time (ISO 8601 with an offset)."""
+        now = _instant(at)
+        begun = self.valid_from == "" or _instant(self.valid_from) <= now
+        return begun and (self.valid_until == "" or now <= _instant(self.valid_until))
+
+    @property
+    def validity(self) -> timedelta | None:
+        """How long it may be used; None: for ever."""
+        if "" in (self.valid_from, self.valid_until):
+            return None
+        return _instant(self.valid_until) - _instant(self.valid_from)
+
+    @property
+    def budget(self) -> tuple[float, float]:
+        """The (epsilon, delta) that all its releases need together."""
+        epsilon = self.epsilon if self.budget_epsilon is None else self.budget_epsilon
+        return epsilon, self.delta if self.budget_delta is None else self.budget_delta
+
     @property
     def score(self) -> Score:
         """The score of a count that this plan asks for."""
@@ -124,8 +162,8 @@ class Plan:
     def from_dict(cls, document: dict[str, Any]) -> "Plan":
         """The plan of a document; unknown or missing fields are refused."""
         content = dict(document)
-        if (content.pop("format", None), content.pop("version", None)) != (FORMAT, VERSION):
-            raise InvalidInputError(f"This is not a fedprikl plan of version {VERSION}.")
+        check_version(content, FORMAT, VERSION, "Make it again with `fedprikl plan`.")
+        del content["format"], content["version"]
         names = {field.name for field in fields(cls)}
         if set(content) != names:
             odd = ", ".join(sorted(set(content) ^ names))
@@ -162,8 +200,9 @@ class SignedPlan:
     def from_dict(cls, document: dict[str, Any]) -> "SignedPlan":
         """The signed plan of a document; whether the signature fits is `is_signed_by`'s to say."""
         match document:
-            case {"plan": dict(plan), "signer": str(signer), "signature": str(signature)}:
-                return cls(Plan.from_dict(plan), signer, signature)
+            case {"plan": dict(plan), "signer": str(signer), "signature": str(signature), **rest}:
+                if not rest:
+                    return cls(Plan.from_dict(plan), signer, signature)
         raise InvalidInputError("This is not a signed plan: plan, signer and signature are needed.")
 
     @classmethod
@@ -174,3 +213,16 @@ class SignedPlan:
         except OSError as error:
             raise InvalidInputError(f"Cannot read the plan {path}: {error.strerror}.") from None
         return cls.from_dict(parse_document(text, "plan"))
+
+
+def _instant(at: str) -> datetime:
+    """A point in time from ISO 8601 with an offset."""
+    try:
+        found = datetime.fromisoformat(at)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.utcoffset() is None:
+        raise InvalidInputError(
+            "A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00."
+        )
+    return found
