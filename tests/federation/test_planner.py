@@ -149,7 +149,7 @@ def test_another_drift_costs_no_more_than_twice_the_predicted_error() -> None:
 def test_it_is_fast_whatever_the_domain() -> None:
     """A blow-up only: CPU seconds at 2^16 cells, ten times what they were on a slow machine.
 
-    `benchmarks/planner_speed.py` measures the speed, as a ratio.
+    `benchmarks/speed.py` measures the speed, as a ratio.
     """
     reference = zipf(2**16)
     _ = reference.fingerprint
