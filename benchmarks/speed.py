@@ -32,6 +32,7 @@ def best(task: Callable[[], object]) -> float:
 
 
 def zipf(cells: int) -> Any:
+    """Probabilities that fall as 1 / rank."""
     mass = 1 / np.arange(1.0, cells + 1)
     return mass / mass.sum()
 
