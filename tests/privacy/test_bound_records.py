@@ -80,6 +80,13 @@ def test_it_is_remembered_and_neither_places_nor_contents_are_kept(
         again.bind_records("tablets", PHONES, at=AT)
 
 
+def test_any_name_of_a_file_can_be_bound(ledger: Ledger) -> None:
+    for place in ("/data/caf\xe9", "/data/\udcff", "/data/\ud800"):  # not all of them are UTF-8
+        ledger.bind_records("odd", {place: "x" + repr(place)}, at=AT)
+        with pytest.raises(InvalidInputError, match="'odd'"):
+            ledger.bind_records("tablets", {place: ""}, at=AT)
+
+
 def test_each_ledger_has_a_salt_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "other.db") as other:
         other.bind_records("phones", PHONES, at=AT)

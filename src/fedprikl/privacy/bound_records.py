@@ -78,7 +78,7 @@ class BoundRecords:
         return marks
 
     def _mark(self, kind: str, text: str) -> str:
-        message = f"{kind}\n{text}".encode(errors="surrogateescape")
+        message = f"{kind}\n{text}".encode(errors="surrogatepass")
         return hmac.new(bytes.fromhex(self.salt), message, hashlib.sha256).hexdigest()[:32]
 
 
