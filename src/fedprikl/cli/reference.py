@@ -21,6 +21,7 @@ from fedprikl.reference.values import MISSING_TEXTS
 __all__ = ["reference_command"]
 
 SHOWN = 10
+ALWAYS_MISSING = ("", "NaN", "nan")  # how data frames write a gap
 SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -55,8 +56,9 @@ def reference_command(
     Everything in the file is public: give it public data only. Columns of numbers, dates or times
     with more than BINS distinct values are cut at their quantiles; all others are categories. A CSV
     column holds numbers if all of its values are numbers without leading zeros, or gaps. The texts
-    in MISSING, and the empty text, are gaps here and at every client. CLIENT_COLUMN is not
-    compared: it shows how much alike the records of one client are, which a verdict on drift needs.
+    in MISSING are gaps here and at every client, and so are empty fields and NaN. CLIENT_COLUMN is
+    not compared: it shows how much alike the records of one client are, which a verdict on drift
+    needs.
 
     Example: `fedprikl reference census.csv -o ref.json --columns city,age --bins 8`
     """
@@ -75,7 +77,7 @@ def reference_command(
             bins=bins,
             categorical=_names(categorical or ""),
             clients=client_column,
-            missing=MISSING_TEXTS if missing is None else ["", *_names(missing)],
+            missing=MISSING_TEXTS if missing is None else [*ALWAYS_MISSING, *_names(missing)],
             format=CsvFormat(SEPARATORS.get(separator, separator), encoding),
             note=remarks.append,
         )
