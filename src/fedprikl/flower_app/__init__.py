@@ -3,7 +3,7 @@
     server.py    a ServerApp that hosts the server and the aggregator, in the aggregator's domain
     client.py    a ClientApp that hosts a client, at the site that holds the records
     exchange.py  one step over Flower's grid: send, wait so long, take what comes
-    journal.py   no client answers a step twice, whatever happens to its process
+    site_memory.py  what a site must never forget: steps answered, records counted, plans replaced
     settings.py  run config, node config and files
     progress.py  what a run prints, and how `fedprikl federate` reads it
     metrics.py   Prometheus text format
