@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,9 @@ def counted(
     this.count(round_id, plan, most_counts=most, at=at)
 
 
-def refused(words: str, call: Callable[[], object]) -> None:
+def refused(words: str, call: Callable[..., object], *arguments: object, **more: object) -> None:
     with pytest.raises(PolicyRefusal, match=words):
-        call()
+        call(*arguments, **more)
 
 
 # Answered once
@@ -59,7 +60,7 @@ def test_a_step_is_claimed_once_and_closes_those_before_it(tmp_path: Path) -> No
     refused("round has been answered", lambda: counted(memory(tmp_path), "ab12", plan))
     memory(tmp_path).go_on("ab12", Step.ECHO)
     for step in (Step.SHARE, Step.ECHO):
-        refused("step has been answered", lambda step=step: memory(tmp_path).go_on("ab12", step))
+        refused("step has been answered", memory(tmp_path).go_on, "ab12", step)
     late = memory(tmp_path)
     refused("step has been answered", lambda: late.count("ab12", plan, most_counts=1, at=AT))
     memory(tmp_path).go_on("ab12", Step.REVEAL)
@@ -80,10 +81,8 @@ def test_another_round_reopens_nothing(tmp_path: Path) -> None:
 
 def test_names_that_are_no_rounds_are_refused(tmp_path: Path) -> None:
     for name in ("", "../../etc", "a" * 65, "\ud800"):
-        refused(
-            "letters and digits",
-            lambda name=name: memory(tmp_path).begin(name, signed(), most_counts=1, at=AT),
-        )
+        begin = memory(tmp_path).begin
+        refused("letters and digits", begin, name, signed(), most_counts=1, at=AT)
 
 
 # Counted once
@@ -94,7 +93,7 @@ def test_the_same_records_are_counted_once_whatever_the_population_is_called(
 ) -> None:
     counted(memory(tmp_path), "aa", signed())
     for again in (signed(), signed(population="renamed"), signed(key=SigningKey.generate())):
-        refused("counted as often", lambda again=again: counted(memory(tmp_path), "bb", again))
+        refused("counted as often", counted, memory(tmp_path), "bb", again)
 
 
 @pytest.mark.parametrize(("releases", "most", "rounds"), [(1, 5, 1), (5, 1, 1), (3, 2, 2)])
@@ -161,9 +160,7 @@ def test_an_expired_plan_is_refused_in_every_step_that_matters(tmp_path: Path) -
     this = memory(tmp_path)
     refused("not valid at this time", lambda: counted(this, "aa", signed(), at=LATER))
     this.begin("bb", signed(), most_counts=1, at=AT)
-    refused(
-        "not valid at this time", lambda: this.count("bb", signed(), most_counts=1, at=LATER)
-    )
+    refused("not valid at this time", lambda: this.count("bb", signed(), most_counts=1, at=LATER))
 
 
 def test_rounds_of_expired_plans_are_forgotten_and_stay_closed(tmp_path: Path) -> None:
@@ -173,7 +170,7 @@ def test_rounds_of_expired_plans_are_forgotten_and_stay_closed(tmp_path: Path) -
     with sqlite3.connect(tmp_path / "home" / "site.db") as db:
         assert db.execute("SELECT round FROM rounds").fetchall() == [("bb",)]
     for name in ("aa", "cc"):  # the clock goes back: the plan stays expired
-        refused("not valid at this time", lambda name=name: counted(this, name, signed()))
+        refused("not valid at this time", counted, this, name, signed())
 
 
 def test_forged_invitations_do_not_fill_the_disk(
@@ -215,8 +212,9 @@ def in_another_process(work: Callable[[Callable[[str], None]], None]) -> tuple[i
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        lines = os.fdopen(writing, "w")
         try:
-            work(lambda line: os.write(writing, f"{line}\n".encode()) and None)
+            work(lambda line: print(line, file=lines, flush=True))
         finally:
             os._exit(0)
     os.close(writing)
@@ -234,10 +232,8 @@ def count_all(folder: Path, names: list[str], tell: Callable[[str], None]) -> No
     for name in names:
         try:
             this, plan = memory(folder), signed(releases=len(names))
-            try:
+            with suppress(PolicyRefusal):  # begun by one that was killed, or is faster
                 this.begin(name, plan, most_counts=len(names), at=AT)
-            except PolicyRefusal:  # begun by one that was killed, or is faster
-                pass
             this.count(name, plan, most_counts=len(names) // 2, at=AT)
             tell(name)
         except PolicyRefusal:
@@ -246,9 +242,7 @@ def count_all(folder: Path, names: list[str], tell: Callable[[str], None]) -> No
 
 def test_processes_that_race_count_no_round_twice_and_none_too_many(tmp_path: Path) -> None:
     names = [f"r{number}" for number in range(12)]
-    children = [
-        in_another_process(lambda tell: count_all(tmp_path, names, tell)) for _ in range(4)
-    ]
+    children = [in_another_process(lambda tell: count_all(tmp_path, names, tell)) for _ in range(4)]
     granted = [name for child in children for name in told(*child)]
     assert len(granted) == len(set(granted)) == len(names) // 2
 

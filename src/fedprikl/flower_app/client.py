@@ -32,6 +32,7 @@ from fedprikl.federation import (
     SigningKey,
     Step,
     check_roster,
+    check_validity,
     introduce,
     open_records,
     seal_answer,
@@ -104,6 +105,7 @@ def _check_company(invitation: Invitation, settings: NodeSettings) -> None:
         raise PolicyRefusal("the plan is not signed by the organiser this client trusts")
     if not plan.aggregator:
         raise PolicyRefusal("the plan names no aggregator to seal the answers to")
+    check_validity(plan, settings.policy, at=_now())
     if plan.estimator == "baseline" and not plan.roster:
         raise PolicyRefusal("without a trusted aggregator it needs a roster of clients")
     check_roster(invitation, settings.policy, *_credentials(plan, settings))

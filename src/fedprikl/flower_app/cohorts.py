@@ -1,4 +1,4 @@
-"""Who was in a cohort with whom, and how often each was asked for its counts. All of it is public.
+"""Who was in a cohort with whom, and how often each was counted. All of it is public.
 
 Two sums of different company, subtracted, are the counts of those who are in one of them only. So
 where the same people are asked again they stay together, and the aggregator keeps this file:
@@ -33,13 +33,21 @@ class Company:
         groups = [sorted(name for name, who in names.items() if who in g) for g in self.together]
         return [group for group in groups if group]
 
-    def after(self, cohorts: Iterable[Iterable[str]], asked: Iterable[str]) -> "Company":
-        """After one more round of these cohorts, in which these were asked for their counts."""
+    def countable(self, clients: Iterable[str], releases: int) -> list[str]:
+        """Those who may be counted once more under a plan of so many releases."""
+        return [who for who in clients if self.counted[who] < releases]
+
+    def after(self, cohorts: Iterable[Iterable[str]]) -> "Company":
+        """After these cohorts were asked."""
         groups = list(self.together)
         for cohort in map(frozenset, cohorts):
             met = [group for group in groups if group & cohort]
             groups = [g for g in groups if g not in met] + [cohort.union(*met)]
-        return Company(tuple(groups), self.counted + Counter(asked))
+        return Company(tuple(groups), self.counted)
+
+    def counting(self, clients: Iterable[str]) -> "Company":
+        """After these were counted once more."""
+        return Company(self.together, self.counted + Counter(clients))
 
 
 class CohortFile:

@@ -21,11 +21,7 @@ __all__ = [
 
 MARK = "[fedprikl]"
 _RELEASE, _FAILURE = "release: ", "no release: "
-_ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # titles, links
-    r"|\x1b[ -/]*[0-~]?"
-)
+_ESCAPES = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]")  # colours, the cursor
 
 
 def printable(text: str) -> str:

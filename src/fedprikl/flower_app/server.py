@@ -1,6 +1,7 @@
 """The ServerApp: hosts the server and the aggregator, on the aggregator's own host.
 
-    1. load the plan, the reference, the two keys and the ledger from the home folder
+    1. load the plan, the reference, the two keys and the ledger from the home folder; refuse what
+       can be known to fail: an expired plan, a spent budget, clients that were all counted before
     2. wait for SuperNodes; with a roster, ask who they are; open a round; deal them into cohorts
     3. five steps, all cohorts side by side; who is lost is left out
     4. release, sign, charge; write the release, print it, update the metrics
@@ -11,7 +12,7 @@ the round is void, and what may have been released stays charged. The next run i
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -37,18 +38,21 @@ from fedprikl.federation import (
     Step,
     smallest_cohort,
 )
+from fedprikl.flower_app.anchor import open_anchored
+from fedprikl.flower_app.cohorts import CohortFile, Company
 from fedprikl.flower_app.exchange import Clock, call_the_roll, exchange, wait_for_nodes
 from fedprikl.flower_app.metrics import RoundMetrics, write_metrics
 from fedprikl.flower_app.progress import (
     cohorts_line,
     failure_line,
+    printable,
     release_line,
     roll_line,
     step_line,
 )
-from fedprikl.flower_app.settings import Home, Patience, RoundSettings
+from fedprikl.flower_app.settings import Home, RoundSettings
 from fedprikl.flower_app.wire import IDENTITY
-from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
+from fedprikl.privacy import SECURE_NOISE, NoiseSource
 from fedprikl.reference import Reference
 
 __all__ = ["Host", "app", "run_on_flower"]
@@ -57,7 +61,7 @@ app = ServerApp()
 
 
 def _print(line: str) -> None:
-    print(line, flush=True)
+    print(printable(line), flush=True)
 
 
 def _now() -> str:
@@ -85,6 +89,7 @@ def main(grid: Grid, context: Context) -> None:
         settings = RoundSettings.of(context.run_config)
         run_on_flower(grid, settings, Host())
     except FedPriKLError as error:
+        error.args = (printable(str(error)),)
         _print(failure_line(str(error)))
         raise
     except Exception as error:
@@ -120,49 +125,61 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
             f"The plan {settings.plan.name} is not signed as it stands, so every client would "
             "refuse it. Sign it with `fedprikl plan --key`."
         )
-    _check_trust(signed.plan)
-    roster = _load_roster(signed.plan, home)
+    plan = signed.plan
+    _check_trust(plan)
+    _check_time(plan, host.now())
+    roster = _load_roster(plan, home)
     server = Server(signed, pi)
     signer, sealer = SigningKey.load(home.signing_key), SealingKey.load(home.sealing_key)
-    with Ledger.open(home.ledger) as ledger:
-        if signed.plan.population not in ledger.populations():
+    with open_anchored(home.ledger, home.releases, signer.public) as ledger:
+        if plan.population not in ledger.populations():
             raise InvalidInputError(
-                f"The population {signed.plan.population!r} has no budget at this aggregator. Set "
-                f"one: `fedprikl ledger --population {signed.plan.population} --set-epsilon 1`."
+                f"The population {plan.population!r} has no budget at this aggregator. Set "
+                f"one: `fedprikl ledger --population {plan.population} --set-epsilon 1`."
             )
-        nodes = wait_for_nodes(
-            grid, least=settings.clients, seconds=settings.wait, clock=host.clock
-        )
-        if len(nodes) < max(3, settings.clients):
-            raise DeploymentError(
-                f"{len(nodes)} SuperNodes are connected after {settings.wait:g} s, "
-                f"{max(3, settings.clients)} are needed. Start more of them, or wait longer."
-            )
-        identities = None
-        if roster is not None:
-            identities = _identities(grid, roster, nodes, signed.plan, settings, host, metrics)
-            nodes = list(identities)
         rng = np.random.default_rng()
-        this = server.open_round(nodes, rng=rng, randomness=os.urandom, identities=identities)
-        _check_cohorts(this, roster)
-        aggregator = Aggregator(
-            this,
-            key=signer,
-            ledger=ledger,
-            software=f"fedprikl {version('fedprikl')}",
-            source=host.source,
+
+        def prepare(this: Round) -> Aggregator:
+            """The aggregator of a round, if its budget suffices."""
+            aggregator = Aggregator(
+                this,
+                key=signer,
+                ledger=ledger,
+                software=f"fedprikl {version('fedprikl')}",
+                source=host.source,
+                request=settings.request,
+            )
+            aggregator.check_budget()
+            return aggregator
+
+        prepare(_everybody(server, plan, roster, settings.clients, rng))
+        file = CohortFile(home.cohorts)
+        names, company = _clients(grid, roster, plan, settings, host, metrics, file)
+        identities = {node: bytes.fromhex(who) for node, who in names.items()} if roster else None
+        this = server.open_round(
+            list(names),
+            rng=rng,
+            randomness=os.urandom,
+            identities=identities,
+            together=company.among(names),
         )
-        conductor = Conductor(this, aggregator, sealer)
+        _check_cohorts(this, roster)
+        conductor = Conductor(this, prepare(this), sealer)
         host.say(cohorts_line(this))
+        company = company.after([names[n] for n in cohort.members] for cohort in this.cohorts)
+        file.save(plan.population, company)
         try:
-            _steps(grid, conductor, this.round_id, settings.patience, host, metrics)
+            for step in Step:
+                answered = _step(grid, conductor, this.round_id, step, settings, host, metrics)
+                if step is Step.INPUT:
+                    file.save(plan.population, company.counting(names[n] for n in answered))
             message = conductor.release(at=host.now(), rng=rng)
         except ReleaseRefused as error:
             raise ReleaseRefused(f"{error}{_why(conductor)}") from None
         finally:
             _keep_refusals(conductor, this.round_id, home.refusals, host)
-            left = ledger.account(signed.plan.population).left
-            metrics.left[signed.plan.population] = round(left, 6)
+            left = ledger.account(plan.population).left
+            metrics.left[plan.population] = round(left, 6)
         release = server.accept(this, message, aggregator=signer.public)
     host.say(release_line(release))  # first: it is charged, so a full disk must not lose it
     path = _write(release, home.releases)
@@ -183,6 +200,67 @@ def _check_trust(plan: Plan) -> None:
             "Over Flower, a plan without a trusted aggregator (`plan --trust none`) needs a roster "
             "of clients: a relay that poses as clients would leave too little noise. Plan again "
             "with `--roster`, or with a trusted aggregator."
+        )
+
+
+def _check_time(plan: Plan, at: str) -> None:
+    if not plan.is_valid(at):
+        raise InvalidInputError(
+            "The plan has expired, or is not valid yet, so every client would refuse it. Nothing "
+            "was asked; plan again with `fedprikl plan`."
+        )
+
+
+def _everybody(
+    server: Server, plan: Plan, roster: Roster | None, clients: int, rng: np.random.Generator
+) -> Round:
+    """A round as it would be if all took part. It is never run: its budget is known before."""
+    keys = [] if roster is None else sorted(roster.keys)
+    names = [key.hex() for key in keys] or [str(n) for n in range(max(clients, 3 * plan.batches))]
+    return server.open_round(
+        names, rng=rng, randomness=os.urandom, identities=dict(zip(names, keys, strict=False))
+    )
+
+
+def _clients(
+    grid: Grid,
+    roster: Roster | None,
+    plan: Plan,
+    settings: RoundSettings,
+    host: Host,
+    metrics: RoundMetrics,
+    file: CohortFile,
+) -> tuple[dict[str, str], Company]:
+    """The nodes to ask, with who each of them is: an identity, or itself; and what is known."""
+    company = file.load(plan.population)
+    needed = max(3, int((1 - plan.dropout) * settings.clients))
+    if roster is not None:
+        _check_countable(company.countable([k.hex() for k in roster.keys], plan.releases), needed)
+    nodes = wait_for_nodes(grid, least=settings.clients, seconds=settings.wait, clock=host.clock)
+    if len(nodes) < max(3, settings.clients):
+        raise DeploymentError(
+            f"{len(nodes)} SuperNodes are connected after {settings.wait:g} s, "
+            f"{max(3, settings.clients)} are needed. Start more of them, or wait longer."
+        )
+    names = {node: node for node in nodes}
+    if roster is None:
+        _check_countable(company.countable(nodes, plan.releases), needed)
+    else:
+        names = _identities(grid, roster, nodes, plan, settings, host, metrics)
+    left = set(company.countable(names.values(), plan.releases))
+    if len(left) < len(names):
+        host.say(f"[fedprikl] {len(names) - len(left)} clients were counted before, not asked")
+        _check_countable(left, needed)
+    return {node: who for node, who in names.items() if who in left}, company
+
+
+def _check_countable(left: Collection[str], needed: int) -> None:
+    """Says early what the sites' own memories would say."""
+    if len(left) < needed:
+        raise DeploymentError(
+            f"The records of only {len(left)} clients may still be counted under this plan, "
+            f"{needed} clients are needed. Nothing was asked. To count the same records again, "
+            "plan with more `--releases`, and let the sites raise their own `most-counts`."
         )
 
 
@@ -207,8 +285,8 @@ def _identities(
     settings: RoundSettings,
     host: Host,
     metrics: RoundMetrics,
-) -> dict[str, bytes]:
-    """The nodes that proved to be in the roster, and who they are."""
+) -> dict[str, str]:
+    """The nodes that proved to be in the roster, and their public keys."""
     roll = RollCall(roster, nodes, question=os.urandom(16).hex(), dropout=plan.dropout)
     start = host.clock.now()
     call_the_roll(grid, roll, patience=settings.patience, clock=host.clock)
@@ -222,7 +300,7 @@ def _identities(
             f"{needed} are needed. The others have none (`fedprikl keys --site`), one that the "
             "roster does not know, or did not answer. Nothing was asked."
         )
-    return roll.identities
+    return {node: key.hex() for node, key in roll.identities.items()}
 
 
 def _check_cohorts(this: Round, roster: Roster | None) -> None:
@@ -236,21 +314,25 @@ def _check_cohorts(this: Round, roster: Roster | None) -> None:
         )
 
 
-def _steps(
+def _step(
     grid: Grid,
     conductor: Conductor,
     round_id: str,
-    patience: Patience,
+    step: Step,
+    settings: RoundSettings,
     host: Host,
     metrics: RoundMetrics,
-) -> None:
-    for step in Step:
-        start = host.clock.now()
-        count = exchange(grid, conductor, round_id, step, patience=patience, clock=host.clock)
-        metrics.seconds[step] = seconds = host.clock.now() - start
-        metrics.lost[step] = count.lost
-        metrics.refused += count.refused
-        host.say(step_line(count, seconds))
+) -> set[str]:
+    """Runs one step and tells how it went; who answered."""
+    start = host.clock.now()
+    count, answered = exchange(
+        grid, conductor, round_id, step, patience=settings.patience, clock=host.clock
+    )
+    metrics.seconds[step] = seconds = host.clock.now() - start
+    metrics.lost[step] = count.lost
+    metrics.refused += count.refused
+    host.say(step_line(count, seconds))
+    return answered
 
 
 def _why(conductor: Conductor) -> str:

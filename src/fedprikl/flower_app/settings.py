@@ -15,6 +15,7 @@ from fedprikl.federation.data_files import data_files
 __all__ = ["Home", "NodeSettings", "Patience", "RoundSettings", "home_folder"]
 
 Config = Mapping[str, object]
+LONGEST_VALIDITY = timedelta(days=400)  # of a plan, unless a site says otherwise
 
 
 def home_folder() -> Path:
@@ -184,7 +185,7 @@ class NodeSettings:
                 require_roster=_flag(config, "require-roster", usual.require_roster),
                 most_counts=_whole(config, "most-counts", usual.most_counts),
                 least_corruption=_number(config, "least-corruption", usual.least_corruption),
-                longest_validity=_days(config, "longest-validity-days", usual.longest_validity),
+                longest_validity=_days(config, "longest-validity-days", LONGEST_VALIDITY),
                 population=_text(config, "population", usual.population),
             ),
         )
@@ -230,10 +231,8 @@ def _whole(config: Config, name: str, default: int) -> int:
     return int(value)
 
 
-def _days(config: Config, name: str, default: timedelta | None) -> timedelta | None:
-    if name not in config:
-        return default
-    return timedelta(days=min(_number(config, name, 0), 999_999))
+def _days(config: Config, name: str, default: timedelta) -> timedelta:
+    return timedelta(days=min(_number(config, name, default.days), timedelta.max.days))
 
 
 def _flag(config: Config, name: str, default: bool) -> bool:

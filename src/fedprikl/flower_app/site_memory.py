@@ -12,8 +12,8 @@ no other process can enter and that outlives a power cut.
 
 Rounds and counts belong to the site's data, by its path: a relay gives a site any node number it
 likes. Whoever holds a signed plan can invite to any number of rounds, so a plan has at most
-`MOST_ROUNDS`; the rounds of a plan that has expired are removed, since it is refused anyway, also if
-the clock goes back. Counts stay. The file holds no secret and nothing about records.
+`MOST_ROUNDS`. The rounds of a plan that has expired are removed: it is refused anyway, also if the
+clock goes back. Counts stay. The file holds no secret and nothing about records.
 """
 
 import contextlib
@@ -106,9 +106,7 @@ class SiteMemory:
         if claimed.rowcount != 1:
             raise PolicyRefusal("this step has been answered already")
 
-    def _check(
-        self, db: sqlite3.Connection, signed: SignedPlan, most_counts: int, at: str
-    ) -> None:
+    def _check(self, db: sqlite3.Connection, signed: SignedPlan, most_counts: int, at: str) -> None:
         """Whether the plan may still be used, and the records be counted once more for it."""
         plan, end = signed.plan, _end(signed)
         (until,) = db.execute("SELECT until FROM forgotten").fetchone()
