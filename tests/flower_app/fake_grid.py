@@ -112,8 +112,10 @@ class FakeFederation:
         monkeypatch.setenv("FEDPRIKL_HOME", str(folder / "site"))  # of the clients' memory
         return cls(home, files)
 
-    def grid(self) -> FakeGrid:
-        configs = node_configs(self.home, self.files)
+    def grid(self, **node: str | float) -> FakeGrid:
+        """Fresh processes of the same sites; `most_counts=2` and the like for all of them."""
+        more = {name.replace("_", "-"): value for name, value in node.items()}
+        configs = [config | more for config in node_configs(self.home, self.files)]
         return FakeGrid(
             {
                 number: Context(

@@ -113,12 +113,12 @@ def test_without_a_trusted_party_the_sum_carries_the_stated_noise(
     federation: FakeFederation,
 ) -> None:
     """Of three rounds together, so that the check has teeth."""
-    with_roster(federation, **NOBODY, epsilon=0.5, delta=1e-7, noise="gaussian")
+    with_roster(federation, **NOBODY, epsilon=0.5, delta=1e-7, noise="gaussian", releases=3)
     exact = in_process_release(federation.home, federation.files, {}).content["noisy_counts"]
     cells = dict(zip(exact["cells"], exact["counts"], strict=True))
     noise = []
     for _ in range(3):
-        told = federation.run(federation.grid())[0].content["noisy_counts"]
+        told = federation.run(federation.grid(most_counts=3))[0].content["noisy_counts"]
         noise += [n - cells[cell] for cell, n in zip(told["cells"], told["counts"], strict=True)]
     variance = told["noise_sd"][0] ** 2
     assert len(noise) >= 60
@@ -391,11 +391,11 @@ def test_a_server_that_asks_again_and_again_meets_the_sites_own_budgets(
 ) -> None:
     """Its own ledger allows ten rounds of epsilon 1; each site has said two and a half."""
     roster = write_roster(federation.home, federation.files, budget=2.5)
-    write_plan(federation.home, **NOBODY, roster=roster.fingerprint)
+    write_plan(federation.home, **NOBODY, roster=roster.fingerprint, releases=9)
     for number in (1, 2):
-        federation.run(federation.grid())
+        federation.run(federation.grid(most_counts=9))
         assert site_spent(federation.files[0]) == pytest.approx(number, abs=1e-6)
-    grid = federation.grid()
+    grid = federation.grid(most_counts=9)
     with pytest.raises(ReleaseRefused, match="8 clients took no part"):
         federation.run(grid)
     assert len(asked_of(grid, "input")) == 8

@@ -17,7 +17,6 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
@@ -38,6 +37,7 @@ from fedprikl.federation import (
     seal_answer,
     seal_refusal,
 )
+from fedprikl.flower_app.host import now
 from fedprikl.flower_app.settings import NodeSettings
 from fedprikl.flower_app.site_memory import SiteMemory
 from fedprikl.flower_app.wire import IDENTITY, Parcel, pack, unpack
@@ -88,7 +88,7 @@ def _join(asked: Parcel, context: Context) -> Parcel:
     signed = invitation.signed
     _check_company(invitation, settings)
     _memory(settings).begin(
-        invitation.round_id, signed, most_counts=settings.policy.most_counts, at=_now()
+        invitation.round_id, signed, most_counts=settings.policy.most_counts, at=now()
     )
     _forget(context)  # what is left of a round that never ended
     try:
@@ -105,7 +105,7 @@ def _check_company(invitation: Invitation, settings: NodeSettings) -> None:
         raise PolicyRefusal("the plan is not signed by the organiser this client trusts")
     if not plan.aggregator:
         raise PolicyRefusal("the plan names no aggregator to seal the answers to")
-    check_validity(plan, settings.policy, at=_now())
+    check_validity(plan, settings.policy, at=now())
     if plan.estimator == "baseline" and not plan.roster:
         raise PolicyRefusal("without a trusted aggregator it needs a roster of clients")
     check_roster(invitation, settings.policy, *_credentials(plan, settings))
@@ -139,7 +139,7 @@ def _take_seat(invitation: Invitation, settings: NodeSettings) -> Seat:
         identity=identity,
         roster=roster,
     )
-    return client.join(invitation.to_bytes(), at=_now())
+    return client.join(invitation.to_bytes(), at=now())
 
 
 def _go_on(step: Step, asked: Parcel, context: Context) -> Parcel:
@@ -165,7 +165,7 @@ def _charge(seat: Seat, settings: NodeSettings) -> None:
                 invitation.signed.plan.population,
                 charge,
                 round_id=invitation.round_id,
-                at=_now(),
+                at=now(),
             )
 
 
@@ -183,9 +183,7 @@ def _answer(
         _forget(context)
         return _refuse_sealed(error, step, invitation, settings)
     if step is Step.INPUT:
-        memory.count(
-            round_id, invitation.signed, most_counts=settings.policy.most_counts, at=_now()
-        )
+        memory.count(round_id, invitation.signed, most_counts=settings.policy.most_counts, at=now())
         _charge(seat, settings)
     elif step is not Step.ADVERTISE:
         memory.go_on(round_id, step)
@@ -250,10 +248,6 @@ def _forget(context: Context) -> None:
 
 def _memory(settings: NodeSettings) -> SiteMemory:
     return SiteMemory(settings.memory, settings.data)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()
 
 
 def handle_identity(message: Message, context: Context) -> Message:

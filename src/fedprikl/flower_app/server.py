@@ -12,9 +12,6 @@ the round is void, and what may have been released stays charged. The next run i
 
 import json
 import os
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,7 +25,6 @@ from fedprikl.federation import (
     Conductor,
     Plan,
     Release,
-    RollCall,
     Roster,
     Round,
     SealingKey,
@@ -39,43 +35,24 @@ from fedprikl.federation import (
     smallest_cohort,
 )
 from fedprikl.flower_app.anchor import open_anchored
-from fedprikl.flower_app.cohorts import CohortFile, Company
-from fedprikl.flower_app.exchange import Clock, call_the_roll, exchange, wait_for_nodes
+from fedprikl.flower_app.cohorts import Company
+from fedprikl.flower_app.exchange import exchange
+from fedprikl.flower_app.gathering import gather, load_roster
+from fedprikl.flower_app.host import Host, print_line
 from fedprikl.flower_app.metrics import RoundMetrics, write_metrics
 from fedprikl.flower_app.progress import (
     cohorts_line,
     failure_line,
     printable,
     release_line,
-    roll_line,
     step_line,
 )
 from fedprikl.flower_app.settings import Home, RoundSettings
-from fedprikl.flower_app.wire import IDENTITY
-from fedprikl.privacy import SECURE_NOISE, NoiseSource
 from fedprikl.reference import Reference
 
 __all__ = ["Host", "app", "run_on_flower"]
 
 app = ServerApp()
-
-
-def _print(line: str) -> None:
-    print(printable(line), flush=True)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What a round needs from the machine it runs on."""
-
-    clock: Clock = field(default_factory=Clock)
-    now: Callable[[], str] = _now
-    say: Callable[[str], None] = _print
-    source: NoiseSource = SECURE_NOISE
 
 
 @app.main()
@@ -90,11 +67,11 @@ def main(grid: Grid, context: Context) -> None:
         run_on_flower(grid, settings, Host())
     except FedPriKLError as error:
         error.args = (printable(str(error)),)
-        _print(failure_line(str(error)))
+        print_line(failure_line(str(error)))
         raise
     except Exception as error:
         words = f"The ServerApp failed unexpectedly ({type(error).__name__}). Please report it."
-        _print(failure_line(words))
+        print_line(failure_line(words))
         raise DeploymentError(words) from None
 
 
@@ -128,7 +105,7 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
     plan = signed.plan
     _check_trust(plan)
     _check_time(plan, host.now())
-    roster = _load_roster(plan, home)
+    roster = load_roster(plan, home)
     server = Server(signed, pi)
     signer, sealer = SigningKey.load(home.signing_key), SealingKey.load(home.sealing_key)
     with open_anchored(home.ledger, home.releases, signer.public) as ledger:
@@ -153,26 +130,26 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
             return aggregator
 
         prepare(_everybody(server, plan, roster, settings.clients, rng))
-        file = CohortFile(home.cohorts)
-        names, company = _clients(grid, roster, plan, settings, host, metrics, file)
+        company = Company.load(home.cohorts)
+        names = gather(grid, plan, roster, company, settings, host, metrics)
         identities = {node: bytes.fromhex(who) for node, who in names.items()} if roster else None
         this = server.open_round(
             list(names),
             rng=rng,
             randomness=os.urandom,
             identities=identities,
-            together=company.among(names),
+            together=company.groups(names),
         )
         _check_cohorts(this, roster)
         conductor = Conductor(this, prepare(this), sealer)
         host.say(cohorts_line(this))
         company = company.after([names[n] for n in cohort.members] for cohort in this.cohorts)
-        file.save(plan.population, company)
+        company.save(home.cohorts)
         try:
             for step in Step:
                 answered = _step(grid, conductor, this.round_id, step, settings, host, metrics)
                 if step is Step.INPUT:
-                    file.save(plan.population, company.counting(names[n] for n in answered))
+                    _keep(company.counting((names[n] for n in answered), plan), home, host)
             message = conductor.release(at=host.now(), rng=rng)
         except ReleaseRefused as error:
             raise ReleaseRefused(f"{error}{_why(conductor)}") from None
@@ -222,87 +199,6 @@ def _everybody(
     )
 
 
-def _clients(
-    grid: Grid,
-    roster: Roster | None,
-    plan: Plan,
-    settings: RoundSettings,
-    host: Host,
-    metrics: RoundMetrics,
-    file: CohortFile,
-) -> tuple[dict[str, str], Company]:
-    """The nodes to ask, with who each of them is: an identity, or itself; and what is known."""
-    company = file.load(plan.population)
-    needed = max(3, int((1 - plan.dropout) * settings.clients))
-    if roster is not None:
-        _check_countable(company.countable([k.hex() for k in roster.keys], plan.releases), needed)
-    nodes = wait_for_nodes(grid, least=settings.clients, seconds=settings.wait, clock=host.clock)
-    if len(nodes) < max(3, settings.clients):
-        raise DeploymentError(
-            f"{len(nodes)} SuperNodes are connected after {settings.wait:g} s, "
-            f"{max(3, settings.clients)} are needed. Start more of them, or wait longer."
-        )
-    names = {node: node for node in nodes}
-    if roster is None:
-        _check_countable(company.countable(nodes, plan.releases), needed)
-    else:
-        names = _identities(grid, roster, nodes, plan, settings, host, metrics)
-    left = set(company.countable(names.values(), plan.releases))
-    if len(left) < len(names):
-        host.say(f"[fedprikl] {len(names) - len(left)} clients were counted before, not asked")
-        _check_countable(left, needed)
-    return {node: who for node, who in names.items() if who in left}, company
-
-
-def _check_countable(left: Collection[str], needed: int) -> None:
-    """Says early what the sites' own memories would say."""
-    if len(left) < needed:
-        raise DeploymentError(
-            f"The records of only {len(left)} clients may still be counted under this plan, "
-            f"{needed} clients are needed. Nothing was asked. To count the same records again, "
-            "plan with more `--releases`, and let the sites raise their own `most-counts`."
-        )
-
-
-def _load_roster(plan: Plan, home: Home) -> Roster | None:
-    """The clients that the plan names; None if it names none."""
-    if not plan.roster:
-        return None
-    roster = Roster.load(home.roster)
-    if roster.fingerprint != plan.roster:
-        raise InvalidInputError(
-            f"The plan names another roster than {home.roster.name} of the aggregator's folder. "
-            "Bring the one it was planned with, or plan again with `--roster`."
-        )
-    return roster
-
-
-def _identities(
-    grid: Grid,
-    roster: Roster,
-    nodes: Sequence[str],
-    plan: Plan,
-    settings: RoundSettings,
-    host: Host,
-    metrics: RoundMetrics,
-) -> dict[str, str]:
-    """The nodes that proved to be in the roster, and their public keys."""
-    roll = RollCall(roster, nodes, question=os.urandom(16).hex(), dropout=plan.dropout)
-    start = host.clock.now()
-    call_the_roll(grid, roll, patience=settings.patience, clock=host.clock)
-    metrics.seconds[IDENTITY] = seconds = host.clock.now() - start
-    metrics.lost[IDENTITY] = roll.left_out
-    host.say(roll_line(roll, seconds))
-    needed = max(3, int((1 - plan.dropout) * settings.clients))
-    if len(roll.identities) < needed:
-        raise DeploymentError(
-            f"{len(roll.identities)} of {len(nodes)} SuperNodes proved an identity of the roster, "
-            f"{needed} are needed. The others have none (`fedprikl keys --site`), one that the "
-            "roster does not know, or did not answer. Nothing was asked."
-        )
-    return {node: key.hex() for node, key in roll.identities.items()}
-
-
 def _check_cohorts(this: Round, roster: Roster | None) -> None:
     """Says early what every client would refuse."""
     smallest = min(len(cohort.members) for cohort in this.cohorts)
@@ -333,6 +229,13 @@ def _step(
     metrics.refused += count.refused
     host.say(step_line(count, seconds))
     return answered
+
+
+def _keep(company: Company, home: Home, host: Host) -> None:
+    try:
+        company.save(home.cohorts)
+    except OSError as error:  # the sites know it as well: never worth a release
+        host.say(f"[fedprikl] who was counted could not be written: {error.strerror}")
 
 
 def _why(conductor: Conductor) -> str:
