@@ -16,7 +16,7 @@ from scipy.stats import chi2
 import fedprikl.flower_app.client
 from fedprikl.checks import Ints
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
-from fedprikl.federation import Client, Invitation, Release, SigningKey, Step
+from fedprikl.federation import Client, Invitation, Release, SigningKey, Step, seal_refusal
 from fedprikl.flower_app.client import SEAT
 from fedprikl.flower_app.metrics import read_counters
 from fedprikl.flower_app.settings import Home
@@ -437,3 +437,34 @@ def test_kept_seats_hold_no_identity(federation: FakeFederation) -> None:
         assert isinstance(kept, bytes)
         assert secret not in kept
         assert secret.hex().encode() not in kept
+
+
+# Refusals
+
+
+def test_a_refusal_of_a_known_site_is_signed_and_counts(federation: FakeFederation) -> None:
+    grid = with_roster(federation)
+    grid.contexts[7].node_config["largest-epsilon"] = 0.5
+    release, lines = federation.run(grid)
+    assert "advertise: 7 of 8 answered, 1 refused, 0 lost" in lines[2]
+    assert release.content["cohorts"][0]["included"] == 7
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_nobody_refuses_in_a_known_sites_name(federation: FakeFederation, signed: bool) -> None:
+    """Anybody can seal to the aggregator; a refusal that the site did not sign is not its own."""
+    grid = with_roster(federation)
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        if asked.metadata.dst_node_id != 7 or asked.metadata.message_type != "query.advertise":
+            return [answer]
+        invitation = Invitation.from_bytes(unpack(asked).letter)
+        aggregator, address = invitation.signed.plan.aggregator, invitation.address(Step.ADVERTISE)
+        identity = SigningKey.generate() if signed else None
+        forged = seal_refusal("it is tired", aggregator, address, identity)
+        return [Message(pack(Parcel(invitation.round_id, forged)), reply_to=asked)]
+
+    grid.alter = alter
+    _, lines = federation.run(grid)
+    assert "advertise: 7 of 8 answered, 0 refused, 1 lost" in lines[2]
+    assert not Home(federation.home).refusals.exists()

@@ -28,7 +28,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         home = federation.aggregator
         write_sites(home, sites=NODES, rows=40)
-        set_up_aggregator(home, home / "public.csv", cohort=25)
+        set_up_aggregator(home, home / "public.csv", cohort=25, releases=2)
         shutil.copy(home / "plan.json", folder / "plan.json")
         federation.start_simulation()
         yield federation
