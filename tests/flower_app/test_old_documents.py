@@ -137,7 +137,7 @@ def put_back(federation: FakeFederation) -> None:
 def test_an_older_ledger_than_its_releases_is_refused(federation: FakeFederation) -> None:
     put_back(federation)
     grid = federation.grid(most_counts=9)
-    with pytest.raises(LedgerDamagedError, match="rows were cut off or rewritten"):
+    with pytest.raises(LedgerDamagedError, match="an older copy of the file was put back"):
         federation.run(grid)
     assert grid.carried == []
     shutil.rmtree(Home(federation.home).releases)  # what gave it away
