@@ -24,6 +24,8 @@ SITES, VICTIM = 8, 5
 def main() -> int:
     """Runs the demo; the exit code of the round."""
     output = Path.cwd()
+    for name in ("federation-release.json", "federation-report.html"):
+        (output / name).unlink(missing_ok=True)  # of the last demo
     with tempfile.TemporaryDirectory(prefix="fedprikl-") as name:
         folder = Path(name)
         files = write_sites(folder, sites=SITES, rows=400)

@@ -253,7 +253,10 @@ def test_a_run_that_cannot_be_says_why_and_fails(
     mine = federation.folder / "mine"
     mine.mkdir(exist_ok=True)
     shutil.copy(finished.home / "plan.json", mine / "spoilt.json")
-    result = federation.federate("--plan", str(mine / "spoilt.json"), "-o", str(mine / "none.json"))
+    result = federation.federate(
+        *("--plan", str(mine / "spoilt.json")),
+        *("-o", str(mine / "none.json"), "--report", str(mine / "none.html")),
+    )
     assert result.returncode == 1
     assert words in result.stderr
     assert "Traceback" not in result.stderr

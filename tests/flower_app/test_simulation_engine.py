@@ -45,6 +45,7 @@ def test_fifty_nodes_complete(engine: Loopback, lost: int) -> None:
     (app / "pyproject.toml").write_text(text)
     result = engine.federate(
         *("--app", str(app), "--clients", str(NODES), "--json"),
+        *("-o", f"release-{lost}.json", "--report", f"report-{lost}.html"),
         *("--federation-config", f"num-supernodes={NODES} client-resources-num-cpus=1"),
     )
     assert result.returncode == 0, result.stderr
