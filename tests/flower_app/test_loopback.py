@@ -114,7 +114,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         text.replace("fedprikl.flower_app.server:app", "tests.flower_app.noiseless:app")
     )
     with pytest.MonkeyPatch.context() as patch, Loopback(folder) as federation:
-        patch.setenv("PYTHONPATH", str(REPOSITORY))
+        patch.setenv("PYTHONPATH", f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}")
         set_up_aggregator(federation.aggregator, folder / "public.csv")
         federation.start_relay()
         keep_everything(federation.database)

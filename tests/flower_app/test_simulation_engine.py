@@ -1,6 +1,7 @@
 """Flower's own simulation engine with 50 nodes, with and without lost ones."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ NODES = 50
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     folder = tmp_path_factory.mktemp("simulation")
     with pytest.MonkeyPatch.context() as patch, Loopback(folder) as federation:
-        patch.setenv("PYTHONPATH", str(REPOSITORY))
+        patch.setenv("PYTHONPATH", f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         home = federation.aggregator
         write_sites(home, sites=NODES, rows=40)
