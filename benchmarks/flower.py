@@ -20,6 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def in_process(folder: Path, files: list[Path]) -> tuple[float, float]:
         key=SigningKey.generate(),
         ledger=None,
         software="benchmark",
-        at="2030-01-01T00:00:00+00:00",
+        at=datetime.now(UTC).isoformat(),
         rng=np.random.default_rng(1),
     )
     return counting, time.process_time() - start

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from deploy.loopback import Loopback
 from deploy.small_world import node_configs, set_up_aggregator, write_sites
-from fedprikl.federation import SigningKey
+from fedprikl.federation import SigningKey, Step
 from fedprikl.flower_app.settings import Home
 
 SITES, VICTIM = 8, 5
@@ -24,6 +24,8 @@ SITES, VICTIM = 8, 5
 def main() -> int:
     """Runs the demo; the exit code of the round."""
     output = Path.cwd()
+    for name in ("federation-release.json", "federation-report.html"):
+        (output / name).unlink(missing_ok=True)  # of the last demo
     with tempfile.TemporaryDirectory(prefix="fedprikl-") as name:
         folder = Path(name)
         files = write_sites(folder, sites=SITES, rows=400)
@@ -53,8 +55,8 @@ def main() -> int:
 
 def _kill(federation: Loopback) -> None:
     """Ends a site without a goodbye once it works on its masked input."""
-    journal = federation.site(VICTIM) / "journal"
-    while not list(journal.glob("*-input")):
+    step = list(Step).index(Step.INPUT) + 1
+    while max(federation.rounds(VICTIM).values(), default=0) < step:
         time.sleep(0.02)
     federation.kill(f"site{VICTIM}")
     _say(f"killed site {VICTIM} during masked input")

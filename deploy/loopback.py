@@ -9,12 +9,13 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,7 +41,7 @@ class Loopback:
 
     aggregator/  home of the aggregator: plan, reference, keys, ledger, releases
     relay/       the SuperLink: certificates, database, log
-    site0/ ...   one per client: its node key, its journal, its log
+    site0/ ...   one per client: its node key, its memory, its log
     """
 
     def __init__(
@@ -177,6 +178,14 @@ class Loopback:
     def site(self, number: int) -> Path:
         """The folder of a site."""
         return self.folder / f"site{number}"
+
+    def rounds(self, number: int) -> dict[str, int]:
+        """The rounds in a site's memory, and how many steps of each it has worked on."""
+        path = self.site(number) / "site.db"
+        if not path.exists():
+            return {}
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+            return {name: step + 1 for name, step in db.execute("SELECT round, step FROM rounds")}
 
     def start(self, name: str, command: str, options: Mapping[str, object], *, home: Path) -> None:
         """Starts a process in a group of its own, with its output in the home folder."""

@@ -1,7 +1,7 @@
 """A small population in files: a public table, and one table per site that has drifted from it."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedP
     """A plan for the aggregator of a folder, signed by its organiser."""
     home = Home(folder)
     reference = Reference.load(home.reference)
+    now = datetime.now(UTC)
     settings: dict[str, Any] = {
         "population": "sites",
         "reference": reference.fingerprint,
@@ -67,6 +68,8 @@ def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedP
         ),  # all of them, so nothing is left to chance
         "dropout": 0.25,
         "aggregator": SealingKey.load(home.sealing_key).public,
+        "valid_from": (now - timedelta(days=1)).isoformat(),
+        "valid_until": (now + timedelta(days=30)).isoformat(),
     }
     signed = SignedPlan.sign(
         Plan(**(settings | changes)), SigningKey.load(folder / "organiser.pem")

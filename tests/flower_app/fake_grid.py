@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fedprikl.flower_app.server import Host, run_on_flower
 from fedprikl.flower_app.settings import Home, RoundSettings
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 
-AT = "2030-01-31T12:00:00+00:00"
+AT = datetime.now(UTC).isoformat()  # of all parties: sites look at the clock
 STEPS = {step.value for step in Step}  # before them there may be a roll call
 
 
@@ -108,11 +109,13 @@ class FakeFederation:
         home = folder / "aggregator"
         home.mkdir()
         set_up_aggregator(home, folder / "public.csv", **plan)
-        monkeypatch.setenv("FEDPRIKL_HOME", str(folder / "site"))  # of the clients' journals
+        monkeypatch.setenv("FEDPRIKL_HOME", str(folder / "site"))  # of the clients' memory
         return cls(home, files)
 
-    def grid(self) -> FakeGrid:
-        configs = node_configs(self.home, self.files)
+    def grid(self, **node: str | float) -> FakeGrid:
+        """Fresh processes of the same sites; `most_counts=2` and the like for all of them."""
+        more = {name.replace("_", "-"): value for name, value in node.items()}
+        configs = [config | more for config in node_configs(self.home, self.files)]
         return FakeGrid(
             {
                 number: Context(
@@ -128,13 +131,8 @@ class FakeFederation:
 
     def settings(self, **changes: object) -> RoundSettings:
         return RoundSettings.of(
-            {
-                "home": str(self.home),
-                "clients": len(self.files),
-                "step-timeout": 30.0,
-                "grace": 30.0,
-            }
-            | changes
+            {"clients": len(self.files), "step-timeout": 30.0, "grace": 30.0} | changes,
+            home=self.home,
         )
 
     def run(

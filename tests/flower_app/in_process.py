@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from fedprikl.federation import (
 from fedprikl.flower_app.settings import Home
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
-from tests.federation.worlds import AT, EVERYTHING, InsecureNoNoise
+from tests.federation.worlds import EVERYTHING, InsecureNoNoise
 
 
 def in_process_value(home: Path, files: Sequence[Path], gone: Mapping[Path, Leaves]) -> float:
@@ -49,7 +50,7 @@ def in_process_release(home: Path, files: Sequence[Path], gone: Mapping[Path, Le
         key=SigningKey.generate(),
         ledger=None,
         software="fedprikl test",
-        at=AT,
+        at=datetime.now(UTC).isoformat(),
         rng=np.random.default_rng(7),
         leaves={file.name: when for file, when in gone.items()},
         source=InsecureNoNoise(),

@@ -4,6 +4,7 @@ import json
 import math
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from fedprikl.flower_app import server
 from fedprikl.flower_app.client import SEAT
 from fedprikl.flower_app.settings import Home
 from fedprikl.flower_app.wire import Parcel, pack, unpack
-from tests.federation.worlds import InsecureNoNoise
+from tests.federation.worlds import InsecureNoNoise, consistent
 from tests.flower_app.fake_grid import FakeFederation, FakeGrid, spent
 from tests.flower_app.in_process import in_process_value
 
@@ -144,7 +145,8 @@ def test_a_step_is_answered_once_even_from_an_old_memory(federation: FakeFederat
 
 def test_an_invitation_to_another_round_reopens_no_step(federation: FakeFederation) -> None:
     """The relay invites elsewhere, the process dies, the old memory is back: still answered."""
-    grid = federation.grid()
+    write_plan(federation.home, releases=2)
+    grid = federation.grid(most_counts=2)
     kept: dict[str, Any] = {}
 
     def alter(asked: Message, answer: Message) -> list[Message]:
@@ -157,9 +159,10 @@ def test_an_invitation_to_another_round_reopens_no_step(federation: FakeFederati
     grid.alter = alter
     run_until_reveal(federation, grid)
     echo = kept["query.echo"]
-    elsewhere = json.loads(unpack(kept["query.advertise"]).letter) | {"round": "ab" * 16}
+    here = Invitation.from_bytes(unpack(kept["query.advertise"]).letter)
+    elsewhere = consistent(replace(here, round_id="ab" * 16))
     invited = Message(
-        pack(Parcel("ab" * 16, json.dumps(elsewhere).encode())),
+        pack(Parcel("ab" * 16, elsewhere.to_bytes())),
         dst_node_id=1,
         message_type="query.advertise",
     )
@@ -194,24 +197,24 @@ def test_a_plan_changed_on_the_way_is_refused_by_everybody(federation: FakeFeder
     assert spent(federation) == 0
 
 
-def another_plan(federation: FakeFederation, asked: dict[str, Any]) -> None:
-    """Signed by the same organiser, for the same secure sum, with twice the epsilon."""
-    asked["signed"] = write_plan(federation.home, "other.json", epsilon=2.0).to_dict()
+def another_plan(federation: FakeFederation, asked: Invitation) -> Invitation:
+    """Signed by the same organiser, for a secure sum of the same sizes, with twice the epsilon."""
+    return replace(asked, signed=write_plan(federation.home, "other.json", epsilon=2.0))
 
 
-def other_cells(_: FakeFederation, asked: dict[str, Any]) -> None:
-    asked["cells"] = asked["cells"][::-1]
+def other_cells(_: FakeFederation, asked: Invitation) -> Invitation:
+    return replace(asked, cells=asked.cells[::-1])
 
 
-def another_batch(_: FakeFederation, asked: dict[str, Any]) -> None:
-    asked["batch"] += 1
+def another_cohort(_: FakeFederation, asked: Invitation) -> Invitation:
+    return replace(asked, cohort=asked.cohort + 1)
 
 
-@pytest.mark.parametrize("swap", [another_plan, other_cells, another_batch])
+@pytest.mark.parametrize("swap", [another_plan, other_cells, another_cohort])
 @pytest.mark.parametrize("victims", [1, 8])
 def test_answers_to_another_invitation_do_not_open(
     federation: FakeFederation,
-    swap: Callable[[FakeFederation, dict[str, Any]], None],
+    swap: Callable[[FakeFederation, Invitation], Invitation],
     victims: int,
 ) -> None:
     """A relay shows clients something that they accept, but that was not asked."""
@@ -223,10 +226,9 @@ def test_answers_to_another_invitation_do_not_open(
         asked, node = unpack(message), message.metadata.dst_node_id
         if message.metadata.message_type != "query.advertise" or node > victims:
             return original(message)
-        letter = json.loads(asked.letter)
-        swap(federation, letter)
+        letter = consistent(swap(federation, Invitation.from_bytes(asked.letter))).to_bytes()
         changed = Message(
-            pack(Parcel(asked.round_id, json.dumps(letter).encode())),
+            pack(Parcel(asked.round_id, letter)),
             dst_node_id=node,
             message_type=message.metadata.message_type,
         )
@@ -258,11 +260,13 @@ def test_sealed_refusals_reach_the_aggregators_folder_and_no_log(
     changes: dict[str, Any],
     why: str,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The log of a run is stored at the relay, and a reason may depend on records."""
     write_plan(federation.home, **changes)
+    monkeypatch.setenv("FEDPRIKL_HOME", str(federation.home))
     context = federation.grid().contexts[1]
-    context.run_config = {"home": str(federation.home), "clients": 8}
+    context.run_config = {"clients": 8}
     with pytest.raises(ReleaseRefused, match="8 clients took no part") as raised:
         server.app(federation.grid(), context)
     told = "".join(traceback.format_exception(raised.value)) + "".join(capsys.readouterr())

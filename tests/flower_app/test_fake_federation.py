@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from fedprikl.errors import (
     BudgetExceededError,
     DeploymentError,
     InvalidInputError,
+    RecordsError,
     ReleaseRefused,
 )
 from fedprikl.federation import SealingKey, SigningKey, Step
@@ -26,7 +28,7 @@ from fedprikl.flower_app.wire import Parcel, pack, unpack
 from fedprikl.privacy import Ledger
 from fedprikl.secure_sum import Leaves
 from tests.federation.worlds import InsecureNoNoise
-from tests.flower_app.fake_grid import FakeFederation, spent
+from tests.flower_app.fake_grid import FakeFederation, FakeGrid, spent
 from tests.flower_app.in_process import in_process_value
 
 LEAVES = dict(zip(Step, Leaves, strict=True))
@@ -133,7 +135,9 @@ def test_a_letter_is_sent_again_where_flower_reports_an_error(
 def test_a_serverapp_that_dies_leaves_a_void_round_and_a_right_ledger(
     federation: FakeFederation,
 ) -> None:
-    grid = federation.grid()
+    """The counts had left, so that another round needs a plan and sites that allow it."""
+    write_plan(federation.home, releases=2)
+    grid = federation.grid(most_counts=2)
 
     def die(_: int, step: Step) -> float:
         if step is Step.ECHO:
@@ -200,42 +204,72 @@ def test_some_may_refuse_and_the_rest_go_on(federation: FakeFederation) -> None:
     assert 'fedprikl_step_seconds{step="reveal"}' in text
 
 
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        ({"data": "/nowhere.csv"}, "not set up for this round"),
-        ({"organiser": ""}, "not set up for this round"),
-        ({"reference": 3}, "not set up for this round"),
-    ],
-)
+@pytest.mark.parametrize("config", [{"organiser": ""}, {"reference": 3}, {"most-counts": 0.5}])
 def test_a_site_that_is_not_set_up_tells_only_itself_why(
-    federation: FakeFederation,
-    config: dict[str, Any],
-    words: str,
-    caplog: pytest.LogCaptureFixture,
+    federation: FakeFederation, config: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     grid = federation.grid()
     grid.contexts[7].node_config.update(config)
     release, _ = federation.run(grid)
     assert release.content["cohorts"][0]["included"] == 7
-    refusals = {unpack(message).refusal for message in grid.carried} - {""}
-    assert all(words in each and "nowhere" not in each for each in refusals)
-    assert len(refusals) == 1
-    assert any(name in caplog.text for name in ("nowhere", "organiser", "reference"))
+    (told,) = {unpack(message).refusal for message in grid.carried} - {""}
+    assert "not set up for this round" in told
+    assert any(name in caplog.text for name in config)
 
 
-def test_an_unexpected_failure_sends_no_words_of_it(
-    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def rows_that_fail(*_: Any, **__: Any) -> None:
+    raise RecordsError("row 7 of nowhere.csv, the record of Jane Doe")
+
+
+def rows_that_crash(*_: Any, **__: Any) -> None:
+    raise ZeroDivisionError("the record of Jane Doe")
+
+
+def no_room(*_: Any, **__: Any) -> None:
+    raise OverflowError("the count of Jane Doe")
+
+
+@pytest.mark.parametrize(
+    ("place", "fail", "logged"),
+    [
+        ("fedprikl.flower_app.client.open_records", rows_that_fail, "nowhere.csv"),
+        ("fedprikl.flower_app.client.open_records", rows_that_crash, "ZeroDivisionError"),
+        ("fedprikl.flower_app.client.Client.join", no_room, "OverflowError"),
+        ("fedprikl.secure_sum.client.SumClient.mask_input", no_room, "OverflowError"),
+    ],
+)
+def test_from_the_records_on_failures_are_sealed_and_as_long_as_answers(
+    federation: FakeFederation,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    place: str,
+    fail: Callable[..., None],
+    logged: str,
 ) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError("a record of Jane Doe")
-
-    monkeypatch.setattr("fedprikl.flower_app.client.open_records", fail)
+    """The relay sees letters, all of one length in the first step; why stays in the site's log."""
+    monkeypatch.setattr(place, fail)
     grid = federation.grid()
-    with pytest.raises(ReleaseRefused, match="failed unexpectedly"):
+    with pytest.raises(ReleaseRefused, match="8 of the reasons are in the aggregator's folder"):
         federation.run(grid)
-    assert "Jane" not in "".join(str(unpack(message)) for message in grid.carried) + caplog.text
-    assert "ZeroDivisionError" in caplog.text
+    answers = [m for m in grid.carried if m.metadata.reply_to_message_id]
+    assert all(unpack(message).letter and not unpack(message).refusal for message in answers)
+    first = [m for m in answers if m.metadata.message_type == "query.advertise"]
+    assert len({len(unpack(message).letter) for message in first}) == 1
+    (path,) = Home(federation.home).refusals.iterdir()
+    assert "could not count its records" in path.read_text()
+    assert "Jane" not in path.read_text()
+    assert logged in caplog.text
+
+
+def test_a_site_whose_file_is_missing_seals_that_too(federation: FakeFederation) -> None:
+    grid = federation.grid()
+    grid.contexts[7].node_config["data"] = "/nowhere.csv"
+    release, _ = federation.run(grid)
+    assert release.content["cohorts"][0]["included"] == 7
+    assert {unpack(message).refusal for message in grid.carried} == {""}
+    (path,) = Home(federation.home).refusals.iterdir()
+    assert list(json.loads(path.read_text())) == ["7"]
+    assert "nowhere" not in path.read_text()
 
 
 def test_the_budget_is_checked_and_kept(federation: FakeFederation) -> None:
@@ -245,8 +279,11 @@ def test_the_budget_is_checked_and_kept(federation: FakeFederation) -> None:
     with Ledger.open(Home(federation.home).ledger) as ledger:
         ledger.set_budget("few", epsilon=0.5, delta=1e-6, at="2030-01-31T12:00:00Z")
     write_plan(federation.home, population="few")
+    grid = federation.grid()
     with pytest.raises(BudgetExceededError):
-        federation.run(federation.grid())
+        federation.run(grid)
+    assert grid.carried == []  # known before anybody is asked
+    assert grid.time.seconds == 0
     assert not Home(federation.home).releases.exists()
 
 
@@ -284,17 +321,20 @@ def test_a_home_that_cannot_be_used(
 
 
 def test_a_home_that_is_not_there(federation: FakeFederation) -> None:
+    federation.home = Path("/nowhere")
+    grid = FakeGrid({})
     with pytest.raises(DeploymentError, match="There is no folder"):
-        federation.run(federation.grid(), home="/nowhere")
+        federation.run(grid)
 
 
 def test_the_last_few_get_a_grace_and_not_the_whole_timeout(federation: FakeFederation) -> None:
+    write_plan(federation.home, releases=2)
     grid = federation.grid()
     grid.delay = vanish(3, Step.INPUT)
     patience: dict[str, Any] = {"step-timeout": 1000.0, "grace": 4.0}
     _, lines = federation.run(grid, **patience)
-    assert "input: 7 of 8 answered, 0 refused, 1 lost, 4.0 s" in lines[3]
-    crowd = federation.grid()
+    assert "input: 7 of 8 answered, 0 refused, 1 lost, 4 s" in lines[3]
+    crowd = federation.grid(most_counts=2)
     crowd.delay = lambda node, step: math.inf if node < 5 and step is Step.INPUT else 0.0
     with pytest.raises(ReleaseRefused):
         federation.run(crowd, **patience)
@@ -363,22 +403,45 @@ def test_a_relay_that_takes_nothing_ends_the_round_without_a_release(
 
 
 def test_a_failed_run_says_so_in_its_log_and_fails(
-    federation: FakeFederation, capsys: pytest.CaptureFixture[str]
+    federation: FakeFederation,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The entry point that Flower calls: a line for people, an exception for Flower."""
+    monkeypatch.setenv("FEDPRIKL_HOME", "/nowhere")
     context = federation.grid().contexts[1]
-    context.run_config = {"home": "/nowhere"}
     with pytest.raises(DeploymentError):
         server.app(federation.grid(), context)
     assert "[fedprikl] no release: There is no folder /nowhere" in capsys.readouterr().out
 
 
-def test_the_entry_point_runs_a_whole_round(
-    federation: FakeFederation, capsys: pytest.CaptureFixture[str]
+def test_a_run_cannot_send_the_aggregator_to_another_folder(
+    federation: FakeFederation,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    """To one with a fresh ledger, say."""
+    monkeypatch.setenv("FEDPRIKL_HOME", str(federation.home))
+    shutil.copytree(federation.home, tmp_path / "elsewhere")
     grid = federation.grid()
     context = federation.grid().contexts[1]
-    context.run_config = {"home": str(federation.home), "clients": 8}
+    context.run_config = {"home": str(tmp_path / "elsewhere"), "clients": 8}
+    with pytest.raises(InvalidInputError, match="cannot choose"):
+        server.app(grid, context)
+    assert "no release: A run cannot choose" in capsys.readouterr().out
+    assert grid.carried == []
+
+
+def test_the_entry_point_runs_a_whole_round(
+    federation: FakeFederation,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FEDPRIKL_HOME", str(federation.home))
+    grid = federation.grid()
+    context = federation.grid().contexts[1]
+    context.run_config = {"clients": 8}
     server.app(grid, context)
     assert "[fedprikl] release: {" in capsys.readouterr().out
 
@@ -402,9 +465,10 @@ def test_unexpected_words_never_reach_the_relays_log(
         raise ZeroDivisionError("the sum is 123456")
 
     monkeypatch.setattr("fedprikl.federation.conductor.Conductor.release", fail)
+    monkeypatch.setenv("FEDPRIKL_HOME", str(federation.home))
     grid = federation.grid()
     context = federation.grid().contexts[1]
-    context.run_config = {"home": str(federation.home), "clients": 8}
+    context.run_config = {"clients": 8}
     with pytest.raises(DeploymentError, match="ZeroDivisionError") as raised:
         server.app(grid, context)
     told = "".join(traceback.format_exception(raised.value))

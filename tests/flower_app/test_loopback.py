@@ -25,7 +25,7 @@ from deploy.small_world import node_configs, set_up_aggregator, write_plan, writ
 from flwr.app import ConfigRecord
 
 from fedprikl.errors import MessageDecodeError
-from fedprikl.federation import Invitation, Release, SealingKey, SigningKey, open_records
+from fedprikl.federation import Invitation, Release, SealingKey, SigningKey, Step, open_records
 from fedprikl.flower_app import APP_FOLDER
 from fedprikl.flower_app.metrics import read_counters
 from fedprikl.flower_app.settings import Home
@@ -70,11 +70,13 @@ def keep_everything(database: Path) -> None:
             )
 
 
-def await_step(federation: Loopback, step: str, number: int) -> None:
-    """Until a site's journal says that it works on this step, so before it has answered."""
-    journal = federation.site(number) / "journal"
+def await_step(federation: Loopback, step: Step, number: int, rounds: int = 1) -> None:
+    """Until a site's memory says that it works on this step, so before it has answered."""
     end = time.monotonic() + 240
-    while not list(journal.glob(f"*-{step}")):
+    while True:
+        found = federation.rounds(number).values()
+        if len(found) >= rounds and max(found) > list(Step).index(step):
+            return
         if time.monotonic() > end:
             raise AssertionError(f"site {number} never came to {step}")
         time.sleep(0.02)
@@ -112,7 +114,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         text.replace("fedprikl.flower_app.server:app", "tests.flower_app.noiseless:app")
     )
     with pytest.MonkeyPatch.context() as patch, Loopback(folder) as federation:
-        patch.setenv("PYTHONPATH", str(REPOSITORY))
+        patch.setenv("PYTHONPATH", f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}")
         set_up_aggregator(federation.aggregator, folder / "public.csv")
         federation.start_relay()
         keep_everything(federation.database)
@@ -121,13 +123,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         federation.add_sites(configs)
         shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
         with start_round(federation, test_app) as void:
-            await_step(federation, "advertise", KILLED)
+            await_step(federation, Step.ADVERTISE, KILLED)
             federation.kill("superexec")
             federation.start_aggregator()
             with start_round(federation, test_app) as process:
-                await_step(federation, "share", KILLED)
+                await_step(federation, Step.SHARE, KILLED, rounds=2)
                 break_stream(process)
-                await_step(federation, "input", KILLED)
+                await_step(federation, Step.INPUT, KILLED, rounds=2)
                 federation.kill(f"site{KILLED}")
                 output, _ = process.communicate(timeout=300)
             void_output, _ = void.communicate(timeout=120)
@@ -155,7 +157,7 @@ def test_a_serverapp_killed_in_the_middle_leaves_a_void_round(finished: Finished
     assert "Traceback" not in finished.void_output
     (release,) = Home(finished.home).releases.iterdir()
     assert release.stem == Release.load(finished.federation.folder / "release.json").round_id
-    begun = {file.name.split("-")[1] for file in finished.federation.site(0).glob("journal/*")}
+    begun = finished.federation.rounds(0)
     assert len(begun) == 2  # both were real; the ledger was charged once (next test)
 
 
@@ -251,7 +253,10 @@ def test_a_run_that_cannot_be_says_why_and_fails(
     mine = federation.folder / "mine"
     mine.mkdir(exist_ok=True)
     shutil.copy(finished.home / "plan.json", mine / "spoilt.json")
-    result = federation.federate("--plan", str(mine / "spoilt.json"), "-o", str(mine / "none.json"))
+    result = federation.federate(
+        *("--plan", str(mine / "spoilt.json")),
+        *("-o", str(mine / "none.json"), "--report", str(mine / "none.html")),
+    )
     assert result.returncode == 1
     assert words in result.stderr
     assert "Traceback" not in result.stderr

@@ -16,7 +16,7 @@ from scipy.stats import chi2
 import fedprikl.flower_app.client
 from fedprikl.checks import Ints
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
-from fedprikl.federation import Client, Invitation, Release, SigningKey, Step
+from fedprikl.federation import Client, Invitation, Release, SigningKey, Step, seal_refusal
 from fedprikl.flower_app.client import SEAT
 from fedprikl.flower_app.metrics import read_counters
 from fedprikl.flower_app.settings import Home
@@ -115,12 +115,12 @@ def test_without_a_trusted_party_the_sum_carries_the_stated_noise(
     """Of three rounds together, so that the check has teeth: 20 times or a twentieth of the
     variance passes with a probability below 1e-15 (chi-squared of 60 noises).
     """
-    with_roster(federation, **NOBODY, epsilon=0.5, delta=1e-7, noise="gaussian")
+    with_roster(federation, **NOBODY, epsilon=0.5, delta=1e-7, noise="gaussian", releases=3)
     exact = in_process_release(federation.home, federation.files, {}).content["noisy_counts"]
     cells = dict(zip(exact["cells"], exact["counts"], strict=True))
     noise = []
     for _ in range(3):
-        told = federation.run(federation.grid())[0].content["noisy_counts"]
+        told = federation.run(federation.grid(most_counts=3))[0].content["noisy_counts"]
         noise += [n - cells[cell] for cell, n in zip(told["cells"], told["counts"], strict=True)]
     variance = told["noise_sd"][0] ** 2
     assert len(noise) >= 60
@@ -393,11 +393,11 @@ def test_a_server_that_asks_again_and_again_meets_the_sites_own_budgets(
 ) -> None:
     """Its own ledger allows ten rounds of epsilon 1; each site has said two and a half."""
     roster = write_roster(federation.home, federation.files, budget=2.5)
-    write_plan(federation.home, **NOBODY, roster=roster.fingerprint)
+    write_plan(federation.home, **NOBODY, roster=roster.fingerprint, releases=9)
     for number in (1, 2):
-        federation.run(federation.grid())
+        federation.run(federation.grid(most_counts=9))
         assert site_spent(federation.files[0]) == pytest.approx(number, abs=1e-6)
-    grid = federation.grid()
+    grid = federation.grid(most_counts=9)
     with pytest.raises(ReleaseRefused, match="8 clients took no part"):
         federation.run(grid)
     assert len(asked_of(grid, "input")) == 8
@@ -439,3 +439,34 @@ def test_kept_seats_hold_no_identity(federation: FakeFederation) -> None:
         assert isinstance(kept, bytes)
         assert secret not in kept
         assert secret.hex().encode() not in kept
+
+
+# Refusals
+
+
+def test_a_refusal_of_a_known_site_is_signed_and_counts(federation: FakeFederation) -> None:
+    grid = with_roster(federation)
+    grid.contexts[7].node_config["largest-epsilon"] = 0.5
+    release, lines = federation.run(grid)
+    assert "advertise: 7 of 8 answered, 1 refused, 0 lost" in lines[2]
+    assert release.content["cohorts"][0]["included"] == 7
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_nobody_refuses_in_a_known_sites_name(federation: FakeFederation, signed: bool) -> None:
+    """Anybody can seal to the aggregator; a refusal that the site did not sign is not its own."""
+    grid = with_roster(federation)
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        if asked.metadata.dst_node_id != 7 or asked.metadata.message_type != "query.advertise":
+            return [answer]
+        invitation = Invitation.from_bytes(unpack(asked).letter)
+        aggregator, address = invitation.signed.plan.aggregator, invitation.address(Step.ADVERTISE)
+        identity = SigningKey.generate() if signed else None
+        forged = seal_refusal("it is tired", aggregator, address, identity)
+        return [Message(pack(Parcel(invitation.round_id, forged)), reply_to=asked)]
+
+    grid.alter = alter
+    _, lines = federation.run(grid)
+    assert "advertise: 7 of 8 answered, 0 refused, 1 lost" in lines[2]
+    assert not Home(federation.home).refusals.exists()

@@ -1,6 +1,7 @@
 """Flower's own simulation engine with 50 nodes, with and without lost ones."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -24,11 +25,11 @@ NODES = 50
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     folder = tmp_path_factory.mktemp("simulation")
     with pytest.MonkeyPatch.context() as patch, Loopback(folder) as federation:
-        patch.setenv("PYTHONPATH", str(REPOSITORY))
+        patch.setenv("PYTHONPATH", f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         home = federation.aggregator
         write_sites(home, sites=NODES, rows=40)
-        set_up_aggregator(home, home / "public.csv", cohort=25)
+        set_up_aggregator(home, home / "public.csv", cohort=25, releases=2)
         shutil.copy(home / "plan.json", folder / "plan.json")
         federation.start_simulation()
         yield federation
@@ -45,6 +46,7 @@ def test_fifty_nodes_complete(engine: Loopback, lost: int) -> None:
     (app / "pyproject.toml").write_text(text)
     result = engine.federate(
         *("--app", str(app), "--clients", str(NODES), "--json"),
+        *("-o", f"release-{lost}.json", "--report", f"report-{lost}.html"),
         *("--federation-config", f"num-supernodes={NODES} client-resources-num-cpus=1"),
     )
     assert result.returncode == 0, result.stderr

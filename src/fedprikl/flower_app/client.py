@@ -3,7 +3,11 @@
 Flower starts a fresh process for every message. The seat of a round is kept in `context.state`,
 which stays in the memory of the site's own SuperNode and is erased when the round is over. With it
 is the last answer, sealed: a letter that arrives twice gets the same bytes twice. Another letter
-for the same step gets nothing.
+for the same step gets nothing: the site's memory (`site_memory.py`) knows, as it knows how often
+the site's records were counted and which plans are replaced.
+
+What is told in the open depends on no record. From the moment the records are read, everything
+that goes back is sealed, also that something failed, and why stays in the site's own log.
 
 Without a trusted aggregator there is nobody who is sure to keep count of what was released. So the
 site charges a ledger of its own before its counts leave, and without a budget they do not.
@@ -13,7 +17,6 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
@@ -28,13 +31,15 @@ from fedprikl.federation import (
     SigningKey,
     Step,
     check_roster,
+    check_validity,
     introduce,
     open_records,
     seal_answer,
     seal_refusal,
 )
-from fedprikl.flower_app.journal import Journal
-from fedprikl.flower_app.settings import NodeSettings, home_folder
+from fedprikl.flower_app.host import now
+from fedprikl.flower_app.settings import NodeSettings
+from fedprikl.flower_app.site_memory import SiteMemory
 from fedprikl.flower_app.wire import IDENTITY, Parcel, pack, unpack
 from fedprikl.privacy import Ledger
 from fedprikl.reference import Reference
@@ -63,6 +68,8 @@ def handle(step: Step, message: Message, context: Context) -> Message:
             parcel = _join(asked, context)
         else:
             parcel = _go_on(step, asked, context)
+    except PolicyRefusal as refusal:  # of a check that looks at no record
+        parcel = _refuse(asked, refusal.reason)
     except FedPriKLError as error:
         _forget(context)
         log.error("fedprikl takes no part in this round: %s", error)
@@ -75,41 +82,35 @@ def handle(step: Step, message: Message, context: Context) -> Message:
 
 
 def _join(asked: Parcel, context: Context) -> Parcel:
-    """The first step: check who asks, count, take a seat."""
+    """The first step: check who asks for what, count, take a seat."""
     settings = NodeSettings.of(context.node_config)
     invitation = Invitation.from_bytes(asked.letter)
     signed = invitation.signed
-    if not signed.is_signed_by(settings.policy.organiser):
-        return _refuse(asked, "the plan is not signed by the organiser this client trusts")
-    if not signed.plan.aggregator:
-        return _refuse(asked, "the plan names no aggregator to seal the answers to")
-    if why := _untrusted(invitation, settings):
-        return _refuse(asked, why)
-    if not _journal(context).claim(invitation.round_id, Step.ADVERTISE):
-        return _refuse(asked, "this round has been answered already")
+    _check_company(invitation, settings)
+    _memory(settings).begin(
+        invitation.round_id, signed, most_counts=settings.policy.most_counts, at=now()
+    )
     _forget(context)  # what is left of a round that never ended
-    address = invitation.address(Step.ADVERTISE)
     try:
         seat = _take_seat(invitation, settings)
-    except PolicyRefusal as refusal:
-        log.error("%s", refusal)
-        letter = seal_refusal(refusal.reason, signed.plan.aggregator, address)
-        return Parcel(invitation.round_id, letter)
-    return _answer(Step.ADVERTISE, asked, seat, context)
+    except Exception as error:
+        return _refuse_sealed(error, Step.ADVERTISE, invitation, settings)
+    return _answer(Step.ADVERTISE, asked, seat, settings, context)
 
 
-def _untrusted(invitation: Invitation, settings: NodeSettings) -> str:
-    """Why the company is not good enough; empty if it is. Looks at no record."""
-    plan = invitation.signed.plan
+def _check_company(invitation: Invitation, settings: NodeSettings) -> None:
+    """Raises a `PolicyRefusal` if it is not good enough. Looks at no record."""
+    signed, plan = invitation.signed, invitation.signed.plan
+    if not signed.is_signed_by(settings.policy.organiser):
+        raise PolicyRefusal("the plan is not signed by the organiser this client trusts")
+    if not plan.aggregator:
+        raise PolicyRefusal("the plan names no aggregator to seal the answers to")
+    check_validity(plan, settings.policy, at=now())
     if plan.estimator == "baseline" and not plan.roster:
-        return "without a trusted aggregator it needs a roster of clients"
-    try:
-        check_roster(invitation, settings.policy, *_credentials(plan, settings))
-    except PolicyRefusal as refusal:
-        return refusal.reason
+        raise PolicyRefusal("without a trusted aggregator it needs a roster of clients")
+    check_roster(invitation, settings.policy, *_credentials(plan, settings))
     if plan.estimator == "baseline" and not _has_budget(plan, settings):
-        return "without a trusted aggregator it needs a budget of its own"
-    return ""
+        raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
 
 
 def _credentials(plan: Plan, settings: NodeSettings) -> tuple[Roster | None, SigningKey | None]:
@@ -138,7 +139,7 @@ def _take_seat(invitation: Invitation, settings: NodeSettings) -> Seat:
         identity=identity,
         roster=roster,
     )
-    return client.join(invitation.to_bytes(), at=datetime.now(UTC).isoformat())
+    return client.join(invitation.to_bytes(), at=now())
 
 
 def _go_on(step: Step, asked: Parcel, context: Context) -> Parcel:
@@ -152,11 +153,7 @@ def _go_on(step: Step, asked: Parcel, context: Context) -> Parcel:
     )
     if seat.invitation.round_id != asked.round_id:
         return _refuse(asked, "it sits in another round")
-    if not _journal(context).claim(asked.round_id, step):
-        return _refuse(asked, "this step has been answered already")
-    if step is Step.INPUT:
-        _charge(seat, settings)
-    return _answer(step, asked, seat, context)
+    return _answer(step, asked, seat, settings, context)
 
 
 def _charge(seat: Seat, settings: NodeSettings) -> None:
@@ -168,20 +165,30 @@ def _charge(seat: Seat, settings: NodeSettings) -> None:
                 invitation.signed.plan.population,
                 charge,
                 round_id=invitation.round_id,
-                at=datetime.now(UTC).isoformat(),
+                at=now(),
             )
 
 
-def _answer(step: Step, asked: Parcel, seat: Seat, context: Context) -> Parcel:
-    aggregator, address = seat.invitation.signed.plan.aggregator, seat.address(step)
-    round_id = seat.invitation.round_id
+def _answer(
+    step: Step, asked: Parcel, seat: Seat, settings: NodeSettings, context: Context
+) -> Parcel:
+    """Works the answer out, claims the step in the site's memory, and only then lets it go."""
+    invitation, memory = seat.invitation, _memory(settings)
+    round_id = invitation.round_id
     try:
         message = seat.answer(step, b"" if step is Step.ADVERTISE else asked.letter)
-    except SecureSumError as error:
+    except Exception as error:
+        if step is not Step.ADVERTISE:
+            memory.go_on(round_id, step)  # a refusal is an answer too
         _forget(context)
-        log.error("%s", error)
-        return Parcel(round_id, seal_refusal(str(error), aggregator, address))
-    letter = seal_answer(message, aggregator, address)
+        return _refuse_sealed(error, step, invitation, settings)
+    if step is Step.INPUT:
+        memory.count(round_id, invitation.signed, most_counts=settings.policy.most_counts, at=now())
+        _charge(seat, settings)
+    elif step is not Step.ADVERTISE:
+        memory.go_on(round_id, step)
+    aggregator = invitation.signed.plan.aggregator
+    letter = seal_answer(message, aggregator, seat.address(step))
     answered = ConfigRecord({"asked": _digest(step, asked), "answer": letter})
     if seat.is_over:
         _forget(context)
@@ -215,13 +222,32 @@ def _refuse(asked: Parcel, reason: str) -> Parcel:
     return Parcel(asked.round_id, refusal=reason)
 
 
+def _refuse_sealed(
+    error: Exception, step: Step, invitation: Invitation, settings: NodeSettings
+) -> Parcel:
+    """Tells the aggregator alone, in as many bytes as an answer, and of our own words only."""
+    match error:
+        case PolicyRefusal():
+            reason = error.reason
+        case SecureSumError():
+            reason = str(error)
+        case _:
+            reason = "it could not count its records; its own log says why"
+    words = error if isinstance(error, FedPriKLError) else f"{type(error).__name__}, report it"
+    log.error("fedprikl takes no part: %s", words)
+    plan = invitation.signed.plan
+    _, identity = _credentials(plan, settings)
+    letter = seal_refusal(reason, plan.aggregator, invitation.address(step), identity)
+    return Parcel(invitation.round_id, letter)
+
+
 def _forget(context: Context) -> None:
     for name in {SEAT, LAST} & set(context.state):
         del context.state[name]
 
 
-def _journal(context: Context) -> Journal:
-    return Journal(home_folder() / "journal", context.node_id)
+def _memory(settings: NodeSettings) -> SiteMemory:
+    return SiteMemory(settings.memory, settings.data)
 
 
 def handle_identity(message: Message, context: Context) -> Message:

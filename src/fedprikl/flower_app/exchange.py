@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -46,11 +45,19 @@ def wait_for_nodes(grid: Grid, *, least: int, seconds: float, clock: Clock) -> l
 
 def exchange(
     grid: Grid, conductor: Conductor, round_id: str, step: Step, *, patience: Patience, clock: Clock
-) -> StepCount:
-    """Runs one step; clients that do not answer in time are lost to the round."""
-    asking = _Asking(conductor, partial(conductor.take, step), round_id, step.value, patience)
+) -> tuple[StepCount, set[str]]:
+    """Runs one step: how it went, and who answered. The others are lost to the round."""
+    taken = set[str]()
+
+    def take(client: str, letter: bytes) -> bool:
+        if conductor.take(step, client, letter):
+            taken.add(client)
+            return True
+        return False
+
+    asking = _Asking(conductor, take, round_id, step.value, patience)
     _ask(grid, asking, conductor.letters(step), clock)
-    return conductor.end(step)
+    return conductor.end(step), taken - conductor.refusals.keys()
 
 
 def call_the_roll(grid: Grid, roll: RollCall, *, patience: Patience, clock: Clock) -> None:

@@ -1,7 +1,8 @@
 """Metrics in Prometheus text format, for the node exporter's textfile collector.
 
 Counters go on from the file of the round before; the file is replaced at once, never half written.
-All of it is public: how rounds went and what is left of the budget, nothing about records.
+All of it is public: how rounds went and what is left of the budget, nothing about records. Times
+are in whole seconds, since to the millisecond they would tell how much was counted.
 """
 
 import os
@@ -44,7 +45,9 @@ def write_metrics(path: Path, this: RoundMetrics) -> None:
     refused = "fedprikl_clients_refused_total"
     counters[refused] = counters.get(refused, 0.0) + this.refused
     samples = dict(counters)
-    samples |= {_sample("fedprikl_step_seconds", "step", s): t for s, t in this.seconds.items()}
+    samples |= {
+        _sample("fedprikl_step_seconds", "step", s): round(t) for s, t in this.seconds.items()
+    }
     samples |= {_sample("fedprikl_epsilon_left", "population", p): e for p, e in this.left.items()}
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(_text(samples), encoding="utf-8")

@@ -1,6 +1,8 @@
 """What a run prints for people, and how `fedprikl federate` finds it in the stream.
 
-A run's log is stored by the SuperLink: only public words go here, and the noised release.
+A run's log is stored by the SuperLink: only public words go here, and the noised release. Some of
+the words are others' (why a client refused), and the log passes through the relay: on neither side
+may a character reach a terminal that does more than show itself.
 """
 
 import re
@@ -11,6 +13,7 @@ __all__ = [
     "cohorts_line",
     "failure_line",
     "parse_line",
+    "printable",
     "release_line",
     "roll_line",
     "step_line",
@@ -18,14 +21,19 @@ __all__ = [
 
 MARK = "[fedprikl]"
 _RELEASE, _FAILURE = "release: ", "no release: "
-_COLOURS = re.compile("\x1b\\[[0-9;]*m")
+_ESCAPES = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]")  # colours, the cursor
+
+
+def printable(text: str) -> str:
+    """The text without escape sequences; any other character that does not show is a space."""
+    return "".join(c if c.isprintable() else " " for c in _ESCAPES.sub("", text))
 
 
 def roll_line(roll: RollCall, seconds: float) -> str:
     """Who is there."""
     return (
         f"{MARK} roster: {len(roll.identities)} SuperNodes are known, {roll.left_out} left out, "
-        f"{seconds:.1f} s"
+        f"{seconds:.0f} s"
     )
 
 
@@ -43,7 +51,7 @@ def step_line(count: StepCount, seconds: float) -> str:
     """How a step went."""
     return (
         f"{MARK} {count.step}: {count.answered} of {count.asked} answered, {count.refused} "
-        f"refused, {count.lost} lost, {seconds:.1f} s"
+        f"refused, {count.lost} lost, {seconds:.0f} s"
     )
 
 
@@ -54,12 +62,12 @@ def release_line(release: Release) -> str:
 
 def failure_line(reason: str) -> str:
     """Why there is none."""
-    return f"{MARK} {_FAILURE}{reason}"
+    return f"{MARK} {_FAILURE}{printable(reason)}"
 
 
 def parse_line(line: str) -> tuple[str, str] | None:
     """("release" | "failure" | "progress", words) of a line of a run's log; None for Flower's."""
-    clean = _COLOURS.sub("", line).strip()
+    clean = printable(line).strip()
     if not clean.startswith(f"{MARK} "):
         return None
     words = clean.removeprefix(f"{MARK} ")

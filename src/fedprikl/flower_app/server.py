@@ -1,6 +1,7 @@
 """The ServerApp: hosts the server and the aggregator, on the aggregator's own host.
 
-    1. load the plan, the reference, the two keys and the ledger from the home folder
+    1. load the plan, the reference, the two keys and the ledger from the home folder; refuse what
+       can be known to fail: an expired plan, a spent budget, clients that were all counted before
     2. wait for SuperNodes; with a roster, ask who they are; open a round; deal them into cohorts
     3. five steps, all cohorts side by side; who is lost is left out
     4. release, sign, charge; write the release, print it, update the metrics
@@ -11,9 +12,6 @@ the round is void, and what may have been released stays charged. The next run i
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,7 +25,6 @@ from fedprikl.federation import (
     Conductor,
     Plan,
     Release,
-    RollCall,
     Roster,
     Round,
     SealingKey,
@@ -37,41 +34,25 @@ from fedprikl.federation import (
     Step,
     smallest_cohort,
 )
-from fedprikl.flower_app.exchange import Clock, call_the_roll, exchange, wait_for_nodes
+from fedprikl.flower_app.anchor import open_anchored
+from fedprikl.flower_app.cohorts import Company
+from fedprikl.flower_app.exchange import exchange
+from fedprikl.flower_app.gathering import gather, load_roster
+from fedprikl.flower_app.host import Host, print_line
 from fedprikl.flower_app.metrics import RoundMetrics, write_metrics
 from fedprikl.flower_app.progress import (
     cohorts_line,
     failure_line,
+    printable,
     release_line,
-    roll_line,
     step_line,
 )
-from fedprikl.flower_app.settings import Home, Patience, RoundSettings
-from fedprikl.flower_app.wire import IDENTITY
-from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
+from fedprikl.flower_app.settings import Home, RoundSettings
 from fedprikl.reference import Reference
 
 __all__ = ["Host", "app", "run_on_flower"]
 
 app = ServerApp()
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What a round needs from the machine it runs on."""
-
-    clock: Clock = field(default_factory=Clock)
-    now: Callable[[], str] = _now
-    say: Callable[[str], None] = _print
-    source: NoiseSource = SECURE_NOISE
 
 
 @app.main()
@@ -85,11 +66,12 @@ def main(grid: Grid, context: Context) -> None:
         settings = RoundSettings.of(context.run_config)
         run_on_flower(grid, settings, Host())
     except FedPriKLError as error:
-        _print(failure_line(str(error)))
+        error.args = (printable(str(error)),)
+        print_line(failure_line(str(error)))
         raise
     except Exception as error:
         words = f"The ServerApp failed unexpectedly ({type(error).__name__}). Please report it."
-        _print(failure_line(words))
+        print_line(failure_line(words))
         raise DeploymentError(words) from None
 
 
@@ -120,49 +102,61 @@ def _run(grid: Grid, settings: RoundSettings, host: Host, metrics: RoundMetrics)
             f"The plan {settings.plan.name} is not signed as it stands, so every client would "
             "refuse it. Sign it with `fedprikl plan --key`."
         )
-    _check_trust(signed.plan)
-    roster = _load_roster(signed.plan, home)
+    plan = signed.plan
+    _check_trust(plan)
+    _check_time(plan, host.now())
+    roster = load_roster(plan, home)
     server = Server(signed, pi)
     signer, sealer = SigningKey.load(home.signing_key), SealingKey.load(home.sealing_key)
-    with Ledger.open(home.ledger) as ledger:
-        if signed.plan.population not in ledger.populations():
+    with open_anchored(home.ledger, home.releases, signer.public) as ledger:
+        if plan.population not in ledger.populations():
             raise InvalidInputError(
-                f"The population {signed.plan.population!r} has no budget at this aggregator. Set "
-                f"one: `fedprikl ledger --population {signed.plan.population} --set-epsilon 1`."
+                f"The population {plan.population!r} has no budget at this aggregator. Set "
+                f"one: `fedprikl ledger --population {plan.population} --set-epsilon 1`."
             )
-        nodes = wait_for_nodes(
-            grid, least=settings.clients, seconds=settings.wait, clock=host.clock
-        )
-        if len(nodes) < max(3, settings.clients):
-            raise DeploymentError(
-                f"{len(nodes)} SuperNodes are connected after {settings.wait:g} s, "
-                f"{max(3, settings.clients)} are needed. Start more of them, or wait longer."
-            )
-        identities = None
-        if roster is not None:
-            identities = _identities(grid, roster, nodes, signed.plan, settings, host, metrics)
-            nodes = list(identities)
         rng = np.random.default_rng()
-        this = server.open_round(nodes, rng=rng, randomness=os.urandom, identities=identities)
-        _check_cohorts(this, roster)
-        aggregator = Aggregator(
-            this,
-            key=signer,
-            ledger=ledger,
-            software=f"fedprikl {version('fedprikl')}",
-            source=host.source,
+
+        def prepare(this: Round) -> Aggregator:
+            """The aggregator of a round, if its budget suffices."""
+            aggregator = Aggregator(
+                this,
+                key=signer,
+                ledger=ledger,
+                software=f"fedprikl {version('fedprikl')}",
+                source=host.source,
+                request=settings.request,
+            )
+            aggregator.check_budget()
+            return aggregator
+
+        prepare(_everybody(server, plan, roster, settings.clients, rng))
+        company = Company.load(home.cohorts)
+        names = gather(grid, plan, roster, company, settings, host, metrics)
+        identities = {node: bytes.fromhex(who) for node, who in names.items()} if roster else None
+        this = server.open_round(
+            list(names),
+            rng=rng,
+            randomness=os.urandom,
+            identities=identities,
+            together=company.groups(names),
         )
-        conductor = Conductor(this, aggregator, sealer)
+        _check_cohorts(this, roster)
+        conductor = Conductor(this, prepare(this), sealer)
         host.say(cohorts_line(this))
+        company = company.after([names[n] for n in cohort.members] for cohort in this.cohorts)
+        company.save(home.cohorts)
         try:
-            _steps(grid, conductor, this.round_id, settings.patience, host, metrics)
+            for step in Step:
+                answered = _step(grid, conductor, this.round_id, step, settings, host, metrics)
+                if step is Step.INPUT:
+                    _keep(company.counting((names[n] for n in answered), plan), home, host)
             message = conductor.release(at=host.now(), rng=rng)
         except ReleaseRefused as error:
             raise ReleaseRefused(f"{error}{_why(conductor)}") from None
         finally:
             _keep_refusals(conductor, this.round_id, home.refusals, host)
-            left = ledger.account(signed.plan.population).left
-            metrics.left[signed.plan.population] = round(left, 6)
+            left = ledger.account(plan.population).left
+            metrics.left[plan.population] = round(left, 6)
         release = server.accept(this, message, aggregator=signer.public)
     host.say(release_line(release))  # first: it is charged, so a full disk must not lose it
     path = _write(release, home.releases)
@@ -186,43 +180,23 @@ def _check_trust(plan: Plan) -> None:
         )
 
 
-def _load_roster(plan: Plan, home: Home) -> Roster | None:
-    """The clients that the plan names; None if it names none."""
-    if not plan.roster:
-        return None
-    roster = Roster.load(home.roster)
-    if roster.fingerprint != plan.roster:
+def _check_time(plan: Plan, at: str) -> None:
+    if not plan.is_valid(at):
         raise InvalidInputError(
-            f"The plan names another roster than {home.roster.name} of the aggregator's folder. "
-            "Bring the one it was planned with, or plan again with `--roster`."
+            "The plan has expired, or is not valid yet, so every client would refuse it. Nothing "
+            "was asked; plan again with `fedprikl plan`."
         )
-    return roster
 
 
-def _identities(
-    grid: Grid,
-    roster: Roster,
-    nodes: Sequence[str],
-    plan: Plan,
-    settings: RoundSettings,
-    host: Host,
-    metrics: RoundMetrics,
-) -> dict[str, bytes]:
-    """The nodes that proved to be in the roster, and who they are."""
-    roll = RollCall(roster, nodes, question=os.urandom(16).hex(), dropout=plan.dropout)
-    start = host.clock.now()
-    call_the_roll(grid, roll, patience=settings.patience, clock=host.clock)
-    metrics.seconds[IDENTITY] = seconds = host.clock.now() - start
-    metrics.lost[IDENTITY] = roll.left_out
-    host.say(roll_line(roll, seconds))
-    needed = max(3, int((1 - plan.dropout) * settings.clients))
-    if len(roll.identities) < needed:
-        raise DeploymentError(
-            f"{len(roll.identities)} of {len(nodes)} SuperNodes proved an identity of the roster, "
-            f"{needed} are needed. The others have none (`fedprikl keys --site`), one that the "
-            "roster does not know, or did not answer. Nothing was asked."
-        )
-    return roll.identities
+def _everybody(
+    server: Server, plan: Plan, roster: Roster | None, clients: int, rng: np.random.Generator
+) -> Round:
+    """A round as it would be if all took part. It is never run: its budget is known before."""
+    keys = [] if roster is None else sorted(roster.keys)
+    names = [key.hex() for key in keys] or [str(n) for n in range(max(clients, 3 * plan.batches))]
+    return server.open_round(
+        names, rng=rng, randomness=os.urandom, identities=dict(zip(names, keys, strict=False))
+    )
 
 
 def _check_cohorts(this: Round, roster: Roster | None) -> None:
@@ -236,21 +210,32 @@ def _check_cohorts(this: Round, roster: Roster | None) -> None:
         )
 
 
-def _steps(
+def _step(
     grid: Grid,
     conductor: Conductor,
     round_id: str,
-    patience: Patience,
+    step: Step,
+    settings: RoundSettings,
     host: Host,
     metrics: RoundMetrics,
-) -> None:
-    for step in Step:
-        start = host.clock.now()
-        count = exchange(grid, conductor, round_id, step, patience=patience, clock=host.clock)
-        metrics.seconds[step] = seconds = host.clock.now() - start
-        metrics.lost[step] = count.lost
-        metrics.refused += count.refused
-        host.say(step_line(count, seconds))
+) -> set[str]:
+    """Runs one step and tells how it went; who answered."""
+    start = host.clock.now()
+    count, answered = exchange(
+        grid, conductor, round_id, step, patience=settings.patience, clock=host.clock
+    )
+    metrics.seconds[step] = seconds = host.clock.now() - start
+    metrics.lost[step] = count.lost
+    metrics.refused += count.refused
+    host.say(step_line(count, seconds))
+    return answered
+
+
+def _keep(company: Company, home: Home, host: Host) -> None:
+    try:
+        company.save(home.cohorts)
+    except OSError as error:  # the sites know it as well: never worth a release
+        host.say(f"[fedprikl] who was counted could not be written: {error.strerror}")
 
 
 def _why(conductor: Conductor) -> str:

@@ -1,8 +1,11 @@
 """Settings: run config (public, from whoever starts a run), node config, and a host's own files."""
 
+import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from fedprikl.errors import DeploymentError, InvalidInputError
@@ -12,6 +15,7 @@ from fedprikl.federation.data_files import data_files
 __all__ = ["Home", "NodeSettings", "Patience", "RoundSettings", "home_folder"]
 
 Config = Mapping[str, object]
+LONGEST_VALIDITY = timedelta(days=400)  # of a plan, unless a site says otherwise
 
 
 def home_folder() -> Path:
@@ -56,6 +60,16 @@ class Home:
         return self.folder / "ledger.db"
 
     @property
+    def memory(self) -> Path:
+        """Of a site: what it has answered and how often it was counted."""
+        return self.folder / "site.db"
+
+    @property
+    def cohorts(self) -> Path:
+        """Of an aggregator: who was in a cohort with whom."""
+        return self.folder / "cohorts.json"
+
+    @property
     def metrics(self) -> Path:
         """For Prometheus."""
         return self.folder / "metrics.prom"
@@ -85,21 +99,35 @@ class RoundSettings:
 
     home: Home
     plan: Path
+    request: str  # of the organiser; the release repeats it, so that no older one passes for it
     clients: int
     wait: float
     patience: Patience
 
     @classmethod
-    def of(cls, config: Config) -> "RoundSettings":
-        """Checked; a plan is a file of the home folder, wherever that is."""
+    def of(cls, config: Config, *, home: Path | None = None) -> "RoundSettings":
+        """Checked; a plan is a file of the home folder.
+
+        The home is the host's to choose: $FEDPRIKL_HOME, unless the program that calls says
+        otherwise. A run's config comes from outside and never does.
+        """
+        if _text(config, "home", ""):
+            raise InvalidInputError(
+                "A run cannot choose the aggregator's folder. Set FEDPRIKL_HOME on its host, for "
+                "the process that runs the ServerApp, and leave `home` out of the run config."
+            )
         name = _text(config, "plan", "plan.json")
-        if Path(name).name != name:
-            raise InvalidInputError(f"`plan` is the name of a file in the home folder, not {name}.")
-        folder = Path(_text(config, "home", "") or home_folder()).expanduser()
+        if Path(name).name != name or not name.isprintable():
+            raise InvalidInputError("`plan` is the name of a file in the home folder, not a path.")
+        request = _text(config, "request", "")
+        if not re.fullmatch("[0-9a-f]{0,64}", request):
+            raise InvalidInputError("The setting `request` is at most 64 digits 0-9a-f.")
+        folder = home or home_folder()
         return cls(
             home=Home(folder),
             plan=folder / name,
-            clients=int(_number(config, "clients", 3)),
+            request=request,
+            clients=_whole(config, "clients", 3),
             wait=_number(config, "wait", 60.0),
             patience=Patience(
                 timeout=_number(config, "step-timeout", 120.0),
@@ -118,6 +146,7 @@ class NodeSettings:
     identity: Path  # what a plan with a roster needs ...
     roster: Path
     ledger: Path  # ... and one without a trusted aggregator
+    memory: Path
 
     def load_identity(self) -> SigningKey | None:
         """SECRET: the key that a roster knows this site by; None if it has none."""
@@ -131,7 +160,7 @@ class NodeSettings:
     def of(cls, config: Config) -> "NodeSettings":
         """Checked. A node of the simulation engine has a number instead of a configuration."""
         if "partition-id" in config and "data" not in config:
-            return cls._simulated(int(_number(config, "partition-id", 0)))
+            return cls._simulated(_whole(config, "partition-id", 0))
         for name in ("data", "reference", "organiser"):
             if not _text(config, name, ""):
                 raise DeploymentError(
@@ -145,16 +174,19 @@ class NodeSettings:
             identity=Path(_text(config, "identity", "") or home.identity),
             roster=Path(_text(config, "roster", "") or home.roster),
             ledger=Path(_text(config, "ledger", "") or home.ledger),
+            memory=home.memory,
             policy=Policy(
                 organiser=_text(config, "organiser", ""),
                 largest_epsilon=_number(config, "largest-epsilon", usual.largest_epsilon),
                 largest_delta=_number(config, "largest-delta", usual.largest_delta),
-                most_points=int(_number(config, "most-points", usual.most_points)),
-                smallest_cohort=int(_number(config, "smallest-cohort", usual.smallest_cohort)),
-                smallest_threshold=int(
-                    _number(config, "smallest-threshold", usual.smallest_threshold)
-                ),
+                most_points=_whole(config, "most-points", usual.most_points),
+                smallest_cohort=_whole(config, "smallest-cohort", usual.smallest_cohort),
+                smallest_threshold=_whole(config, "smallest-threshold", usual.smallest_threshold),
                 require_roster=_flag(config, "require-roster", usual.require_roster),
+                most_counts=_whole(config, "most-counts", usual.most_counts),
+                least_corruption=_number(config, "least-corruption", usual.least_corruption),
+                longest_validity=_days(config, "longest-validity-days", LONGEST_VALIDITY),
+                population=_text(config, "population", usual.population),
             ),
         )
 
@@ -165,6 +197,7 @@ class NodeSettings:
         All nodes have one home, so a roster would know them as one.
         """
         home = Home(home_folder())
+        signed = SignedPlan.load(home.folder / "plan.json")
         files = data_files(home.folder / "clients")
         return cls(
             data=files[number % len(files)],
@@ -172,7 +205,8 @@ class NodeSettings:
             identity=home.identity,
             roster=home.roster,
             ledger=home.ledger,
-            policy=Policy(organiser=SignedPlan.load(home.folder / "plan.json").signer),
+            memory=home.memory,
+            policy=Policy(organiser=signed.signer, most_counts=signed.plan.releases),
         )
 
 
@@ -185,9 +219,20 @@ def _text(config: Config, name: str, default: str) -> str:
 
 def _number(config: Config, name: str, default: float) -> float:
     value = config.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise InvalidInputError(f"The setting `{name}` is a number that is not negative.")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise InvalidInputError(f"The setting `{name}` is a finite number that is not negative.")
     return float(value)
+
+
+def _whole(config: Config, name: str, default: int) -> int:
+    value = _number(config, name, default)
+    if not value.is_integer():
+        raise InvalidInputError(f"The setting `{name}` is a whole number.")
+    return int(value)
+
+
+def _days(config: Config, name: str, default: timedelta) -> timedelta:
+    return timedelta(days=min(_number(config, name, default.days), timedelta.max.days))
 
 
 def _flag(config: Config, name: str, default: bool) -> bool:
