@@ -2,20 +2,29 @@
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedprikl.errors import MissingExtraError
 from fedprikl.estimators import ComparedEstimate
+from fedprikl.reporting.page import paragraphs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["epsilon_chart", "epsilon_text", "estimates_chart", "release_chart"]
+__all__ = ["drawn", "epsilon_chart", "epsilon_text", "estimates_chart", "release_chart"]
 
 BLUE, ORANGE, RED, GREY = "#1f6fb2", "#d97706", "#b91c1c", "#9ca3af"
+
+
+def drawn(chart: Callable[[], str], *, caption: str) -> str:
+    """A chart and its caption; without matplotlib, a sentence that says what would draw it."""
+    try:
+        return f"{chart()}\n{paragraphs(caption, 'note')}"
+    except MissingExtraError as error:
+        return paragraphs(f"There is no chart here. {error}", "note")
 
 
 def estimates_chart(rows: Sequence[ComparedEstimate]) -> str:
@@ -103,7 +112,10 @@ def _figure(height: float) -> "Figure":
 def _svg(figure: "Figure") -> str:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
+    from matplotlib import rc_context
+
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with rc_context({"svg.hashsalt": "fedprikl"}):  # the same chart is the same text
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
