@@ -10,7 +10,7 @@ FedPriKLError
 ├── LedgerError               a ledger file that is missing, foreign, locked or not writable
 │   └── LedgerDamagedError    a ledger file that was edited, cut or broken
 ├── PolicyRefusal             a client takes no part; says why
-├── ReleaseRefused            a round that ends without a release; nothing was charged
+├── ReleaseRefused            a round that ends without a release; says whether it stays charged
 ├── SealError                 a sealed letter that does not open where it arrived
 ├── DeploymentError           a federation that cannot be reached, or set up as it must not be
 └── SecureSumError            a secure sum that cannot or must not go on
@@ -114,7 +114,7 @@ class PolicyRefusal(FedPriKLError):  # noqa: N818  it is a decision, not a failu
 
 
 class ReleaseRefused(FedPriKLError):  # noqa: N818  it is a decision, not a failure
-    """A round that ends without a release. Nothing left the aggregator, nothing was charged."""
+    """A round that ends without a release. It is charged if a sum was opened; the words say so."""
 
 
 class SealError(FedPriKLError):

@@ -10,7 +10,7 @@ import pytest
 from fedprikl import InvalidInputError
 from fedprikl.errors import WrongStepError
 from fedprikl.federation import Aggregator, Invitation, Round, Seat, Server, SignedPlan, Step
-from tests.federation.worlds import World
+from tests.federation.worlds import AT, World
 
 WORLD = World.make(clients=6)
 
@@ -52,7 +52,7 @@ def test_a_seat_survives_its_process_in_every_step(estimator: str) -> None:
     seats = []
     for i, name in enumerate(this.cohorts[0].members):
         invitation = Invitation.to_member(this, this.cohorts[0], i)
-        seats.append(clients[name].join(invitation.to_bytes()))
+        seats.append(clients[name].join(invitation.to_bytes(), at=AT))
     copies = [Seat.from_bytes(seat.to_bytes()) for seat in seats]
     assert run(this, seats, restart=False) == run(this, copies, restart=True)
 
@@ -60,7 +60,7 @@ def test_a_seat_survives_its_process_in_every_step(estimator: str) -> None:
 def one_seat() -> Seat:
     this = open_round()
     invitation = Invitation.to_member(this, this.cohorts[0], 0)
-    return next(iter(WORLD.clients().values())).join(invitation.to_bytes())
+    return next(iter(WORLD.clients().values())).join(invitation.to_bytes(), at=AT)
 
 
 def test_a_seat_never_prints_and_refuses_what_is_out_of_order() -> None:

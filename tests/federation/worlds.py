@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from fedprikl import BatchCounts, Reference
 from fedprikl.checks import Floats, Ints
 from fedprikl.federation import (
     Client,
+    Invitation,
     Plan,
     Policy,
     Roster,
@@ -22,6 +23,7 @@ from fedprikl.federation import (
     SigningKey,
     run_round,
 )
+from fedprikl.federation.round import plan_cohort, sum_nonce
 from fedprikl.privacy import Ledger, NoiseSource, SecureNoise
 from fedprikl.secure_sum import Leaves
 
@@ -138,6 +140,17 @@ class World:
                 if name not in left_early:
                     histograms[cohort.batch] += self.held[int(name[1:])]
         return BatchCounts(points, histograms[points.batch, points.cells], histograms.sum(axis=1))
+
+
+def consistent(asked: Invitation) -> Invitation:
+    """With the secure sum that follows from all it asks, as a server would write it."""
+    plan, sums = asked.signed.plan, asked.sums
+    nonce = sum_nonce(
+        plan, asked.round_id, cohort=asked.cohort, batch=asked.batch, cells=asked.cells
+    )
+    return replace(
+        asked, sums=plan_cohort(plan, sums.clients, len(asked.cells), nonce, sums.roster)
+    )
 
 
 def budgeted(path: Path, *, epsilon: float = 10.0, delta: float = 1e-5) -> Ledger:

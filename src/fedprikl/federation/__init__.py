@@ -8,7 +8,7 @@ from fedprikl.federation.keys import SigningKey
 from fedprikl.federation.plan import Plan, SignedPlan
 from fedprikl.federation.planned_round import PlannedRound
 from fedprikl.federation.planner import plan_round
-from fedprikl.federation.policy import Policy, check_roster
+from fedprikl.federation.policy import Policy, check_roster, check_validity
 from fedprikl.federation.records import (
     FileRecords,
     FrameRecords,
@@ -53,6 +53,7 @@ __all__ = [
     "Step",
     "StepCount",
     "check_roster",
+    "check_validity",
     "fit_reference",
     "introduce",
     "open_records",

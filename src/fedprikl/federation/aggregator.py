@@ -17,10 +17,10 @@ from fedprikl.estimators import (
     judge_noisy_release,
     no_privacy,
     noisy_interval,
-    release_mechanism,
     trusted_aggregator,
 )
 from fedprikl.federation.keys import SigningKey
+from fedprikl.federation.possible_counts import possible_counts
 from fedprikl.federation.release import Release
 from fedprikl.federation.round import Cohort, Round, noise_share
 from fedprikl.privacy import (
@@ -32,6 +32,7 @@ from fedprikl.privacy import (
     Reservation,
     SharedLaplaceMechanism,
     SharedMechanism,
+    calibrate,
 )
 from fedprikl.secure_sum import SumAggregator
 
@@ -73,8 +74,9 @@ class Aggregator:
     """One round, seen from the aggregator. It learns cohort sums, never a client's counts.
 
     1. `sums[i]` is the `SumAggregator` of cohort i; the transport feeds it
-    2. `close(i)` opens the sum and adds it to its batch, or drops the cohort and says why
-    3. `release` reserves the budget, adds the noise, signs; the object is then spent
+    2. `close(i)` reserves the budget, opens the sum and adds it to its batch, or drops the cohort
+       and says why; that depends on who answered, never on the sum
+    3. `release` adds the noise and signs; the object is then spent
 
     Holds: cohort sums. Sends: one noised, signed release. What it holds never prints.
     """
@@ -87,14 +89,16 @@ class Aggregator:
         ledger: Ledger | None,
         software: str,
         source: NoiseSource = SECURE_NOISE,
+        request: str = "",
     ) -> None:
-        if ledger is not None and this.plan.estimator == "no privacy":
+        if ledger is not None and this.plan.estimator in ("no privacy", "paper"):
             raise InvalidInputError(
-                "A release without privacy cannot be charged to a budget. Run it without a ledger, "
-                "on data that need no protection."
+                "A release without privacy, or with the paper's noise, cannot be charged to a "
+                "budget. Run it without a ledger, on data that need no protection."
             )
         self._round, self._key, self._ledger = this, key, ledger
-        self._software, self._source = software, source
+        self._software, self._source, self._request = software, source, request
+        self._insecure = source.insecure  # or any client's noise, once its cohort is in
         self.sums = tuple(SumAggregator(cohort.sums) for cohort in this.cohorts)
         self._outcomes: dict[int, Outcome] = {}
         sizes = np.bincount(this.points.batch, minlength=this.plan.batches)
@@ -110,22 +114,18 @@ class Aggregator:
     def close(self, number: int, *, at: str) -> Outcome:
         """Ends a cohort: its sum joins the batch, or the cohort is dropped with a reason.
 
-        Without a trusted aggregator the opened sum is the release, so the budget is reserved first.
+        The budget is reserved before the first sum is opened. From then on it stays charged.
         """
         if number in self._outcomes:
             raise InvalidInputError(f"Cohort {number} is closed already.")
         cohort = self._round.cohorts[number]
-        share = noise_share(
-            self._round.plan, clients=cohort.sums.clients, minimum=cohort.sums.minimum
-        )
-        if share is not None:
-            self._reserve(self._worst_share().charge(self._round.plan.delta), at)
+        self._reserve(at)
         try:
             result = self.sums[number].unmask()
-            self._opened = True
-            self._add(cohort, result.total, len(result.included), share)
-        except (SecureSumError, InvalidInputError) as error:
+        except SecureSumError as error:
             return self.drop(number, str(error))
+        self._opened = True
+        self._add(cohort, result.total, len(result.included))
         outcome = Outcome(cohort.batch, len(cohort.members), len(result.included))
         self._outcomes[number] = outcome
         return outcome
@@ -136,23 +136,25 @@ class Aggregator:
         self._outcomes[number] = Outcome(cohort.batch, len(cohort.members), 0, reason)
         return self._outcomes[number]
 
-    def _add(
-        self, cohort: Cohort, total: Ints, included: int, share: SharedMechanism | None
-    ) -> None:
-        counts, records = total[:-1], int(total[-1])
-        if share is not None:
-            counts = counts - included * share.reach
-        elif counts.sum() > records:
-            raise InvalidInputError("Its counts exceed its records: a client lied.")
-        batch = self._batches[cohort.batch]
+    def _add(self, cohort: Cohort, total: Ints, included: int) -> None:
+        """Adds a cohort's sum to its batch. A sum that cannot be right is made possible."""
+        plan, batch = self._round.plan, self._batches[cohort.batch]
+        top = plan.most_records * included
+        share = noise_share(plan, clients=cohort.sums.clients, minimum=cohort.sums.minimum)
+        if share is None:
+            records = min(int(total[-1]), top)
+            counts = possible_counts(total[:-1], top=top, records=records)
+        else:
+            records = min(int(total[-2]), top)
+            counts = total[:-2] - included * share.reach
+            batch.noise_variance += included * share.share_variance
+            self._insecure = self._insecure or bool(total[-1])
         batch.counts = batch.counts + counts
         batch.records += records
         batch.included += included
-        if share is not None:
-            batch.noise_variance += included * share.share_variance
 
     def release(self, *, at: str, rng: np.random.Generator) -> bytes:
-        """The signed release; refuses, and charges nothing, if a batch is empty.
+        """The signed release; refuses if a batch is empty.
 
         `rng` serves the server's debiasing of noisy counts only; it never makes release noise.
         """
@@ -163,18 +165,18 @@ class Aggregator:
             raise ReleaseRefused(f"Cohort {missing[0]} is still open; close or drop it first.")
         for t, batch in enumerate(self._batches):
             if batch.records == 0:
-                self._give_back(at)
+                charged = self._give_back(at)
                 raise ReleaseRefused(
                     f"Batch {t} has no records left: its cohorts were dropped or hold nothing. "
-                    "Nothing was released; start the round again."
+                    f"Nothing was released{charged}; start the round again."
                 )
         self._spent = True
         plan = self._round.plan
         noisy = self._noisy_counts() if plan.estimator == "baseline" else None
-        estimate = self._estimate(at) if noisy is None else self._noisy_estimate(noisy, rng)
+        estimate = self._estimate() if noisy is None else self._noisy_estimate(noisy, rng)
         return self._sign(estimate, noisy, at).to_bytes()
 
-    def _estimate(self, at: str) -> Estimate:
+    def _estimate(self) -> Estimate:
         plan = self._round.plan
         records = np.array([batch.records for batch in self._batches])
         counts = BatchCounts(
@@ -183,18 +185,6 @@ class Aggregator:
         if plan.estimator == "no privacy":
             return no_privacy(counts, score=plan.score)
         calibration: Any = "paper" if plan.estimator == "paper" else "exact"
-        self._reserve(
-            release_mechanism(
-                self._round.points,
-                records,
-                epsilon=plan.epsilon,
-                delta=plan.delta,
-                score=plan.score,
-                calibration=calibration,
-                noise=plan.noise,
-            ),
-            at,
-        )
         return trusted_aggregator(
             counts,
             epsilon=plan.epsilon,
@@ -238,7 +228,7 @@ class Aggregator:
                 released=f"the noisy counts of {len(self._round.points)} cells",
                 trust=NOBODY,
                 sensitivity=worst.sensitivity,
-                insecure=self._source.insecure,
+                insecure=self._insecure,
             ),
         )
 
@@ -259,25 +249,43 @@ class Aggregator:
         shares = [share for share in found if share is not None]
         return max(shares, key=lambda share: share.epsilon(plan.delta))
 
-    def _give_back(self, at: str) -> None:
-        """Cancels the reservation of a round in which no sum was ever opened."""
-        if self._ledger is not None and self._reservation is not None and not self._opened:
-            self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
+    def _charge(self) -> Charge:
+        """What the release costs, known before any sum is: noise is scaled to the sensitivity, so
+        the noise for a sensitivity of 1 costs the same.
+        """
+        plan = self._round.plan
+        if plan.estimator == "baseline":
+            return self._worst_share().charge(plan.delta)
+        return calibrate(epsilon=plan.epsilon, delta=plan.delta, sensitivity=1.0, kind=plan.noise)
 
-    def _reserve(self, charge: Charge, at: str) -> None:
-        """Charges the budget, once a round, before anything can leave."""
+    def check_budget(self) -> None:
+        """Raises `BudgetExceededError` if the release does not fit; charges nothing."""
+        if self._ledger is not None:
+            self._ledger.check(self._round.plan.population, self._charge())
+
+    def _reserve(self, at: str) -> None:
+        """Charges the budget, once a round, before anything is opened."""
         if self._ledger is None or self._reservation is not None:
             return
-        plan = self._round.plan
         self._reservation = self._ledger.reserve(
-            plan.population, charge, round_id=self._round.round_id, at=at
+            self._round.plan.population, self._charge(), round_id=self._round.round_id, at=at
         )
+
+    def _give_back(self, at: str) -> str:
+        """Cancels the reservation of a round in which no sum was ever opened; says if it stays."""
+        if self._ledger is None or self._reservation is None:
+            return ""
+        if self._opened:
+            return ", but the budget stays charged, because sums were opened"
+        self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
+        return ""
 
     def _sign(self, estimate: Estimate, noisy: NoisyCounts | None, at: str) -> Release:
         plan, held = self._round.plan, self._reservation
         release = Release.sign(
             {
                 "round": self._round.round_id,
+                "request": self._request,
                 "population": plan.population,
                 "estimator": plan.estimator,
                 "value": estimate.value,

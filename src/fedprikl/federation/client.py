@@ -45,6 +45,7 @@ class Client:
         self._source = source
         self._identity, self._roster = identity, roster  # for plans that name a roster
         self._answered: set[str] = set()
+        self._newest: dict[tuple[str, str], int] = {}  # serial by organiser and population
         self._seat: Seat | None = None
 
     def __repr__(self) -> str:
@@ -55,18 +56,25 @@ class Client:
         """Its public key, by which a roster knows it."""
         return None if self._identity is None else bytes.fromhex(self._identity.public)
 
-    def join(self, message: bytes) -> Seat:
-        """Takes an invitation, or refuses with a `PolicyRefusal`; a round is joined only once."""
+    def join(self, message: bytes, *, at: str) -> Seat:
+        """Takes an invitation, or refuses with a `PolicyRefusal`; a round is joined only once.
+
+        `at` is the client's own time. A plan with a lower serial number than the newest that this
+        client has seen of the same organiser and population is refused.
+        """
         invitation = Invitation.from_bytes(message)
+        plan, line = invitation.signed.plan, invitation.signed.line
         if invitation.round_id in self._answered:
             raise PolicyRefusal("this round has been answered already")
-        check_invitation(invitation, self._policy, self._reference)
+        check_invitation(invitation, self._policy, self._reference, at=at)
+        if plan.serial < self._newest.get(line, 0):
+            raise PolicyRefusal("the organiser has replaced this plan by a newer one")
         check_roster(invitation, self._policy, self._roster, self._identity)
         records = int(self._held.sum())
-        if records > invitation.signed.plan.most_records:
+        if records > plan.most_records:
             raise PolicyRefusal("the plan has no room for as many records as this client holds")
+        self._newest[line] = plan.serial
         self._answered.add(invitation.round_id)
-        corruption = invitation.signed.plan.corruption
         self._seat = Seat(
             invitation,
             vector=self._vector(invitation),
@@ -74,15 +82,18 @@ class Client:
             rules=ClientRules(
                 minimum_clients=self._policy.smallest_cohort,
                 minimum_threshold=self._policy.smallest_threshold,
-                colluding_neighbours=int(corruption * invitation.sums.neighbours),
-                require_roster=invitation.signed.plan.roster != "",
+                colluding_neighbours=int(plan.corruption * invitation.sums.neighbours),
+                require_roster=plan.roster != "",
             ),
             identity=self._identity,
         )
         return self._seat
 
     def _vector(self, invitation: Invitation) -> Ints:
-        """Counts of the asked points and the number of records; noised where the plan says so."""
+        """Counts of the asked points and the number of records; noised where the plan says so.
+
+        A client whose noise is not secure says so in the last entry, which marks the release.
+        """
         asked = self._held[np.array(invitation.cells, dtype=np.int64)]
         records = self._held.sum()
         share = noise_share(
@@ -94,7 +105,8 @@ class Client:
             return np.append(asked, records).astype(np.int64)
         counts = np.append(asked, records - asked.sum())
         noise = share.draw_share(len(counts), self._source)
-        return np.append(counts + noise + share.reach, records).astype(np.int64)
+        marks = [records, int(self._source.insecure)]
+        return np.append(counts + noise + share.reach, marks).astype(np.int64)
 
     def advertise(self, _: bytes = b"") -> bytes:
         """Step 1 of the secure sum; answers nothing but the invitation."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedprikl.errors import InvalidInputError, SealError, SecureSumError
 from fedprikl.federation.aggregator import Aggregator, Outcome
+from fedprikl.federation.keys import SigningKey, verify_signature
 from fedprikl.federation.round import Invitation, Round
 from fedprikl.federation.sealing import Address, SealingKey, seal
 from fedprikl.federation.seat import Step
@@ -21,7 +22,8 @@ __all__ = ["Conductor", "StepCount", "seal_answer", "seal_refusal"]
 _ANSWER, _REFUSAL = b"\x01", b"\x02"
 _HEAD = 5  # the kind, and the length of what follows
 _BUCKET = 256  # a letter is a multiple of it; the first step's answer fits one, as does a refusal
-_LONGEST_REASON = _BUCKET - _HEAD
+_SIGNATURE = 64  # bytes of an Ed25519 signature; zeros where nobody has an identity
+_LONGEST_REASON = _BUCKET - _HEAD - _SIGNATURE
 
 
 def seal_answer(message: bytes, public: str, address: Address) -> bytes:
@@ -29,12 +31,24 @@ def seal_answer(message: bytes, public: str, address: Address) -> bytes:
     return seal(_padded(_ANSWER, message), public, address)
 
 
-def seal_refusal(reason: str, public: str, address: Address) -> bytes:
-    """Why a client takes no part: also a letter, as the reason may depend on its records.
+def seal_refusal(
+    reason: str, public: str, address: Address, identity: SigningKey | None = None
+) -> bytes:
+    """Why a client takes no part: sealed as well, as the reason may depend on its records.
 
-    All refusals are of one length, that of an answer to the first step, where records matter.
+    All refusals are of one length, that of an answer to the first step, where records matter. With
+    an identity it is signed: sealing alone does not say who wrote, and somebody else could keep the
+    client out.
     """
-    return seal(_padded(_REFUSAL, reason.encode()[:_LONGEST_REASON]), public, address)
+    words = reason.encode()[:_LONGEST_REASON]
+    signature = bytes(_SIGNATURE)
+    if identity is not None:
+        signature = bytes.fromhex(identity.sign(_refusal_body(words, address)))
+    return seal(_padded(_REFUSAL, signature + words), public, address)
+
+
+def _refusal_body(words: bytes, address: Address) -> bytes:
+    return b"fedprikl/refusal/1/" + address.to_bytes() + words
 
 
 def _padded(kind: bytes, content: bytes) -> bytes:
@@ -136,14 +150,25 @@ class Conductor:
         try:
             kind, content = _unpadded(self._key.open(letter, address))
             if kind == _REFUSAL:
-                self.confided.add(client)
-                self.refuse(client, content.decode(errors="replace"))
-                return True
+                return self._take_refusal(client, content, address)
             self._aggregator.sums[number].receive(index, content)
         except (SealError, SecureSumError):
             return False  # the sum keeps what it rejected, and why
         self._awaited.discard(client)
         self._answered += 1
+        return True
+
+    def _take_refusal(self, client: str, content: bytes, address: Address) -> bool:
+        """Whether the client itself refuses; among known clients, it has signed the words."""
+        number, index = self._seats[client]
+        signature, words = content[:_SIGNATURE], content[_SIGNATURE:]
+        roster = self._round.cohorts[number].sums.roster
+        if roster and not verify_signature(
+            roster[index].hex(), signature.hex(), _refusal_body(words, address)
+        ):
+            return False
+        self.confided.add(client)
+        self.refuse(client, words.decode(errors="replace"))
         return True
 
     def refuse(self, client: str, reason: str) -> None:

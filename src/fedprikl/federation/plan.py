@@ -192,6 +192,11 @@ class SignedPlan:
         body = canonical(self.plan.to_dict())
         return self.signer == public and verify_signature(public, self.signature, body)
 
+    @property
+    def line(self) -> tuple[str, str]:
+        """Whose plans for whom: within a line of plans, a higher serial number replaces a lower."""
+        return self.signer, self.plan.population
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {"plan": self.plan.to_dict(), "signer": self.signer, "signature": self.signature}

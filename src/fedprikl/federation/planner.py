@@ -130,7 +130,7 @@ class _Asked:
 
     def points_that_fit(self, plan: Plan) -> int:
         """The most points whose counts, packed, fit into the payload."""
-        sums = plan_cohort(plan, self._largest_cohort(plan), 1, bytes)
+        sums = plan_cohort(plan, self._largest_cohort(plan), 1)
         first, *others = ((top * sums.clients).bit_length() for top in sums.maxima)
         points = (8 * self.payload - sum(others)) // first
         if points < 1:
@@ -142,7 +142,7 @@ class _Asked:
 
     def cost(self, plan: Plan) -> SumCost:
         """Of the secure sums of this plan."""
-        sums = plan_cohort(plan, self._largest_cohort(plan), plan.points, bytes)
+        sums = plan_cohort(plan, self._largest_cohort(plan), plan.points)
         members = self.clients // plan.batches
         return SumCost.of(sums, plan.batches * len(cohort_sizes(plan, members)))
 
@@ -173,7 +173,7 @@ def noisy_round(
         )
     variance, scale = 0.0, None
     for size in cohort_sizes(plan, clients):
-        minimum = plan_cohort(plan, size, plan.points, bytes).minimum
+        minimum = plan_cohort(plan, size, plan.points).minimum
         share = noise_share(plan, clients=size, minimum=minimum)
         if isinstance(share, SharedLaplaceMechanism):
             scale = share.scale

@@ -1,16 +1,16 @@
 """A client's policy: what it agrees to, whatever the plan says."""
 
 from dataclasses import dataclass
-
-import numpy as np
+from datetime import timedelta
 
 from fedprikl.errors import InvalidInputError, PolicyRefusal
 from fedprikl.federation.keys import SigningKey
+from fedprikl.federation.plan import Plan
 from fedprikl.federation.roster import Roster
-from fedprikl.federation.round import Invitation, plan_cohort, plan_nonce, smallest_cohort
+from fedprikl.federation.round import Invitation, plan_cohort, smallest_cohort, sum_nonce
 from fedprikl.reference import Reference
 
-__all__ = ["Policy", "check_invitation", "check_roster"]
+__all__ = ["Policy", "check_invitation", "check_roster", "check_validity"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +25,25 @@ class Policy:
     organiser: str = ""  # public key that must have signed the plan; "" accepts any plan
     estimators: frozenset[str] = frozenset({"exact", "baseline"})  # those whose claim is true
     require_roster: bool = False  # take part only among clients that the plan knows
+    population: str = ""  # the only population it belongs to; "" accepts any name
+    least_corruption: float = 0.0  # the share of a cohort that a plan must allow to collude
+    longest_validity: timedelta | None = None  # of a plan; None accepts plans without an end
+    most_counts: int = 1  # how often the same records may be counted; kept by the site's memory
 
 
-def check_invitation(invitation: Invitation, policy: Policy, reference: Reference) -> None:
-    """Raises `PolicyRefusal` unless the client may take part. Nothing has been sent before."""
+def check_invitation(
+    invitation: Invitation, policy: Policy, reference: Reference, *, at: str
+) -> None:
+    """Raises `PolicyRefusal` unless the client may take part. Nothing has been sent before.
+
+    `at` is the client's own time, ISO 8601 with an offset.
+    """
     plan, sums = invitation.signed.plan, invitation.sums
     if policy.organiser and not invitation.signed.is_signed_by(policy.organiser):
         raise PolicyRefusal("the plan is not signed by the organiser this client trusts")
+    check_validity(plan, policy, at=at)
+    if policy.population and plan.population != policy.population:
+        raise PolicyRefusal("the plan is about another population than this client belongs to")
     if plan.reference != reference.fingerprint:
         raise PolicyRefusal("the plan is about another reference than this client has")
     if plan.estimator not in policy.estimators:
@@ -45,9 +57,26 @@ def check_invitation(invitation: Invitation, policy: Policy, reference: Referenc
         raise PolicyRefusal(
             f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
         )
+    if plan.corruption < policy.least_corruption:
+        raise PolicyRefusal(
+            f"the plan reckons with a share of {plan.corruption:g} colluding clients, this client "
+            f"insists on {policy.least_corruption:g}"
+        )
     _check_points(invitation, policy, reference)
     if not _fits_the_plan(invitation):
         raise PolicyRefusal("the secure sum does not fit the plan")
+
+
+def check_validity(plan: Plan, policy: Policy, *, at: str) -> None:
+    """Raises `PolicyRefusal` unless the plan may be used now, and not for too long."""
+    if not plan.is_valid(at):
+        raise PolicyRefusal("the plan has expired, or is not valid yet")
+    if policy.longest_validity is not None and (
+        plan.validity is None or plan.validity > policy.longest_validity
+    ):
+        raise PolicyRefusal(
+            f"the plan is valid for more than {policy.longest_validity.days} days, or for ever"
+        )
 
 
 def check_roster(
@@ -72,8 +101,6 @@ def check_roster(
         raise PolicyRefusal("the cohort has members who are not in the roster")
     if sums.roster[index : index + 1] != (bytes.fromhex(identity.public),):
         raise PolicyRefusal("its identity does not stand at its place in the cohort")
-    if sums.nonce != plan_nonce(plan, invitation.round_id):
-        raise PolicyRefusal("the secure sum is not of this plan and round")
     least = smallest_cohort(plan, len(roster))
     if sums.clients < least:
         raise PolicyRefusal(
@@ -83,26 +110,36 @@ def check_roster(
 
 
 def _fits_the_plan(invitation: Invitation) -> bool:
-    """Whether every number of the secure sum follows from the plan and the number of clients.
+    """Whether every number of the secure sum follows from the plan and from what is asked.
 
     The plan is signed, the invitation is not. With fewer neighbours, a lower threshold or another
-    minimum than the plan's, fewer colluders or less noise would do than the plan promises.
+    minimum than the plan's, fewer colluders or less noise would do than the plan promises. With
+    another nonce, the other members may have been asked something else.
     """
-    plan, sums = invitation.signed.plan, invitation.sums
+    plan, sums, cells = invitation.signed.plan, invitation.sums, invitation.cells
+    nonce = sum_nonce(
+        plan,
+        invitation.round_id,
+        cohort=invitation.cohort,
+        batch=invitation.batch,
+        cells=cells,
+    )
     try:
-        expected = plan_cohort(
-            plan, sums.clients, len(invitation.cells), lambda _: sums.nonce, sums.roster
-        )
+        expected = plan_cohort(plan, sums.clients, len(cells), nonce, sums.roster)
     except InvalidInputError:
         return False
     return sums == expected
 
 
 def _check_points(invitation: Invitation, policy: Policy, reference: Reference) -> None:
-    cells = np.array(invitation.cells, dtype=np.int64)
+    plan, cells = invitation.signed.plan, invitation.cells
     if not 1 <= len(cells) <= policy.most_points:
         raise PolicyRefusal(f"{len(cells)} points are asked, at most {policy.most_points} allowed")
-    if len(np.unique(cells)) < len(cells):
+    # The paper draws its points with replacement, so a batch may have fewer different ones.
+    fewer = plan.estimator == "paper" and len(cells) < plan.points
+    if (len(cells) != plan.points and not fewer) or invitation.batch >= plan.batches:
+        raise PolicyRefusal("other points or batches are asked than the plan has")
+    if len(set(cells)) < len(cells):
         raise PolicyRefusal("a point is asked twice")
-    if cells.max() >= reference.domain.size or np.any(reference.mass[cells] <= 0):
+    if max(cells) >= reference.domain.size or min(reference.mass[list(cells)]) <= 0:
         raise PolicyRefusal("a point is not a cell of the reference")

@@ -5,29 +5,67 @@ from pathlib import Path
 from typing import Any
 
 from fedprikl.errors import InvalidInputError
-from fedprikl.federation.documents import canonical, digest, parse_document
+from fedprikl.federation.documents import canonical, check_version, digest, parse_document
 from fedprikl.federation.keys import SigningKey, verify_signature
+from fedprikl.federation.shapes import ANY, NUMBER, TEXT, TRUTH, WHOLE, Pair, Shape, fits
 
 __all__ = ["Release"]
 
-FORMAT, VERSION = "fedprikl release", 2
-TYPES: dict[str, type | tuple[type, ...]] = {
-    "round": str,
-    "population": str,
-    "estimator": str,
-    "value": (int, float),
-    "interval": (list, type(None)),
-    "verdict": (dict, type(None)),
-    "target": str,
-    "plan": str,
-    "reference": str,
-    "privacy": dict,
-    "cohorts": list,
-    "payload_counts": int,
-    "noisy_counts": (dict, type(None)),
-    "ledger": (dict, type(None)),
-    "software": str,
-    "released_at": str,
+FORMAT, VERSION = "fedprikl release", 3
+SHAPE: dict[str, Shape] = {
+    "format": TEXT,
+    "version": WHOLE,
+    "round": TEXT,
+    "request": TEXT,  # the organiser's nonce: an old release cannot pass for this one
+    "population": TEXT,
+    "estimator": TEXT,
+    "value": NUMBER,
+    "interval": (None, Pair),
+    "verdict": (
+        None,
+        {
+            "drifted": TRUTH,
+            "statistic": NUMBER,
+            "threshold": NUMBER,
+            "false_alarm": NUMBER,
+            "design_effect": NUMBER,
+            "unit": TEXT,
+            "statement": TEXT,
+        },
+    ),
+    "target": TEXT,
+    "plan": TEXT,
+    "reference": TEXT,
+    "privacy": {
+        "claimed_epsilon": (None, NUMBER),
+        "true_epsilon": (None, NUMBER),
+        "delta": NUMBER,
+        "holds": TRUTH,
+        "insecure": TRUTH,
+        "unit": TEXT,
+        "mechanism": TEXT,
+        "released": TEXT,
+        "trust": TEXT,
+        "sensitivity": (None, NUMBER),
+        "statement": TEXT,
+    },
+    "cohorts": [{"batch": WHOLE, "clients": WHOLE, "included": WHOLE, "dropped_because": TEXT}],
+    "payload_counts": WHOLE,
+    "noisy_counts": (
+        None,
+        {
+            "batch": [WHOLE],
+            "cells": [WHOLE],
+            "counts": [NUMBER],
+            "rest": [NUMBER],
+            "records": [WHOLE],
+            "noise_sd": [NUMBER],
+            "noise": ({"kind": TEXT}, {"kind": TEXT, "scale": NUMBER, "sums": [NUMBER]}),
+        },
+    ),
+    "ledger": (None, {"count": WHOLE, "hash": TEXT}),
+    "software": TEXT,
+    "released_at": TEXT,
 }
 
 
@@ -93,11 +131,14 @@ class Release:
     @classmethod
     def from_bytes(cls, data: str | bytes) -> "Release":
         """The release in a message or a file; `is_signed_by` says whether it is genuine."""
-        match parse_document(data, "release"):
-            case {"release": dict(content), "signer": str(signer), "signature": str(signature)}:
-                _check(content)
-                return cls(content, signer, signature)
-        raise InvalidInputError("This is not a fedprikl release.")
+        document = parse_document(data, "release")
+        if not fits(document, {"release": ANY, "signer": TEXT, "signature": TEXT}):
+            raise InvalidInputError(
+                "This is not a fedprikl release: release, signer and signature are needed, and "
+                "nothing else."
+            )
+        _check(document["release"])
+        return cls(document["release"], document["signer"], document["signature"])
 
     @classmethod
     def load(cls, path: str | Path) -> "Release":
@@ -108,11 +149,13 @@ class Release:
             raise InvalidInputError(f"Cannot read the release {path}: {error.strerror}.") from None
 
 
-def _check(content: dict[str, Any]) -> None:
-    if (content.get("format"), content.get("version")) != (FORMAT, VERSION):
-        raise InvalidInputError(f"This is not a fedprikl release of version {VERSION}.")
-    for name, kind in TYPES.items():
-        if name not in content or not isinstance(content[name], kind):
+def _check(content: Any) -> None:
+    if not isinstance(content, dict):
+        raise InvalidInputError("This is not a fedprikl release.")
+    advice = "Have it released again, or read it with the software that made it."
+    check_version(content, FORMAT, VERSION, advice)
+    for name, shape in SHAPE.items():
+        if name not in content or not fits(content[name], shape):
             raise InvalidInputError(f"The release lacks a proper field {name!r}.")
-    if set(content) - set(TYPES) - {"format", "version"}:
+    if set(content) != set(SHAPE):
         raise InvalidInputError("The release has fields this version does not know.")

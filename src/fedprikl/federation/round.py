@@ -1,7 +1,7 @@
 """A round: who is asked what, and in which cohort. Made by the server; all of it is public."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,15 +25,19 @@ __all__ = [
     "entry_maxima",
     "noise_share",
     "plan_cohort",
-    "plan_nonce",
     "smallest_cohort",
+    "sum_nonce",
 ]
+
+
+FIELDS = {"round", "signed", "cohort", "batch", "index", "cells", "sums"}  # of an invitation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cohort:
     """The clients of one secure sum; all of one batch."""
 
+    number: int  # in its round
     batch: int
     members: tuple[str, ...]
     cells: Ints  # the points of the batch
@@ -61,6 +65,7 @@ class Invitation:
 
     round_id: str
     signed: SignedPlan
+    cohort: int  # its number in the round
     batch: int
     index: int  # the client's number in its cohort
     cells: tuple[int, ...]
@@ -70,7 +75,9 @@ class Invitation:
     def to_member(cls, this: Round, cohort: Cohort, index: int) -> "Invitation":
         """The invitation of one member of a cohort."""
         cells = tuple(cohort.cells.tolist())
-        return cls(this.round_id, this.signed, cohort.batch, index, cells, cohort.sums)
+        return cls(
+            this.round_id, this.signed, cohort.number, cohort.batch, index, cells, cohort.sums
+        )
 
     def address(self, step: str) -> Address:
         """Where the answer of a step belongs: to this invitation, whole, and to no other.
@@ -92,6 +99,7 @@ class Invitation:
             {
                 "round": self.round_id,
                 "signed": self.signed.to_dict(),
+                "cohort": self.cohort,
                 "batch": self.batch,
                 "index": self.index,
                 "cells": list(self.cells),
@@ -111,11 +119,14 @@ class Invitation:
     def from_bytes(cls, data: bytes) -> "Invitation":
         """The invitation in a message; anything else is refused."""
         document = parse_document(data, "invitation")
+        if set(document) != FIELDS:
+            raise InvalidInputError("This invitation cannot be used: its fields are not the usual.")
         try:
             sums: dict[str, Any] = dict(document["sums"])
             return cls(
                 round_id=_text(document["round"]),
                 signed=SignedPlan.from_dict(document["signed"]),
+                cohort=_whole(document["cohort"]),
                 batch=_whole(document["batch"]),
                 index=_whole(document["index"]),
                 cells=tuple(_whole(cell) for cell in document["cells"]),
@@ -126,7 +137,7 @@ class Invitation:
                     **sums,
                 ),
             )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             detail = str(error) if isinstance(error, InvalidInputError) else "a field is malformed."
             raise InvalidInputError(f"This invitation cannot be used: {detail}") from None
 
@@ -147,11 +158,12 @@ def noise_share(plan: Plan, *, clients: int, minimum: int) -> SharedMechanism | 
     """The noise each client adds without a trusted aggregator; None where the aggregator does.
 
     A sum can be opened with `minimum` inputs, of which a share `corruption` of the cohort may
-    collude and subtract its own noise: the rest must suffice.
+    collude and subtract its own noise: the rest must suffice. At least one share is discounted:
+    whoever takes part knows its own and sees the release.
     """
     if plan.estimator != "baseline":
         return None
-    honest = minimum - int(np.ceil(plan.corruption * clients))
+    honest = minimum - max(1, int(np.ceil(plan.corruption * clients)))
     if honest < 1:
         raise InvalidInputError(
             f"Of {minimum} inputs none would be honest for certain. Use larger cohorts, or a "
@@ -161,13 +173,19 @@ def noise_share(plan: Plan, *, clients: int, minimum: int) -> SharedMechanism | 
 
 
 def entry_maxima(plan: Plan, points: int, share: SharedMechanism | None) -> tuple[int, ...]:
-    """The largest value of each entry: counts of the points, of the rest if noised, and records.
+    """The largest value of each entry of a client's vector.
 
-    Noise may be negative, so noised entries are shifted up by its reach.
+        counts of the points, number of records                           trusted aggregator
+        noised counts of the points and of the rest, records, insecure    noise in shares
+
+    Exact counts have twice the room they need: the aggregator folds impossible sums back into what
+    is possible (`possible_counts`), and folding takes a ring twice as large. Noise may be
+    negative, so noised entries are shifted up by its reach. `insecure` is 1 for a client whose
+    noise is not from a secure source.
     """
     if share is None:
-        return (plan.most_records,) * (points + 1)
-    return (plan.most_records + 2 * share.reach,) * (points + 1) + (plan.most_records,)
+        return (2 * plan.most_records,) * points + (plan.most_records,)
+    return (plan.most_records + 2 * share.reach,) * (points + 1) + (plan.most_records, 1)
 
 
 def cohort_sizes(plan: Plan, members: int) -> list[int]:
@@ -181,10 +199,12 @@ def plan_cohort(
     plan: Plan,
     clients: int,
     points: int,
-    randomness: Callable[[int], bytes],
+    nonce: bytes = bytes(NONCE_BYTES),
     roster: Sequence[bytes] = (),
 ) -> SumPlan:
     """The secure sum of one cohort, as the plan demands it: a client computes the same.
+
+    `nonce` is the sum's own, from `sum_nonce`; sizes do not depend on it.
 
     Where nobody is trusted, neither is whoever seats the clients. Only in a complete graph is there
     no seat that is surrounded by colluders.
@@ -195,7 +215,7 @@ def plan_cohort(
     minimum = max(least, int(np.floor((1 - plan.dropout) * clients)))
     share = noise_share(plan, clients=clients, minimum=minimum)
     return SumPlan(
-        nonce=randomness(NONCE_BYTES),
+        nonce=nonce,
         clients=clients,
         neighbours=degree.neighbours,
         threshold=degree.threshold,
@@ -205,15 +225,22 @@ def plan_cohort(
     )
 
 
-def plan_nonce(plan: Plan, round_id: str) -> bytes:
-    """The nonce of a round's secure sums where there is a roster: it stands for the whole plan.
+def sum_nonce(plan: Plan, round_id: str, *, cohort: int, batch: int, cells: Sequence[int]) -> bytes:
+    """The nonce of a cohort's secure sum: it stands for all that its members are asked.
 
-    Members of one sum then hold the same signed plan, or reject each other's messages. Otherwise a
-    server could ask some of them for less noise, by another plan of the same organiser with a sum
-    of the same sizes. The rosters of a round's cohorts differ, and so their sums.
+    Members who were asked different things (another plan, other cells, another batch) have
+    different sums, so their masks do not cancel and their messages are foreign to each other.
+    Otherwise a lying server could ask one client for the real cells and all others for cells that
+    nobody holds, and the sum would be that one client's counts.
     """
-    body = canonical({"plan": plan.fingerprint, "round": round_id})
-    return hashlib.sha256(b"fedprikl/round/1/" + body).digest()
+    asked = {
+        "plan": plan.fingerprint,
+        "round": round_id,
+        "cohort": cohort,
+        "batch": batch,
+        "cells": [int(cell) for cell in cells],
+    }
+    return hashlib.sha256(b"fedprikl/round/2/" + canonical(asked)).digest()
 
 
 @cache

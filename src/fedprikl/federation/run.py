@@ -3,7 +3,7 @@
     1. the server draws the points of each batch and deals the clients into cohorts
     2. every client checks its invitation, or refuses
     3. each cohort runs a secure sum of (counts of the points, number of records)
-    4. the aggregator adds up its cohorts, scores, adds noise, charges the ledger, signs
+    4. the aggregator charges the ledger, opens the sums, scores, adds noise, signs
     5. the server receives the release, and nothing else                    [alg:sys_tagg]
 
 A deployment replaces the loops by its network; the parties are the same.
@@ -59,10 +59,11 @@ def run_round(
     identities = {n: each.identity for n, each in clients.items() if each.identity is not None}
     this = server.open_round(sorted(clients), rng=rng, randomness=randomness, identities=identities)
     aggregator = Aggregator(this, key=key, ledger=ledger, software=software, source=source)
+    aggregator.check_budget()
     refusals: dict[str, str] = {}
     outcomes = []
     for number, cohort in enumerate(this.cohorts):
-        members = _invite(this, cohort, clients, refusals)
+        members = _invite(this, cohort, clients, refusals, at)
         try:
             _sum_cohort(aggregator.sums[number], cohort, members, leaves or {})
             outcome = aggregator.close(number, at=at)
@@ -86,13 +87,17 @@ def _refused(refusals: Mapping[str, str]) -> str:
 
 
 def _invite(
-    this: Round, cohort: Cohort, clients: Mapping[str, Client], refusals: dict[str, str]
+    this: Round,
+    cohort: Cohort,
+    clients: Mapping[str, Client],
+    refusals: dict[str, str],
+    at: str,
 ) -> dict[int, Client]:
     """The members who agree to take part, by their number in the cohort."""
     joined = {}
     for index, name in enumerate(cohort.members):
         try:
-            clients[name].join(Invitation.to_member(this, cohort, index).to_bytes())
+            clients[name].join(Invitation.to_member(this, cohort, index).to_bytes(), at=at)
             joined[index] = clients[name]
         except PolicyRefusal as refusal:
             refusals[name] = refusal.reason

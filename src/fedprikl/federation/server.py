@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from fedprikl.errors import InvalidInputError
-from fedprikl.federation.plan import Plan, SignedPlan
+from fedprikl.federation.dealing import deal
+from fedprikl.federation.plan import SignedPlan
 from fedprikl.federation.release import Release
-from fedprikl.federation.round import Cohort, Round, cohort_sizes, plan_cohort, plan_nonce
+from fedprikl.federation.round import Cohort, Round, plan_cohort, sum_nonce
 from fedprikl.reference import QueryPoints, Reference, distinct_points, iid_points, spread_points
-from fedprikl.secure_sum import SumPlan
 
 __all__ = ["Server"]
 
@@ -33,10 +33,13 @@ class Server:
         rng: np.random.Generator,
         randomness: Callable[[int], bytes],
         identities: Mapping[str, bytes] | None = None,
+        together: Sequence[Sequence[str]] = (),
     ) -> Round:
         """A fresh round for the named clients. `rng` draws the points and deals: all public.
 
-        `identities` are their public keys, used if the plan names a roster.
+        `identities` are their public keys, used if the plan names a roster. `together` are the
+        cohorts of an earlier round over the same people, in order: they stay together, because the
+        differences between sums over changing groups tell more and more about single clients.
         """
         plan = self._signed.plan
         if len(set(clients)) < len(clients):
@@ -54,17 +57,26 @@ class Server:
             )
         round_id = randomness(16).hex()
         points = self._draw_points(rng)
-        shuffled = [clients[i] for i in rng.permutation(len(clients))]
-        cohorts = []
-        for batch, members in enumerate(_split(shuffled, plan.batches)):
-            cells = points.cells[points.batch == batch]
-            for group in _split(members, len(cohort_sizes(plan, len(members)))):
-                if plan.roster:
-                    sums = _known_cohort(plan, round_id, len(cells), [known[n] for n in group])
-                else:
-                    sums = plan_cohort(plan, len(group), len(cells), randomness)
-                cohorts.append(Cohort(batch, tuple(group), cells, sums))
+        cohorts = [
+            self._cohort(round_id, number, batch, members, points, known)
+            for number, (batch, members) in enumerate(deal(plan, clients, together, rng))
+        ]
         return Round(round_id, self._signed, points, tuple(cohorts))
+
+    def _cohort(
+        self,
+        round_id: str,
+        number: int,
+        batch: int,
+        members: Sequence[str],
+        points: QueryPoints,
+        identities: Mapping[str, bytes],
+    ) -> Cohort:
+        plan, cells = self._signed.plan, points.cells[points.batch == batch]
+        nonce = sum_nonce(plan, round_id, cohort=number, batch=batch, cells=cells.tolist())
+        roster = [identities[name] for name in members] if plan.roster else ()
+        sums = plan_cohort(plan, len(members), len(cells), nonce, roster)
+        return Cohort(number, batch, tuple(members), cells, sums)
 
     def accept(self, this: Round, message: bytes, *, aggregator: str) -> Release:
         """The release of a round, if the aggregator made it and it is about this very plan."""
@@ -84,13 +96,3 @@ class Server:
                 pi, plan.points, batches=plan.batches, exponent=plan.exponent, rng=rng
             )
         return distinct_points(pi, plan.points, batches=plan.batches, rng=rng)
-
-
-def _known_cohort(plan: Plan, round_id: str, points: int, roster: Sequence[bytes]) -> SumPlan:
-    nonce = plan_nonce(plan, round_id)
-    return plan_cohort(plan, len(roster), points, lambda _: nonce, roster)
-
-
-def _split(items: Sequence[str], parts: int) -> list[list[str]]:
-    """Into so many parts of nearly equal size."""
-    return [list(part) for part in np.array_split(np.array(items, dtype=object), parts)]

@@ -138,7 +138,7 @@ def _take_seat(invitation: Invitation, settings: NodeSettings) -> Seat:
         identity=identity,
         roster=roster,
     )
-    return client.join(invitation.to_bytes())
+    return client.join(invitation.to_bytes(), at=datetime.now(UTC).isoformat())
 
 
 def _go_on(step: Step, asked: Parcel, context: Context) -> Parcel:

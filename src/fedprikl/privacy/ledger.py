@@ -144,6 +144,13 @@ class Ledger:
         self._seen = head
         return Reservation(population=population, round_id=round_id, head=head)
 
+    def check(self, population: str, charge: Charge) -> None:
+        """Raises BudgetExceededError exactly if `reserve` would; charges nothing."""
+        account = self.account(population)
+        needed = total_epsilon([*account.charges, charge], delta=account.delta)
+        if needed > account.epsilon * (1 + ROUNDING):
+            raise _exceeded(account, charge, needed)
+
     def commit(self, reservation: Reservation, *, release_hash: str, at: str) -> Head:
         """Records that the release left, with its SHA-256; the ledger's new head."""
         if not isinstance(release_hash, str) or not re.fullmatch("[0-9a-f]{64}", release_hash):
