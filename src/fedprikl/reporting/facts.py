@@ -1,20 +1,16 @@
-"""What a release says, read with care: a release may come from anybody."""
+"""What a release says to people."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from fedprikl.errors import InvalidInputError
+from fedprikl.federation import Release
 
-__all__ = ["ReleaseFacts"]
-
-DEEPEST = 20  # levels of nesting; a release has four
+__all__ = ["ReleaseFacts", "decimals"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseFacts:
-    """The part of a release that people read, each field of the type it must have."""
+    """The part of a release that people read."""
 
     population: str
     target: str
@@ -30,32 +26,25 @@ class ReleaseFacts:
     payload: int
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> "ReleaseFacts":
-        """Read from the content of a release; what is not as it must be is refused."""
-        try:
-            if _is_deep(content):
-                raise TypeError("nested too deeply")
-            verdict, limits, cohorts = content["verdict"], content["interval"], content["cohorts"]
-            reasons = [_text(each["dropped_because"]) for each in cohorts]
-            return cls(
-                population=_text(content["population"]),
-                target=_text(content["target"]),
-                value=_number(content["value"]),
-                interval=None if limits is None else _pair(limits),
-                verdict="" if verdict is None else _text(verdict["statement"]),
-                statement=_text(content["privacy"]["statement"]),
-                released_at=_text(content["released_at"]),
-                clients=sum(_whole(each["clients"]) for each in cohorts),
-                included=sum(_whole(each["included"]) for each in cohorts),
-                cohorts=len(cohorts),
-                dropped=tuple(reason for reason in reasons if reason),
-                payload=_whole(content["payload_counts"]),
-            )
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError):
-            raise InvalidInputError(
-                "This release cannot be read: a field is missing, or is not what it must be. Do "
-                "not use it."
-            ) from None
+    def of(cls, release: Release) -> "ReleaseFacts":
+        """Of a release, whose content has been checked field by field."""
+        content = release.content
+        verdict, cohorts = content["verdict"], content["cohorts"]
+        reasons = [cohort["dropped_because"] for cohort in cohorts]
+        return cls(
+            population=content["population"],
+            target=content["target"],
+            value=release.value,
+            interval=release.interval,
+            verdict="" if verdict is None else verdict["statement"],
+            statement=content["privacy"]["statement"],
+            released_at=content["released_at"],
+            clients=sum(cohort["clients"] for cohort in cohorts),
+            included=sum(cohort["included"] for cohort in cohorts),
+            cohorts=len(cohorts),
+            dropped=tuple(reason for reason in reasons if reason),
+            payload=content["payload_counts"],
+        )
 
     @property
     def sentence(self) -> str:
@@ -84,39 +73,3 @@ def decimals(width: float) -> int:
 
 def _shown(value: float, digits: int) -> str:
     return f"{value:.{digits}f}" if abs(value) < 1e9 else f"{value:.6g}"
-
-
-def _is_deep(content: object) -> bool:
-    level: list[object] = [content]
-    for _ in range(DEEPEST):
-        inner = [each for each in level if isinstance(each, list | dict)]
-        level = [v for each in inner for v in (each.values() if isinstance(each, dict) else each)]
-    return bool(level)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(value)
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(value)
-    return number
-
-
-def _whole(value: object) -> int:
-    if type(value) is not int or not 0 <= value < 2**53:
-        raise TypeError(value)
-    return value
-
-
-def _pair(value: object) -> tuple[float, float]:
-    if not isinstance(value, list):
-        raise TypeError(value)
-    low, high = map(_number, value)
-    return low, high

@@ -1,8 +1,8 @@
 """The report of a release: one page a person understands."""
 
 from collections.abc import Mapping
-from typing import Any
 
+from fedprikl.federation import Plan, Release
 from fedprikl.reporting.charts import drawn, release_chart
 from fedprikl.reporting.facts import ReleaseFacts
 from fedprikl.reporting.page import page, paragraphs, table
@@ -10,14 +10,12 @@ from fedprikl.reporting.page import page, paragraphs, table
 __all__ = ["release_page"]
 
 
-def release_page(
-    content: Mapping[str, Any], plan: Mapping[str, Any], costs: Mapping[str, str]
-) -> str:
+def release_page(release: Release, plan: Plan, costs: Mapping[str, str]) -> str:
     """The whole report: answer, picture, what was asked, privacy, costs, parameters.
 
     All of it follows from the release and the plan, which are public.
     """
-    facts = ReleaseFacts.of(content)
+    facts = ReleaseFacts.of(release)
     asked = {
         "clients invited": f"{facts.clients:,}",
         "clients in the sums": f"{facts.included:,}",
@@ -30,7 +28,7 @@ def release_page(
             paragraphs(facts.sentence, "answer"),
             paragraphs(facts.verdict),
             drawn(
-                lambda: release_chart(facts.value, facts.interval, plan["threshold"]),
+                lambda: release_chart(facts.value, facts.interval, plan.threshold),
                 caption=_caption(facts),
             ),
             "<h2>What was asked of the clients</h2>",
@@ -40,7 +38,7 @@ def release_page(
             paragraphs(facts.statement),
             *(["<h2>What it cost</h2>", _facts(costs)] if costs else []),
             "<h2>Parameters</h2>",
-            _facts({name: "none" if value is None else str(value) for name, value in plan.items()}),
+            _facts({n: "none" if v is None else str(v) for n, v in plan.to_dict().items()}),
         ],
     )
 

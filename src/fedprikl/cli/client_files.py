@@ -1,0 +1,87 @@
+"""A folder with one file or folder per client: which there are, and which can be read."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedprikl.cli.console import notes, progress_bar, say
+from fedprikl.errors import InvalidInputError, RecordsError
+from fedprikl.federation.data_files import DataFile, data_files, session
+from fedprikl.reference import Reference, Table
+
+__all__ = ["ClientFiles", "content_digests", "find_clients"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFiles:
+    """The file or folder of each client, by its name; and why others were left out."""
+
+    used: dict[str, Path]
+    bad: dict[str, str]
+
+
+def find_clients(folder: Path, reference: Reference, *, skip_bad: bool) -> ClientFiles:
+    """The clients of a folder.
+
+    A file is bad if it cannot be opened or lacks a column: that is known from its header, so that
+    whether it is left out never depends on a record.
+    """
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder} is not a folder with one file per client.")
+    try:
+        entries = sorted(path for path in folder.iterdir() if path.name[0] not in "._")
+    except OSError as error:
+        raise InvalidInputError(f"Cannot read {folder}: {error.strerror}.") from None
+    bad = _bad_files(entries, reference)
+    if bad and not skip_bad:
+        raise RecordsError(
+            f"{_listed(bad)} Nothing was counted. Mend them, or leave them out with "
+            "--skip-bad-files."
+        )
+    if bad:
+        say(f"Left out: {_listed(bad)}", console=notes)
+    used = {path.name: path for path in entries if path.name not in bad}
+    if len(used) < 3:
+        raise InvalidInputError(f"{folder} holds {len(used)} clients; a secure sum needs 3.")
+    return ClientFiles(used, bad)
+
+
+def content_digests(clients: Mapping[str, Path]) -> dict[str, str]:
+    """SHA-256 of each file of records, by its absolute place: what a ledger knows records by."""
+    with progress_bar() as progress:
+        return {
+            str(file.resolve()): _sha256(file)
+            for path in progress.track(clients.values(), description="reading files")
+            for file in data_files(path)
+        }
+
+
+def _bad_files(paths: Iterable[Path], reference: Reference) -> dict[str, str]:
+    """Why each bad one cannot be used."""
+    encoder = reference.domain.encoder
+    columns = [column.name for column in encoder.columns] if isinstance(encoder, Table) else []
+    bad = {}
+    with session() as connection:
+        for path in paths:
+            try:
+                for file in data_files(path):
+                    opened = DataFile.open(file, connection)
+                    for name in columns:
+                        opened.index(name)
+            except RecordsError as error:
+                bad[path.name] = str(error)
+    return bad
+
+
+def _listed(bad: Mapping[str, str]) -> str:
+    what = "1 file or folder" if len(bad) == 1 else f"{len(bad)} files or folders"
+    return "\n".join([f"{what} of clients cannot be used.", *(f"- {why}" for why in bad.values())])
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RecordsError(f"Cannot read {path}: {error.strerror}.") from None
