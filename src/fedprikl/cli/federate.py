@@ -174,7 +174,7 @@ def _status(superlink: str, run: str) -> str:
         (found,) = json_module.loads(listed[listed.find("{") :])["runs"]
         words = (found["status"], found["status-details"])
         return plain(": ".join(word for word in words if word))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 
