@@ -1,7 +1,9 @@
 """Plans, invitations, releases and keys: what is written comes back, and nothing else does."""
 
 import json
+import re
 import stat
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedprikl import InvalidInputError
 from fedprikl.federation import Invitation, Plan, Release, SignedPlan, SigningKey
-from fedprikl.federation.documents import canonical
+from fedprikl.federation.documents import canonical, parse_document
 from fedprikl.federation.keys import verify_signature
 from tests.federation.worlds import World
 
@@ -43,15 +45,117 @@ def test_a_changed_plan_is_not_signed_any_more() -> None:
     assert not SignedPlan(SIGNED.plan).is_signed_by("")
 
 
-@pytest.mark.parametrize("field", ["value", "plan", "cohorts", "privacy", "released_at"])
-def test_a_changed_release_is_noticed(field: str) -> None:
+def changes(value: Any) -> Iterator[Any]:
+    """Every way to change one simple value of a document."""
+    if isinstance(value, dict):
+        for name in value:
+            yield from (value | {name: other} for other in changes(value[name]))
+    elif isinstance(value, list):
+        yield value[:-1] or [value]
+        for i, item in enumerate(value):
+            yield from ([*value[:i], other, *value[i + 1 :]] for other in changes(item))
+    elif isinstance(value, bool) or value is None:
+        yield not value
+    elif isinstance(value, str):
+        yield value + "x"
+    else:
+        yield value + 1
+
+
+def test_a_release_changed_anywhere_is_noticed() -> None:
     document = json.loads(RESULT.release.to_bytes())
     assert Release.from_bytes(json.dumps(document)).is_intact
-    old = document["release"][field]
-    document["release"][field] = (
-        old + 1 if isinstance(old, float) else type(old)() if not isinstance(old, str) else "x"
+    tried = 0
+    for changed in changes(document):
+        tried += 1
+        try:
+            release = Release.from_bytes(json.dumps(changed))
+        except InvalidInputError:
+            continue
+        assert not release.is_intact
+        assert not release.is_signed_by(WORLD.key.public)
+    assert tried > 40
+
+
+def test_every_field_of_a_release_is_checked() -> None:
+    """A missing field, one too many, or one of another kind: at every depth."""
+    document = json.loads(RESULT.release.to_bytes())
+
+    def damaged(value: Any) -> Iterator[Any]:
+        yield ["odd", {"a": 1}]
+        if isinstance(value, dict):
+            yield value | {"more": 1}
+            for name in value:
+                yield {key: item for key, item in value.items() if key != name}
+                yield from (value | {name: worse} for worse in damaged(value[name]))
+        elif isinstance(value, list) and value:
+            yield from ([worse, *value[1:]] for worse in damaged(value[0]))
+        elif isinstance(value, bool) or value is None:
+            yield "yes"
+        elif isinstance(value, str):
+            yield 7
+        else:
+            yield from (True, "1", 10**400, [value])
+
+    tried = 0
+    for worse in damaged(document):
+        tried += 1
+        with pytest.raises(InvalidInputError):
+            Release.from_bytes(json.dumps(worse))
+    assert tried > 100
+
+
+@pytest.mark.parametrize("name", ["plan", "invitation", "release"])
+def test_a_document_has_one_reading(name: str) -> None:
+    """A field named twice, a field too many, or 1e400 is refused and not passed over."""
+    data = DOCUMENTS[name].decode()
+    first = json.loads(data)
+    outer = next(iter(first))
+    READERS[name](data.encode())
+    twice = f'{{"{outer}":{json.dumps(first[outer])},{data[1:]}'
+    infinite = (
+        data.replace("1e-06", "1e400")
+        if name != "release"
+        else re.sub(r'"value":[-0-9.e]+', '"value":1e400', data)
     )
-    assert not Release.from_bytes(json.dumps(document)).is_intact
+    for odd in (twice, data[:-1] + ',"more":1}', infinite, data.replace(":", ":[" * 9999, 1)):
+        with pytest.raises(InvalidInputError):
+            READERS[name](odd.encode())
+
+
+@pytest.mark.parametrize("name", ["plan", "release"])
+def test_an_old_document_gets_a_message_that_says_what_to_do(name: str) -> None:
+    document = json.loads(DOCUMENTS[name])
+    document[name]["version"] -= 1
+    with pytest.raises(
+        InvalidInputError, match=rf"has version {document[name]['version']}; .* again"
+    ):
+        READERS[name](json.dumps(document).encode())
+    document[name]["format"] = "something"
+    with pytest.raises(InvalidInputError, match="This is not a fedprikl"):
+        READERS[name](json.dumps(document).encode())
+
+
+def test_the_fields_of_a_release_are_those_of_its_version() -> None:
+    """Whoever changes them raises the version; the recorded release keeps being read."""
+    recorded = Release.load(Path(__file__).parent / "release_version_3.json")
+    assert recorded.is_intact
+    assert recorded.content["version"] == 3
+    assert recorded.content.keys() == RESULT.release.content.keys()
+    assert recorded.interval == (0.25, 0.75)
+    assert recorded.value == 0.5
+    assert replaced(recorded, interval=None).interval is None
+
+
+def replaced(release: Release, **fields: Any) -> Release:
+    content = {k: v for k, v in release.content.items() if k not in ("format", "version")}
+    return Release.sign(content | fields, WORLD.key)
+
+
+def test_numbers_are_not_texts() -> None:
+    for changes in ({"epsilon": "1"}, {"skew": "0.01"}, {"dropout": b"0.1"}, {"serial": True}):
+        with pytest.raises(InvalidInputError):
+            WORLD.plan(**changes)
 
 
 def test_a_release_under_another_key_is_not_the_aggregators() -> None:
@@ -62,8 +166,8 @@ def test_a_release_under_another_key_is_not_the_aggregators() -> None:
     assert not forged.is_signed_by(WORLD.key.public)
 
 
-READERS = {
-    "plan": lambda data: SignedPlan.from_dict(json.loads(data)),
+READERS: dict[str, Callable[[bytes], object]] = {
+    "plan": lambda data: SignedPlan.from_dict(parse_document(data, "plan")),
     "invitation": Invitation.from_bytes,
     "release": Release.from_bytes,
 }
@@ -139,6 +243,19 @@ def test_bad_keys_are_refused(content: bytes, tmp_path: Path) -> None:
         ({"corruption": -0.1}, "under one half"),
         ({"cohort": 2}, "at least 3"),
         ({"threshold": float("nan")}, "finite"),
+        ({"serial": -1}, "serial number"),
+        ({"valid_until": "tomorrow"}, "ISO 8601"),
+        ({"valid_until": "2030-01-01T00:00:00"}, "with an offset"),
+        (
+            {
+                "valid_from": "2030-01-02T00:00:00+00:00",
+                "valid_until": "2030-01-01T00:00:00+00:00",
+            },
+            "must end after it begins",
+        ),
+        ({"releases": 0}, "at least 1"),
+        ({"budget_epsilon": 0.0}, "above 0"),
+        ({"budget_delta": 2.0}, "strictly between"),
     ],
 )
 def test_plans_that_make_no_sense(changes: dict[str, Any], words: str) -> None:

@@ -100,7 +100,7 @@ def test_the_plan_chooses_the_noise() -> None:
     assert laplace.shares == gaussian.shares == 32  # four may collude
     for share in (laplace, gaussian):
         maxima = entry_maxima(world.plan(), 6, share)
-        assert maxima == (10**6 + 2 * share.reach,) * 7 + (10**6,)
+        assert maxima == (10**6 + 2 * share.reach,) * 7 + (10**6, 1)
 
 
 def test_gaussian_shares_still_state_and_charge_the_plans_delta(tmp_path: Path) -> None:
