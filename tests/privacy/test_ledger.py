@@ -397,11 +397,91 @@ def test_cut_off_rows_are_seen_only_with_a_head_kept_elsewhere(path: Path) -> No
         connection.execute("DELETE FROM entries WHERE number > 7")
     with Ledger.open(path) as opened:  # the chain alone is whole
         assert opened.account("phones").spent == pytest.approx(0.3)
-        with pytest.raises(LedgerDamagedError, match="entry 9 is not the one that was seen before"):
+        with pytest.raises(LedgerDamagedError, match="7 entries, but entry 9 was seen before"):
             opened.verify(head)
         assert opened.verify(Head(0, GENESIS)) == opened.head
-    with pytest.raises(LedgerDamagedError, match="cut off or rewritten"):
+        with pytest.raises(LedgerDamagedError, match=r"entry 3 .*entries were rewritten"):
+            opened.verify(Head(3, HASH))
+    with pytest.raises(LedgerDamagedError, match="rows were cut off"):
         Ledger.open(path, anchor=head)
+
+
+def test_an_older_copy_that_was_put_back_is_refused(path: Path) -> None:
+    fill(path, rounds=2)
+    old = path.read_bytes()
+    with Ledger.open(path) as opened:
+        later = opened.reserve("phones", release(0.1), round_id="later", at=AT).head
+    path.write_bytes(old)
+    with pytest.raises(LedgerDamagedError, match="an older copy of the file was put back"):
+        Ledger.open(path, anchor=later)
+    with Ledger.open(path) as opened:  # without a head nobody can tell
+        assert opened.account("phones").spent == pytest.approx(0.2)
+
+
+def cut_last_row(path: Path) -> None:
+    with tampering(path) as connection:
+        connection.execute("DELETE FROM entries WHERE number = (SELECT max(number) FROM entries)")
+
+
+def test_rows_cut_off_between_two_reads_of_one_object_are_noticed(path: Path) -> None:
+    """An object remembers the last head it read, wrote or opened."""
+    fill(path)
+    with Ledger.open(path) as opened:  # what it saw when it was opened
+        cut_last_row(path)
+        with pytest.raises(LedgerDamagedError, match="cut off"):
+            opened.account("phones")
+    with Ledger.open(path) as opened, Ledger.open(path) as other:  # what somebody else wrote
+        other.reserve("phones", release(0.1), round_id="theirs", at=AT)
+        assert opened.account("phones").open_rounds
+        cut_last_row(path)
+        with pytest.raises(LedgerDamagedError, match="cut off"):
+            _ = opened.head
+
+
+@pytest.mark.parametrize("write", ["reserve", "commit", "cancel", "bind", "budget"])
+def test_a_row_cut_off_right_after_it_was_written_is_noticed(
+    path: Path, ledger: Ledger, write: str
+) -> None:
+    reserved = ledger.reserve("phones", release(0.1), round_id="one", at=AT)
+    if write == "commit":
+        ledger.commit(reserved, release_hash=HASH, at=AT)
+    if write == "cancel":
+        ledger.cancel(reserved, reason="nothing has left", at=AT)
+    if write == "bind":
+        ledger.bind_records("phones", {"a.csv": "1"}, at=AT)
+    if write == "budget":
+        ledger.set_budget("banks", epsilon=1.0, delta=0.0, at=AT)
+    cut_last_row(path)
+    with pytest.raises(LedgerDamagedError, match="cut off"):
+        ledger.account("phones")
+
+
+@pytest.mark.parametrize("epsilon", [0.25, 0.75, 0.7500001, 3.0])
+def test_a_check_says_what_a_reservation_would_and_charges_nothing(
+    ledger: Ledger, epsilon: float
+) -> None:
+    ledger.reserve("phones", release(0.25), round_id="one", at=AT)
+    before = ledger.head
+
+    def outcome(ask: Any) -> str:
+        try:
+            ask()
+        except BudgetExceededError as error:
+            return str(error)
+        return "fits"
+
+    found = outcome(lambda: ledger.check("phones", release(epsilon)))
+    assert ledger.head == before
+    again = outcome(lambda: ledger.reserve("phones", release(epsilon), round_id="two", at=AT))
+    assert found == again
+    assert (found == "fits") == (epsilon <= 0.75)
+
+
+def test_a_check_needs_a_budget_and_a_charge(ledger: Ledger) -> None:
+    with pytest.raises(InvalidInputError, match="has no budget"):
+        ledger.check("banks", release(0.1))
+    with pytest.raises(InvalidInputError, match="above 0"):
+        ledger.check("phones", release(-1.0))
 
 
 @pytest.mark.parametrize(
@@ -419,6 +499,12 @@ def test_cut_off_rows_are_seen_only_with_a_head_kept_elsewhere(path: Path) -> No
         '{"event":"reserve","population":"phones","round":"y","mechanism":3,"at":"","note":""}',
         '{"event":"reserve","population":"phones","round":"y","mechanism":{"kind":[]},'
         '"at":"","note":""}',
+        '{"event":"records","population":"phones","at":"x"}',
+        '{"event":"records","population":["x"],"salt":"' + "0" * 64 + '","marks":[]}',
+        '{"event":"records","population":"x","salt":"short","marks":[]}',
+        '{"event":"records","population":"x","salt":1,"marks":[]}',
+        '{"event":"records","population":"x","salt":"' + "0" * 64 + '","marks":["ab"]}',
+        '{"event":"records","population":"x","salt":"' + "0" * 64 + '","marks":[3]}',
     ],
 )
 def test_a_forged_entry_with_a_right_hash_must_still_make_sense(path: Path, body: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import LedgerDamagedError
+from fedprikl.privacy.bound_records import EVENT, BoundRecords
 from fedprikl.privacy.charges import (
     Charge,
     charge_from_dict,
@@ -126,9 +127,13 @@ def replay(entries: Iterable[Entry]) -> dict[str, Account]:
     """The accounts by population, from all entries in order."""
     budgets: dict[str, tuple[float, float]] = {}
     rounds: dict[str, Round] = {}
+    bound = BoundRecords()
     for entry in entries:
         try:
-            _apply(entry.body, budgets, rounds)
+            if entry.body["event"] == EVENT:
+                bound.apply(entry.body)
+            else:
+                _apply(entry.body, budgets, rounds)
         except (KeyError, TypeError, ValueError):
             raise LedgerDamagedError(
                 f"Entry {entry.number} of the ledger makes no sense, though its hash is right: "

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-import numpy as np
-
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.calibration import (
@@ -25,9 +23,10 @@ from fedprikl.privacy.calibration import (
     Mechanism,
     calibrate_gaussian,
     calibrate_laplace,
+    gaussian_epsilon,
 )
 from fedprikl.privacy.charges import AccountedRelease, Charge, check_charge, check_zero_or_delta
-from fedprikl.privacy.libraries import dp_accounting, loss_distributions
+from fedprikl.privacy.libraries import loss_distributions
 
 __all__ = ["basic_epsilon", "largest_fitting_epsilon", "total_epsilon"]
 
@@ -186,13 +185,12 @@ def _without_laplace(parts: _Parts, delta: float) -> float:
 
 
 def _gaussian_profile(mu: float, delta: float) -> float:
-    """The exact epsilon of a Gaussian release of ratio mu = Delta/sigma."""
+    """The epsilon of a Gaussian release of ratio mu = Delta/sigma."""
     if mu <= delta * 2.5:  # delta(0) = 2 Phi(mu/2) - 1 < 0.4 mu
         return 0.0
     if delta == 0 or mu > 1e4:
         return math.inf
-    with np.errstate(divide="ignore"):  # its search may start where delta underflows
-        return float(dp_accounting().get_epsilon_gaussian(1 / mu, delta))
+    return gaussian_epsilon(1 / mu, delta)
 
 
 def _pld_epsilon(parts: _Parts, delta: float) -> float:

@@ -11,6 +11,7 @@ from typing import Self
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import BudgetExceededError, InvalidInputError
 from fedprikl.privacy.account import Account, Round, RoundState, replay
+from fedprikl.privacy.bound_records import BoundRecords
 from fedprikl.privacy.charges import Charge, charge_to_dict, check_zero_or_delta
 from fedprikl.privacy.composition import total_epsilon
 from fedprikl.privacy.ledger_file import Entry, Head, LedgerFile, head_of
@@ -34,6 +35,7 @@ class Ledger:
 
     1. `set_budget` once: the (epsilon, delta) that a population may lose in all.
     2. `reserve` before the noise is drawn: charges the budget, or refuses and charges nothing.
+       (`check` asks the same without charging; `bind_records` keeps one budget per records.)
     3. `commit` after the release has left; `cancel` only if nothing can have left.
 
     The process may die at any instant: a reservation that was neither committed nor cancelled
@@ -112,6 +114,35 @@ class Ledger:
                 self._file.append(body | numbers, after=head_of(entries))
         return self.account(population)
 
+    def bind_records(self, population: str, sources: Mapping[str, str], *, at: str) -> None:
+        """Says which records a population's name stands for, before they are counted.
+
+        `sources`: each client's place (a path, a table) and a digest of its content. The ledger
+        keeps salted hashes only. InvalidInputError, with nothing written, if a place or a content
+        was bound to another population before: the same people have one budget, whatever it is
+        called. Binding the same again writes nothing.
+        """
+        _check_name(population, "population")
+        when = _check_time(at)
+        with self._file.writing():
+            entries, _ = self._load()
+            body = BoundRecords.of(entries).bind(population, sources)
+            if body is None:
+                return
+            self._file.upgrade()
+            head = self._file.append(body | {"at": when}, after=head_of(entries))
+        self._seen = head
+
+    def check(self, population: str, mechanism: Charge) -> None:
+        """Raises as `reserve` would if one more release does not fit; charges nothing.
+
+        A later `reserve` may still be refused, as others may have reserved in between.
+        """
+        account = self.account(population)
+        needed = _total_with(account, mechanism)
+        if not _fits(account, needed):
+            raise _exceeded(account, mechanism, needed)
+
     def reserve(
         self, population: str, mechanism: Charge, *, round_id: str, at: str, note: str = ""
     ) -> Reservation:
@@ -136,8 +167,8 @@ class Ledger:
                     f"Round {round_id!r} has already been charged, and a round is charged only "
                     "once. Nothing was charged now; use a new round id for a new release."
                 )
-            needed = total_epsilon([*account.charges, mechanism], delta=account.delta)
-            fits = needed <= account.epsilon * (1 + ROUNDING)
+            needed = _total_with(account, mechanism)
+            fits = _fits(account, needed)
             head = self._file.append(body, after=head_of(entries)) if fits else None
         if head is None:
             raise _exceeded(account, mechanism, needed)
@@ -256,6 +287,14 @@ def _open_round(accounts: Mapping[str, Account], round_id: str) -> Round:
             f"Round {round_id!r} is already {known.state.value}; that is never changed."
         )
     return known
+
+
+def _total_with(account: Account, mechanism: Charge) -> float:
+    return total_epsilon([*account.charges, mechanism], delta=account.delta)
+
+
+def _fits(account: Account, needed: float) -> bool:
+    return needed <= account.epsilon * (1 + ROUNDING)
 
 
 def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExceededError:

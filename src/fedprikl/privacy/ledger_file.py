@@ -23,7 +23,8 @@ from fedprikl.errors import LedgerDamagedError, LedgerError
 __all__ = ["Entry", "Head", "LedgerFile", "head_of"]
 
 APPLICATION_ID = 0x46504B4C  # "FPKL", in the header of the file
-VERSION = 1
+VERSION = 2  # since entries may bind records to a population
+VERSIONS = (1, VERSION)  # that are read; a file of version 1 becomes one of version 2 when needed
 GENESIS = hashlib.sha256(b"fedprikl ledger, version 1").hexdigest()
 
 _SCHEMA = (
@@ -83,10 +84,10 @@ class LedgerFile:
                 f"{self.path} is not a ledger: another program wrote it, or it is empty. "
                 "It was not changed; check the path."
             )
-        if version != VERSION:
+        if version not in VERSIONS:
             raise LedgerError(
-                f"{self.path} is a ledger of version {version}, this software reads {VERSION}. "
-                "Use the software that wrote it."
+                f"{self.path} is a ledger of version {version}, this software reads versions up "
+                f"to {VERSION}. Use the software that wrote it, or a newer one."
             )
         # EXTRA is FULL and also syncs the folder: a reservation outlives a power cut.
         self.connection.execute("PRAGMA synchronous = EXTRA")
@@ -132,9 +133,11 @@ class LedgerFile:
                 raise self._damaged(number, "or its place was changed after it was written")
             found.append(Entry(number, _parse(body), claimed))
             previous = claimed
+        if anchor is not None and len(found) < anchor.count:
+            raise self._older(len(found), anchor)
         if anchor is not None and not _contains(found, anchor):
             raise self._damaged(
-                anchor.count, "is not the one that was seen before: rows were cut off or rewritten"
+                anchor.count, "is not the one that was seen before: entries were rewritten"
             )
         return found
 
@@ -154,6 +157,17 @@ class LedgerFile:
             raise LedgerDamagedError(
                 f"{self.path}: the table or the guards against editing were changed. {_ADVICE}"
             )
+
+    def upgrade(self) -> None:
+        """To the present version, inside `writing()`: older software then says what it lacks."""
+        self.connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def _older(self, count: int, anchor: Head) -> LedgerDamagedError:
+        return LedgerDamagedError(
+            f"{self.path} has {count} entries, but entry {anchor.count} was seen before: the last "
+            "rows were cut off, or an older copy of the file was put back. What was charged since "
+            f"would be forgotten. {_ADVICE}"
+        )
 
     def _damaged(self, number: int, words: str) -> LedgerDamagedError:
         return LedgerDamagedError(f"{self.path}: entry {number} {words}. {_ADVICE}")

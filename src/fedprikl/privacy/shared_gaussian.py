@@ -5,19 +5,31 @@ share is almost always 0), so its privacy is accounted from the exact probabilit
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_delta, check_epsilon, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.charges import AccountedRelease
-from fedprikl.privacy.libraries import loss_distributions
+from fedprikl.privacy.charges import AccountedRelease, check_zero_or_delta
+from fedprikl.privacy.integer_account import (
+    SEARCH,
+    SMALLEST_DELTA,
+    WIDE,
+    check_accounted_delta,
+    smallest_epsilon,
+    two_counts_delta,
+)
 from fedprikl.privacy.noise import NoiseSource
 
-__all__ = ["SharedGaussianMechanism", "calibrate_shared_gaussian", "sum_probabilities"]
+__all__ = [
+    "SharedGaussianMechanism",
+    "calibrate_shared_gaussian",
+    "delta_without_failure",
+    "sum_probabilities",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +38,18 @@ class SharedGaussianMechanism:
 
     One record moves at most two of the summed counts, by 1 each. Shares of dropped or colluding
     clients are not counted: `shares` is what is left without them.
+
+    What delta pays for: the noise itself; that a share is cut off at its `reach`, which moves each
+    of 2 `shares` draws with probability tail and so costs (1 + e^epsilon) 2 shares tail; and the
+    `failure` of the secure sum, a probability that does not depend on the records.
     """
 
     sigma: float  # parameter of each client's discrete Gaussian
     shares: int  # honest shares that are in every sum that can be opened
+    failure: float = 0.0  # probability that a sum opens to less than its cohort
+
+    def __post_init__(self) -> None:
+        check_zero_or_delta(self.failure, "failure")
 
     @property
     def standard_deviation(self) -> float:
@@ -42,8 +62,11 @@ class SharedGaussianMechanism:
         return _share_variance(self.sigma)
 
     def epsilon(self, delta: float) -> float:
-        """From the exact probabilities of the summed noise, rounded against us."""
-        return _shared_epsilon(self.sigma, self.shares, check_delta(delta))
+        """From the exact probabilities of the summed noise, rounded against us.
+
+        Infinite where less than 1e-30 of delta is left after the failure of the sum.
+        """
+        return _shared_epsilon(self.sigma, self.shares, check_delta(delta) - self.failure)
 
     @property
     def sensitivity(self) -> float:
@@ -56,8 +79,8 @@ class SharedGaussianMechanism:
 
     @property
     def reach(self) -> int:
-        """A share is never above this: beyond lies less than 2^-100 of its probability."""
-        return math.ceil(12 * max(self.sigma, 1.0))
+        """A share is never beyond this; what it cuts off is in the account."""
+        return _reach(self.sigma)
 
     def draw_share(self, entries: int, source: NoiseSource) -> Ints:
         """One client's noise for so many counts. SECRET until summed."""
@@ -73,14 +96,20 @@ class SharedGaussianMechanism:
 
 @lru_cache(maxsize=64)
 def calibrate_shared_gaussian(
-    *, epsilon: float, delta: float, shares: int
+    *, epsilon: float, delta: float, shares: int, failure: float = 0.0
 ) -> SharedGaussianMechanism:
     """The least share of noise for which the sum of `shares` of them gives (epsilon, delta)."""
     check_epsilon(epsilon)
-    check_delta(delta)
     check_positive_int(shares, "shares")
+    usable = delta_without_failure(delta, failure)
+    check_accounted_delta(usable)
+    target = epsilon / SEARCH**2  # so that the search for epsilon does not end above it
+
+    def fits(sigma: float) -> bool:
+        return _shared_delta(sigma, shares)(target) <= usable
+
     low, high = 0.05, 1.0
-    while _shared_epsilon(high, shares, delta) > epsilon:
+    while not fits(high):
         low, high = high, 2 * high
         if high > 1e6:
             raise InvalidInputError(
@@ -88,10 +117,19 @@ def calibrate_shared_gaussian(
             )
     while high / low > 1 + 1e-4:
         middle = math.sqrt(low * high)
-        low, high = (
-            (low, middle) if _shared_epsilon(middle, shares, delta) <= epsilon else (middle, high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return SharedGaussianMechanism(sigma=high, shares=shares, failure=failure)
+
+
+def delta_without_failure(delta: float, failure: float) -> float:
+    """What a failure of the secure sum leaves of delta."""
+    if check_delta(delta) <= check_zero_or_delta(failure, "failure"):
+        raise InvalidInputError(
+            f"A sum may open to less than its cohort with probability {failure:.2g}, which is not "
+            f"below the delta of {delta:g}. Raise delta, or use smaller cohorts: they need no "
+            "such allowance."
         )
-    return SharedGaussianMechanism(sigma=high, shares=shares)
+    return delta - failure
 
 
 @lru_cache(maxsize=1024)
@@ -104,8 +142,11 @@ def _share_variance(sigma: float) -> float:
 
 def sum_probabilities(sigma: float, shares: int) -> Floats:
     """Probabilities of the sum of `shares` discrete Gaussians, centred; every term is positive,
-    so repeated convolution keeps the relative precision of the tails.
+    so repeated convolution keeps the relative precision of the tails. Wide ones add up to a
+    discrete Gaussian again.
     """
+    if sigma >= WIDE:
+        return _one_share(math.sqrt(shares) * sigma)
     result, power, left = np.ones(1), _one_share(sigma), shares
     while left:
         if left & 1:
@@ -122,28 +163,41 @@ def _one_share(sigma: float) -> Floats:
 
 
 def _trim(probabilities: Floats) -> Floats:
-    """Without the tails below 1e-60, symmetrically."""
-    keep = np.flatnonzero(probabilities > 1e-60)
+    """Without the tails below 1e-75, symmetrically."""
+    keep = np.flatnonzero(probabilities > 1e-75)
     cut = min(int(keep[0]), len(probabilities) - 1 - int(keep[-1]))
     return probabilities[cut : len(probabilities) - cut]
 
 
+def _reach(sigma: float) -> int:
+    """Beyond 16 sigma lies less than 1e-55 of the probability."""
+    return math.ceil(16 * max(sigma, 1.0))
+
+
+def _log_beyond_reach(sigma: float) -> float:
+    """Logarithm of (a bound on) the probability that a share is beyond its reach."""
+    first = _reach(sigma) + 1
+    # A geometric series from the first value that is cut off, on both sides.
+    return math.log(2) - first**2 / (2 * sigma**2) - math.log(-math.expm1(-first / sigma**2))
+
+
+def _shared_delta(sigma: float, shares: int) -> Callable[[float], float]:
+    """delta as a function of epsilon, of what is drawn."""
+    unclipped = two_counts_delta(sum_probabilities(sigma, shares))
+    clipped = math.log(2 * shares) + _log_beyond_reach(sigma)
+
+    def delta_at(epsilon: float) -> float:
+        clipping = math.exp(clipped) + math.exp(min(epsilon + clipped, 0.0))
+        return unclipped(epsilon) + clipping
+
+    return delta_at
+
+
 @lru_cache(maxsize=1024)
 def _shared_epsilon(sigma: float, shares: int, delta: float) -> float:
-    probabilities = sum_probabilities(sigma, shares)
-    if len(probabilities) == 1 or sigma < 0.06:
+    if delta < SMALLEST_DELTA:
         return math.inf
-    reach = len(probabilities) // 2
-    lower = _log_masses(probabilities, -reach)
-    upper = _log_masses(probabilities, 1 - reach)
     variance = shares * _share_variance(sigma)
-    one = loss_distributions().from_two_probability_mass_functions(
-        lower, upper, value_discretization_interval=min(1e-3, 1e-3 / math.sqrt(variance + 1e-12))
-    )
-    both = one.self_compose(2, tail_mass_truncation=1e-9 * delta)
-    return float(both.get_epsilon_for_delta(delta))
-
-
-def _log_masses(probabilities: Floats, first: int) -> dict[int, float]:
-    logs: npt.NDArray[np.float64] = np.log(probabilities)
-    return dict(enumerate(logs.tolist(), start=first))
+    if variance == 0:
+        return math.inf
+    return smallest_epsilon(_shared_delta(sigma, shares), delta, variance=2 / variance)

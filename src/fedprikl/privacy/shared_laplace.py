@@ -11,7 +11,7 @@ import numpy as np
 
 from fedprikl.checks import Ints, check_delta, check_epsilon, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.charges import AccountedRelease
+from fedprikl.privacy.charges import AccountedRelease, check_zero_or_delta
 from fedprikl.privacy.integer_laplace import ROUNDING, laplace_variance
 from fedprikl.privacy.noise import NoiseSource
 from fedprikl.privacy.polya import MOST_SHARES, SCALES, polya_reach
@@ -37,13 +37,16 @@ class SharedLaplaceMechanism:
     B = 100 + epsilon / ln 2 (`polya.tail_bits`). Two counts of `shares` shares of two variables
     each are then off by tau < 4 shares 2^(1-B), which costs a delta of at most
     (1 + e^epsilon) tau < 2^-96 shares <= 2^-64. The other counts look the same in both worlds and
-    cost nothing.
+    cost nothing. The `failure` of the secure sum, a probability that does not depend on the
+    records, comes on top.
     """
 
     scale: float  # b of the summed noise
     shares: int  # honest shares that are in every sum that can be opened
+    failure: float = 0.0  # probability that a sum opens to less than its cohort
 
     def __post_init__(self) -> None:
+        check_zero_or_delta(self.failure, "failure")
         low, high = SCALES
         if not low <= self.scale <= high:
             raise InvalidInputError(
@@ -69,14 +72,19 @@ class SharedLaplaceMechanism:
         return float(SENSITIVITY)
 
     def epsilon(self, delta: float) -> float:
-        """2 / b for every delta of at least 2^-60; below, nothing finite is proved."""
-        if check_delta(delta) < SAMPLER_DELTA:
+        """2 / b for every delta of at least 2^-60 + failure; below, nothing finite is proved."""
+        if check_delta(delta) < self.proved_delta:
             return math.inf
         return math.nextafter(SENSITIVITY / self.scale, math.inf)
 
     def charge(self, delta: float) -> AccountedRelease:
-        """What one release costs: its epsilon, and 2^-60 of the delta that was allowed."""
-        return AccountedRelease(proved_epsilon=self.epsilon(delta), proved_delta=SAMPLER_DELTA)
+        """What one release costs: its epsilon, and 2^-60 + failure of the allowed delta."""
+        return AccountedRelease(proved_epsilon=self.epsilon(delta), proved_delta=self.proved_delta)
+
+    @property
+    def proved_delta(self) -> float:
+        """Of the sampler and of the secure sum; the noise itself needs none."""
+        return SAMPLER_DELTA + self.failure
 
     @property
     def reach(self) -> int:
@@ -95,7 +103,10 @@ class SharedLaplaceMechanism:
         )
 
 
-def calibrate_shared_laplace(*, epsilon: float, shares: int) -> SharedLaplaceMechanism:
-    """Shares of noise whose sum, of scale 2 / epsilon, gives (epsilon, 2^-60)."""
+def calibrate_shared_laplace(
+    *, epsilon: float, shares: int, failure: float = 0.0
+) -> SharedLaplaceMechanism:
+    """Shares of noise whose sum, of scale 2 / epsilon, gives (epsilon, 2^-60 + failure)."""
     scale = SENSITIVITY * ROUNDING / check_epsilon(epsilon)
-    return SharedLaplaceMechanism(scale=scale, shares=check_positive_int(shares, "shares"))
+    check_positive_int(shares, "shares")
+    return SharedLaplaceMechanism(scale=scale, shares=shares, failure=failure)

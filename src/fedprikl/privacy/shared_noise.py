@@ -2,12 +2,15 @@
 
 import math
 
-from fedprikl.checks import check_delta
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.calibration import NoiseKind, calibrate_gaussian
 from fedprikl.privacy.integer_laplace import laplace_variance
 from fedprikl.privacy.polya import SCALES
-from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism, calibrate_shared_gaussian
+from fedprikl.privacy.shared_gaussian import (
+    SharedGaussianMechanism,
+    calibrate_shared_gaussian,
+    delta_without_failure,
+)
 from fedprikl.privacy.shared_laplace import (
     SAMPLER_DELTA,
     SharedLaplaceMechanism,
@@ -20,29 +23,33 @@ SharedMechanism = SharedGaussianMechanism | SharedLaplaceMechanism
 
 
 def calibrate_shared(
-    *, epsilon: float, delta: float, shares: int, kind: NoiseKind = "auto"
+    *, epsilon: float, delta: float, shares: int, kind: NoiseKind = "auto", failure: float = 0.0
 ) -> SharedMechanism:
     """The least noise in shares that gives (epsilon, delta).
 
+    `failure`: the probability that a secure sum opens to less than its cohort; delta pays for it.
     "auto" does not depend on `shares`, so all cohorts of a round carry noise of one kind.
     """
+    usable = delta_without_failure(delta, failure)
     if kind == "auto":
-        kind = "laplace" if _laplace_is_smaller(epsilon, delta) else "gaussian"
+        kind = "laplace" if _laplace_is_smaller(epsilon, usable) else "gaussian"
     if kind == "laplace":
-        if check_delta(delta) < SAMPLER_DELTA:
+        if delta < SAMPLER_DELTA + failure:
             raise InvalidInputError(
                 f"Laplace noise in shares is drawn to a delta of {SAMPLER_DELTA:.2g}, more than "
-                f"the {delta:g} allowed. Raise delta, or use Gaussian noise."
+                f"the {usable:g} allowed. Raise delta, or use Gaussian noise."
             )
-        return calibrate_shared_laplace(epsilon=epsilon, shares=shares)
+        return calibrate_shared_laplace(epsilon=epsilon, shares=shares, failure=failure)
     if kind == "gaussian":
-        return calibrate_shared_gaussian(epsilon=epsilon, delta=delta, shares=shares)
+        return calibrate_shared_gaussian(
+            epsilon=epsilon, delta=delta, shares=shares, failure=failure
+        )
     raise InvalidInputError(f"Noise must be 'auto', 'laplace' or 'gaussian', got {kind!r}.")
 
 
 def _laplace_is_smaller(epsilon: float, delta: float) -> bool:
     """By standard deviation; the Gaussian's by its continuous formula, because the exact account
-    takes seconds. They differ by a few percent; where the two kinds are as close, either will do.
+    takes longer. They differ by a few percent; where the two kinds are as close, either will do.
     """
     gaussian = calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=math.sqrt(2))
     low, high = SCALES
