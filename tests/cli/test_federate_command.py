@@ -256,7 +256,7 @@ def test_a_release_is_as_old_as_the_command(
     world: World, monkeypatch: pytest.MonkeyPatch, minutes: int, accepted: bool
 ) -> None:
     """A nonce that leaked beforehand does not help either, beyond a difference of the clocks."""
-    monkeypatch.setattr(federate.os, "urandom", bytes)
+    monkeypatch.setattr("fedprikl.cli.federate.os.urandom", bytes)
     record(world, monkeypatch, released=False)
     plan = SignedPlan.load("plan.json").plan
     replay(world, monkeypatch, answer(world, plan, "00" * 16, age=timedelta(minutes=minutes)))

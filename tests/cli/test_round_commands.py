@@ -15,6 +15,7 @@ from fedprikl.cli.app import app, main
 from fedprikl.federation import SigningKey
 
 runner = CliRunner()
+NINE = ("--clients", "9", "--records", "9")
 README = (Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
 
 
@@ -129,11 +130,8 @@ def test_a_changed_release_is_not_genuine(
         (["estimate", "plan.json", "clients", "--reference", "public.csv"], "not a whole JSON"),
         (["estimate", "plan.json", "few"], "needs 3"),
         (["estimate", "plan.json", "clients", "-o", "no/where.json"], "there is no folder"),
-        (
-            "plan ref.json --clients 9 --records 9 --epsilon 0 -o other.json".split(),
-            "above 0",
-        ),
-        (["plan", "ref.json", "--clients", "9", "--records", "9", "-o", "no/p"], "Cannot write"),
+        (["plan", "ref.json", "--force", *NINE, "--epsilon", "0"], "above 0"),
+        (["plan", "ref.json", *NINE, "-o", "no/p"], "Cannot write"),
         (["verify", "ref.json"], "not a fedprikl release"),
     ],
 )

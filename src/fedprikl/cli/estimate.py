@@ -153,9 +153,9 @@ def _open_account(
     aggregator = Aggregator(trial, key=signer, ledger=book, software=SOFTWARE)
     if plan.population in book.populations():
         aggregator.check_budget()
-        _bind(book, plan.population, records, at)
+        book.bind_records(plan.population, records, at=at)
         return
-    _bind(book, plan.population, records, at)
+    book.bind_records(plan.population, records, at=at)
     epsilon, delta = plan.budget
     book.set_budget(plan.population, epsilon=epsilon, delta=delta, at=at)
     many = "this one release" if plan.releases == 1 else f"{plan.releases} releases"
@@ -165,11 +165,6 @@ def _open_account(
         console=notes,
     )
     aggregator.check_budget()
-
-
-def _bind(book: Ledger, population: str, records: Mapping[str, str], at: str) -> None:
-    if hasattr(book, "bind_records"):
-        book.bind_records(population, records, at=at)
 
 
 def _count_clients(
