@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedprikl.errors import MissingExtraError
+from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
 from fedprikl.estimators import ComparedEstimate
 from fedprikl.reporting.page import paragraphs
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["drawn", "epsilon_chart", "epsilon_text", "estimates_chart", "release_chart"]
 
 BLUE, ORANGE, RED, GREY = "#1f6fb2", "#d97706", "#b91c1c", "#9ca3af"
+LARGEST = 1e100  # matplotlib overflows beyond
 
 
 def drawn(chart: Callable[[], str], *, caption: str) -> str:
-    """A chart and its caption; without matplotlib, a sentence that says what would draw it."""
+    """A chart and its caption; where it cannot be drawn, a sentence that says why."""
     try:
         return f"{chart()}\n{paragraphs(caption, 'note')}"
-    except MissingExtraError as error:
+    except FedPriKLError as error:
         return paragraphs(f"There is no chart here. {error}", "note")
 
 
@@ -76,6 +77,8 @@ def epsilon_chart(rows: Sequence[ComparedEstimate]) -> str:
 
 def release_chart(value: float, interval: Sequence[float] | None, threshold: float | None) -> str:
     """One estimate with its interval and, if there is one, the threshold it is judged by."""
+    if max(map(abs, (value, *(interval or ()), threshold or 0.0))) > LARGEST:
+        raise InvalidInputError("Its numbers are too large for one.")
     figure = _figure(1.5)
     axes = figure.add_subplot()
     if interval is not None:
