@@ -86,11 +86,11 @@ def spread_drift(reference: Reference, rng: np.random.Generator) -> Any:
     return reference.probabilities * rng.gamma(1.0, 1.0, len(reference.probabilities))
 
 
-def pictured_drift(reference: Reference, rng: np.random.Generator) -> Any:
-    """Half a nat away as the planner pictures it."""
+def pictured_drift(reference: Reference, rng: np.random.Generator, divergence: float = 0.5) -> Any:
+    """So many nats away as the planner pictures it."""
     pi = reference.probabilities
     some = pi > 0
-    drift = fit_drift(pi[some], pi[some], divergence=0.5, gamma=0.01)
+    drift = fit_drift(pi[some], pi[some], divergence=divergence, gamma=0.01)
     mass = np.zeros_like(pi)
     mass[some] = pi[some] * drift.ratios(pi[some], rng.random(int(some.sum())))
     return mass
@@ -147,15 +147,15 @@ def test_another_drift_costs_no_more_than_twice_the_predicted_error() -> None:
 
 
 def test_it_is_fast_whatever_the_domain() -> None:
-    """2 s are promised for 2^16 cells: CPU seconds, the best of three, as machines are busy."""
-    seconds = []
-    for cells in (2**16, 2**16 - 1, 2**16 - 2):
-        reference = zipf(cells)
-        _ = reference.fingerprint
-        start = time.process_time()
-        _ = plan_round(reference, clients=10_000, records=10**6, epsilon=1.0).to_dict()
-        seconds.append(time.process_time() - start)
-    assert min(seconds) < 2
+    """A blow-up only: CPU seconds at 2^16 cells, ten times what they were on a slow machine.
+
+    `benchmarks/planner_speed.py` measures the speed, as a ratio.
+    """
+    reference = zipf(2**16)
+    _ = reference.fingerprint
+    start = time.process_time()
+    _ = plan_round(reference, clients=10_000, records=10**6, epsilon=1.0).to_dict()
+    assert time.process_time() - start < 20
 
 
 def test_every_parameter_has_a_reason() -> None:
@@ -212,6 +212,39 @@ def test_the_promised_power_is_reached(trust: Any) -> None:
     assert alarms(reference, found.plan, held) >= 90
 
 
+@pytest.mark.parametrize("effect", [10, 30])
+def test_the_smallest_drift_is_right_where_records_are_alike(effect: int) -> None:
+    """Records in groups of `effect` equal ones, and a limit on steps that noise makes worth while.
+
+    At the printed drift at least 85 of 100 populations are found (a true 95% fails with
+    probability 2e-4, a true 75% passes with 1%); at a quarter of it at most 60 (a power of 95%
+    there would pass with probability 1e-25). A limit that is not scaled with the groups prints
+    3 to 18 times as much, and drifts of a quarter of that are always found.
+    """
+    reference, records = zipf(200), 40_000
+    found = plan_round(
+        reference,
+        clients=1000,
+        records=records,
+        epsilon=0.1,
+        payload=2000,
+        design_effect=float(effect),
+    )
+    assert found.plan.steepest is not None
+    assert found.smallest_drift is not None
+
+    def found_at(divergence: float) -> int:
+        rng = np.random.default_rng(3)
+        held = []
+        for _ in range(100):
+            mass = pictured_drift(reference, rng, divergence)
+            held.append(effect * rng.multinomial(records // effect, mass / mass.sum()))
+        return alarms(reference, found.plan, held)
+
+    assert found_at(found.smallest_drift) >= 85
+    assert found_at(found.smallest_drift / 4) <= 60
+
+
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_no_drift_is_rarely_called_drift(trust: Any) -> None:
     """At a rate of 5%, of 200 populations at most 20 (a true 5% exceeds that 0.1% of the time)."""
@@ -261,7 +294,8 @@ def _judge(
             noise=plan.noise,
             source=InsecureSeededNoise(seed),
         )
-        return lambda: found.verdict(plan.false_alarm), found.value
+        effect = plan.design_effect
+        return lambda: found.verdict(plan.false_alarm, design_effect=effect), found.value
     this = noisy_round(reference, plan, clients=1000, records=records, points=points)
     on_counts, on_rest = this.empty.draw_noise(rng)
     noisy = replace(

@@ -43,9 +43,9 @@ class Design:
     exponent: float  # cells are asked of a share of the batches in proportion to Pi^exponent
     steepest: float = math.inf  # c
 
-    def score(self, gamma: float) -> Score:
+    def score(self, gamma: float, correction: float = 1.0) -> Score:
         """The score of a count under this design."""
-        return Score(Skew(gamma), correction=1.0, steepest=self.steepest)
+        return Score(Skew(gamma), correction=correction, steepest=self.steepest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +124,33 @@ class DesignMoments:
 
     @classmethod
     def of(
-        cls, spectrum: Spectrum, design: Design, *, records: int, gamma: float
+        cls,
+        spectrum: Spectrum,
+        design: Design,
+        *,
+        records: int,
+        gamma: float,
+        client_effect: float = 1.0,
     ) -> "DesignMoments":
-        """Of a population of so many unrelated records (all records over the design effect)."""
+        """Of a population of so many unrelated records."""
         layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
-        return cls(layout, design.score(gamma), gamma, records)
+        return cls(layout, design.score(gamma, client_effect), gamma, records)
+
+    def in_groups(self, design_effect: float) -> "DesignMoments":
+        """Of the same records if they come in groups of `design_effect` equal ones.
+
+        Then there are so many times fewer groups than records, and one group does what so many
+        records do: the limit on a record's step becomes a limit on a group's, so many times as
+        large, and the correction, which grows with the square of a step, as many times smaller.
+        """
+        groups = max(1, round(self.records / design_effect))
+        size = self.records / groups
+        score = replace(
+            self.score,
+            correction=self.score.correction / size,
+            steepest=size * self.score.steepest,
+        )
+        return replace(self, score=score, records=groups)
 
     def __call__(self, divergence: float) -> tuple[float, float]:
         """Mean and standard deviation of the estimate before noise."""
@@ -141,7 +163,7 @@ class DesignMoments:
     @property
     def sensitivity(self) -> float:
         """The sensitivity to expect."""
-        steps = self.layout.first_steps(self.records, self.gamma)
+        steps = self.layout.first_steps(self.records, self.gamma, self.score.correction)
         return self.layout.expected_sensitivity(np.minimum(steps, self.score.steepest))
 
 

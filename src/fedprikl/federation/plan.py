@@ -24,6 +24,22 @@ from fedprikl.privacy import NoiseKind
 
 __all__ = ["EstimatorName", "Plan", "SignedPlan"]
 
+NUMBERS = (
+    "epsilon",
+    "delta",
+    "skew",
+    "control",
+    "exponent",
+    "steepest",
+    "dropout",
+    "corruption",
+    "threshold",
+    "false_alarm",
+    "design_effect",
+    "client_effect",
+    "budget_epsilon",
+    "budget_delta",
+)
 EstimatorName = Literal["exact", "baseline", "paper", "no privacy"]
 FORMAT, VERSION = "fedprikl plan", 4
 
@@ -66,6 +82,12 @@ class Plan:
             raise InvalidInputError("A plan names the population whose budget it charges.")
         if not isinstance(self.reference, str) or len(self.reference) != 64:
             raise InvalidInputError("A plan carries the fingerprint of its reference.")
+        for name in NUMBERS:  # a text would be signed as a text and used as a number
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float)
+            ):
+                raise InvalidInputError(f"{name} of a plan must be a number, got {value!r:.40}.")
         check_epsilon(self.epsilon)
         check_delta(self.delta)
         for name in ("points", "batches", "cohort", "most_records", "releases"):

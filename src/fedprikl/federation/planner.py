@@ -266,9 +266,14 @@ def _smallest_drift(asked: _Asked, plan: Plan, design: Design) -> float | None:
 
     The verdict itself simulates its threshold; this is the plan's prediction of it.
     """
-    unrelated = max(1, round(asked.records / plan.design_effect))
-    moments = DesignMoments.of(asked.spectrum, design, records=unrelated, gamma=plan.skew)
-    actual = DesignMoments.of(asked.spectrum, design, records=asked.records, gamma=plan.skew)
+    actual = DesignMoments.of(
+        asked.spectrum,
+        design,
+        records=asked.records,
+        gamma=plan.skew,
+        client_effect=plan.client_effect,
+    )
+    moments = actual.in_groups(plan.design_effect)
     noise = calibrate(
         epsilon=plan.epsilon, delta=plan.delta, sensitivity=actual.sensitivity, kind=plan.noise
     )

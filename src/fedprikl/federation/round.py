@@ -15,7 +15,7 @@ from fedprikl.federation.plan import Plan, SignedPlan
 from fedprikl.federation.sealing import Address
 from fedprikl.privacy import SharedMechanism, calibrate_shared
 from fedprikl.reference import QueryPoints
-from fedprikl.secure_sum import NONCE_BYTES, Degree, SumPlan, choose_degree
+from fedprikl.secure_sum import DEFAULT_FAILURE, NONCE_BYTES, Degree, SumPlan, choose_degree
 
 __all__ = [
     "Cohort",
@@ -169,7 +169,14 @@ def noise_share(plan: Plan, *, clients: int, minimum: int) -> SharedMechanism | 
             f"Of {minimum} inputs none would be honest for certain. Use larger cohorts, or a "
             "smaller corruption."
         )
-    return calibrate_shared(epsilon=plan.epsilon, delta=plan.delta, shares=honest, kind=plan.noise)
+    sparse = _plan_degree(plan, clients).neighbours < clients - 1
+    return calibrate_shared(
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        shares=honest,
+        kind=plan.noise,
+        failure=DEFAULT_FAILURE if sparse else 0.0,  # a complete graph leaves nothing to chance
+    )
 
 
 def entry_maxima(plan: Plan, points: int, share: SharedMechanism | None) -> tuple[int, ...]:
@@ -206,11 +213,8 @@ def plan_cohort(
 
     `nonce` is the sum's own, from `sum_nonce`; sizes do not depend on it.
 
-    Where nobody is trusted, neither is whoever seats the clients. Only in a complete graph is there
-    no seat that is surrounded by colluders.
     """
-    alone = plan.estimator == "baseline" and plan.roster != ""
-    degree = _degree(clients, plan.dropout, plan.corruption, alone)
+    degree = _plan_degree(plan, clients)
     least = degree.threshold + 1
     minimum = max(least, int(np.floor((1 - plan.dropout) * clients)))
     share = noise_share(plan, clients=clients, minimum=minimum)
@@ -241,6 +245,16 @@ def sum_nonce(plan: Plan, round_id: str, *, cohort: int, batch: int, cells: Sequ
         "cells": [int(cell) for cell in cells],
     }
     return hashlib.sha256(b"fedprikl/round/2/" + canonical(asked)).digest()
+
+
+def _plan_degree(plan: Plan, clients: int) -> Degree:
+    """How many neighbours each client has.
+
+    Where nobody is trusted, neither is whoever seats the clients. Only in a complete graph is there
+    no seat that is surrounded by colluders.
+    """
+    alone = plan.estimator == "baseline" and plan.roster != ""
+    return _degree(clients, plan.dropout, plan.corruption, alone)
 
 
 @cache
