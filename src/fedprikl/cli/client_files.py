@@ -1,14 +1,15 @@
 """A folder with one file or folder per client: which there are, and which can be read."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedprikl.cli.console import notes, progress_bar, say
 from fedprikl.errors import InvalidInputError, RecordsError
-from fedprikl.federation.data_files import DataFile, data_files, session
-from fedprikl.reference import Reference, Table
+from fedprikl.federation.data_files import CsvFormat, data_files
+from fedprikl.federation.records import check_all
+from fedprikl.reference import Reference
 
 __all__ = ["ClientFiles", "content_digests", "find_clients"]
 
@@ -21,7 +22,9 @@ class ClientFiles:
     bad: dict[str, str]
 
 
-def find_clients(folder: Path, reference: Reference, *, skip_bad: bool) -> ClientFiles:
+def find_clients(
+    folder: Path, reference: Reference, *, form: CsvFormat, skip_bad: bool
+) -> ClientFiles:
     """The clients of a folder.
 
     A file is bad if it cannot be opened or lacks a column: that is known from its header, so that
@@ -33,7 +36,8 @@ def find_clients(folder: Path, reference: Reference, *, skip_bad: bool) -> Clien
         entries = sorted(path for path in folder.iterdir() if path.name[0] not in "._")
     except OSError as error:
         raise InvalidInputError(f"Cannot read {folder}: {error.strerror}.") from None
-    bad = _bad_files(entries, reference)
+    found = {path.name: path for path in entries}
+    bad = check_all(found, reference, format=form)
     if bad and not skip_bad:
         raise RecordsError(
             f"{_listed(bad)} Nothing was counted. Mend them, or leave them out with "
@@ -41,7 +45,7 @@ def find_clients(folder: Path, reference: Reference, *, skip_bad: bool) -> Clien
         )
     if bad:
         say(f"Left out: {_listed(bad)}", console=notes)
-    used = {path.name: path for path in entries if path.name not in bad}
+    used = {name: path for name, path in found.items() if name not in bad}
     if len(used) < 3:
         raise InvalidInputError(f"{folder} holds {len(used)} clients; a secure sum needs 3.")
     return ClientFiles(used, bad)
@@ -55,23 +59,6 @@ def content_digests(clients: Mapping[str, Path]) -> dict[str, str]:
             for path in progress.track(clients.values(), description="reading files")
             for file in data_files(path)
         }
-
-
-def _bad_files(paths: Iterable[Path], reference: Reference) -> dict[str, str]:
-    """Why each bad one cannot be used."""
-    encoder = reference.domain.encoder
-    columns = [column.name for column in encoder.columns] if isinstance(encoder, Table) else []
-    bad = {}
-    with session() as connection:
-        for path in paths:
-            try:
-                for file in data_files(path):
-                    opened = DataFile.open(file, connection)
-                    for name in columns:
-                        opened.index(name)
-            except RecordsError as error:
-                bad[path.name] = str(error)
-    return bad
 
 
 def _listed(bad: Mapping[str, str]) -> str:

@@ -29,9 +29,10 @@ from fedprikl.federation import (
     Server,
     SignedPlan,
     SigningKey,
-    open_records,
+    count_all,
     run_round,
 )
+from fedprikl.federation.data_files import CsvFormat
 from fedprikl.federation.policy import check_invitation
 from fedprikl.privacy import Ledger
 from fedprikl.reference import Reference
@@ -58,6 +59,10 @@ def estimate_command(
     largest_delta: Annotated[
         float, typer.Option(help="Refuse a plan whose release spends more delta.")
     ] = USUAL.largest_delta,
+    separator: Annotated[
+        str, typer.Option(help="What separates the fields of CSV files; 'tab' for a tab.")
+    ] = ",",
+    encoding: Annotated[str, typer.Option(help="Of the text of CSV files.")] = "utf-8",
     skip_bad_files: Annotated[
         bool, typer.Option("--skip-bad-files", help="Leave out files that cannot be opened.")
     ] = False,
@@ -81,13 +86,14 @@ def estimate_command(
     signed, pi = SignedPlan.load(plan), Reference.load(reference or plan.parent / "ref.json")
     policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
     _check_plan(signed, policy, at)
-    files = find_clients(clients, pi, skip_bad=skip_bad_files)
+    form = CsvFormat("\t" if separator == "tab" else separator, encoding)
+    files = find_clients(clients, pi, form=form, skip_bad=skip_bad_files)
     server = Server(signed, pi)
     trial = _rehearse(server, files.used, pi, policy, at)
     signer = SigningKey.load_or_create(key)
     with Ledger.open(ledger) as book:
         _open_account(book, trial, signer, content_digests(files.used), at)
-        members = _count_clients(files.used, pi, policy)
+        members = _count_clients(files.used, pi, form, policy)
         with progress_bar() as progress:
             task = progress.add_task("secure sums", total=len(members))
             result = run_round(
@@ -168,19 +174,16 @@ def _open_account(
 
 
 def _count_clients(
-    files: Mapping[str, Path], reference: Reference, policy: Policy
+    files: Mapping[str, Path], reference: Reference, form: CsvFormat, policy: Policy
 ) -> dict[str, Client]:
     """Each client counts its own records. What it could say about them stays with it."""
     with progress_bar() as progress:
-        return {
-            name: Client(
-                open_records(path).count(reference).counts,
-                reference,
-                policy=policy,
-                randomness=os.urandom,
-            )
-            for name, path in progress.track(files.items(), description="counting records")
-        }
+        task = progress.add_task("counting records", total=len(files))
+        found = count_all(files, reference, format=form, report=lambda _: progress.advance(task))
+    return {
+        name: Client(counted.counts, reference, policy=policy, randomness=os.urandom)
+        for name, counted in found.require_all().items()
+    }
 
 
 def _bytes_per_client(result: RoundResult) -> int:
