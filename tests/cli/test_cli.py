@@ -25,7 +25,7 @@ def run_json(*arguments: str) -> Any:
 def test_demo_json(tmp_path: Path) -> None:
     report = tmp_path / "demo.html"
     document = run_json("demo", "--repetitions", "3", "--report", str(report))
-    assert 0 < document["seconds"] < 100  # 10 s measured
+    assert 0 < document["seconds"] < 100  # a blow-up only: 10 s measured, on two busy cores
     assert 0.15 < document["truth"] < 0.25
     for row in document["estimates"]:
         assert {"name", "value", "error", "claimed_epsilon", "true_epsilon"} <= set(row)
@@ -72,6 +72,7 @@ def test_audit_json(calibration: str, refuted: bool) -> None:
     assert document["claimed_epsilon"] == 1.0
     assert document["refuted"] is refuted
     assert (document["lower_bound_epsilon"] > 1.0) is refuted
+    assert document["seconds"] < 600  # a blow-up only
 
 
 def test_audit_in_words() -> None:

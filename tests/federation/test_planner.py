@@ -149,7 +149,7 @@ def test_another_drift_costs_no_more_than_twice_the_predicted_error() -> None:
 def test_it_is_fast_whatever_the_domain() -> None:
     """A blow-up only: CPU seconds at 2^16 cells, ten times what they were on a slow machine.
 
-    `benchmarks/planner_speed.py` measures the speed, as a ratio.
+    `benchmarks/speed.py` measures the speed, as a ratio.
     """
     reference = zipf(2**16)
     _ = reference.fingerprint
@@ -217,7 +217,7 @@ def test_the_smallest_drift_is_right_where_records_are_alike(effect: int) -> Non
     """Records in groups of `effect` equal ones, and a limit on steps that noise makes worth while.
 
     At the printed drift at least 85 of 100 populations are found (a true 95% fails with
-    probability 2e-4, a true 75% passes with 1%); at a quarter of it at most 60 (a power of 95%
+    probability 4e-5, a true 75% passes with 1%); at a quarter of it at most 60 (a power of 95%
     there would pass with probability 1e-25). A limit that is not scaled with the groups prints
     3 to 18 times as much, and drifts of a quarter of that are always found.
     """
