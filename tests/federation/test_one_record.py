@@ -115,6 +115,8 @@ def changed_by_the_library(kind: str, base: Any, odd: Any) -> bool:
         return False
     if kind == "pandas dates in seconds":
         return sort_of(base) != "time"
+    if isinstance(odd, np.float32) and not isinstance(base, np.float32):
+        return True  # polars then makes singles of all numbers
     sorts = {sort_of(base), sort_of(odd)}
     return len(sorts) == 2 and ("text" not in sorts or sorts & {"decimal", "list", "dict"} != set())
 
@@ -209,7 +211,7 @@ def test_the_check_would_notice_a_level_that_depends_on_the_type() -> None:
 
 lines = st.lists(
     st.binary(max_size=8).map(lambda line: line.replace(b"\n", b""))
-    | st.sampled_from([b"", b"\r", b"1,2", b'1,"2"', b'"1",2', b'1,"', b'"', b"1", b"1,2,3", b"1,\xff"])
+    | st.sampled_from([b"", b"\r", b"1,2", b'1,"2"', b'"1",2', b'1,"', b'"', b"1", b"1,2,3"])
     | st.text('",\r1a', max_size=6).map(str.encode),
     max_size=6,
 )  # fmt: skip

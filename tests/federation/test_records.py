@@ -521,5 +521,6 @@ def test_bad_reference_data(
 
 
 def test_a_folder_makes_no_reference(tmp_path: Path) -> None:
+    text_file(tmp_path, "x\n1\n")
     with pytest.raises(InvalidInputError, match="is a folder"):
         fit_reference(tmp_path)

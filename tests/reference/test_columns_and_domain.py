@@ -149,6 +149,28 @@ def test_bins_of_text_that_is_no_number_are_unseen() -> None:
     assert encode(column, texts) == levels
 
 
+class Trap(int):
+    def __float__(self) -> float:
+        raise RuntimeError
+
+    def __hash__(self) -> int:
+        raise RuntimeError
+
+
+def test_an_object_that_raises_is_other_alone() -> None:
+    frame = pd.DataFrame({"x": pd.Series(["a", Trap(1), "a"], dtype=object)})
+    reference = Reference.from_counts({"a": 1})
+    assert reference.count(frame.rename(columns={"x": "value"})).tolist() == [2, 1]
+    assert encode(Bins("x", (0.0,)), [1, Trap(1), 1]) == [1, UNSEEN, 1]
+
+
+def test_dates_beyond_all_calendars_are_other_alone() -> None:
+    days = pl.Series("value", [0, 10**8, 0, None], dtype=pl.Int32).cast(pl.Date)
+    reference = Reference.from_counts({"1970-01-01": 1})
+    for frame in (pl.DataFrame([days]), pl.DataFrame([days]).to_arrow()):
+        assert reference.count(frame).tolist() == [2, 2]
+
+
 def test_a_column_of_one_value_has_one_bin() -> None:
     column = Bins.from_numbers("x", np.array([3.0, 3.0]), 4)
     assert column.edges == ()

@@ -28,9 +28,9 @@ __all__ = ["ParquetFile", "Session", "session"]
 MEMORY_LIMIT = "512MB"
 CHUNK_BYTES, FEWEST_ROWS, MOST_ROWS = 2**25, 2**11, 2**17
 ARRAYS = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|BOOLEAN")
-MOMENTS = re.compile(r"DATE|TIMESTAMP.*")
+TIMESTAMPS = re.compile(r"TIMESTAMP[A-Z_ ]*")
 NESTED = re.compile(r".*\]|(STRUCT|MAP|UNION|VARIANT)\b.*", re.DOTALL)
-OUT_OF_RANGE = 2**62  # microseconds; a date that duckdb cannot count in them
+LARGEST = 2**63 - 1  # ticks of a time that duckdb takes as infinite
 
 
 class Session:
@@ -165,11 +165,15 @@ def _fetched(column: str, kind: str) -> tuple[str, Callable[[Any], Values]]:
         return f"CAST({column} AS VARCHAR)", lambda array: _each(array, Decimal)
     if kind in ("HUGEINT", "UHUGEINT"):
         return f"CAST({column} AS VARCHAR)", lambda array: _each(array, int)
-    if MOMENTS.fullmatch(kind):
-        present = f"CASE WHEN isfinite({column}) THEN epoch_us({column}) END"
+    if kind == "DATE":
+        return f"({column} - DATE '1970-01-01')", lambda array: _moments(array, "D")
+    if TIMESTAMPS.fullmatch(kind):
+        unit = "ns" if kind.endswith("_NS") else "us"  # as stored: duckdb would round
+        later = f"{column} > CAST('epoch' AS {kind})"
+        extreme = f"CASE WHEN {later} THEN {LARGEST} WHEN NOT {later} THEN -{LARGEST} END"
         return (
-            f"CASE WHEN {column} IS NOT NULL THEN coalesce({present}, {OUT_OF_RANGE}) END",
-            _moments,
+            f"coalesce(epoch_{unit}({column}), {extreme})",
+            lambda array: _moments(array, unit),
         )
     if NESTED.fullmatch(kind):
         return f"({column} IS NOT NULL)", lambda array: _each(array, _nested)
@@ -186,10 +190,10 @@ def _numbers(array: npt.NDArray[Any]) -> Values:
     return array
 
 
-def _moments(array: npt.NDArray[Any]) -> Values:
+def _moments(array: npt.NDArray[Any], unit: str) -> Values:
     if isinstance(array, np.ma.MaskedArray):
         array = np.ma.filled(array, np.iinfo(np.int64).min)  # the pattern of a missing time
-    return array.astype(np.int64).view("datetime64[us]")
+    return array.astype(np.int64).view(f"datetime64[{unit}]")
 
 
 def _nested(present: bool) -> Odd | None:

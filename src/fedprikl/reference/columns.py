@@ -187,7 +187,10 @@ class Reader:
         return np.fromiter(map(level, values), np.int64, len(values))
 
     def _level(self, value: Any) -> int:
-        found = simple(value)
+        try:
+            found = simple(value)
+        except Exception:  # an object of whatever kind must not stop the other records
+            return UNSEEN
         if found is None or (isinstance(found, str) and found in self._missing):
             return self._gap
         return self._rule(found)

@@ -87,6 +87,8 @@ def simple(value: Any) -> Simple:  # noqa: C901  one line per kind of value
             return str.__str__(value)
         case bool() | np.bool_():
             return bool(value)
+        case np.timedelta64():  # which numpy counts among the whole numbers
+            return _seconds(value)
         case int() | float() | np.integer() | np.floating() | Decimal():
             nearest = _double(value)
             return None if nearest != nearest else nearest
@@ -99,8 +101,6 @@ def simple(value: Any) -> Simple:  # noqa: C901  one line per kind of value
         case np.datetime64():
             (found,) = instants(np.array([value])).tolist()
             return None if np.isnat(value) else _within(found)
-        case np.timedelta64() if np.isnat(value):
-            return None
         case timedelta():
             return value.total_seconds()
         case datetime():
@@ -204,6 +204,15 @@ def _double(value: Any) -> float:
         return float("inf") if value > 0 else float("-inf")
     except ValueError:  # a signalling nan
         return float("nan")
+
+
+def _seconds(value: np.timedelta64) -> Simple:
+    if np.isnat(value):
+        return None
+    try:
+        return float(value / np.timedelta64(1, "s"))
+    except TypeError:  # months and years have no fixed length
+        return Odd.VALUE
 
 
 def _decoded(value: bytes) -> str:
