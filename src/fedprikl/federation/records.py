@@ -32,6 +32,7 @@ __all__ = [
     "FrameRecords",
     "RecordCounts",
     "Records",
+    "check_all",
     "count_all",
     "open_records",
 ]
@@ -154,13 +155,42 @@ def count_all(
     return CountedClients(counted, refused)
 
 
+def check_all(
+    sources: Mapping[str, str | Path],
+    reference: Reference,
+    *,
+    format: CsvFormat | None = None,  # noqa: A002
+) -> dict[str, str]:
+    """Which clients' files cannot be counted, and why, as far as their headers tell.
+
+    It reads no record, so that whom it names cannot depend on one.
+    """
+    refused = {}
+    reader = CellReader(reference)
+    with session() as shared:
+        for name, path in sources.items():
+            try:
+                _open_files(Path(path), reader, shared, format or CsvFormat())
+            except RecordsError as error:
+                refused[name] = str(error)
+    return refused
+
+
 def _count_files(path: Path, reader: CellReader, shared: Session, form: CsvFormat) -> RecordCounts:
+    files, columns = _open_files(path, reader, shared, form)
+    return reader.count(chain.from_iterable(file.chunks(columns) for file in files))
+
+
+def _open_files(
+    path: Path, reader: CellReader, shared: Session, form: CsvFormat
+) -> tuple[list[DataFile], tuple[str, ...]]:
+    """The files of one client, and the columns to read."""
     files = [open_file(file, shared, form) for file in data_files(path)]
     _check_same_columns(files)
     columns = reader.columns(files[0].names, files[0].path)
     for file in files:
         require_columns(file, columns)
-    return reader.count(chain.from_iterable(file.chunks(columns) for file in files))
+    return files, columns
 
 
 def _check_same_columns(files: Sequence[DataFile]) -> None:
