@@ -2,7 +2,9 @@
 
 import json
 import math
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -404,6 +406,9 @@ def test_a_server_that_asks_again_and_again_meets_the_sites_own_budgets(
     assert asked_of(grid, "echo") == []
     assert spent(federation) == pytest.approx(2.0, abs=1e-6)
     assert site_spent(federation.files[0]) == pytest.approx(2.0, abs=1e-6)
+    with closing(sqlite3.connect(Home(federation.home.parent / "site").memory)) as memory:
+        rounds = memory.execute("SELECT count(DISTINCT round) FROM counts").fetchone()
+    assert rounds == (2,)  # what could not be paid was not counted either
 
 
 def test_a_site_without_a_budget_takes_no_part(federation: FakeFederation) -> None:

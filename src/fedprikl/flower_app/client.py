@@ -156,17 +156,17 @@ def _go_on(step: Step, asked: Parcel, context: Context) -> Parcel:
     return _answer(step, asked, seat, settings, context)
 
 
-def _charge(seat: Seat, settings: NodeSettings) -> None:
+def _charge(seat: Seat, settings: NodeSettings, *, only_check: bool = False) -> None:
     """Charges the site's own ledger, where the sum itself is the release; or raises."""
     charge, invitation = seat.charge, seat.invitation
-    if charge is not None:
-        with Ledger.open(settings.ledger, create=False) as ledger:
-            ledger.reserve(
-                invitation.signed.plan.population,
-                charge,
-                round_id=invitation.round_id,
-                at=now(),
-            )
+    if charge is None:
+        return
+    population = invitation.signed.plan.population
+    with Ledger.open(settings.ledger, create=False) as ledger:
+        if only_check:
+            ledger.check(population, charge)
+        else:
+            ledger.reserve(population, charge, round_id=invitation.round_id, at=now())
 
 
 def _answer(
@@ -183,6 +183,7 @@ def _answer(
         _forget(context)
         return _refuse_sealed(error, step, invitation, settings)
     if step is Step.INPUT:
+        _charge(seat, settings, only_check=True)  # a count that cannot be paid is not counted
         memory.count(round_id, invitation.signed, most_counts=settings.policy.most_counts, at=now())
         _charge(seat, settings)
     elif step is not Step.ADVERTISE:
