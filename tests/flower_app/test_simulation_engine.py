@@ -1,4 +1,4 @@
-"""Flower's own simulation engine with 50 nodes, with and without lost ones."""
+"""Flower's own simulation engine with 50 nodes, some of which are lost."""
 
 import json
 import os
@@ -36,24 +36,23 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     assert federation.left_behind() == []
 
 
-@pytest.mark.parametrize("lost", [0, len(DIES)])
-def test_fifty_nodes_complete(engine: Loopback, lost: int) -> None:
+def test_fifty_nodes_complete_though_some_are_lost(engine: Loopback) -> None:
+    """One round: starting fifty nodes takes a minute, and nodes that stay are in it as well."""
     app = engine.folder / "app"
-    app.mkdir(exist_ok=True)
+    app.mkdir()
     text = (APP_FOLDER / "pyproject.toml").read_text(encoding="utf-8")
-    if lost:
-        text = text.replace("fedprikl.flower_app.client:app", "tests.flower_app.losing:app")
-    (app / "pyproject.toml").write_text(text)
+    losing = text.replace("fedprikl.flower_app.client:app", "tests.flower_app.losing:app")
+    assert losing != text
+    (app / "pyproject.toml").write_text(losing)
     result = engine.federate(
         *("--app", str(app), "--clients", str(NODES), "--json"),
-        *("-o", f"release-{lost}.json", "--report", f"report-{lost}.html"),
         *("--federation-config", f"num-supernodes={NODES} client-resources-num-cpus=1"),
     )
     assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
-    unsent = [step for step in DIES.values() if step in (Step.SHARE, Step.INPUT)] if lost else []
+    unsent = [step for step in DIES.values() if step in (Step.SHARE, Step.INPUT)]
     included = sum(cohort["included"] for cohort in document["release"]["cohorts"])
     assert included == NODES - len(unsent)
     progress = "\n".join(document["progress"])
     assert "50 clients in 2 cohorts of 25 to 25" in progress
-    assert sum(map(int, re.findall(r"(\d+) lost", progress))) == lost
+    assert sum(map(int, re.findall(r"(\d+) lost", progress))) == len(DIES)
