@@ -236,10 +236,15 @@ def _of_calendar(value: datetime) -> Simple:
             value.year, value.month, value.day, value.hour, value.minute, value.second,
             value.microsecond, tzinfo=value.tzinfo, fold=value.fold,
         )  # fmt: skip
-        aware = plain if plain.utcoffset() is not None else plain.replace(tzinfo=UTC)
-        return _within((aware - EPOCH) // MICROSECOND)
+        return _within(_since_1970(plain))
     except Exception:  # a year that is none, or a time zone of whatever kind
         return Odd.VALUE
+
+
+def _since_1970(moment: datetime) -> int:
+    aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=UTC)
+    passed = aware - EPOCH
+    return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
 
 
 def _within(microseconds: int) -> Simple:
@@ -306,7 +311,7 @@ def _parsed_time(text: str) -> int | None:
         return None
     day, clock, zone = found.groups()
     try:
-        moment = _of_calendar(datetime.fromisoformat(f"{day}T{clock or '00:00'}{zone or ''}"))
+        moment = _since_1970(datetime.fromisoformat(f"{day}T{clock or '00:00'}{zone or ''}"))
     except ValueError:
         return None
-    return moment.microseconds if isinstance(moment, Instant) else None
+    return moment if FIRST <= moment < LAST + UNIT["D"] else None
