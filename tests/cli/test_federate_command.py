@@ -4,6 +4,7 @@ import importlib.util
 import json
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from fedprikl.cli import federate
 from fedprikl.cli.app import app
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
-from fedprikl.federation import SealingKey, SignedPlan
+from fedprikl.federation import Plan, Release, SealingKey, SignedPlan
 from fedprikl.flower_app import APP_FOLDER
 from fedprikl.flower_app.connection import check_connection
 from fedprikl.flower_app.progress import release_line
@@ -31,20 +32,27 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World.make(clients=9)
 
 
+def answer(world: World, plan: Plan, request: str, *, age: timedelta = timedelta()) -> Release:
+    """A release as the aggregator makes it for a request."""
+    content = dict(world.run(plan).release.content)
+    del content["format"], content["version"]
+    content |= {"request": request, "released_at": (datetime.now(UTC) - age).isoformat()}
+    return Release.sign(content, world.key)
+
+
 def record(
     world: World, monkeypatch: pytest.MonkeyPatch, *lines: str, released: bool = True
 ) -> dict[str, Any]:
     """A run that prints these lines and, maybe, a release."""
     plan = world.plan(cohort=9)
     Path("plan.json").write_text(json.dumps(SignedPlan.sign(plan, world.key).to_dict()))
-    stream = ["Loading\n", *lines]
-    if released:
-        stream.append(release_line(world.run(plan).release) + "\n")
     seen: dict[str, Any] = {}
 
     def flwr_run(folder: Path, superlink: str, config: Any, more: list[str]) -> Iterator[str]:
         seen.update(config, folder=folder, superlink=superlink, more=more)
-        yield from stream
+        yield from ["Loading\n", *lines]
+        if released:
+            yield release_line(answer(world, plan, config["request"])) + "\n"
 
     monkeypatch.setattr(federate, "_flwr_run", flwr_run)
     return seen
@@ -82,7 +90,10 @@ def test_a_round_is_followed_verified_and_written(
     assert (seen["superlink"], seen["plan"], seen["clients"]) == ("mine", "plan.json", 9)
     assert Path("release.json").exists()
     assert "differ from the reference" in Path("report.html").read_text(encoding="utf-8")
-    document = json.loads(runner.invoke(app, [*line, "--json"]).stdout)
+    assert ("home" in seen, len(seen["request"])) == (False, 32)
+    assert "drift found" in result.stdout.lower()
+    document = json.loads(runner.invoke(app, [*line, "--json", "--force"]).stdout)
+    assert document["release"]["request"] == seen["request"]
     assert document["progress"] == ["input: 8 of 9 answered"]
     assert document["release"]["population"] == "testers"
 
@@ -161,11 +172,16 @@ def test_a_stream_that_breaks_off_is_taken_up_again(
 ) -> None:
     plan = world.plan(cohort=9)
     first = ["Successfully started run 77\n", "[fedprikl] share: 9 of 9\n"]
-    record(world, monkeypatch, *first, released=False)
+    seen = record(world, monkeypatch, *first, released=False)
     again = ["[fedprikl] share: 9 of 9\n", "[fedprikl] input: 9 of 9\n"]
+
+    def rest() -> Iterator[list[str]]:
+        yield again[:1]
+        yield [*again, release_line(answer(world, plan, seen["request"])) + "\n"]
+
     answers = {
         "list": iter([listed("running"), ["The SuperLink is not available\n"]]),
-        "log": iter([again[:1], [*again, release_line(world.run(plan).release) + "\n"]]),
+        "log": rest(),
     }
     asked: list[tuple[str, ...]] = []
 
@@ -208,3 +224,78 @@ def listed(status: str) -> list[str]:
     numbers = {name: 0 for name in row if name.startswith(("network", "compute"))}
     run = RunRow(**(row | numbers | {"status_text": status, "details": "why"}))  # type: ignore[arg-type]
     return [_to_json([run])]
+
+
+def replay(world: World, monkeypatch: pytest.MonkeyPatch, old: Release) -> None:
+    """A relay that answers every run with a release it has kept."""
+    record(world, monkeypatch, release_line(old) + "\n", released=False)
+
+
+def test_a_relay_cannot_pass_an_old_release_for_todays(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Genuine, of the same plan and the right key: only the request and the time tell."""
+    seen = record(world, monkeypatch)
+    line = ["federate", "mine", "--key", world.key.public]
+    assert runner.invoke(app, line).exit_code == 0
+    old = Release.load("release.json")
+    assert old.content["request"] == seen["request"]
+    Path("release.json").unlink()
+    Path("report.html").unlink()
+    replay(world, monkeypatch, old)
+    assert "old or foreign release" in fails(monkeypatch, capsys, *line)
+    plan = SignedPlan.load("plan.json").plan
+    replay(world, monkeypatch, answer(world, plan, ""))  # of a run that nobody asked for
+    assert "old or foreign release" in fails(monkeypatch, capsys, *line)
+    assert not Path("release.json").exists()
+    assert not Path("report.html").exists()
+
+
+@pytest.mark.parametrize(("minutes", "accepted"), [(-6, False), (-4, True), (4, True), (6, False)])
+def test_a_release_is_as_old_as_the_command(
+    world: World, monkeypatch: pytest.MonkeyPatch, minutes: int, accepted: bool
+) -> None:
+    """A nonce that leaked beforehand does not help either, beyond a difference of the clocks."""
+    monkeypatch.setattr("fedprikl.cli.federate.os.urandom", bytes)
+    record(world, monkeypatch, released=False)
+    plan = SignedPlan.load("plan.json").plan
+    replay(world, monkeypatch, answer(world, plan, "00" * 16, age=timedelta(minutes=minutes)))
+    result = runner.invoke(app, ["federate", "mine"])
+    assert (result.exit_code == 0) is accepted, result.output
+    assert Path("release.json").exists() is accepted
+
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe[/bold][link=http://x]y[/link]\r\x00"
+
+
+@pytest.mark.parametrize("kind", ["progress", "failure", "last words", "verbose", "run"])
+def test_a_relays_words_cannot_steer_the_terminal(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    prefix = {"progress": "[fedprikl] ", "failure": "[fedprikl] no release: "}.get(kind, "")
+    record(world, monkeypatch, f"{prefix}evil {ESCAPES}\n", released=False)
+    verbose = ["--verbose"] if kind == "verbose" else []
+    if kind == "run":
+        record(world, monkeypatch, "started run 7\n", released=False)
+        monkeypatch.setattr(federate, "PAUSE", 0.0)
+        told = json.dumps({"runs": [{"status": "finished:evil", "status-details": ESCAPES}]})
+        monkeypatch.setattr(federate, "_flwr", lambda *_: iter([told]))
+    said = fails(monkeypatch, capsys, "federate", "mine", *verbose)
+    assert "evil" in said
+    assert "[link=http://x]" in said  # shown as it is, not as a link
+    assert all(c.isprintable() for c in said.replace("\n", ""))
+
+
+def test_what_is_known_is_refused_before_a_run_is_started(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = record(world, monkeypatch)
+    Path("report.html").write_text("mine")
+    assert "--force" in fails(monkeypatch, capsys, "federate", "mine")
+    Path("report.html").unlink()
+    expired = world.plan(cohort=9, valid_until="2020-01-01T00:00:00+00:00")
+    Path("plan.json").write_text(json.dumps(SignedPlan.sign(expired, world.key).to_dict()))
+    assert "until 2020-01-01" in fails(monkeypatch, capsys, "federate", "mine")
+    assert runner.invoke(app, ["federate", "mine", "--key", "abc"]).exit_code == 2
+    assert runner.invoke(app, ["federate", "mine", "--home", "/srv"]).exit_code == 2
+    assert seen == {}

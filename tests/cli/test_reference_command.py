@@ -1,5 +1,6 @@
 """`fedprikl reference` as a user types it."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -80,6 +81,45 @@ def test_levels_agree_with_clients_of_either_format(tmp_path: Path, suffix: str)
     reference = Reference.load(output)
     for client in (csv, parquet, FRAME):
         assert open_records(client).count(reference).counts.tolist() == reference.mass.tolist()
+
+
+def test_a_column_that_is_nearly_numeric_is_noted(tmp_path: Path) -> None:
+    data, output = tmp_path / "a.csv", tmp_path / "ref.json"
+    rows = [f"{i}.5,{i % 3}" for i in range(470)]
+    data.write_text("delay,ward\n" + "\n".join([*rows, "[late],1", "late,2", "NA,1"]))
+    result = run(data, "-o", output)
+    assert result.exit_code == 0
+    noted = " ".join(result.stderr.split())
+    assert "Column 'delay' is taken as categories, although 470 of its 472 values" in noted
+    assert "'[late]', 'late' are not" in noted
+    assert "ward" not in noted
+    document = json.loads(run(data, "-o", output, "--force", "--json").stdout)
+    assert document["columns"][0]["kind"] == "categories"
+    assert len(document["notes"]) == 1
+    options = ("--force", "--json", "--missing", "NA,late,[late]")
+    result = run(data, "-o", output, *options)
+    document = json.loads(result.stdout)
+    assert (document["columns"][0]["kind"], document["notes"]) == ("bins", [])
+    client = tmp_path / "client.csv"
+    client.write_text("delay,ward\nlate,1\n,1\n3,1\n")
+    counted = open_records(client).count(Reference.load(output))
+    assert counted.unknown == {"delay": 0, "ward": 0}
+
+
+def test_separator_encoding_and_gzip(tmp_path: Path) -> None:
+    data, output = tmp_path / "a.csv.gz", tmp_path / "ref.json"
+    with gzip.open(data, "wb") as file:
+        file.write("stadt|tag\nZürich|2020-01-01\nBern|2020-01-02\n".encode("cp1252"))
+    options = ("--separator", "|", "--encoding", "cp1252", "--json", "--bins", 1)
+    document = json.loads(run(data, "-o", output, *options).stdout)
+    assert [column["kind"] for column in document["columns"]] == ["categories", "times"]
+    assert document["columns"][0]["first_levels"] == ["Bern", "Zürich"]
+    tabbed = tmp_path / "b.csv"
+    tabbed.write_text("stadt\ttag\nBern\t2020-01-01\n")
+    assert run(tabbed, "-o", output, "--force", "--separator", "tab").exit_code == 0
+    assert "at line 2" in refusal(data, "-o", tmp_path / "c.json", "--separator", "|")
+    assert "one character" in refusal(data, "-o", tmp_path / "c.json", "--separator", "||")
+    assert "UTF-8" in refusal(data, "-o", tmp_path / "c.json", "--encoding", "utf-16")
 
 
 def test_an_existing_file_is_kept_unless_forced(data: Path, tmp_path: Path) -> None:

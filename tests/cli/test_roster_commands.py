@@ -39,9 +39,10 @@ def test_a_plan_names_the_roster(
     assert SignedPlan.load("plan.json").plan.roster == Roster.load("roster.txt").fingerprint
     error = fails(monkeypatch, capsys, "estimate", "plan.json", "clients")
     assert "The plan names a roster" in " ".join(error.split())
-    call(*line)
+    call(*line, "--force")
     assert SignedPlan.load("plan.json").plan.roster == ""
-    more = [word.replace("3", "4", 1) for word in line]
+    more = [*(word.replace("3", "4", 1) for word in line), "--force"]
     assert "roster.txt knows 3" in fails(monkeypatch, capsys, *more, "--roster", "roster.txt")
     (folder / "roster.txt").write_text(lines[0])
-    assert "holds 1 keys" in fails(monkeypatch, capsys, *line, "--roster", "roster.txt")
+    again = [*line, "--force", "--roster", "roster.txt"]
+    assert "holds 1 keys" in fails(monkeypatch, capsys, *again)

@@ -19,8 +19,11 @@ from fedprikl import (
     trusted_aggregator,
 )
 from fedprikl.checks import Floats, Ints
+from fedprikl.estimators.drift import fit_drift
 from fedprikl.estimators.interval import confidence_interval, error_before_noise, noise_quantile
+from fedprikl.estimators.terms import Terms
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
+from fedprikl.reference import QueryPoints
 
 REPETITIONS = 2000
 
@@ -114,6 +117,68 @@ def test_batches_widen_the_interval(rng: np.random.Generator) -> None:
     related = error_before_noise(four, np.full(4, 1000), Score(), client_effect=4.0)
     assert of_four(0.0)[0] > 0
     assert related(0.0)[0] > of_four(0.0)[0]
+
+
+def error_by_hand(points: QueryPoints, score: Score, divergence: float) -> tuple[float, float]:
+    """Standard deviation and mean of what small batches and the limit add, in 600 populations."""
+    terms, rng, sums = Terms.of(points, BATCHES[: points.batches]), np.random.default_rng(1), []
+    everybody = int(BATCHES[: points.batches].sum())
+    drift = fit_drift(terms.weights, terms.pi, divergence=divergence, gamma=0.01)
+    for _ in range(600):
+        rate = terms.pi * drift.ratios(terms.pi, rng.random(len(terms.pi)))
+        asked = rng.poisson(terms.records * rate)
+        others = rng.poisson((everybody - terms.records) * rate)
+        all_counts = Score()(asked + others, terms.pi, np.full(len(terms.pi), everybody))
+        sums.append(float(terms.weights @ (terms.scores(asked, score) - all_counts)))
+    return float(np.std(sums)), float(np.mean(sums))
+
+
+BATCHES = np.full(6, 10_000)
+
+
+@pytest.mark.parametrize("batches", [1, 6])
+def test_the_bias_of_a_limit_is_the_one_that_populations_show(batches: int) -> None:
+    """Within 25%: the cells are sampled, so their weights are not their probabilities, and mixing
+    up the two gives a quarter of the bias.
+    """
+    pi, _ = population("no drift")
+    points = spread_points(pi, 40, batches=batches, rng=np.random.default_rng(3))
+    score, divergence = Score(correction=1.0, steepest=0.005), 0.15 * math.log(100)
+    _, expected = error_by_hand(points, score, divergence)
+    _, bias = error_before_noise(points, BATCHES[:batches], score)(divergence)
+    assert expected > 0.01
+    assert bias == pytest.approx(expected, rel=0.25)
+
+
+def test_the_spread_without_drift_is_the_one_that_populations_show() -> None:
+    pi, _ = population("no drift")
+    points = spread_points(pi, 40, batches=6, rng=np.random.default_rng(3))
+    score = Score(correction=1.0, steepest=0.005)
+    expected, _ = error_by_hand(points, score, 0.0)
+    assert error_before_noise(points, BATCHES, score)(0.0)[0] == pytest.approx(expected, rel=0.1)
+
+
+def test_the_interval_leaves_room_for_twice_the_bias_on_its_side() -> None:
+    """A limit makes values too large, so a large value does not contradict a small divergence."""
+    pi, _ = population("no drift")
+    points = spread_points(pi, 40, batches=6, rng=np.random.default_rng(3))
+    score, truth = Score(correction=1.0, steepest=0.005), 0.15 * math.log(100)
+    noise = LaplaceMechanism(scale=0.001, sensitivity=0.001)
+    sd, bias = error_before_noise(points, BATCHES, score)(truth)
+    usual = noise_quantile(noise, sd, 0.975)
+    assert bias > 0.1 * usual
+
+    def contains(value: float) -> bool:
+        limits = confidence_interval(
+            value, noise=noise, points=points, records=BATCHES, score=score
+        )
+        assert limits is not None
+        return limits[0] <= truth <= limits[1]
+
+    assert contains(truth + usual + 1.95 * bias)
+    assert not contains(truth + usual + 2.05 * bias)
+    assert contains(truth - 0.99 * usual)
+    assert not contains(truth - 1.01 * usual)
 
 
 def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:

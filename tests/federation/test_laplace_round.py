@@ -1,10 +1,12 @@
 """Rounds without a trusted party: Laplace shares inside real secure sums, with dropouts."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
@@ -17,7 +19,7 @@ from fedprikl.privacy import (
     charge_to_dict,
 )
 from fedprikl.secure_sum import Leaves
-from tests.false_alarm import looks_centred
+from tests.false_alarm import FALSE_ALARM, looks_as_frequent, missed
 from tests.federation.worlds import InsecureNoNoise, World, budgeted
 
 LEAVES = {"c2": Leaves.BEFORE_INPUT, "c17": Leaves.BEFORE_ECHO, "c30": Leaves.BEFORE_UNMASK}
@@ -68,13 +70,26 @@ def test_without_noise_the_sums_are_exact_and_with_it_they_are_not() -> None:
     plan = world.plan(estimator="baseline", cohort=20, batches=2, points=4)
     bare = world.run(plan, leaves=LEAVES, source=InsecureNoNoise())
     assert not released_noise(world, bare).any()
-    noise = released_noise(world, world.run(plan, leaves=LEAVES))
-    assert noise.any()
+    loud = world.plan(estimator="baseline", cohort=20, batches=2, points=4, epsilon=0.1)
+    noise = released_noise(world, world.run(loud, leaves=LEAVES))
+    assert noise.any()  # ten noises that are 0 once in 40: all of them once in 1e16
     assert np.array_equal(noise, np.rint(noise))
 
 
+def chance_of_large(scale: float, sums: float, cut: int) -> float:
+    """P(|noise| >= cut) of `sums` times the noise of scale `scale`: a difference of two negative
+    binomial variables, from scipy's probabilities.
+    """
+    one = stats.nbinom.pmf(np.arange(4000), sums, -math.expm1(-1 / scale))
+    law = np.convolve(one, one[::-1])
+    assert law.sum() == pytest.approx(1)
+    return float(law[np.abs(np.arange(len(law)) - 3999) >= cut].sum())
+
+
 def test_the_sum_carries_the_noise_that_the_release_tells() -> None:
-    """Squares of 301 noises: a z-test at a false-alarm rate of 1e-9, with teeth."""
+    """How many of 301 noises are 15 or more: a binomial test, at an exact false-alarm rate of 1e-9.
+    Ten times or a tenth of the variance would pass with a probability below 1e-9, also exact.
+    """
     world = World.make(clients=40, cells=300)
     plan = world.plan(estimator="baseline", cohort=40, points=300, epsilon=0.2)
     result = world.run(plan, leaves=LEAVES)
@@ -83,10 +98,14 @@ def test_the_sum_carries_the_noise_that_the_release_tells() -> None:
     assert told["noise"]["scale"] == pytest.approx(10.0)
     assert told["noise"]["sums"] == pytest.approx([39 / share.shares])
     assert told["noise_sd"] == pytest.approx([np.sqrt(39 * share.share_variance)])
-    squares = released_noise(world, result) ** 2
-    assert looks_centred(squares, told["noise_sd"][0] ** 2)
-    assert not looks_centred(squares, told["noise_sd"][0] ** 2 / 10)
-    assert not looks_centred(squares, 10 * told["noise_sd"][0] ** 2)
+    noise, cut, scale = released_noise(world, result), 15, told["noise"]["scale"]
+    large, (sums,) = int(np.count_nonzero(np.abs(noise) >= cut)), told["noise"]["sums"]
+    true = chance_of_large(scale, sums, cut)
+    assert looks_as_frequent(large, len(noise), true)
+    for factor in (0.1, 10.0):
+        wrong = chance_of_large(scale * math.sqrt(factor), sums, cut)
+        assert missed(len(noise), wrong, true) < FALSE_ALARM
+        assert not looks_as_frequent(large, len(noise), wrong)
 
 
 def test_the_plan_chooses_the_noise() -> None:

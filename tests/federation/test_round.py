@@ -79,7 +79,7 @@ def test_the_release_says_what_it_is_about() -> None:
     assert sum(c["clients"] for c in content["cohorts"]) == 24
     assert sum(c["included"] for c in content["cohorts"]) == 23
     low, high = content["interval"]
-    assert 0 <= low < high <= np.log(100)
+    assert 0 <= low <= high <= np.log(100)  # equal if the noise throws the value far out
     assert min(max(content["value"], 0), np.log(100)) == pytest.approx(
         np.clip(content["value"], low, high)
     )

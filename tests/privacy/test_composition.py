@@ -203,6 +203,20 @@ def test_order_does_not_matter_and_basic_composition_bounds(past: list[Charge], 
     assert total >= max(own) * (1 - 1e-3)
 
 
+def test_basic_composition_is_the_sum_by_hand() -> None:
+    """Every release that needs a delta gets an equal share of what accounted ones leave."""
+    noisy: list[Charge] = [gaussian(0.5), INTEGER, gaussian(0.3)]
+    past = [*noisy, laplace(0.1), accounted(0.2, DELTA / 4)]
+    each = DELTA * 3 / 4 / 3
+    expected = 0.1 + 0.2 + sum(total_epsilon([charge], delta=each) for charge in noisy)
+    assert math.isfinite(expected)
+    assert basic_epsilon(past, delta=DELTA) == pytest.approx(expected)
+    assert basic_epsilon([gaussian(0.5)], delta=DELTA) == pytest.approx(0.5)
+    assert basic_epsilon([laplace(0.1)] * 2, delta=0.0) == pytest.approx(0.2)
+    assert basic_epsilon([laplace(0.1), gaussian(0.5)], delta=0.0) == math.inf
+    assert basic_epsilon([accounted(0.1, DELTA), gaussian(0.5)], delta=DELTA) == math.inf
+
+
 @settings(max_examples=10)
 @given(st.lists(charges, min_size=1, max_size=4))
 def test_a_larger_delta_never_costs_more(past: list[Charge]) -> None:

@@ -39,13 +39,14 @@ def test_epsilon_is_the_log_ratio(epsilon: float, coordinates: int) -> None:
 
 @pytest.mark.parametrize("source", [SecureNoise(), InsecureSeededNoise(2)], ids=repr)
 def test_draws_have_their_probabilities(source: Any) -> None:
-    """Chi-square at a false-alarm rate of 1e-9; noise 5% smaller would be seen."""
-    for scale, expected in ((2.0, True), (1.9, False)):
-        draws = source.integer_laplace(np.full(200_000, 7), scale=scale) - 7
+    """Chi-square at a false-alarm rate of 1e-9; noise 10% smaller is missed once in 1e40."""
+    for scale, expected in ((2.0, True), (1.8, False)):
+        draws = source.integer_laplace(np.full(60_000, 7), scale=scale) - 7
         assert fits(draws, np.exp(-np.abs(K) / 2.0) * math.tanh(0.25)) is expected
 
 
 def test_noise_is_added_to_the_counts() -> None:
+    """A z-test at 1e-9; half a count is 12 standard errors, missed once in 1e10."""
     mechanism = calibrate_integer_laplace(epsilon=1.0)
     noisy = mechanism.add_to(np.full(5000, 10**6), SecureNoise())
     assert noisy.dtype == np.float64

@@ -84,11 +84,13 @@ def test_a_tie_in_the_first_word_is_settled_by_the_rest() -> None:
 
 
 def fits(draws: Ints, probabilities: Floats) -> bool:
-    """Chi-square, rare values pooled, at a false-alarm rate of 1e-9."""
+    """Chi-square at a false-alarm rate of 1e-9; values that are expected less than 50 times, for
+    which the rate would not be right, are pooled.
+    """
     middle = len(probabilities) // 2
     seen = np.bincount(draws + middle, minlength=len(probabilities))
     expected = probabilities * len(draws)
-    rare = expected < 10
+    rare = expected < 50
     seen = np.append(seen[~rare], seen[rare].sum())
     expected = np.append(expected[~rare], max(expected[rare].sum(), 1e-9))
     expected *= seen.sum() / expected.sum()
@@ -102,8 +104,9 @@ def test_drawn_shares_have_their_probabilities(source: Any, scale: float, shares
     assert fits(draws, share_probabilities(PolyaTable.build(scale, shares)))
 
 
-@pytest.mark.parametrize(("scale", "shares"), [(1.9, 5), (2.0, 6)])
+@pytest.mark.parametrize(("scale", "shares"), [(1.8, 5), (2.0, 6)])
 def test_that_check_would_catch_a_little_less_noise(scale: float, shares: int) -> None:
+    """Not once in 1e20 (noncentral chi-square)."""
     draws = SecureNoise().laplace_share(200_000, scale=scale, shares=shares)
     assert not fits(draws, share_probabilities(PolyaTable.build(2.0, 5)))
 

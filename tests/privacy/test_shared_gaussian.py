@@ -67,7 +67,11 @@ def test_one_share_is_the_integer_gaussian() -> None:
 
 @pytest.mark.parametrize("source", [SecureNoise(), InsecureSeededNoise(4)], ids=repr)
 def test_drawn_shares_add_up_to_the_stated_spread(source: Any) -> None:
-    """Variance of 4,000 sums of 12 shares; chi-square limits at a false-alarm rate of 1e-9."""
+    """Variance of 4,000 sums of 12 shares; chi-square limits at a false-alarm rate of 1e-9.
+
+    Of noise that is a third less, the test sees a ratio of 0.7, ten standard deviations (0.022) of
+    the ratio away from the limit of 0.86.
+    """
     mechanism = calibrate_shared_gaussian(epsilon=0.3, delta=1e-6, shares=12)
     total = np.sum([mechanism.draw_share(4000, source) for _ in range(12)], axis=0)
     ratio = total.var() / mechanism.standard_deviation**2

@@ -17,11 +17,21 @@ REFERENCES = {
     "table": Reference.fit(
         pl.DataFrame({"c": ["a", "b", "a", None], "x": [0.1, 0.25, 3.0, None]}), bins=2
     ),
+    "times": Reference.fit(
+        pl.DataFrame({"t": [f"2020-01-{day:02} 12:00:00.5" for day in range(1, 21)]}).select(
+            pl.col("t").str.to_datetime()
+        ),
+        missing=["", "?"],
+    ),
     "images": Reference.fit_images(np.zeros((2, 28, 28)), code=BlockCode(white=1.0)),
     "counts": Reference.from_counts([3, 0, 5], other=2),
     "categories": Reference.from_counts({"red": 1, "blue": 4}),
     "probabilities": Reference.from_probabilities([0.1, 0.2, 0.7]),
 }
+
+
+def table(*columns: dict[str, Any]) -> dict[str, Any]:
+    return {"records": {"kind": "table", "missing": [""], "columns": list(columns)}}
 
 
 @pytest.mark.parametrize("name", REFERENCES)
@@ -103,7 +113,8 @@ def test_a_file_cut_off_anywhere_is_refused(name: str) -> None:
     ("change", "words"),
     [
         ({"format": "something else"}, "not a fedprikl reference"),
-        ({"version": 2}, "version 2"),
+        ({"version": 1}, "version 1.*fedprikl reference"),
+        ({"version": 3}, "version 3"),
         ({"other": 1}, "fingerprint"),
         ({"other": -1}, "must not be negative"),
         ({"other": True}, "expected a number"),
@@ -114,16 +125,15 @@ def test_a_file_cut_off_anywhere_is_refused(name: str) -> None:
         ({"cells": [[0]]}, "malformed"),
         ({"records": {"kind": "cell numbers", "size": 2**40}}, "how records become cells"),
         ({"records": {"kind": "images", "colour": 1}}, "malformed"),
-        ({"records": {"kind": "table", "columns": []}}, "at least one column"),
-        ({"records": {"kind": "table", "columns": [{"name": "a"}]}}, "neither categories nor bins"),
-        (
-            {"records": {"kind": "table", "columns": [{"name": "a", "categories": ["x", "x"]}]}},
-            "distinct texts",
-        ),
-        (
-            {"records": {"kind": "table", "columns": [{"name": "a", "bins": [1, 1]}]}},
-            "must increase",
-        ),
+        ({"records": {"kind": "table", "columns": []}}, "how records become cells"),
+        ({"records": {"kind": "table", "missing": [1], "columns": []}}, "how records become cells"),
+        (table(), "at least one column"),
+        (table({"name": "a"}), "neither categories nor bins nor times"),
+        (table({"name": "a", "categories": ["x", "x"]}), "distinct texts"),
+        (table({"name": "a", "bins": [1, 1]}), "must increase"),
+        (table({"name": "a", "times": ["2021", "2022"]}), "must increase"),
+        (table({"name": "a", "times": ["2021-01-01", "2020-01-01"]}), "must increase"),
+        (table({"name": "a", "times": [1]}), "must increase"),
     ],
 )
 def test_a_damaged_file_says_what_is_wrong(change: dict[str, Any], words: str) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -200,6 +201,50 @@ def test_well_signed_nonsense(step: AggregatorStep, spoil: Spoil, reason: str) -
     message = decode(cohort.answer(CULPRIT))
     assert isinstance(message, SignedMessage)
     assert goes_on_without(cohort, sign(spoil(message), key), reason)
+
+
+def sparse_cohort() -> tuple[Cohort, int]:
+    """Twelve clients with six neighbours each, waiting for shares, after one has dropped out."""
+    cohort = Cohort(make_plan(12, threshold=4, neighbours=6)).until(AggregatorStep.INPUTS)
+    gone = min(cohort.plan.graph().of(CULPRIT))
+    cohort.answer_all(without=[gone])
+    cohort.next()
+    return cohort.until(AggregatorStep.UNMASK), gone
+
+
+def stranger_to(cohort: Cohort, client: int) -> int:
+    """Somebody alive who is not the client's neighbour."""
+    near = cohort.plan.graph().of(client) | {client}
+    return next(i for i in cohort.letters if i not in near)
+
+
+@pytest.mark.parametrize("kind", ["self_seeds", "mask_keys"])
+@pytest.mark.parametrize("of", ["a neighbour", "a stranger"])
+def test_shares_that_nobody_asked_for(kind: str, of: str) -> None:
+    """Only shares of a living neighbour's seed and of a dropped neighbour's key are taken.
+
+    A share of a dropped client's seed would count as one of its key, and a stranger's share has
+    no place on its secret's line: either would spoil the sum.
+    """
+    cohort, gone = sparse_cohort()
+    near = cohort.plan.graph().of(CULPRIT)
+    sender, wrong = {
+        ("self_seeds", "a neighbour"): (CULPRIT, gone),
+        ("self_seeds", "a stranger"): (CULPRIT, stranger_to(cohort, CULPRIT)),
+        ("mask_keys", "a neighbour"): (CULPRIT, min(near - {gone})),
+        ("mask_keys", "a stranger"): (stranger_to(cohort, gone), gone),
+    }[kind, of]
+    key = cohort.clients[sender]._keys.sign_key
+    honest = UnmaskShares.decode(cohort.answer(sender))
+    (_, piece), *_ = honest.self_seeds
+    more: dict[str, Any] = {kind: sorted([*getattr(honest, kind), (wrong, piece)])}
+    bad = sign(replace(honest, **more), key)
+    with pytest.raises(RejectedMessageError, match="it reveals what nobody asked for"):
+        cohort.aggregator.receive(sender, bad)
+    cohort.answer_all(without=[sender])
+    result = cohort.aggregator.unmask()
+    there = [i for i in range(12) if i != gone]
+    assert np.array_equal(result.total, cohort.inputs[there].sum(axis=0))
 
 
 def test_a_roster_decides_whose_signature_counts() -> None:

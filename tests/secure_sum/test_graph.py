@@ -75,15 +75,25 @@ def holds(n: int, degree: Degree, gamma: float, delta: float, active: bool = Tru
 
 
 @pytest.mark.parametrize("active", [True, False])
-@pytest.mark.parametrize(("n", "rate"), [(150, 0.03), (200, 0.05), (3000, 0.05)])
+@pytest.mark.parametrize(
+    ("n", "corruption", "dropout"),
+    [
+        (150, 0.03, 0.03),
+        (200, 0.05, 0.05),
+        (3000, 0.05, 0.05),
+        (3000, 0.05, 0.0),  # nobody drops: only the fear of a cut circle asks for more neighbours
+        (3000, 0.0679, 0.0),  # 16 neighbours who are all corrupt: three times too likely
+    ],
+)
 def test_rule_is_right_and_the_smallest_in_exact_arithmetic(
-    n: int, rate: float, active: bool
+    n: int, corruption: float, dropout: float, active: bool
 ) -> None:
-    degree = choose_degree(n, dropout=rate, corruption=rate, active=active)
+    degree = choose_degree(n, dropout=dropout, corruption=corruption, active=active)
     assert degree.neighbours < n - 1
-    assert holds(n, degree, rate, rate, active)
+    assert holds(n, degree, corruption, dropout, active)
     k = degree.neighbours - 2
-    assert not any(holds(n, Degree(k, t), rate, rate, active) for t in range(k // 2 + 1, k + 1))
+    fewer = (Degree(k, t) for t in range(k // 2 + 1, k + 1))
+    assert not any(holds(n, each, corruption, dropout, active) for each in fewer)
 
 
 Mask = npt.NDArray[np.bool_]

@@ -1,14 +1,19 @@
-"""Wires the commands together. Exit codes: 0 done, 1 it failed (the message says why), 2 usage."""
+"""Wires the commands together.
 
+Exit codes: 0 done, 1 it failed (the message says why), 2 usage, 130 stopped by Ctrl-C.
+"""
+
+import signal
 import sys
 import warnings
+from types import FrameType
 from typing import Annotated
 
 import typer
 
 from fedprikl import __version__
 from fedprikl.cli.audit import audit_command
-from fedprikl.cli.console import show_warning_plainly
+from fedprikl.cli.console import plain, show_warning_plainly
 from fedprikl.cli.demo import demo_command
 from fedprikl.cli.estimate import estimate_command
 from fedprikl.cli.federate import federate_command
@@ -20,6 +25,11 @@ from fedprikl.cli.verify import verify_command
 from fedprikl.errors import FedPriKLError
 
 __all__ = ["app", "main"]
+
+STOPPED = (
+    "stopped. A round that was charged stays charged (see `fedprikl ledger`); a run that was "
+    "started on a federation goes on there."
+)
 
 app = typer.Typer(
     name="fedprikl",
@@ -59,10 +69,24 @@ def _options(
 
 
 def main() -> None:
-    """Entry point: errors raised on purpose are printed without a traceback."""
+    """Entry point: errors raised on purpose, and Ctrl-C, are one line without a traceback."""
     warnings.showwarning = show_warning_plainly
+    interrupts: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
     try:
         app()
-    except FedPriKLError as error:
-        typer.echo(f"fedprikl: {error}", err=True)
+    except BaseException as error:
+        if interrupts:  # whatever it became on its way up: duckdb makes a RuntimeError of it
+            typer.echo(f"fedprikl: {STOPPED}", err=True)
+            sys.exit(130)
+        if not isinstance(error, FedPriKLError):
+            raise
+        typer.echo(plain(f"fedprikl: {error}"), err=True)
         sys.exit(1)
+    finally:
+        signal.signal(signal.SIGINT, before)

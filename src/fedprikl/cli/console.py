@@ -1,15 +1,44 @@
-"""Where things are printed: the answer on standard output, all else on standard error."""
+"""Where things are printed: the answer on standard output, all else on standard error.
+
+What comes from elsewhere (a release, a relay's log, a file's name) passes through `plain` first, so
+that it cannot steer the terminal it is shown on.
+"""
 
 import json
 import math
+import re
 import sys
 from typing import Any, TextIO
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
 
-__all__ = ["notes", "print_json", "show_warning_plainly"]
+__all__ = ["notes", "plain", "print_json", "progress_bar", "say", "show_warning_plainly"]
 
 notes = Console(stderr=True, highlight=False)
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
+
+
+def plain(text: str) -> str:
+    """The text in printable characters and line ends only: no escape sequence, no bidi override."""
+    lines = _COLOURS.sub("", text).split("\n")
+    return "\n".join("".join(c if c.isprintable() else "\ufffd" for c in line) for line in lines)
+
+
+def say(text: str, *, style: str = "", console: Console | None = None) -> None:
+    """Prints a text as it is: nothing in it is taken for markup or for a command to the terminal.
+
+    On standard output, unless a console is given.
+    """
+    where = console or Console(highlight=False)
+    where.print(Text(plain(text), style=style), soft_wrap=True)
+
+
+def progress_bar() -> Progress:
+    """How many clients are done; for a person at a terminal, and without times."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -27,7 +56,7 @@ def show_warning_plainly(
     line: str | None = None,  # noqa: ARG001
 ) -> None:
     """A warning as a sentence for people, without the line of code that raised it."""
-    notes.print(f"[yellow]warning:[/yellow] {message}")
+    notes.print(Text.assemble(("warning:", "yellow"), f" {plain(str(message))}"))
 
 
 def _finite(value: Any) -> Any:

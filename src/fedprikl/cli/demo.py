@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
-from fedprikl.cli.console import notes, print_json
+from fedprikl.cli.console import print_json, progress_bar, say
+from fedprikl.cli.outputs import check_outputs, write_whole
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimators import ComparedEstimate
 from fedprikl.privacy import paper_true_epsilon
@@ -43,12 +43,11 @@ def demo_command(
     start = time.perf_counter()
     if seed < 0:
         raise InvalidInputError(f"The seed must not be negative, got {seed}.")
-    if not report.parent.is_dir():
-        raise InvalidInputError(f"Cannot write {report}: there is no folder {report.parent}.")
+    check_outputs(report, force=True)
     world = drifted_population(np.random.default_rng(seed))
     methods = paper_and_ours(epsilon=epsilon, delta=DELTA)
     rows: list[ComparedEstimate] = []
-    with Progress(console=notes, transient=True) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("estimating", total=len(methods))
         for row in compare(world, methods, repetitions=repetitions, seed=seed):
             rows.append(row)
@@ -64,12 +63,7 @@ def demo_command(
         "delta": f"{DELTA:g}",
     }
     premise = paper_true_epsilon(epsilon=epsilon, delta=DELTA, points=10, batches=20)
-    try:
-        report.write_text(
-            comparison_page(rows, facts=facts, premise_epsilon=premise), encoding="utf-8"
-        )
-    except OSError as error:
-        raise InvalidInputError(f"Cannot write {report}: {error.strerror}.") from None
+    write_whole(report, comparison_page(rows, facts=facts, premise_epsilon=premise))
     seconds = time.perf_counter() - start
     if json:
         print_json(_document(rows, true_divergence(world), seconds, report))
@@ -115,4 +109,4 @@ def _print_table(rows: list[ComparedEstimate], truth: float, report: Path) -> No
         table.add_row(*cells, f"[{colour}]{true_epsilon}[/{colour}]")
     console.print(table)
     console.print(str(rows[-1].estimate.privacy))
-    console.print(f"\nreport: {report}", soft_wrap=True)
+    say(f"\nreport: {report}")

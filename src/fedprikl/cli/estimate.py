@@ -1,36 +1,46 @@
-"""`fedprikl estimate`: one round over a folder with one file (or folder) per client."""
+"""`fedprikl estimate`: one round over a folder with one file (or folder) per client.
 
-import json as json_module
+What leaves this command (the release, the report, what is printed, the exit code) follows from
+public quantities and from noised values. Nothing it says depends on a single record.
+"""
+
 import os
-import time
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from fedprikl.cli.console import notes, print_json
-from fedprikl.errors import InvalidInputError
+from fedprikl.cli.client_files import content_digests, find_clients
+from fedprikl.cli.console import notes, print_json, progress_bar, say
+from fedprikl.cli.options import check_valid, now
+from fedprikl.cli.outputs import check_outputs
+from fedprikl.cli.released import print_release, write_release
+from fedprikl.errors import InvalidInputError, PolicyRefusal
 from fedprikl.federation import (
+    Aggregator,
     Client,
-    Plan,
+    Invitation,
     Policy,
+    Round,
     RoundResult,
     Server,
     SignedPlan,
     SigningKey,
-    open_records,
+    count_all,
     run_round,
 )
+from fedprikl.federation.data_files import CsvFormat
+from fedprikl.federation.policy import check_invitation
 from fedprikl.privacy import Ledger
 from fedprikl.reference import Reference
-from fedprikl.reporting import release_page, release_sentence
 
 __all__ = ["estimate_command"]
+
+USUAL = Policy()
+SOFTWARE = f"fedprikl {version('fedprikl')}"
 
 
 def estimate_command(
@@ -43,108 +53,140 @@ def estimate_command(
     key: Annotated[
         Path, typer.Option(help="The aggregator's signing key; made if it is missing.")
     ] = Path("aggregator.pem"),
+    largest_epsilon: Annotated[
+        float, typer.Option(help="Refuse a plan whose release spends more epsilon.")
+    ] = USUAL.largest_epsilon,
+    largest_delta: Annotated[
+        float, typer.Option(help="Refuse a plan whose release spends more delta.")
+    ] = USUAL.largest_delta,
+    separator: Annotated[
+        str, typer.Option(help="What separates the fields of CSV files; 'tab' for a tab.")
+    ] = ",",
+    encoding: Annotated[str, typer.Option(help="Of the text of CSV files.")] = "utf-8",
+    skip_bad_files: Annotated[
+        bool, typer.Option("--skip-bad-files", help="Leave out files that cannot be opened.")
+    ] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The signed release.")] = Path(
         "release.json"
     ),
     report: Annotated[Path, typer.Option(help="The report for people.")] = Path("report.html"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Runs the protocol with real secure sums, charges the ledger, writes a release and a report.
 
     All parties run in this process; each client counts its own file. A population without a budget
-    gets one that fits this single release; raise it with `fedprikl ledger`.
+    gets one that fits all releases of the plan; raise it with `fedprikl ledger`. The same records
+    are charged to one population only, whatever they are called.
 
     Example: `fedprikl estimate plan.json clients/ --ledger ledger.db`
     """
-    start = time.perf_counter()
-    signed = SignedPlan.load(plan)
-    pi = Reference.load(reference or plan.parent / "ref.json")
-    for path in (output, report):
-        if not path.parent.is_dir():
-            raise InvalidInputError(f"Cannot write {path}: there is no folder {path.parent}.")
-    members = _count_clients(clients, pi, signed.plan)
-    counted = time.perf_counter()
-    at = datetime.now(UTC).isoformat()
-    server, signer = Server(signed, pi), SigningKey.load_or_create(key)
-    with Ledger.open(ledger) as book, Progress(console=notes, transient=True) as progress:
-        _ensure_budget(book, signed.plan, at)
-        task = progress.add_task("secure sums", total=len(members))
-        result = run_round(
-            server,
-            members,
-            key=signer,
-            ledger=book,
-            software=f"fedprikl {version('fedprikl')}",
-            at=at,
-            rng=np.random.default_rng(),
-            report=lambda outcome: progress.advance(task, outcome.clients),
-        )
+    check_outputs(output, report, force=force)
+    at = now()
+    signed, pi = SignedPlan.load(plan), Reference.load(reference or plan.parent / "ref.json")
+    policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
+    _check_plan(signed, policy, at)
+    form = CsvFormat("\t" if separator == "tab" else separator, encoding)
+    files = find_clients(clients, pi, form=form, skip_bad=skip_bad_files)
+    server = Server(signed, pi)
+    trial = _rehearse(server, files.used, pi, policy, at)
+    signer = SigningKey.load_or_create(key)
+    with Ledger.open(ledger) as book:
+        _open_account(book, trial, signer, content_digests(files.used), at)
+        members = _count_clients(files.used, pi, form, policy)
+        with progress_bar() as progress:
+            task = progress.add_task("secure sums", total=len(members))
+            result = run_round(
+                server,
+                members,
+                key=signer,
+                ledger=book,
+                software=SOFTWARE,
+                at=at,
+                rng=np.random.default_rng(),
+                report=lambda outcome: progress.advance(task, outcome.clients),
+            )
         left = round(book.account(signed.plan.population).left, 6)  # 1e-9 is nothing left
     costs = {
-        "counting the records": f"{counted - start:.1f} s",
-        "secure sums and release": f"{time.perf_counter() - counted:.1f} s",
         "bytes of masked counts per client": f"{_bytes_per_client(result):,}",
         "epsilon left in the budget": f"{left:.3g}",
     }
-    _write(result, signed.plan, costs, output, report)
+    write_release(result.release, signed.plan, costs, output=output, report=report)
     if json:
-        print_json(result.release.to_dict() | {"refusals": result.refusals, "report": str(report)})
+        more = {"refusals": result.refusals, "left_out": files.bad, "report": str(report)}
+        print_json(result.release.to_dict() | more)
         return
-    console = Console(highlight=False)
-    console.print(f"[bold]{release_sentence(result.release.content)}[/bold]")
-    verdict = result.release.content["verdict"]
-    console.print("" if verdict is None else f"{verdict['statement']}\n")
-    console.print(result.release.content["privacy"]["statement"])
-    console.print(f"\nBudget left for {signed.plan.population}: epsilon {left:.3g}")
-    console.print(f"release: {output}\nreport: {report}", soft_wrap=True)
+    print_release(result.release)
+    say(f"\nBudget left for {signed.plan.population}: epsilon {left:.3g}")
+    say(f"release: {output}\nreport: {report}")
 
 
-def _count_clients(folder: Path, reference: Reference, plan: Plan) -> dict[str, Client]:
-    """One client per file or folder; each counts its own records, and is told what it misses."""
-    if not folder.is_dir():
-        raise InvalidInputError(f"{folder} is not a folder with one file per client.")
-    paths = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")))
-    if len(paths) < 3:
-        raise InvalidInputError(f"{folder} holds {len(paths)} clients; a secure sum needs 3.")
-    policy = Policy(largest_epsilon=max(2.0, plan.epsilon), largest_delta=max(1e-5, plan.delta))
-    members, odd = {}, 0
-    with Progress(console=notes, transient=True) as progress:
-        for path in progress.track(paths, description="counting records"):
-            counted = open_records(path).count(reference)
-            odd += counted.other > 0
-            members[path.name] = Client(
-                counted.counts, reference, policy=policy, randomness=os.urandom
+def _check_plan(signed: SignedPlan, policy: Policy, at: str) -> None:
+    """Refuses a plan that was changed, is not valid now, or asks for more than the user allows."""
+    plan = signed.plan
+    if signed.signer and not signed.is_signed_by(signed.signer):
+        raise InvalidInputError("The plan was changed after it was signed. Make it again.")
+    check_valid(plan, at)
+    for name, wanted, largest in (
+        ("epsilon", plan.epsilon, policy.largest_epsilon),
+        ("delta", plan.delta, policy.largest_delta),
+    ):
+        if wanted > largest:
+            raise InvalidInputError(
+                f"The plan spends {name} {wanted:g} on one release, and at most {largest:g} is "
+                f"allowed. Raise --largest-{name} if you mean it, or plan with less."
             )
-    if odd:
-        notes.print(
-            f"{odd} of {len(paths)} clients hold rows with values the reference does not know; "
-            'they are counted as "other".'
-        )
-    return members
 
 
-def _ensure_budget(book: Ledger, plan: Plan, at: str) -> None:
-    if plan.population not in book.populations():
-        delta = plan.delta
-        book.set_budget(plan.population, epsilon=plan.epsilon, delta=delta, at=at)
-        notes.print(
-            f"{plan.population!r} had no budget; it is now epsilon {plan.epsilon:g}, "
-            f"delta {delta:g}: this one release."
-        )
+def _rehearse(
+    server: Server, files: Mapping[str, Path], reference: Reference, policy: Policy, at: str
+) -> Round:
+    """A round that is never run: what clients would refuse is refused before they count."""
+    trial = server.open_round(sorted(files), rng=np.random.default_rng(), randomness=os.urandom)
+    for cohort in trial.cohorts:
+        try:
+            check_invitation(Invitation.to_member(trial, cohort, 0), policy, reference, at=at)
+        except PolicyRefusal as refusal:
+            raise InvalidInputError(f"The clients would refuse: {refusal.reason}.") from None
+    return trial
+
+
+def _open_account(
+    book: Ledger, trial: Round, signer: SigningKey, records: Mapping[str, str], at: str
+) -> None:
+    """The budget of the population and of these very records; refuses what does not fit into it."""
+    plan = trial.plan
+    aggregator = Aggregator(trial, key=signer, ledger=book, software=SOFTWARE)
+    if plan.population in book.populations():
+        aggregator.check_budget()
+        book.bind_records(plan.population, records, at=at)
+        return
+    book.bind_records(plan.population, records, at=at)
+    epsilon, delta = plan.budget
+    book.set_budget(plan.population, epsilon=epsilon, delta=delta, at=at)
+    many = "this one release" if plan.releases == 1 else f"{plan.releases} releases"
+    say(
+        f"{plan.population!r} had no budget; it is now epsilon {epsilon:g}, delta {delta:g}, for "
+        f"{many}.",
+        console=notes,
+    )
+    aggregator.check_budget()
+
+
+def _count_clients(
+    files: Mapping[str, Path], reference: Reference, form: CsvFormat, policy: Policy
+) -> dict[str, Client]:
+    """Each client counts its own records. What it could say about them stays with it."""
+    with progress_bar() as progress:
+        task = progress.add_task("counting records", total=len(files))
+        found = count_all(files, reference, format=form, report=lambda _: progress.advance(task))
+    return {
+        name: Client(counted.counts, reference, policy=policy, randomness=os.urandom)
+        for name, counted in found.require_all().items()
+    }
 
 
 def _bytes_per_client(result: RoundResult) -> int:
     sums = result.round.cohorts[0].sums
     bits = sum((top * sums.clients).bit_length() for top in sums.maxima)
     return (bits + 7) // 8
-
-
-def _write(
-    result: RoundResult, plan: Plan, costs: dict[str, str], output: Path, report: Path
-) -> None:
-    """The release first: it is charged, so it must not be lost to a picture."""
-    content = result.release.content
-    output.write_text(
-        json_module.dumps(result.release.to_dict(), indent=2) + "\n", encoding="utf-8"
-    )
-    report.write_text(release_page(content, plan.to_dict(), costs), encoding="utf-8")

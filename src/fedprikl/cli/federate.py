@@ -8,23 +8,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from fedprikl.cli.console import notes, print_json
+from fedprikl.cli.console import notes, plain, print_json, say
+from fedprikl.cli.options import check_key, check_valid, now, plan_words
+from fedprikl.cli.outputs import check_outputs
+from fedprikl.cli.released import print_release, write_release
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
 from fedprikl.federation import Release, SignedPlan
 from fedprikl.flower_app import APP_FOLDER
 from fedprikl.flower_app.connection import check_connection
 from fedprikl.flower_app.progress import parse_line
-from fedprikl.reporting import release_page, release_sentence
 
 __all__ = ["federate_command"]
 
 RECONNECTIONS, PAUSE = 60, 2.0  # attempts to read on, and seconds before each
+CLOCKS = timedelta(minutes=5)  # how far the aggregator's clock may be from this one
 
 
 def federate_command(
@@ -43,13 +46,11 @@ def federate_command(
     grace: Annotated[
         float, typer.Option(help="Seconds a step waits on once so many answered as the plan needs.")
     ] = 30.0,
-    home: Annotated[
-        str, typer.Option(help="The aggregator's folder; default: what its host says.")
-    ] = "",
     output: Annotated[Path, typer.Option("--output", "-o", help="The signed release.")] = Path(
         "release.json"
     ),
     report: Annotated[Path, typer.Option(help="The report for people.")] = Path("report.html"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     flower_app: Annotated[
         Path, typer.Option("--app", help="Flower app to run; default: the one of this package.")
     ] = APP_FOLDER,
@@ -68,25 +69,22 @@ def federate_command(
     """
     if importlib.util.find_spec("flwr") is None:
         raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
+    key = check_key(key)
+    check_outputs(output, report, force=force)
     signed = SignedPlan.load(plan)
+    check_valid(signed.plan, now())
     check_connection(superlink)
+    request, started = os.urandom(16).hex(), datetime.now(UTC)
     config: dict[str, str | float] = {
         "plan": plan.name,
-        "home": home,
+        "request": request,
         "clients": clients,
         "wait": wait,
         "step-timeout": step_timeout,
         "grace": grace,
     }
-    watch = _Watch(verbose)
-    watch.follow(_flwr_run(flower_app, superlink, config, federation or []))
-    for _ in range(RECONNECTIONS):
-        if watch.is_over or not watch.run or watch.status.startswith("finished"):
-            break
-        watch.status = _status(superlink, watch.run)
-        time.sleep(PAUSE)
-        watch.follow(_flwr("log", watch.run, superlink, "--stream"))  # the stream broke off
-    release, progress = watch.result()
+    say(f"plan: {plan_words(signed)}", console=notes)
+    release, progress = _follow(flower_app, superlink, config, federation or [], verbose)
     if not (release.is_signed_by(key) if key else release.is_intact):
         raise InvalidInputError("The release is NOT genuine: another key signed it. Do not use it.")
     if release.plan != signed.plan.fingerprint:
@@ -94,18 +92,53 @@ def federate_command(
             f"The aggregator's {plan.name} is another plan than {plan}. The release is about its "
             "plan, not yours; nothing was written."
         )
-    content = release.content
-    output.write_text(json_module.dumps(release.to_dict(), indent=2) + "\n", encoding="utf-8")
-    report.write_text(release_page(content, signed.plan.to_dict(), {}), encoding="utf-8")
+    _check_fresh(release, request, started)
+    write_release(release, signed.plan, {}, output=output, report=report)
     if json:
         print_json(release.to_dict() | {"progress": progress, "report": str(report)})
         return
-    console = Console(highlight=False)
-    console.print(f"[bold]{release_sentence(content)}[/bold]\n")
-    console.print(content["privacy"]["statement"])
+    print_release(release)
     genuine = "with the key you gave" if key else "by its signer; compare it with the key you know"
-    console.print(f"\nverified: signed {genuine}\nsigner: {release.signer}", soft_wrap=True)
-    console.print(f"release: {output}\nreport: {report}", soft_wrap=True)
+    say(f"\nverified: signed {genuine}\nsigner: {release.signer}")
+    say(f"release: {output}\nreport: {report}")
+
+
+def _check_fresh(release: Release, request: str, started: datetime) -> None:
+    """Refuses a release that does not answer this very request: a relay may have kept others."""
+    try:
+        released = datetime.fromisoformat(release.content["released_at"])
+        in_time = started - CLOCKS <= released <= datetime.now(UTC) + CLOCKS
+    except (TypeError, ValueError):  # no time, or one without an offset
+        in_time = False
+    if release.content["request"] != request:
+        raise InvalidInputError(
+            "An old or foreign release was offered: it does not answer this request. Nothing was "
+            "written. The relay may have replayed it; ask the aggregator what its ledger says."
+        )
+    if not in_time:
+        raise InvalidInputError(
+            "An old or foreign release was offered: it was not made while this command ran, or "
+            f"the clocks differ by more than {CLOCKS.seconds // 60} minutes. Nothing was written."
+        )
+
+
+def _follow(
+    flower_app: Path,
+    superlink: str,
+    config: dict[str, str | float],
+    federation: list[str],
+    verbose: bool,
+) -> tuple[Release, list[str]]:
+    """Starts the run and reads what it prints, to the end: the release and the progress."""
+    watch = _Watch(verbose)
+    watch.follow(_flwr_run(flower_app, superlink, config, federation))
+    for _ in range(RECONNECTIONS):
+        if watch.is_over or not watch.run or watch.status.startswith("finished"):
+            break
+        watch.status = _status(superlink, watch.run)
+        time.sleep(PAUSE)
+        watch.follow(_flwr("log", watch.run, superlink, "--stream"))  # the stream broke off
+    return watch.result()
 
 
 def _flwr_run(
@@ -139,8 +172,9 @@ def _status(superlink: str, run: str) -> str:
     listed = "".join(_flwr("list", superlink, "--run-id", run, "--format", "json"))
     try:
         (found,) = json_module.loads(listed[listed.find("{") :])["runs"]
-        return ": ".join(word for word in (found["status"], found["status-details"]) if word)
-    except (ValueError, KeyError, TypeError):
+        words = (found["status"], found["status-details"])
+        return plain(": ".join(word for word in words if word))
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 
@@ -162,11 +196,11 @@ class _Watch:
 
     def follow(self, lines: Iterator[str]) -> None:
         """Reads a stream to its end and shows the progress; what was shown is not shown again."""
-        for line in lines:
+        for line in map(plain, lines):  # the relay's words must not steer this terminal
             found = parse_line(line)
             new = found is not None and found[0] == "progress" and found[1] not in self._progress
             if self._verbose or new:
-                notes.print(line.rstrip(), markup=False, soft_wrap=True)
+                say(line.rstrip(), console=notes)
             match found:
                 case None:
                     self._note(line.strip())

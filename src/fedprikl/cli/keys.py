@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from fedprikl.cli.console import print_json
+from fedprikl.cli.console import print_json, say
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation import SealingKey, SigningKey
 from fedprikl.flower_app.settings import Home, home_folder
@@ -47,10 +46,9 @@ def keys_command(
     if json:
         print_json({"home": str(place.folder), "signing": signing, "sealing": sealing})
         return
-    console = Console(highlight=False)
-    console.print(f"home: {place.folder}", soft_wrap=True)
-    console.print(f"sealing key, for `fedprikl plan --aggregator`: {sealing}", soft_wrap=True)
-    console.print(f"signing key, for `fedprikl verify --key`: {signing}", soft_wrap=True)
+    say(f"home: {place.folder}")
+    say(f"sealing key, for `fedprikl plan --aggregator`: {sealing}")
+    say(f"signing key, for `fedprikl verify --key`: {signing}")
 
 
 def _show_identity(place: Home, json: bool) -> None:
@@ -58,6 +56,5 @@ def _show_identity(place: Home, json: bool) -> None:
     if json:
         print_json({"home": str(place.folder), "identity": identity})
         return
-    console = Console(highlight=False)
-    console.print(f"home: {place.folder}", soft_wrap=True)
-    console.print(f"identity, a line of the roster: {identity}", soft_wrap=True)
+    say(f"home: {place.folder}")
+    say(f"identity, a line of the roster: {identity}")

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedprikl.cli.console import notes, print_json
+from fedprikl.cli.console import notes, plain, print_json
 from fedprikl.privacy import Account, Ledger, RoundState, total_epsilon
 
 __all__ = ["ledger_command"]
@@ -78,6 +78,11 @@ def ledger_command(
     console.print(f"[dim]{head.count} entries, chain whole, head {head.hash[:16]}[/dim]")
 
 
+def _safe(text: str) -> str:
+    """A name from the file, as it stands there."""
+    return escape(plain(text))
+
+
 def _set_budget(ledger: Ledger, population: str, epsilon: float, delta: float | None) -> None:
     if delta is None:
         known = {account.population: account.delta for account in ledger.accounts()}
@@ -92,7 +97,7 @@ def _print_overview(console: Console, accounts: tuple[Account, ...]) -> None:
         column.justify = "right"
     for account in accounts:
         table.add_row(
-            escape(account.population),
+            _safe(account.population),
             f"{account.epsilon:g}",
             f"{account.delta:g}",
             f"{account.spent:.4g}",
@@ -109,16 +114,16 @@ def _print_account(console: Console, account: Account, fits: dict[str, float]) -
         table.columns[3].justify = "right"
         for known in account.rounds:
             table.add_row(
-                escape(known.round_id),
+                _safe(known.round_id),
                 escape(known.at[:16].replace("T", " ")),
                 escape(str(known.charge)),
                 f"{total_epsilon([known.charge], delta=account.delta):.4g}",
                 _STATES[known.state],
-                escape(known.note),
+                _safe(known.note),
             )
         console.print(table)
     console.print(
-        f"{escape(account.population)}: spent epsilon {account.spent:.4g} of {account.epsilon:g} "
+        f"{_safe(account.population)}: spent epsilon {account.spent:.4g} of {account.epsilon:g} "
         f"(delta {account.delta:g}), {account.left:.4g} is left."
     )
     room = " or ".join(f"{value:g} ({kind.capitalize()})" for kind, value in fits.items() if value)

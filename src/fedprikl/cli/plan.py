@@ -1,6 +1,7 @@
 """`fedprikl plan`: fix what all parties agree on, before any private data is touched."""
 
-import json as json_module
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,12 +10,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedprikl.cli.console import print_json
+from fedprikl.cli.console import print_json, say
+from fedprikl.cli.options import plan_words
+from fedprikl.cli.outputs import check_outputs, json_text, write_whole
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation import PlannedRound, Roster, SignedPlan, SigningKey, plan_round
 from fedprikl.reference import Reference
 
 __all__ = ["plan_command"]
+
+TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"]
 
 
 class Trust(StrEnum):
@@ -54,6 +59,17 @@ def plan_command(
     key: Annotated[
         Path | None, typer.Option(help="Sign the plan with this key; made if it is missing.")
     ] = None,
+    serial: Annotated[
+        int | None,
+        typer.Option(min=0, help="A higher number replaces older plans. Default: the time."),
+    ] = None,
+    valid_days: Annotated[
+        float, typer.Option(min=0, help="How many days, from now, the plan may be used.")
+    ] = 90.0,
+    valid_until: Annotated[
+        datetime | None,
+        typer.Option(formats=TIMES, help="Instead: until when, in UTC, like 2030-01-31."),
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
     aggregator: Annotated[
         str,
@@ -64,6 +80,7 @@ def plan_command(
         typer.Option(help="Public keys of the sites that may take part, one per line."),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan.")] = Path("plan.json"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing plan.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Writes the plan with the smallest predicted error, and says what error to expect.
@@ -73,6 +90,9 @@ def plan_command(
 
     Example: `fedprikl plan ref.json --clients 500 --records 60000 --epsilon 1 --explain`
     """
+    check_outputs(output, force=force)
+    begin = datetime.now(UTC).replace(microsecond=0)
+    end = _end(begin, valid_days, valid_until)
     whom: Literal["aggregator", "none"] = "none" if trust is Trust.NONE else "aggregator"
     planned = plan_round(
         Reference.load(reference),
@@ -93,12 +113,15 @@ def plan_command(
         aggregator=aggregator,
         roster=_fingerprint(roster, clients) if roster else "",
     )
-    plan = planned.plan
+    plan = replace(
+        planned.plan,
+        serial=int(begin.timestamp()) if serial is None else serial,
+        valid_from=begin.isoformat(),
+        valid_until=end.isoformat(),
+    )
+    planned = replace(planned, plan=plan)
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
-    try:
-        output.write_text(json_module.dumps(signed.to_dict(), indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InvalidInputError(f"Cannot write {output}: {error.strerror}.") from None
+    write_whole(output, json_text(signed.to_dict()))
     if json:
         print_json(planned.to_dict() | {"file": str(output), "signer": signed.signer})
         return
@@ -106,7 +129,18 @@ def plan_command(
     _print_planned(console, planned)
     if explain:
         _print_reasons(console, planned)
-    console.print(f"plan: {output}", soft_wrap=True)
+    say(f"plan: {output}: {plan_words(signed)}")
+
+
+def _end(begin: datetime, days: float, until: datetime | None) -> datetime:
+    """When the plan expires."""
+    try:
+        end = begin + timedelta(days=days) if until is None else until.replace(tzinfo=UTC)
+    except OverflowError:
+        raise InvalidInputError(f"{days:g} days are beyond the calendar. Use fewer.") from None
+    if end <= begin:
+        raise InvalidInputError("The plan would have expired already. Let it be valid for longer.")
+    return end.replace(microsecond=0)
 
 
 def _fingerprint(roster: Path, clients: int) -> str:
@@ -128,7 +162,10 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
         f"{cost.neighbours} key agreements and {cost.sent_bytes:,} bytes sent per client."
     )
     if planned.releases > 1:
-        console.print(f"Each of {planned.releases} releases may spend epsilon {plan.epsilon:.3g}.")
+        console.print(
+            f"Each of {planned.releases} releases may spend epsilon {plan.epsilon:.3g}; all of "
+            f"them together spend {plan.budget[0]:.3g} at delta {plan.budget[1]:g}."
+        )
     table = Table("if the drift is", "error", "sampling", "bias and spread", "noise", box=None)
     for forecast in planned.forecasts:
         small = f"{forecast.bias:+.4f} ± {forecast.spread:.4f}"

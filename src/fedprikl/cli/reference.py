@@ -13,17 +13,20 @@ from rich.table import Table as Grid
 
 from fedprikl.cli.console import notes, print_json
 from fedprikl.errors import InvalidInputError
-from fedprikl.federation import fit_reference
-from fedprikl.reference import Categories, Reference, Table
+from fedprikl.federation import CsvFormat, fit_reference
+from fedprikl.reference import Reference, Table
 from fedprikl.reference.columns import Column
+from fedprikl.reference.values import MISSING_TEXTS
 
 __all__ = ["reference_command"]
 
 SHOWN = 10
+ALWAYS_MISSING = ("", "NaN", "nan")  # how data frames write a gap
+SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
 def reference_command(
-    data: Annotated[Path, typer.Argument(help="A public .csv or .parquet file.")],
+    data: Annotated[Path, typer.Argument(help="A public .csv, .csv.gz or .parquet file.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the reference.")],
     columns: Annotated[
         str | None, typer.Option(help="The columns to compare, like city,age. Default: all.")
@@ -35,15 +38,27 @@ def reference_command(
     client_column: Annotated[
         str | None, typer.Option(help="The column with the client ids, like user_id.")
     ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(help="Texts that stand for a gap, like NA,?. Default: those of pandas."),
+    ] = None,
+    separator: Annotated[
+        str, typer.Option(help="What separates the fields of a CSV file, like ; or tab.")
+    ] = ",",
+    encoding: Annotated[
+        str, typer.Option(help="The encoding of a CSV file, like cp1252.")
+    ] = "utf-8",
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Builds the public distribution Pi that clients are compared with, and writes it to a file.
 
-    Everything in the file is public: give it public data only. Columns of numbers with more than
-    BINS distinct values are cut at their quantiles; all others are categories. A CSV column holds
-    numbers if all of its values are numbers without leading zeros. CLIENT_COLUMN is not compared:
-    it shows how much alike the records of one client are, which a verdict on drift needs.
+    Everything in the file is public: give it public data only. Columns of numbers, dates or times
+    with more than BINS distinct values are cut at their quantiles; all others are categories. A CSV
+    column holds numbers if all of its values are numbers without leading zeros, or gaps. The texts
+    in MISSING are gaps here and at every client, and so are empty fields and NaN. CLIENT_COLUMN is
+    not compared: it shows how much alike the records of one client are, which a verdict on drift
+    needs.
 
     Example: `fedprikl reference census.csv -o ref.json --columns city,age --bins 8`
     """
@@ -54,6 +69,7 @@ def reference_command(
             f"{output} exists already. Choose another name, or pass --force to overwrite it "
             "(never the data itself)."
         )
+    remarks: list[str] = []
     with notes.status(f"reading {escape(str(data))}"):
         reference = fit_reference(
             data,
@@ -61,9 +77,14 @@ def reference_command(
             bins=bins,
             categorical=_names(categorical or ""),
             clients=client_column,
+            missing=MISSING_TEXTS if missing is None else [*ALWAYS_MISSING, *_names(missing)],
+            format=CsvFormat(SEPARATORS.get(separator, separator), encoding),
+            note=remarks.append,
         )
         reference.save(output)
-    document = _document(reference, output)
+    for remark in remarks:
+        notes.print(f"[yellow]note:[/yellow] {escape(remark)}")
+    document = _document(reference, output) | {"notes": remarks}
     if json:
         print_json(document)
     else:
@@ -98,7 +119,7 @@ def _column(column: Column) -> dict[str, Any]:
     labels = [column.label(level) for level in range(min(column.size - 1, SHOWN))]
     return {
         "name": column.name,
-        "kind": "categories" if isinstance(column, Categories) else "bins",
+        "kind": column.kind,
         "levels": column.size - 1,
         "first_levels": labels,
     }

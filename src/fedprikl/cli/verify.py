@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from fedprikl.cli.console import print_json
+from fedprikl.cli.console import print_json, say
+from fedprikl.cli.options import check_key, plan_words
+from fedprikl.cli.released import print_release
 from fedprikl.errors import InvalidInputError
-from fedprikl.federation import Release
-from fedprikl.reporting import release_sentence
+from fedprikl.federation import Release, SignedPlan
 
 __all__ = ["verify_command"]
 
@@ -19,6 +19,9 @@ def verify_command(
     key: Annotated[
         str, typer.Option(help="The aggregator's public key, 64 hexadecimal digits.")
     ] = "",
+    plan: Annotated[
+        Path | None, typer.Option(help="Check too that the release is about this plan.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Checks the signature of a release. Exit code 1 if it was changed or is not the key's.
@@ -28,16 +31,21 @@ def verify_command(
 
     Example: `fedprikl verify release.json --key 3f5a...`
     """
+    key = check_key(key)
     found = Release.load(release)
     if not (found.is_signed_by(key) if key else found.is_intact):
         raise InvalidInputError(
             f"{release} is NOT genuine: it was changed after it was signed, or another key signed "
             "it. Do not use it."
         )
+    signed = None if plan is None else SignedPlan.load(plan)
+    if signed is not None and found.plan != signed.plan.fingerprint:
+        raise InvalidInputError(f"{release} is genuine, but about another plan than {plan}.")
     if json:
         print_json({"genuine": True, "signer": found.signer, "release": found.content})
         return
-    console = Console(highlight=False)
-    console.print(f"[green]genuine[/green], signed by {found.signer}", soft_wrap=True)
-    console.print(release_sentence(found.content))
-    console.print(found.content["privacy"]["statement"])
+    say("genuine", style="green")
+    say(f"signer: {found.signer}\nreleased: {found.content['released_at']}")
+    if signed is not None:
+        say(f"plan: {plan_words(signed)}")
+    print_release(found)

@@ -37,10 +37,13 @@ class NoisyRound:
             laplace_scale=laplace_scale,
         )
 
-    def draw(self, drift: Drift, rng: np.random.Generator, draws: int) -> "DrawnRounds":
-        """Rounds of so many populations that have drifted."""
+    def draw(
+        self, drift: Drift, rng: np.random.Generator, draws: int, design_effect: float = 1.0
+    ) -> "DrawnRounds":
+        """Rounds of so many populations that have drifted; records in groups of equal ones."""
         pi = self.points.pi
-        counts = rng.poisson(self.records * pi * drift.draw(pi, rng, draws))
+        groups = rng.poisson(self.records / design_effect * pi * drift.draw(pi, rng, draws))
+        counts = np.rint(design_effect * groups).astype(np.int64)
         asked = counts.sum(axis=1, keepdims=True)
         everybody = np.maximum(self.records, asked)
         on_counts, on_rest = self.empty.draw_noise(rng, draws)
@@ -117,7 +120,7 @@ def smallest_noisy_drift(
     def found(divergence: float) -> bool:
         rng = np.random.default_rng(SEED)
         drift = fit_drift(points.weights, points.pi, divergence=divergence, gamma=gamma)
-        noisy = this.draw(drift, rng, POWER_DRAWS).noisy
+        noisy = this.draw(drift, rng, POWER_DRAWS, design_effect).noisy
         seen = overdispersion(noisy, points.pi, records, sd, design_effect=design_effect)
         return bool(np.mean(seen > alarm) >= power)
 

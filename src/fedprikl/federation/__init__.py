@@ -3,6 +3,7 @@
 from fedprikl.federation.aggregator import Aggregator, Outcome
 from fedprikl.federation.client import Client
 from fedprikl.federation.conductor import Conductor, StepCount, seal_answer, seal_refusal
+from fedprikl.federation.csv_files import CsvFormat
 from fedprikl.federation.fitting import fit_reference
 from fedprikl.federation.keys import SigningKey
 from fedprikl.federation.plan import Plan, SignedPlan
@@ -10,10 +11,12 @@ from fedprikl.federation.planned_round import PlannedRound
 from fedprikl.federation.planner import plan_round
 from fedprikl.federation.policy import Policy, check_roster, check_validity
 from fedprikl.federation.records import (
+    CountedClients,
     FileRecords,
     FrameRecords,
     RecordCounts,
     Records,
+    count_all,
     open_records,
 )
 from fedprikl.federation.release import Release
@@ -31,6 +34,8 @@ __all__ = [
     "Client",
     "Cohort",
     "Conductor",
+    "CountedClients",
+    "CsvFormat",
     "FileRecords",
     "FrameRecords",
     "Invitation",
@@ -54,6 +59,7 @@ __all__ = [
     "StepCount",
     "check_roster",
     "check_validity",
+    "count_all",
     "fit_reference",
     "introduce",
     "open_records",

@@ -111,6 +111,9 @@ def plan_round(
         threshold=threshold,
         aggregator=aggregator,
         roster=roster,
+        releases=releases,
+        budget_epsilon=epsilon,
+        budget_delta=delta,
     )
     asked = _Asked(reference, Spectrum.of(reference.probabilities), clients, records, payload)
     if alone:

@@ -1,47 +1,41 @@
 """A client's records: a source that can be counted, wherever it lies. Stays with the client."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from fedprikl.checks import Ints
 from fedprikl.errors import RecordsError
-from fedprikl.federation.counting import count_file
-from fedprikl.federation.data_files import DataFile, data_files, quoted_names, session
-from fedprikl.reference import BlockCode, Indices, Reference, Table
-from fedprikl.reference.columns import UNSEEN, as_numbers
-from fedprikl.reference.domain import eager_frame
+from fedprikl.federation.counting import CellReader, RecordCounts
+from fedprikl.federation.data_files import (
+    Chunk,
+    CsvFormat,
+    DataFile,
+    Session,
+    data_files,
+    open_file,
+    quoted_names,
+    require_columns,
+    session,
+)
+from fedprikl.reference import BlockCode, Indices, Reference
+from fedprikl.reference.columns import UNSEEN
+from fedprikl.reference.frames import column_values, eager_frame
 
-__all__ = ["FileRecords", "FrameRecords", "RecordCounts", "Records", "open_records"]
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class RecordCounts:
-    """How a client's records fall into the cells. Secret: it never leaves the client unmasked."""
-
-    counts: Ints  # h(x) per cell, "other" last
-    unknown: Mapping[str, int] = field(default_factory=dict)  # per column; for the owner only
-
-    @property
-    def total(self) -> int:
-        """Number of records; none is ever lost."""
-        return int(self.counts.sum())
-
-    @property
-    def other(self) -> int:
-        """Records the reference has no cell for.
-
-        `unknown` says for how many of them a column holds a value the reference does not know (a
-        record may be unknown by several columns); the rest are combinations it never saw.
-        """
-        return int(self.counts[-1])
-
-    def __repr__(self) -> str:
-        return f"RecordCounts({len(self.counts)} cells, counts not shown)"
+__all__ = [
+    "CountedClients",
+    "FileRecords",
+    "FrameRecords",
+    "RecordCounts",
+    "Records",
+    "check_all",
+    "count_all",
+    "open_records",
+]
 
 
 class Records(Protocol):
@@ -56,26 +50,17 @@ class Records(Protocol):
 class FileRecords:
     """Records in a CSV or Parquet file, or in all such files of a folder.
 
-    Read in one streaming pass by duckdb within 512 MB of memory, however large the files. A CSV
-    file is UTF-8 text with commas and a first line of names; its empty fields, and NaN and nan,
-    are missing values; everything else is compared as in a data frame.
+    Read in one streaming pass in bounded memory, however large the files. In a CSV file one line
+    is one record. A record that cannot be read is counted as "other".
     """
 
     path: Path
+    format: CsvFormat = field(default_factory=CsvFormat)
 
     def count(self, reference: Reference) -> RecordCounts:
         """h(x) for every cell x; equal to `reference.count` of the same rows in a data frame."""
-        counts = np.zeros(reference.domain.size, dtype=np.int64)
-        unknown: dict[str, int] = {}
-        with session() as connection:
-            files = [DataFile.open(path, connection) for path in data_files(self.path)]
-            _check_same_columns(files)
-            for file in files:
-                of_file, unknown_of_file = count_file(file, reference.domain, connection)
-                counts += of_file
-                for name, rows in unknown_of_file.items():
-                    unknown[name] = unknown.get(name, 0) + rows
-        return RecordCounts(counts, unknown)
+        with session() as shared:
+            return _count_files(self.path, CellReader(reference), shared, self.format)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -91,44 +76,124 @@ class FrameRecords:
         """h(x) for every cell x."""
         domain = reference.domain
         is_frame = nw.from_native(self.records, pass_through=True) is not self.records
-        match domain.encoder:
-            case Table() as table:
-                levels = table.encode_columns(self.records)
-                cells = domain.cells_of(table.combine(levels))
-                unknown = {
-                    column.name: int(np.count_nonzero(of_column == UNSEEN))
-                    for column, of_column in zip(table.columns, levels, strict=True)
-                }
-            case Indices() as indices if is_frame:
-                codes, name = _cell_numbers(self.records, indices)
-                cells = domain.cells_of(codes)
-                unknown = {name: int(np.count_nonzero(codes == UNSEEN))}
-            case BlockCode() if is_frame:
-                raise RecordsError(
-                    "The reference is of images, and these records are a data frame. Pass the "
-                    "images as an array, or use a reference built from a table."
-                )
-            case _:
-                cells, unknown = domain.encode(self.records), {}
-        return RecordCounts(np.bincount(cells, minlength=domain.size).astype(np.int64), unknown)
+        if not is_frame and isinstance(domain.encoder, Indices | BlockCode):
+            codes = domain.encoder.encode(self.records)
+            counts = np.bincount(domain.cells_of(codes), minlength=domain.size).astype(np.int64)
+            return RecordCounts(counts, {}, int(np.count_nonzero(codes == UNSEEN)))
+        frame = eager_frame(self.records)
+        reader = CellReader(reference)
+        names = reader.columns(frame.columns, "the data frame")
+        lacking = [name for name in names if name not in frame.columns]
+        if lacking:
+            raise RecordsError(
+                f"The data frame has no column {quoted_names(lacking)}, which the reference uses; "
+                f"it has {quoted_names(frame.columns)}."
+            )
+        return reader.count([Chunk({name: column_values(frame[name]) for name in names})])
 
     def __repr__(self) -> str:
         return f"FrameRecords({type(self.records).__name__}, records not shown)"
 
 
-def open_records(source: Any) -> Records:
+@dataclass(frozen=True, slots=True, repr=False)
+class CountedClients:
+    """What became of many clients' files: counted, or refused with a reason. Stays here."""
+
+    counted: Mapping[str, RecordCounts]
+    refused: Mapping[str, str]  # only for what no single record can cause
+
+    def require_all(self) -> Mapping[str, RecordCounts]:
+        """The counts of every client; if any was refused, one error that names them all."""
+        if self.refused:
+            reasons = "\n".join(f"- {name}: {reason}" for name, reason in self.refused.items())
+            total = len(self.counted) + len(self.refused)
+            raise RecordsError(
+                f"{len(self.refused)} of {total} clients cannot be counted:\n{reasons}"
+            )
+        return self.counted
+
+    def __repr__(self) -> str:
+        return f"CountedClients({len(self.counted)} counted, {len(self.refused)} refused)"
+
+
+def open_records(source: Any, *, format: CsvFormat | None = None) -> Records:  # noqa: A002
     """Records from a path (file or folder), a data frame or an array; a bad path is refused here.
+
+    `format` says how CSV files are written.
 
     >>> open_records([0, 1, 1]).count(Reference.from_counts([5, 5])).counts.tolist()
     [1, 2, 0]
     """
     if isinstance(source, str | Path):
         data_files(Path(source))
-        return FileRecords(Path(source))
+        return FileRecords(Path(source), format or CsvFormat())
     return FrameRecords(source)
 
 
-def _check_same_columns(files: list[DataFile]) -> None:
+def count_all(
+    sources: Mapping[str, str | Path],
+    reference: Reference,
+    *,
+    format: CsvFormat | None = None,  # noqa: A002
+    report: Callable[[str], None] | None = None,
+) -> CountedClients:
+    """Counts the file or folder of each client, {name: path}, with one reader for all of them.
+
+    A client that cannot be counted does not stop the others. `report` is called with each name
+    when its file is done.
+    """
+    counted, refused = {}, {}
+    reader = CellReader(reference)
+    with session() as shared:
+        for name, path in sources.items():
+            try:
+                counted[name] = _count_files(Path(path), reader, shared, format or CsvFormat())
+            except RecordsError as error:
+                refused[name] = str(error)
+            if report is not None:
+                report(name)
+    return CountedClients(counted, refused)
+
+
+def check_all(
+    sources: Mapping[str, str | Path],
+    reference: Reference,
+    *,
+    format: CsvFormat | None = None,  # noqa: A002
+) -> dict[str, str]:
+    """Which clients' files cannot be counted, and why, as far as their headers tell.
+
+    It reads no record, so that whom it names cannot depend on one.
+    """
+    refused = {}
+    reader = CellReader(reference)
+    with session() as shared:
+        for name, path in sources.items():
+            try:
+                _open_files(Path(path), reader, shared, format or CsvFormat())
+            except RecordsError as error:
+                refused[name] = str(error)
+    return refused
+
+
+def _count_files(path: Path, reader: CellReader, shared: Session, form: CsvFormat) -> RecordCounts:
+    files, columns = _open_files(path, reader, shared, form)
+    return reader.count(chain.from_iterable(file.chunks(columns) for file in files))
+
+
+def _open_files(
+    path: Path, reader: CellReader, shared: Session, form: CsvFormat
+) -> tuple[list[DataFile], tuple[str, ...]]:
+    """The files of one client, and the columns to read."""
+    files = [open_file(file, shared, form) for file in data_files(path)]
+    _check_same_columns(files)
+    columns = reader.columns(files[0].names, files[0].path)
+    for file in files:
+        require_columns(file, columns)
+    return files, columns
+
+
+def _check_same_columns(files: Sequence[DataFile]) -> None:
     """Files of one folder must have the same columns, in any order."""
     first = files[0]
     for file in files[1:]:
@@ -138,16 +203,3 @@ def _check_same_columns(files: list[DataFile]) -> None:
                 f"{quoted_names(first.names)}, the second {quoted_names(file.names)}. Put only "
                 "files of one kind into a folder."
             )
-
-
-def _cell_numbers(records: Any, indices: Indices) -> tuple[Ints, str]:
-    frame = eager_frame(records)
-    if "cell" not in frame.columns and len(frame.columns) != 1:
-        raise RecordsError(
-            "Records of this reference are cell numbers, but the data frame has no column 'cell' "
-            f"among {quoted_names(frame.columns)}. Name the column with the numbers 'cell'."
-        )
-    name = "cell" if "cell" in frame.columns else frame.columns[0]
-    numbers, _ = as_numbers(frame[name])
-    known = (numbers >= 0) & (numbers < indices.size) & (numbers == np.floor(numbers))
-    return np.where(known, numbers, UNSEEN).astype(np.int64), name

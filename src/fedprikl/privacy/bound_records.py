@@ -53,15 +53,13 @@ class BoundRecords:
         self.salt = salt
         self.owners |= dict.fromkeys(marks, population)
 
-    def bind(self, population: str, sources: Mapping[str, str]) -> dict[str, Any] | None:
-        """The entry that binds the sources to a population; None if all of them are already."""
+    def bind(self, population: str, sources: Mapping[str, str]) -> dict[str, Any]:
+        """The entry that binds the sources to a population; without marks if all are already."""
         marks = self._marks(sources)
         others = {self.owners[mark] for mark in marks if mark in self.owners} - {population}
         if others:
             raise _bound_elsewhere(population, sorted(others))
         new = sorted(marks - self.owners.keys())
-        if not new:
-            return None
         return {"event": EVENT, "population": population, "salt": self.salt, "marks": new}
 
     def _marks(self, sources: Mapping[str, str]) -> set[str]:
@@ -78,7 +76,7 @@ class BoundRecords:
         return marks
 
     def _mark(self, kind: str, text: str) -> str:
-        message = f"{kind}\n{text}".encode(errors="surrogateescape")
+        message = f"{kind}\n{text}".encode(errors="surrogatepass")
         return hmac.new(bytes.fromhex(self.salt), message, hashlib.sha256).hexdigest()[:32]
 
 

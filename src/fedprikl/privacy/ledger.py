@@ -120,15 +120,14 @@ class Ledger:
         `sources`: each client's place (a path, a table) and a digest of its content. The ledger
         keeps salted hashes only. InvalidInputError, with nothing written, if a place or a content
         was bound to another population before: the same people have one budget, whatever it is
-        called. Binding the same again writes nothing.
+        called. Every call writes one entry, also if all was bound before: the number of entries
+        is in each signed release, and must not tell whether a record has changed.
         """
         _check_name(population, "population")
         when = _check_time(at)
         with self._file.writing():
             entries, _ = self._load()
             body = BoundRecords.of(entries).bind(population, sources)
-            if body is None:
-                return
             self._file.upgrade()
             head = self._file.append(body | {"at": when}, after=head_of(entries))
         self._seen = head

@@ -1,6 +1,6 @@
 """Reference floor: the finite domain, how records become cells, Pi, and the query points."""
 
-from fedprikl.reference.columns import Bins, Categories
+from fedprikl.reference.columns import Bins, Categories, Times
 from fedprikl.reference.domain import Domain, Indices, Table
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.points import (
@@ -25,6 +25,7 @@ __all__ = [
     "Reference",
     "Resemblance",
     "Table",
+    "Times",
     "all_points",
     "distinct_points",
     "iid_points",

@@ -1,16 +1,17 @@
 """The finite domain: every record belongs to exactly one cell, unknown ones to "other"."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.reference.columns import UNSEEN, Column
+from fedprikl.reference.columns import UNSEEN, Column, Reader, Values
+from fedprikl.reference.frames import column_values, eager_frame
+from fedprikl.reference.values import MISSING_TEXTS, number, simple
 
 __all__ = ["Domain", "Encoder", "Indices", "Table"]
 
@@ -38,13 +39,19 @@ class Indices:
 
     size: int
 
-    def encode(self, records: npt.ArrayLike) -> Ints:
-        """The numbers themselves, `UNSEEN` where outside the range."""
-        values = np.asarray(records)
-        if values.size and values.dtype.kind not in "iu":
-            raise InvalidInputError("Records of this reference are cell numbers: whole numbers.")
-        codes = values.astype(np.int64).ravel()
-        return np.where((codes >= 0) & (codes < self.size), codes, UNSEEN)
+    def encode(self, records: Any) -> Ints:
+        """The numbers themselves; `UNSEEN` for whatever is no whole number within the range."""
+        values = as_array(records)
+        if values.ndim == 0:
+            raise InvalidInputError(
+                "Records of this reference are cell numbers: a list or an array of whole numbers."
+            )
+        values = values.ravel()
+        if values.dtype.kind not in "iuf":
+            found = (number(simple(value)) for value in values.tolist())
+            values = np.array([np.nan if code is None else code for code in found], np.float64)
+        known = (values >= 0) & (values < self.size) & (values == np.floor(values))
+        return np.where(known, values, UNSEEN).astype(np.int64)
 
     def label(self, code: int) -> str:
         """The number as text."""
@@ -53,10 +60,14 @@ class Indices:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of a data frame; the code numbers the combination of the columns' levels."""
+    """Rows of a data frame; the code numbers the combination of the columns' levels.
+
+    `missing` are the texts that stand for a gap, in files and in frames.
+    """
 
     MAX_CODES: ClassVar[int] = 2**62
     columns: tuple[Column, ...]
+    missing: tuple[str, ...] = MISSING_TEXTS
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -91,7 +102,17 @@ class Table:
                 f"The data has no column {', '.join(map(repr, missing))}, which the reference "
                 f"uses; it has {', '.join(map(repr, frame.columns))}."
             )
-        return [column.encode(frame[column.name]) for column in self.columns]
+        return self.reader()({name: column_values(frame[name]) for name in self.names})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    def reader(self) -> Callable[[Mapping[str, Values]], list[Ints]]:
+        """From the values of each column to their levels; to be kept for many chunks of rows."""
+        readers = {column.name: Reader(column, self.missing) for column in self.columns}
+        return lambda chunk: [reader(chunk[name]) for name, reader in readers.items()]
 
     def combine(self, levels: Sequence[Ints]) -> Ints:
         """Codes from one array of levels per column; `UNSEEN` where any level is."""
@@ -124,20 +145,14 @@ class Table:
         return ", ".join(f"{column.name}={column.label(level)}" for column, level in pairs)
 
 
-def eager_frame(records: Any) -> "nw.DataFrame[Any]":
-    """Any eager data frame behind one interface."""
+def as_array(records: Any) -> npt.NDArray[Any]:
+    """The records as an array, of objects where they do not fit into one of numbers."""
     try:
-        frame = nw.from_native(records)
-    except TypeError:
-        raise InvalidInputError(
-            f"Expected a data frame (pandas, polars, pyarrow, ...), got {type(records).__name__}."
-        ) from None
-    except nw.exceptions.NarwhalsError as error:
-        raise InvalidInputError(f"This data frame cannot be read: {error}") from None
-    eager = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-    if not all(isinstance(name, str) for name in eager.columns):
-        raise InvalidInputError("Columns must have names that are texts. Rename them first.")
-    return eager
+        return np.asarray(records)
+    except (ValueError, OverflowError):  # records of different shapes
+        array = np.empty(len(records), dtype=object)
+        array[:] = list(records)
+        return array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

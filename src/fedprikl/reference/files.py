@@ -12,15 +12,16 @@ import numpy as np
 
 from fedprikl.checks import Floats, check_positive_int
 from fedprikl.errors import InvalidInputError, ReferenceFileError
-from fedprikl.reference.columns import Bins, Categories, Column
+from fedprikl.reference.columns import Bins, Categories, Column, Times
 from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.resemblance import Resemblance
+from fedprikl.reference.values import instant, time_text
 
 __all__ = ["dumps", "fingerprint", "loads", "read", "write"]
 
 FORMAT = "fedprikl reference"
-VERSION = 1
+VERSION = 2  # 2: texts for gaps, columns of times, and numbers through their nearest double
 ABOUT = (
     "A public distribution Pi. 'records' says how a record becomes a cell; each line of 'cells' is "
     "a cell (one level per column, counted from 0, the last level being 'missing'; or a code) and "
@@ -95,7 +96,8 @@ def loads(text: str | bytes) -> tuple[Domain, Floats, Resemblance | None]:
     if document.get("version") != VERSION:
         raise ReferenceFileError(
             f"This reference has version {document.get('version')!r}; this software reads version "
-            f"{VERSION}. Build it again, or use the software that wrote it."
+            f"{VERSION}. Build it again from the public data with `fedprikl reference`, and make a "
+            "new plan for it; or use the software that wrote it."
         )
     try:
         domain, mass = _parse(document)
@@ -150,14 +152,25 @@ def _encoder_dict(encoder: Encoder) -> dict[str, Any]:
                 "white": encoder.white,
                 "threshold": encoder.threshold,
             }
-        case Table(columns=columns):
-            return {"kind": "table", "columns": [_column_dict(column) for column in columns]}
+        case Table(columns=columns, missing=missing):
+            return {
+                "kind": "table",
+                "missing": sorted(missing),
+                "columns": [_column_dict(column) for column in columns],
+            }
     raise TypeError(encoder)  # pragma: no cover  a new encoder must be named here
 
 
 def _column_dict(column: Column) -> dict[str, Any]:
-    content = column.values if isinstance(column, Categories) else column.edges
-    return {"name": column.name, column.kind: list(content)}
+    content: list[Any]
+    match column:
+        case Categories():
+            content = list(column.values)
+        case Bins():
+            content = list(column.edges)
+        case Times():
+            content = [time_text(edge) for edge in column.edges]
+    return {"name": column.name, column.kind: content}
 
 
 def _parse(document: dict[str, Any]) -> tuple[Domain, Floats]:
@@ -200,8 +213,10 @@ def _parse_encoder(records: dict[str, Any]) -> Encoder:
             return Indices(check_positive_int(size, "size"))
         case {"kind": "images", **settings}:
             return BlockCode(**settings)
-        case {"kind": "table", "columns": list(columns), **rest} if not rest:
-            return Table(tuple(_parse_column(column) for column in columns))
+        case {"kind": "table", "missing": list(missing), "columns": list(columns), **rest} if (
+            not rest and all(isinstance(text, str) for text in missing)
+        ):
+            return Table(tuple(_parse_column(column) for column in columns), tuple(missing))
     raise InvalidInputError("it does not say how records become cells.")
 
 
@@ -216,7 +231,13 @@ def _parse_column(column: dict[str, Any]) -> Column:
             if any(b <= a for a, b in itertools.pairwise(numbers)):
                 raise InvalidInputError(f"the bins of column {name!r} must increase.")
             return Bins(name, numbers)
-    raise InvalidInputError("a column is neither categories nor bins.")
+        case {"name": str(name), "times": list(texts), **rest} if not rest:
+            moments = [instant(text) if isinstance(text, str) else None for text in texts]
+            known = tuple(moment for moment in moments if moment is not None)
+            if None in moments or any(b <= a for a, b in itertools.pairwise(known)):
+                raise InvalidInputError(f"the times of column {name!r} must increase.")
+            return Times(name, known)
+    raise InvalidInputError("a column is neither categories nor bins nor times.")
 
 
 def _parse_code(encoder: Encoder, where: Any) -> int:

@@ -1,12 +1,16 @@
 """The paper's code for images: 28 x 28 pixels become 16 bits, one per 7 x 7 block."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
+from fedprikl.reference.columns import UNSEEN
+from fedprikl.reference.domain import as_array
+from fedprikl.reference.values import number, simple
 
 __all__ = ["BlockCode"]
 
@@ -51,24 +55,39 @@ class BlockCode:
         """Number of possible codes."""
         return 1 << self.blocks**2
 
-    def encode(self, images: npt.ArrayLike) -> Ints:
-        """Codes of images given as an array (n, side, side). Cost: one pass over the pixels."""
-        pixels = np.asarray(images)
-        if pixels.dtype.kind not in "iufb":
-            raise InvalidInputError("Images must be an array of numbers.")
-        if pixels.ndim != 3 or pixels.shape[1:] != (self.side, self.side):
-            raise InvalidInputError(
-                f"Images must have shape (n, {self.side}, {self.side}), got {pixels.shape}."
-            )
+    def encode(self, images: Any) -> Ints:
+        """Codes of images given as an array (n, side, side). Cost: one pass over the pixels.
+
+        An image that cannot be read is `UNSEEN`, and no other image notices: one with a nan, an
+        infinity or a text among its pixels, or one of another shape in a list of images.
+        """
+        pixels = self._pixels(as_array(images))
         width = self.side // self.blocks
         parts = pixels.reshape(-1, self.blocks, width, self.blocks, width)
-        ink = self.white - parts.mean(axis=(2, 4), dtype=np.float64).reshape(-1, self.blocks**2)
-        if not np.all(np.isfinite(ink)):
-            raise InvalidInputError("Images contain nan or infinity. Clean them first.")
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = parts.mean(axis=(2, 4), dtype=np.float64).reshape(-1, self.blocks**2)
+        ink = self.white - means
         bits = (ink > self.threshold).astype(np.int64)
         place: Ints = np.left_shift(1, np.arange(self.blocks**2 - 1, -1, -1, dtype=np.int64))
-        codes: Ints = bits @ place
-        return codes
+        return np.where(np.isfinite(ink).all(axis=1), bits @ place, UNSEEN).astype(np.int64)
+
+    def _pixels(self, images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        shape = (self.side, self.side)
+        if images.dtype.kind in "iufb":
+            if images.ndim != 3 or images.shape[1:] != shape:
+                raise InvalidInputError(
+                    f"Images must have shape (n, {self.side}, {self.side}), got {images.shape}."
+                )
+            return images
+        if images.ndim == 0:
+            raise InvalidInputError("Images must be an array of numbers.")
+        pixels = np.full((len(images), *shape), np.nan)
+        for image, into in zip(images, pixels, strict=True):
+            found = as_array(image)
+            if found.shape == shape:
+                numbers = [number(simple(pixel)) for pixel in found.ravel().tolist()]
+                into[:] = np.array(numbers, dtype=np.float64).reshape(shape)  # None becomes nan
+        return pixels
 
     def label(self, code: int) -> str:
         """The bits, row by row, like 0110/1001/1001/0110."""

@@ -1,22 +1,23 @@
 """Reference: the public distribution Pi over a finite domain."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_counts, check_positive_int, check_probabilities
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
-from fedprikl.reference.columns import Bins, Categories, Column, level_text, plain_values
-from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes, eager_frame
+from fedprikl.reference.columns import UNSEEN, Categories
+from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
+from fedprikl.reference.fit import compared_columns, fit_counts, fit_table
+from fedprikl.reference.frames import column_values, eager_frame
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.resemblance import Resemblance
+from fedprikl.reference.values import MISSING_TEXTS, level_text
 
 __all__ = ["Reference"]
 
@@ -60,13 +61,17 @@ class Reference:
         bins: int = 10,
         categorical: Iterable[str] = (),
         clients: str | None = None,
+        missing: Iterable[str] = MISSING_TEXTS,
+        note: Callable[[str], None] | None = None,
     ) -> "Reference":
         """Pi of a public data frame: pandas, polars, pyarrow or any other narwhals knows.
 
-        `columns` are the fields to compare (default: all). Numeric columns with more than `bins`
-        distinct values are cut at their quantiles, unless listed in `categorical`; all others are
-        categories. Each combination of levels seen in the frame becomes a cell. `clients` names a
-        column of client ids, which is not compared but shows how alike one client's records are.
+        `columns` are the fields to compare (default: all). Columns of numbers, dates or times with
+        more than `bins` distinct values are cut at their quantiles, unless listed in `categorical`;
+        all others are categories. Each combination of levels seen in the frame becomes a cell.
+        `clients` names a column of client ids, which is not compared but shows how alike one
+        client's records are. `missing` are the texts that stand for a gap, here and at clients;
+        `note` is called with remarks on columns that look odd.
         """
         table = eager_frame(frame)
         check_positive_int(bins, "bins")
@@ -80,22 +85,25 @@ class Reference:
             )
         if len(table) == 0:
             raise InvalidInputError("The reference data has no rows. Give at least one record.")
-        forced = set(categorical)
-        encoder = Table(
-            tuple(_fit_column(table[name], bins, categorical=name in forced) for name in names)
+        wanted = dict.fromkeys([*names, *ids])
+        chunk = {name: column_values(table[name]) for name in wanted}
+        encoder = fit_table(
+            names, lambda: [chunk], bins=bins, categorical=categorical, missing=missing, note=note
         )
-        codes = encoder.encode(table)
-        found = cls._from_codes(encoder, codes)
-        if clients is None:
-            return found
-        texts = client_texts(plain_values(table[clients]), clients)
-        return cls(found.domain, found.mass, Resemblance.estimate(texts, codes))
+        codes, mass, resemblance = fit_counts(encoder, [chunk], clients)
+        return cls(Domain(encoder, codes), mass, resemblance)
 
     @classmethod
     def fit_images(cls, images: npt.ArrayLike, *, code: BlockCode | None = None) -> "Reference":
         """Pi of a stack of public images (n, side, side) under the paper's 16-bit block code."""
         encoder = code or BlockCode()
-        return cls._from_codes(encoder, encoder.encode(images))
+        codes = encoder.encode(images)
+        if np.any(codes == UNSEEN):
+            raise InvalidInputError(
+                f"{np.count_nonzero(codes == UNSEEN)} images of the reference cannot be read: they "
+                "contain nan, infinity or no numbers, or have another shape. Leave them out."
+            )
+        return cls._from_codes(encoder, codes)
 
     @classmethod
     def from_counts(
@@ -108,10 +116,11 @@ class Reference:
         """
         if isinstance(counts, Mapping):
             masses = check_counts(list(counts.values()), "counts")
-            names = tuple(level_text(name) for name in counts)
-            if not names or len(set(names)) < len(names):
+            names = tuple(text for name in counts if (text := level_text(name)) is not None)
+            if not names or len(set(names)) < len(counts):
                 raise InvalidInputError("Give at least one category, and each only once.")
-            domain = Domain(Table((Categories("value", names),)), all_codes(len(names)))
+            missing = tuple(text for text in MISSING_TEXTS if text not in names)
+            domain = Domain(Table((Categories("value", names),), missing), all_codes(len(names)))
         else:
             masses = check_counts(counts, "counts")
             if not masses.size:
@@ -186,41 +195,3 @@ class Reference:
             raise InvalidInputError("The reference is empty. Give it at least one record.")
         seen, counts = np.unique(codes, return_counts=True)
         return cls(Domain(encoder, seen), np.append(counts, 0).astype(np.float64))
-
-
-def compared_columns(
-    available: Sequence[str], columns: Sequence[str] | None, clients: str | None
-) -> list[str]:
-    """The columns that make up a cell: those named, or all but the clients' ids."""
-    if columns is None:
-        return [name for name in available if name != clients]
-    if clients in columns:
-        raise InvalidInputError(
-            f"Column {clients!r} holds the clients' ids, so it cannot be compared. Leave it out of "
-            "the columns."
-        )
-    return list(columns)
-
-
-def client_texts(ids: Iterable[Any], column: str) -> list[str]:
-    """Client ids as texts: 1, 1.0 and "1" are one client; every record needs one."""
-    text = lru_cache(maxsize=2**14)(level_text)
-    found = ["" if client is None else text(client) for client in ids]
-    if "" in found:
-        raise InvalidInputError(
-            f"{found.count('')} rows of column {column!r} name no client. Fill them, or remove "
-            "these rows."
-        )
-    return found
-
-
-def _fit_column(series: "nw.Series[Any]", bins: int, *, categorical: bool) -> Column:
-    dtype = series.dtype
-    if dtype.is_temporal() or dtype.is_nested():
-        raise InvalidInputError(
-            f"Column {series.name!r} holds {dtype}, which has no natural cells. Turn it into a "
-            "number or a text first, or leave it out with `columns`."
-        )
-    if dtype.is_numeric() and not categorical and series.n_unique() > bins:
-        return Bins.fit(series, bins)
-    return Categories.fit(series)

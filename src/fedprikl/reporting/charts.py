@@ -2,20 +2,30 @@
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedprikl.errors import MissingExtraError
+from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
 from fedprikl.estimators import ComparedEstimate
+from fedprikl.reporting.page import paragraphs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["epsilon_chart", "epsilon_text", "estimates_chart", "release_chart"]
+__all__ = ["drawn", "epsilon_chart", "epsilon_text", "estimates_chart", "release_chart"]
 
 BLUE, ORANGE, RED, GREY = "#1f6fb2", "#d97706", "#b91c1c", "#9ca3af"
+LARGEST = 1e100  # matplotlib overflows beyond
+
+
+def drawn(chart: Callable[[], str], *, caption: str) -> str:
+    """A chart and its caption; where it cannot be drawn, a sentence that says why."""
+    try:
+        return f"{chart()}\n{paragraphs(caption, 'note')}"
+    except FedPriKLError as error:
+        return paragraphs(f"There is no chart here. {error}", "note")
 
 
 def estimates_chart(rows: Sequence[ComparedEstimate]) -> str:
@@ -67,6 +77,8 @@ def epsilon_chart(rows: Sequence[ComparedEstimate]) -> str:
 
 def release_chart(value: float, interval: Sequence[float] | None, threshold: float | None) -> str:
     """One estimate with its interval and, if there is one, the threshold it is judged by."""
+    if max(map(abs, (value, *(interval or ()), threshold or 0.0))) > LARGEST:
+        raise InvalidInputError("Its numbers are too large for one.")
     figure = _figure(1.5)
     axes = figure.add_subplot()
     if interval is not None:
@@ -103,7 +115,10 @@ def _figure(height: float) -> "Figure":
 def _svg(figure: "Figure") -> str:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
+    from matplotlib import rc_context
+
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with rc_context({"svg.hashsalt": "fedprikl"}):  # the same chart is the same text
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fedprikl.estimators import ComparedEstimate
-from fedprikl.reporting.charts import epsilon_chart, epsilon_text, estimates_chart
+from fedprikl.reporting.charts import drawn, epsilon_chart, epsilon_text, estimates_chart
 from fedprikl.reporting.page import page, paragraphs, table
 
 __all__ = ["HEAD", "comparison_page", "comparison_row"]
@@ -48,17 +48,15 @@ def comparison_page(
         [
             paragraphs(answer, "answer"),
             "<h2>The estimates</h2>",
-            estimates_chart(rows),
-            paragraphs(
-                "Dot: the estimate of this run. Bar: 90% of simulated repetitions, with their "
-                "median. Distance from the dashed line is error.",
-                "note",
+            drawn(
+                lambda: estimates_chart(rows),
+                caption="Dot: the estimate of this run. Bar: 90% of simulated repetitions, with "
+                "their median. Distance from the dashed line is error.",
             ),
             table(HEAD, [comparison_row(row) for row in rows], broken),
             paragraphs(note, "note"),
             "<h2>The privacy they claim, and the privacy they give</h2>",
-            epsilon_chart(rows),
-            paragraphs("Orange: the claim is false.", "note"),
+            drawn(lambda: epsilon_chart(rows), caption="Orange: the claim is false."),
             "<h2>Privacy statement of the last estimate</h2>",
             paragraphs(str(ours.estimate.privacy)),
             "<h2>What was asked, and of whom</h2>",

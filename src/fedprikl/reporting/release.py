@@ -1,59 +1,50 @@
 """The report of a release: one page a person understands."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from fedprikl.reporting.charts import release_chart
+from fedprikl.federation import Plan, Release
+from fedprikl.reporting.charts import drawn, release_chart
+from fedprikl.reporting.facts import ReleaseFacts
 from fedprikl.reporting.page import page, paragraphs, table
 
-__all__ = ["release_page", "release_sentence"]
+__all__ = ["release_page"]
 
 
-def release_sentence(content: Mapping[str, Any]) -> str:
-    """The answer in one sentence."""
-    limits = content["interval"]
-    between = "" if limits is None else f" (95% interval: {limits[0]:.3f} to {limits[1]:.3f})"
-    return (
-        f"The records of {content['population']} differ from the reference by "
-        f"{content['target']} = {content['value']:.3f} nats{between}."
-    )
+def release_page(release: Release, plan: Plan, costs: Mapping[str, str]) -> str:
+    """The whole report: answer, picture, what was asked, privacy, costs, parameters.
 
-
-def release_page(
-    content: Mapping[str, Any], plan: Mapping[str, Any], costs: Mapping[str, str]
-) -> str:
-    """The whole report: answer, picture, what was asked, privacy, costs, parameters."""
-    cohorts = content["cohorts"]
-    invited, included = (sum(c[name] for c in cohorts) for name in ("clients", "included"))
-    dropped = [c["dropped_because"] for c in cohorts if c["dropped_because"]]
+    All of it follows from the release and the plan, which are public.
+    """
+    facts = ReleaseFacts.of(release)
     asked = {
-        "clients invited": f"{invited:,}",
-        "clients in the sums": f"{included:,}",
-        "cohorts (secure sums)": f"{len(cohorts)}, of which {len(dropped)} were dropped",
-        "counts each client sent, masked": f"{content['payload_counts']} and its number of records",
+        "clients invited": f"{facts.clients:,}",
+        "clients in the sums": f"{facts.included:,}",
+        "cohorts (secure sums)": f"{facts.cohorts}, of which {len(facts.dropped)} were dropped",
+        "counts each client sent, masked": f"{facts.payload} and its number of records",
     }
     return page(
         "fedprikl report",
         [
-            paragraphs(release_sentence(content), "answer"),
-            *([] if content["verdict"] is None else [paragraphs(content["verdict"]["statement"])]),
-            release_chart(content["value"], content["interval"], plan["threshold"]),
-            paragraphs(_caption(content), "note"),
+            paragraphs(facts.sentence, "answer"),
+            paragraphs(facts.verdict),
+            drawn(
+                lambda: release_chart(facts.value, facts.interval, plan.threshold),
+                caption=_caption(facts),
+            ),
             "<h2>What was asked of the clients</h2>",
             _facts(asked),
-            *(paragraphs(f"Dropped: {reason}", "note") for reason in dropped),
+            *(paragraphs(f"Dropped: {reason}", "note") for reason in facts.dropped),
             "<h2>What is protected</h2>",
-            paragraphs(content["privacy"]["statement"]),
-            "<h2>What it cost</h2>",
-            _facts(costs),
+            paragraphs(facts.statement),
+            *(["<h2>What it cost</h2>", _facts(costs)] if costs else []),
             "<h2>Parameters</h2>",
-            _facts({name: "none" if value is None else str(value) for name, value in plan.items()}),
+            _facts({n: "none" if v is None else str(v) for n, v in plan.to_dict().items()}),
         ],
     )
 
 
-def _caption(content: Mapping[str, Any]) -> str:
-    bar = "" if content["interval"] is None else " Bar: its 95% interval."
+def _caption(facts: ReleaseFacts) -> str:
+    bar = "" if facts.interval is None else " Bar: its 95% interval."
     return f"Dot: the estimate.{bar} 0 means no difference; noise may take the estimate below."
 
 

@@ -1,0 +1,84 @@
+"""`fedprikl plan`: serial number, validity and signer; no plan is overwritten; odd plans."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedprikl.cli.options import check_valid, now, plan_words
+from fedprikl.errors import FedPriKLError
+from fedprikl.federation import SignedPlan, SigningKey
+from tests.cli.test_round_commands import call, fails
+from tests.cli.test_verify_command import mutants
+
+PLAN = ("plan", "ref.json", "--clients", "6", "--records", "360")
+
+
+def test_a_plan_has_a_serial_number_an_end_and_a_signer(planned: Path) -> None:
+    before = int(time.time())
+    said = call(*PLAN, "-o", "second.json", "--key", "organiser.pem").stdout
+    first, second = (SignedPlan.load(name).plan for name in ("plan.json", "second.json"))
+    assert before <= second.serial <= time.time()
+    assert first.serial <= second.serial
+    assert second.validity == timedelta(days=90)
+    assert second.is_valid(now())
+    signer = SigningKey.load(planned / "organiser.pem").public
+    words = f"serial {second.serial}, valid from {second.valid_from} until {second.valid_until}"
+    assert f"plan: second.json: {words}, signed by {signer}" in said
+    assert "signed by nobody" in call(*PLAN, "-o", "third.json").stdout
+
+
+def test_serial_and_validity_can_be_chosen(planned: Path) -> None:
+    assert planned
+    document = json.loads(
+        call(*PLAN, "--force", "--serial", "7", "--valid-days", "1.5", "--json").stdout
+    )
+    plan = SignedPlan.load("plan.json").plan
+    assert document["plan"] == plan.to_dict()
+    assert (plan.serial, plan.validity) == (7, timedelta(days=1.5))
+    call(*PLAN, "--force", "--valid-until", "2999-12-31")
+    assert SignedPlan.load("plan.json").plan.valid_until == "2999-12-31T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "option", [("--valid-until", "2020-01-01"), ("--valid-days", "0"), ("--valid-days", "1e12")]
+)
+def test_a_plan_that_ends_never_or_has_ended_is_not_made(
+    planned: Path,
+    option: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = fails(monkeypatch, capsys, *PLAN, "-o", "new.json", *option)
+    assert "expired already" in said or "beyond the calendar" in said
+    assert not (planned / "new.json").exists()
+
+
+def test_a_plan_is_not_overwritten_unasked(
+    planned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (planned / "plan.json").read_bytes()
+    monkeypatch.setattr("fedprikl.cli.plan.plan_round", None)  # refused before anything is planned
+    assert "--force" in fails(monkeypatch, capsys, *PLAN)
+    assert (planned / "plan.json").read_bytes() == before
+
+
+def test_every_plan_is_refused_in_words_or_shown(planned: Path) -> None:
+    plan = json.loads((planned / "plan.json").read_text())["plan"]
+    accepted = refused = 0
+    for _, changed in mutants(plan):
+        document: dict[str, Any] = {"plan": changed, "signer": "\x1b[2J", "signature": "00"}
+        (planned / "odd.json").write_text(json.dumps(document))
+        try:
+            signed = SignedPlan.load(planned / "odd.json")
+            accepted += 1
+            assert not signed.is_signed_by("ab" * 32)
+            assert plan_words(signed)
+            check_valid(signed.plan, datetime.now(UTC).isoformat())
+        except FedPriKLError:
+            refused += 1
+    assert accepted > 50
+    assert refused > 300

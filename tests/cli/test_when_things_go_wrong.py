@@ -1,0 +1,180 @@
+"""Ctrl-C, a full disk, a missing library: one line, nothing lost, no traceback."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from typer.testing import CliRunner
+
+from fedprikl.cli import outputs
+from fedprikl.cli.app import app
+from fedprikl.cli.outputs import check_outputs, write_whole
+from fedprikl.errors import InvalidInputError
+from fedprikl.federation import Release
+from fedprikl.privacy import Ledger
+from tests.cli.test_round_commands import call
+
+ESTIMATE = ("estimate", "plan.json", "clients")
+# A command that says when it is busy, and then stays busy.
+BUSY = {
+    "python": "while True: sum(range(1000))",
+    "sleep": "import time; time.sleep(60)",
+    "duckdb": (
+        "import duckdb; "
+        "duckdb.connect().execute('SELECT sum(a.range * b.range) FROM range(1e7) a, range(1e7) b')"
+    ),
+    "progress": (
+        "from fedprikl.cli.console import progress_bar\n"
+        "    with progress_bar() as bar:\n"
+        "        for _ in bar.track(range(10**9)): pass"
+    ),
+}
+
+
+def python(code: str, *line: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *line],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "command", "work"),
+    [
+        *(("estimate._count_clients", ESTIMATE, work) for work in BUSY),
+        ("demo.compare", ("demo",), "duckdb"),
+        ("verify.check_key", ("verify", "plan.json"), "duckdb"),
+    ],
+)
+def test_ctrl_c_is_one_line(planned: Path, place: str, command: tuple[str, ...], work: str) -> None:
+    code = (
+        "import fedprikl.cli.app\n"
+        "def busy(*_, **__):\n"
+        "    print('busy', flush=True)\n"
+        f"    {BUSY[work]}\n"
+        f"fedprikl.cli.{place} = busy\n"
+        "fedprikl.cli.main()"
+    )
+    with python(code, *command) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    *notes, last = error.splitlines()
+    assert process.returncode == 130
+    assert last.startswith("fedprikl: stopped.")
+    assert all("had no budget" in note for note in notes)
+    assert not (planned / "release.json").exists()
+
+
+def test_the_handler_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedprikl.cli.app import main
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(sys, "argv", ["fedprikl", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("extra", ["matplotlib", "flwr"])
+def test_estimate_without_an_extra(planned: Path, extra: str) -> None:
+    """As after `pip install fedprikl`: everything works, the report has no chart."""
+    code = f"import sys; sys.modules[{extra!r}] = None; from fedprikl.cli import main; main()"
+    with python(code, *ESTIMATE) as process:
+        said, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+    assert "differ from the reference" in said
+    page = (planned / "report.html").read_text(encoding="utf-8")
+    assert "What is protected" in page
+    assert ("<svg" in page) is (extra != "matplotlib")
+    assert ("fedprikl[report]" in page) is (extra == "matplotlib")
+    assert Release.load(planned / "release.json").is_intact
+
+
+def full(*_: Any) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def denied(*_: Any, **__: Any) -> NoReturn:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+@pytest.mark.parametrize(("name", "fault"), [("os.fsync", full), ("tempfile.mkstemp", denied)])
+def test_a_release_that_cannot_be_written_is_printed(
+    planned: Path, monkeypatch: pytest.MonkeyPatch, name: str, fault: Any, json_wanted: bool
+) -> None:
+    """It has been charged: the budget does not allow another one."""
+    write = outputs.write_whole
+
+    def fail(path: Path, text: str) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"fedprikl.cli.outputs.{name}", fault)
+            write(path, text)
+
+    monkeypatch.setattr("fedprikl.cli.released.write_whole", fail)
+    line = [*ESTIMATE, "--json"] if json_wanted else [*ESTIMATE]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, InvalidInputError)
+    assert "The release has been charged" in str(result.exception)
+    (planned / "saved.json").write_text(json.dumps(json.loads(result.stdout)))
+    call("verify", "saved.json")
+    with Ledger.open("ledger.db") as book:
+        assert len(book.account("clients").rounds) == 1
+    assert not [path for path in planned.iterdir() if path.name.startswith(".")]
+    assert not (planned / "release.json").exists()
+
+
+def test_a_report_that_cannot_be_written_leaves_the_release(
+    planned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = outputs.write_whole
+
+    def fail(path: Path, text: str) -> None:
+        if path.suffix == ".html":
+            raise InvalidInputError("Cannot write.")
+        write(path, text)
+
+    monkeypatch.setattr("fedprikl.cli.released.write_whole", fail)
+    result = CliRunner().invoke(app, [*ESTIMATE])
+    assert "The release itself is in release.json" in str(result.exception)
+    assert Release.load(planned / "release.json").is_intact
+
+
+def test_files_are_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "release.json"
+    write_whole(path, "first")
+    monkeypatch.setattr("fedprikl.cli.outputs.os.fsync", full)
+    with pytest.raises(InvalidInputError, match="No space left"):
+        write_whole(path, "second")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_outputs_that_could_not_be_written_are_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    for path, words in (
+        (tmp_path / "folder", "is a folder"),
+        (tmp_path / "none" / "x", "there is no folder"),
+        (tmp_path / "link", "exists already"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            check_outputs(path, force=False)
+    with pytest.raises(InvalidInputError, match="the same name"):
+        check_outputs(tmp_path / "x", tmp_path / "folder" / ".." / "x", force=True)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InvalidInputError, match="not writable"):
+        check_outputs(tmp_path / "x", force=True)
