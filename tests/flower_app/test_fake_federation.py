@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from deploy.small_world import write_plan
 from flwr.app import ConfigRecord, Error, Message, RecordDict
@@ -19,13 +20,22 @@ from fedprikl.errors import (
     RecordsError,
     ReleaseRefused,
 )
-from fedprikl.federation import SealingKey, SigningKey, Step
+from fedprikl.federation import (
+    Invitation,
+    SealingKey,
+    Server,
+    SignedPlan,
+    SigningKey,
+    Step,
+)
+from fedprikl.federation.conductor import _ANSWER, _unpadded
 from fedprikl.flower_app import server
 from fedprikl.flower_app.client import SEAT
 from fedprikl.flower_app.metrics import read_counters
 from fedprikl.flower_app.settings import Home, NodeSettings
 from fedprikl.flower_app.wire import Parcel, pack, unpack
 from fedprikl.privacy import Ledger
+from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
 from tests.federation.worlds import InsecureNoNoise
 from tests.flower_app.fake_grid import FakeFederation, FakeGrid, spent
@@ -259,6 +269,56 @@ def test_from_the_records_on_failures_are_sealed_and_as_long_as_answers(
     assert "could not count its records" in path.read_text()
     assert "Jane" not in path.read_text()
     assert logged in caplog.text
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        b"\xff\xfe,basic",
+        b"46.0,ba\x00sic",
+        b"46.0," + b"x" * 3_000_000,
+        b"46.0,basic,and,more",
+        b'46.0,"basic',
+        b"46.0",
+        b"nan,basic",
+        b"1e999,plus",
+        b"",
+    ],
+    ids=["bytes", "nul", "overlong", "fields", "quote", "short", "nan", "huge", "empty"],
+)
+@pytest.mark.parametrize("place", [1, 30, -1])
+def test_no_single_record_stops_its_site(
+    federation: FakeFederation, row: bytes, place: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That a site takes no part would be one bit of one record, for free: it is "other" instead."""
+    header, *rows = federation.files[6].read_bytes().splitlines()
+    rows[place] = row
+    federation.files[6].write_bytes(b"\n".join([header, *rows]) + b"\n")
+    grid = federation.grid()
+    message = first_message(federation)
+    answer = unpack(grid.deliver(message))
+    invitation = Invitation.from_bytes(unpack(message).letter)
+    key = SealingKey.load(Home(federation.home).sealing_key)
+    kind, _ = _unpadded(key.open(answer.letter, invitation.address(Step.ADVERTISE)))
+    assert kind == _ANSWER
+    assert caplog.text == ""
+
+
+def first_message(federation: FakeFederation) -> Message:
+    """What the seventh site is asked first."""
+    reference = Reference.load(Home(federation.home).reference)
+    this = Server(SignedPlan.load(federation.home / "plan.json"), reference).open_round(
+        [str(number) for number in range(1, 9)],
+        rng=np.random.default_rng(1),
+        randomness=lambda size: b"r" * size,
+    )
+    cohort = this.cohorts[0]
+    invitation = Invitation.to_member(this, cohort, cohort.members.index("7"))
+    return Message(
+        pack(Parcel(this.round_id, invitation.to_bytes())),
+        dst_node_id=7,
+        message_type="query.advertise",
+    )
 
 
 def test_a_site_whose_file_is_missing_seals_that_too(federation: FakeFederation) -> None:

@@ -23,7 +23,7 @@ from fedprikl.flower_app.client import SEAT
 from fedprikl.flower_app.metrics import read_counters
 from fedprikl.flower_app.settings import Home
 from fedprikl.flower_app.wire import Parcel, pack, unpack
-from fedprikl.privacy import Ledger
+from fedprikl.privacy import AccountedRelease, Ledger
 from fedprikl.secure_sum import Leaves
 from tests.federation.worlds import InsecureNoNoise
 from tests.flower_app.fake_grid import FakeFederation, FakeGrid, spent
@@ -400,15 +400,35 @@ def test_a_server_that_asks_again_and_again_meets_the_sites_own_budgets(
         federation.run(federation.grid(most_counts=9))
         assert site_spent(federation.files[0]) == pytest.approx(number, abs=1e-6)
     grid = federation.grid(most_counts=9)
-    with pytest.raises(ReleaseRefused, match="8 clients took no part"):
+    with pytest.raises(ReleaseRefused, match=r"8 clients took no part.*its own budget"):
         federation.run(grid)
-    assert len(asked_of(grid, "input")) == 8
-    assert asked_of(grid, "echo") == []
+    assert len(asked_of(grid, "advertise")) == 8
+    assert asked_of(grid, "share") == []  # known before anything is counted
     assert spent(federation) == pytest.approx(2.0, abs=1e-6)
     assert site_spent(federation.files[0]) == pytest.approx(2.0, abs=1e-6)
     with closing(sqlite3.connect(Home(federation.home.parent / "site").memory)) as memory:
         rounds = memory.execute("SELECT count(DISTINCT round) FROM counts").fetchone()
     assert rounds == (2,)  # what could not be paid was not counted either
+
+
+def test_a_budget_that_was_spent_in_the_meantime_stops_the_counts(
+    federation: FakeFederation,
+) -> None:
+    """Another round was charged between the first step and the one in which the counts leave."""
+    grid = with_roster(federation, **NOBODY)
+    deliver = grid.deliver
+
+    def meanwhile(message: Message) -> Message:
+        if (message.metadata.dst_node_id, message.metadata.message_type) == (1, "query.input"):
+            with Ledger.open(federation.files[0].with_suffix(".db")) as ledger:
+                spend = AccountedRelease(proved_epsilon=9.9)
+                ledger.reserve("sites", spend, round_id="another", at="2030-01-31T12:00:00Z")
+        return deliver(message)
+
+    grid.deliver = meanwhile  # type: ignore[method-assign]
+    release, lines = federation.run(grid)
+    assert "input: 7 of 8 answered, 1 refused, 0 lost" in lines[4]
+    assert release.content["cohorts"][0]["included"] == 7
 
 
 def test_a_site_without_a_budget_takes_no_part(federation: FakeFederation) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from fedprikl.errors import FedPriKLError, PolicyRefusal, SecureSumError
+from fedprikl.errors import BudgetExceededError, FedPriKLError, PolicyRefusal, SecureSumError
 from fedprikl.federation import (
     Client,
     Invitation,
@@ -37,6 +37,7 @@ from fedprikl.federation import (
     seal_answer,
     seal_refusal,
 )
+from fedprikl.federation.round import noise_share
 from fedprikl.flower_app.host import now
 from fedprikl.flower_app.settings import NodeSettings
 from fedprikl.flower_app.site_memory import SiteMemory
@@ -109,8 +110,7 @@ def _check_company(invitation: Invitation, settings: NodeSettings) -> None:
     if plan.estimator == "baseline" and not plan.roster:
         raise PolicyRefusal("without a trusted aggregator it needs a roster of clients")
     check_roster(invitation, settings.policy, *_credentials(plan, settings))
-    if plan.estimator == "baseline" and not _has_budget(plan, settings):
-        raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
+    _check_own_budget(invitation, settings)
 
 
 def _credentials(plan: Plan, settings: NodeSettings) -> tuple[Roster | None, SigningKey | None]:
@@ -120,11 +120,21 @@ def _credentials(plan: Plan, settings: NodeSettings) -> tuple[Roster | None, Sig
     return settings.load_roster(), settings.load_identity()
 
 
-def _has_budget(plan: Plan, settings: NodeSettings) -> bool:
+def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
+    """Refuses early what the site's own ledger would not allow when the counts are to leave."""
+    plan, sums = invitation.signed.plan, invitation.sums
+    share = noise_share(plan, clients=sums.clients, minimum=sums.minimum)
+    if share is None:
+        return
     if not settings.ledger.exists():
-        return False
+        raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
     with Ledger.open(settings.ledger, create=False) as ledger:
-        return plan.population in ledger.populations()
+        if plan.population not in ledger.populations():
+            raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
+        try:
+            ledger.check(plan.population, share.charge(plan.delta))
+        except BudgetExceededError:
+            raise PolicyRefusal("its own budget does not allow another round") from None
 
 
 def _take_seat(invitation: Invitation, settings: NodeSettings) -> Seat:
