@@ -182,3 +182,13 @@ def test_too_few_good_files_are_too_few(planned: Path, refused: Any) -> None:
     for path in sorted((planned / "clients").iterdir())[2:]:
         path.write_text("")
     assert "holds 2 clients" in refused(*ESTIMATE, "--skip-bad-files")
+
+
+@pytest.mark.parametrize(("separator", "character"), [(";", ";"), ("tab", "\t")])
+def test_other_separators_and_encodings(
+    planned: Path, refused: Any, separator: str, character: str
+) -> None:
+    for path in (planned / "clients").iterdir():
+        path.write_bytes(path.read_bytes().replace(b",", character.encode()) + b"46.0;caf\xe9\n")
+    assert "6 files or folders" in refused(*ESTIMATE)
+    call(*ESTIMATE, "--separator", separator, "--encoding", "latin-1")

@@ -17,6 +17,7 @@ from fedprikl.cli.client_files import content_digests, find_clients
 from fedprikl.cli.console import notes, print_json, progress_bar, say
 from fedprikl.cli.options import check_valid, now
 from fedprikl.cli.outputs import check_outputs
+from fedprikl.cli.reference import SEPARATORS
 from fedprikl.cli.released import print_release, write_release
 from fedprikl.errors import InvalidInputError, PolicyRefusal
 from fedprikl.federation import (
@@ -60,9 +61,11 @@ def estimate_command(
         float, typer.Option(help="Refuse a plan whose release spends more delta.")
     ] = USUAL.largest_delta,
     separator: Annotated[
-        str, typer.Option(help="What separates the fields of CSV files; 'tab' for a tab.")
+        str, typer.Option(help="What separates the fields of CSV files, like ; or tab.")
     ] = ",",
-    encoding: Annotated[str, typer.Option(help="Of the text of CSV files.")] = "utf-8",
+    encoding: Annotated[
+        str, typer.Option(help="The encoding of CSV files, like cp1252.")
+    ] = "utf-8",
     skip_bad_files: Annotated[
         bool, typer.Option("--skip-bad-files", help="Leave out files that cannot be opened.")
     ] = False,
@@ -86,7 +89,7 @@ def estimate_command(
     signed, pi = SignedPlan.load(plan), Reference.load(reference or plan.parent / "ref.json")
     policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
     _check_plan(signed, policy, at)
-    form = CsvFormat("\t" if separator == "tab" else separator, encoding)
+    form = CsvFormat(SEPARATORS.get(separator, separator), encoding)
     files = find_clients(clients, pi, form=form, skip_bad=skip_bad_files)
     server = Server(signed, pi)
     trial = _rehearse(server, files.used, pi, policy, at)
