@@ -28,9 +28,11 @@ Ints = npt.NDArray[np.int64]
 def check_finite(value: float, name: str) -> float:
     """The value as a float; neither nan nor infinite."""
     try:
+        if isinstance(value, str | bytes | bytearray):  # float() would read them
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInputError(f"{name} must be a number, got {value!r}.") from None
+        raise InvalidInputError(f"{name} must be a number, got {value!r:.80}.") from None
     if not np.isfinite(number):
         raise InvalidInputError(f"{name} must be a finite number, got {number}.")
     return number
