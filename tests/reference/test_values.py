@@ -45,7 +45,7 @@ SAME: list[tuple[str, list[Any]]] = [
             LEAP, LEAP.date(), LEAP.replace(tzinfo=UTC), pd.Timestamp(LEAP),
             pd.Timestamp(LEAP).as_unit("s"), np.datetime64("2020-02-29"),
             np.datetime64("2020-02-29T00:00", "ns"), "2020-02-29", "2020-02-29 00:00:00",
-            "2020-02-29T00:00:00.000000", "2020-02-29T00:00Z", "2020-02-29T02:00:00+02:00",
+            "2020-02-29T00:00:00.000000", "2020-02-29T00:00Z", "2020-02-29 00:00:00 UTC", "2020-02-29T02:00:00+02:00",
             datetime(2020, 2, 29, 2, tzinfo=timezone(timedelta(hours=2))),
         ],
     ),
