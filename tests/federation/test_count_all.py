@@ -1,6 +1,9 @@
 """Many clients' files are counted with shared resources, and bad ones are named together."""
 
 import gzip
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +75,20 @@ def test_one_duckdb_serves_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(started) == 1
     count_all({"a": tmp_path / "a.csv"}, REFERENCE)
     assert len(started) == 1  # CSV files need none
+
+
+def test_the_benchmark_runs() -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "files.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--files", "20", "--rows", "5", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert (found["files"], found["rows"]) == (20, 5)
+    assert found["cpu_seconds"] < 10  # a blow-up; some 0.02 s are usual
+    assert found["peak_mib"] > 0
 
 
 def test_the_format_of_a_csv_file(tmp_path: Path) -> None:

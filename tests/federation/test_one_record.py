@@ -115,8 +115,8 @@ def changed_by_the_library(kind: str, base: Any, odd: Any) -> bool:
         return False
     if kind == "pandas dates in seconds":
         return sort_of(base) != "time"
-    if isinstance(odd, np.float32) and not isinstance(base, np.float32):
-        return True  # polars then makes singles of all numbers
+    if isinstance(odd, np.float32 | np.datetime64) and not isinstance(base, np.float32):
+        return True  # a numpy scalar at the top decides how polars reads all others
     sorts = {sort_of(base), sort_of(odd)}
     return len(sorts) == 2 and ("text" not in sorts or sorts & {"decimal", "list", "dict"} != set())
 

@@ -121,7 +121,7 @@ def test_a_csv_file_is_counted_like_its_frame(rows: list[tuple[Any, Any, str]]) 
     cleaned = [
         tuple(None if value in ("", "nan", "NaN") or value != value else value for value in row)
         for row in rows
-        if "\0" not in row[2] and "\r" not in row[2]
+        if not set("\0\r\n") & set(row[2])
     ]
     schema = {"city": pl.String, "age": pl.Float64, "x": pl.String}
     frame = pl.DataFrame(cleaned, schema=schema, orient="row")
@@ -459,7 +459,7 @@ def test_clients_with_the_reference_data_have_no_other(
     rows: list[tuple[str, float]], bins: int
 ) -> None:
     """Levels agree between a reference's reading of a CSV file and a client's."""
-    rows = [row for row in rows if "\0" not in row[0] and "\r" not in row[0]] + [("a", 1.0)]
+    rows = [row for row in rows if not set("\0\r\n") & set(row[0])] + [("a", 1.0)]
     frame = pl.DataFrame(rows, schema={"t": pl.String, "n": pl.Float64}, orient="row")
     with tempfile.TemporaryDirectory() as folder:
         for path in (Path(folder, "a.csv"), Path(folder, "a.parquet")):

@@ -55,7 +55,7 @@ WHOLE = re.compile(r"(-?[0-9]+)\.0*")
 TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[ T]((?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,9})?)?)"
-    r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+    r"(Z| UTC|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
 
 
@@ -309,9 +309,10 @@ def _parsed(text: str) -> float | None:
 def _parsed_time(text: str) -> int | None:
     if not (found := TIME.fullmatch(text)):
         return None
-    day, clock, zone = found.groups()
+    day, clock, zone = found.groups(default="")
+    written = f"{day}T{clock or '00:00'}{zone.replace(' UTC', 'Z')}"
     try:
-        moment = _since_1970(datetime.fromisoformat(f"{day}T{clock or '00:00'}{zone or ''}"))
+        moment = _since_1970(datetime.fromisoformat(written))
     except ValueError:
         return None
     return moment if FIRST <= moment < LAST + UNIT["D"] else None
