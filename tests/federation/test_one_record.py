@@ -102,8 +102,10 @@ def sort_of(value: Any) -> str:
             return "text"
         case bool() | timedelta() | list() | dict() | tuple():
             return type(value).__name__
-        case datetime() | date() | np.datetime64():
+        case datetime() | np.datetime64():
             return "time"
+        case date():
+            return "date"
         case Decimal():
             return "decimal"
     return "number"
@@ -114,7 +116,7 @@ def changed_by_the_library(kind: str, base: Any, odd: Any) -> bool:
     if kind in ("pandas", "pandas objects", "pandas nullable", "pandas categories"):
         return False
     if kind == "pandas dates in seconds":
-        return sort_of(base) != "time"
+        return sort_of(base) not in ("date", "time")
     if isinstance(odd, np.float32 | np.datetime64) and not isinstance(base, np.float32):
         return True  # a numpy scalar at the top decides how polars reads all others
     sorts = {sort_of(base), sort_of(odd)}
