@@ -188,7 +188,9 @@ def test_in_a_file(kind: str, data: st.DataObject, base: str) -> None:
     values, others = neighbours(data, "arrow" if suffix == ".parquet" else library, base)
     # polars writes every decimal of a column with the digits of the longest, and whole numbers
     # beyond 64 bits to Parquet as bytes.
-    assume((kind, base) not in {("polars csv", "decimals"), ("polars parquet", "beyond 64 bits")})
+    huge = any(isinstance(value, int) and abs(value) >= 2**63 for value in [*values, *others])
+    assume((kind, base) != ("polars csv", "decimals"))
+    assume(kind != "polars parquet" or not huge)
     with tempfile.TemporaryDirectory() as folder:
         one, two = Path(folder, f"one{suffix}"), Path(folder, f"two{suffix}")
         made(lambda: write(FRAMES[library](values), one))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
+from fedprikl.reference.gaps import Gaps
 from fedprikl.reference.values import (
     NO_INSTANT,
     Instant,
@@ -161,24 +162,27 @@ Column = Categories | Bins | Times
 class Reader:
     """Levels of one column, value by value: no value sees the others, or their common type.
 
-    `missing` are the texts that stand for a gap. The latest distinct values are remembered, so a
-    reader is best kept for all chunks of a file, and for all files of a round.
+    `missing` are the texts that stand for a gap (`Gaps`). The latest distinct values are
+    remembered, so a reader is best kept for all chunks of a file, and for all files of a round.
     """
 
     def __init__(self, column: Column, missing: Collection[str]) -> None:
         self._column = column
-        self._missing, self._gap = frozenset(missing), column.size - 1
+        self._gaps, self._gap = Gaps.of(missing), column.size - 1
         self._rule = column.rule()
         self._memory = _Memory(self._level)
 
     def __call__(self, values: Values) -> Ints:
         """One level per value."""
         if isinstance(self._column, Bins) and not isinstance(values, np.ndarray):
-            numbers = plain_numbers(values, self._missing)
+            numbers = plain_numbers(values, self._gaps.texts)
             values = values if numbers is None else numbers
         if isinstance(values, np.ndarray):
             at_once = self._column.of_array(values)
             if at_once is not None:
+                if self._gaps.numbers and values.dtype.kind in "iuf":
+                    gaps = np.isin(values.astype(np.float64), list(self._gaps.numbers))
+                    at_once[gaps] = self._gap
                 return at_once
             values = value_list(values)
         # True == 1 as a key, and odd objects may not hash: only these kinds can be remembered.
@@ -189,11 +193,9 @@ class Reader:
     def _level(self, value: Any) -> int:
         try:
             found = simple(value)
+            return self._gap if self._gaps.hold(found) else self._rule(found)
         except Exception:  # an object of whatever kind must not stop the other records
             return UNSEEN
-        if found is None or (isinstance(found, str) and found in self._missing):
-            return self._gap
-        return self._rule(found)
 
 
 class _Memory(dict[Any, int]):

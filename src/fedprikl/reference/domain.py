@@ -1,6 +1,7 @@
 """The finite domain: every record belongs to exactly one cell, unknown ones to "other"."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -41,15 +42,7 @@ class Indices:
 
     def encode(self, records: Any) -> Ints:
         """The numbers themselves; `UNSEEN` for whatever is no whole number within the range."""
-        values = as_array(records)
-        if values.ndim == 0:
-            raise InvalidInputError(
-                "Records of this reference are cell numbers: a list or an array of whole numbers."
-            )
-        values = values.ravel()
-        if values.dtype.kind not in "iuf":
-            found = (number(simple(value)) for value in values.tolist())
-            values = np.array([np.nan if code is None else code for code in found], np.float64)
+        values = _numbers(separate(records, "cell numbers: a list or an array of whole numbers"))
         known = (values >= 0) & (values < self.size) & (values == np.floor(values))
         return np.where(known, values, UNSEEN).astype(np.int64)
 
@@ -145,14 +138,37 @@ class Table:
         return ", ".join(f"{column.name}={column.label(level)}" for column, level in pairs)
 
 
-def as_array(records: Any) -> npt.NDArray[Any]:
-    """The records as an array, of objects where they do not fit into one of numbers."""
+def separate(records: Any, what: str) -> npt.NDArray[Any] | list[Any]:
+    """The records one by one; an array of numbers as it is.
+
+    A list never becomes an array as a whole: numpy would look for a type that fits all of them, and
+    one record could change what the others are.
+    """
+    if isinstance(records, np.ndarray):
+        if records.ndim == 0:
+            raise InvalidInputError(f"Records of this reference are {what}.")
+        return records if records.dtype.kind in "iufb" else list(records)
+    if isinstance(records, str | bytes) or not isinstance(records, Iterable):
+        raise InvalidInputError(f"Records of this reference are {what}.")
+    return list(records)
+
+
+def _numbers(values: npt.NDArray[Any] | list[Any]) -> npt.NDArray[Any]:
+    """Numbers, nan for whatever is none."""
+    if isinstance(values, np.ndarray):
+        return values.ravel()
+    if set(map(type, values)) <= {int, float}:
+        with contextlib.suppress(OverflowError):
+            return np.array(values, dtype=np.float64)
+    found = map(_number, values)
+    return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+
+
+def _number(value: Any) -> float | None:
     try:
-        return np.asarray(records)
-    except (ValueError, OverflowError):  # records of different shapes
-        array = np.empty(len(records), dtype=object)
-        array[:] = list(records)
-        return array
+        return number(simple(value))
+    except Exception:  # an object of whatever kind must not stop the other records
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.columns import UNSEEN, Bins, Categories, Column, Times, Values, value_list
 from fedprikl.reference.domain import Table
+from fedprikl.reference.gaps import Gaps
 from fedprikl.reference.resemblance import Resemblance
 from fedprikl.reference.values import Instant, Odd, Simple, instant, number, simple, text_of
 
@@ -51,7 +52,7 @@ def fit_table(
     With `texts`, as in a CSV file, a column whose texts are all numbers (without leading zeros),
     or all dates or times, is one of numbers or times.
     """
-    gaps = frozenset(missing)
+    gaps = Gaps.of(missing)
     surveys = {name: _Survey(bins + 1, texts) for name in names}
     for chunk in passes():
         for name, survey in surveys.items():
@@ -68,14 +69,14 @@ def fit_table(
         for name, maker in makers.items():
             maker.add(_tally(chunk[name], gaps))
     columns = {name: maker.column(bins) for name, maker in makers.items()}
-    return Table(tuple(columns[name] for name in names), tuple(sorted(gaps)))
+    return Table(tuple(columns[name] for name in names), tuple(sorted(gaps.texts)))
 
 
 def fit_counts(
     table: Table, chunks: Iterable[Chunk], clients: str | None
 ) -> tuple[Ints, Floats, Resemblance | None]:
     """The codes that occur, the mass of each and of "other", and the clients' resemblance."""
-    read, gaps = table.reader(), frozenset(table.missing)
+    read, gaps = table.reader(), Gaps.of(table.missing)
     numbers: dict[str, int] = {}  # of the clients, in the order of their first record
     groups, nameless = _Groups(), 0
     for chunk in chunks:
@@ -132,24 +133,25 @@ class _Groups:
         return holder[starts], code[starts], sums
 
 
-def _client_texts(values: Values, gaps: frozenset[str]) -> list[str | None]:
+def _client_texts(values: Values, gaps: Gaps) -> list[str | None]:
     """Client ids as texts: 1, 1.0 and "1" are one client; None where there is none."""
     found = (_present(value, gaps) for value in value_list(values))
     return [None if value is None else text_of(value) for value in found]
 
 
-def _present(value: Any, gaps: frozenset[str]) -> Simple:
+def _present(value: Any, gaps: Gaps) -> Simple:
     found = value if isinstance(value, Instant) else simple(value)
-    return None if isinstance(found, str) and found in gaps else found
+    return None if gaps.hold(found) else found
 
 
-def _tally(values: Values, gaps: frozenset[str]) -> Iterator[tuple[Simple, int]]:
+def _tally(values: Values, gaps: Gaps) -> Iterator[tuple[Simple, int]]:
     """The distinct values with their rows; a value may come more than once."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
         kept = values.astype(np.float64)
         distinct, rows = np.unique(kept, return_counts=True)
         yield from zip(
-            (None if value != value else value for value in distinct.tolist()), rows.tolist(),
+            (None if value != value or gaps.hold(value) else value for value in distinct.tolist()),
+            rows.tolist(),
             strict=True,
         )  # fmt: skip
         return

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fedprikl.checks import Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.columns import UNSEEN
-from fedprikl.reference.domain import as_array
+from fedprikl.reference.domain import separate
 from fedprikl.reference.values import number, simple
 
 __all__ = ["BlockCode"]
@@ -61,7 +61,7 @@ class BlockCode:
         An image that cannot be read is `UNSEEN`, and no other image notices: one with a nan, an
         infinity or a text among its pixels, or one of another shape in a list of images.
         """
-        pixels = self._pixels(as_array(images))
+        pixels = self._pixels(separate(images, "images: an array of numbers, or a list of them"))
         width = self.side // self.blocks
         parts = pixels.reshape(-1, self.blocks, width, self.blocks, width)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -71,23 +71,29 @@ class BlockCode:
         place: Ints = np.left_shift(1, np.arange(self.blocks**2 - 1, -1, -1, dtype=np.int64))
         return np.where(np.isfinite(ink).all(axis=1), bits @ place, UNSEEN).astype(np.int64)
 
-    def _pixels(self, images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _pixels(self, images: npt.NDArray[Any] | list[Any]) -> npt.NDArray[Any]:
         shape = (self.side, self.side)
-        if images.dtype.kind in "iufb":
+        if isinstance(images, np.ndarray):
             if images.ndim != 3 or images.shape[1:] != shape:
                 raise InvalidInputError(
                     f"Images must have shape (n, {self.side}, {self.side}), got {images.shape}."
                 )
             return images
-        if images.ndim == 0:
-            raise InvalidInputError("Images must be an array of numbers.")
         pixels = np.full((len(images), *shape), np.nan)
         for image, into in zip(images, pixels, strict=True):
-            found = as_array(image)
-            if found.shape == shape:
-                numbers = [number(simple(pixel)) for pixel in found.ravel().tolist()]
-                into[:] = np.array(numbers, dtype=np.float64).reshape(shape)  # None becomes nan
+            into[:] = self._image(image)
         return pixels
+
+    def _image(self, image: Any) -> npt.NDArray[Any] | float:
+        """The pixels of one image; nan if it is none of this shape."""
+        if isinstance(image, np.ndarray) and image.dtype.kind in "iufb":
+            return image if image.shape == (self.side, self.side) else np.nan
+        try:
+            rows = [[number(simple(pixel)) for pixel in row] for row in image]
+        except Exception:  # whatever it is, the other images do not notice
+            return np.nan
+        fits = len(rows) == self.side and all(len(row) == self.side for row in rows)
+        return np.array(rows, dtype=np.float64) if fits else np.nan  # None becomes nan
 
     def label(self, code: int) -> str:
         """The bits, row by row, like 0110/1001/1001/0110."""

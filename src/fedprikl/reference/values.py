@@ -93,7 +93,7 @@ def simple(value: Any) -> Simple:  # noqa: C901  one line per kind of value
             nearest = _double(value)
             return None if nearest != nearest else nearest
         case complex() | np.complexfloating():
-            return _double(value.real) if value.imag == 0 else Odd.VALUE
+            return simple(float(value.real)) if value.imag == 0 else Odd.VALUE
         case bytes() | bytearray():
             return _decoded(bytes(value))
         case _ if type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which may not be here
@@ -157,7 +157,10 @@ def instant(value: Simple) -> int | None:
 
 
 def plain_numbers(values: Sequence[Any], missing: frozenset[str]) -> Floats | None:
-    """`number` of many texts at once, nan where empty; None if they have to be read one by one."""
+    """`number` of many texts at once, nan where empty; None if they have to be read one by one.
+
+    Other missing texts that are numbers are still to be looked for.
+    """
     if "" not in missing or set(map(type, values)) != {str}:
         return None
     if not PLAIN_NUMBERS.fullmatch("\n".join(values)):
@@ -224,6 +227,9 @@ def _decoded(value: bytes) -> str:
 
 def _written(value: Any) -> Simple:
     try:
+        if type(value).__name__ == "Interval":  # of pandas; its numbers are those of its column
+            ends = (text_of(simple(value.left)), text_of(simple(value.right)))
+            return f"{ends[0]} to {ends[1]}, {value.closed}"
         return str(value)
     except Exception:  # an object of whatever kind; it must not stop the other records
         return Odd.VALUE
