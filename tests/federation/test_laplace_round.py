@@ -11,7 +11,7 @@ from scipy import stats
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
 from fedprikl.federation import RoundResult
-from fedprikl.federation.round import entry_maxima, noise_share
+from fedprikl.federation.round import LARGEST_MARK, entry_maxima, noise_share
 from fedprikl.privacy import (
     SAMPLER_DELTA,
     SharedGaussianMechanism,
@@ -119,7 +119,7 @@ def test_the_plan_chooses_the_noise() -> None:
     assert laplace.shares == gaussian.shares == 32  # four may collude
     for share in (laplace, gaussian):
         maxima = entry_maxima(world.plan(), 6, share)
-        assert maxima == (10**6 + 2 * share.reach,) * 7 + (10**6, 1)
+        assert maxima == (10**6 + 2 * share.reach,) * 7 + (10**6, LARGEST_MARK)
 
 
 def test_gaussian_shares_still_state_and_charge_the_plans_delta(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Clients that lie: the round always ends in the same way, and one record never moves more."""
 
+import os
 from itertools import product
 from pathlib import Path
 from typing import ClassVar
@@ -167,6 +168,34 @@ def test_insecure_noise_of_one_client_marks_the_release() -> None:
     assert marked["insecure"]
     assert not marked["holds"]
     assert marked["statement"].startswith("INSECURE")
+
+
+def test_nobody_takes_the_mark_off_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A liar that sends one less than nothing would cancel a mark of 1."""
+    monkeypatch.setattr("fedprikl.secure_sum.client.SumClient._check_values", lambda _, v: v)
+    world = World.make(clients=12)
+    plan = world.plan(estimator="baseline", cohort=12)
+    clients = world.clients()
+    clients["c7"] = Client(
+        world.held[7],
+        world.reference,
+        policy=world.policy,
+        randomness=os.urandom,
+        source=InsecureNoNoise(),
+    )
+    clients["c3"] = Unmarking(
+        world.held[3], world.reference, policy=world.policy, randomness=os.urandom
+    )
+    assert world.run(plan, clients=clients).release.content["privacy"]["insecure"]
+
+
+class Unmarking(Client):
+    """Takes 1 off the entry that marks insecure noise."""
+
+    def _vector(self, invitation: Invitation) -> Ints:
+        vector = super()._vector(invitation)
+        vector[-1] -= 1
+        return vector
 
 
 def test_a_release_that_the_ledger_cannot_charge_is_refused(tmp_path: Path) -> None:

@@ -122,12 +122,12 @@ def test_dealt_points_are_unbiased(rng: np.random.Generator) -> None:
     pi = distribution([5.0, 3.0, 1.0, 1.0, 0.5, 0.2])
     score = rng.normal(size=(2, 6))
     values = []
-    for _ in range(20_000):
+    for _ in range(5_000):
         points = distinct_points(pi, 2, batches=2, rng=rng)
         values.append(points.weights @ score[points.batch, points.cells])
     truth = float(pi @ score.mean(axis=0))
     assert looks_centred(np.array(values), truth)
-    assert not looks_centred(np.array(values), truth + 0.02)
+    assert not looks_centred(np.array(values), truth + 0.04)
 
 
 def test_dealt_points_are_distinct_over_all_batches(rng: np.random.Generator) -> None:

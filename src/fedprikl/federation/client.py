@@ -105,8 +105,8 @@ class Client:
             return np.append(asked, records).astype(np.int64)
         counts = np.append(asked, records - asked.sum())
         noise = share.draw_share(len(counts), self._source)
-        marks = [records, int(self._source.insecure)]
-        return np.append(counts + noise + share.reach, marks).astype(np.int64)
+        mark = 1 + int.from_bytes(self._randomness(4), "little") if self._source.insecure else 0
+        return np.append(counts + noise + share.reach, [records, mark]).astype(np.int64)
 
     def advertise(self, _: bytes = b"") -> bytes:
         """Step 1 of the secure sum; answers nothing but the invitation."""

@@ -18,6 +18,7 @@ from fedprikl.reference import QueryPoints
 from fedprikl.secure_sum import DEFAULT_FAILURE, NONCE_BYTES, Degree, SumPlan, choose_degree
 
 __all__ = [
+    "LARGEST_MARK",
     "Cohort",
     "Invitation",
     "Round",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 
+LARGEST_MARK = 2**32  # of insecure noise
 FIELDS = {"round", "signed", "cohort", "batch", "index", "cells", "sums"}  # of an invitation
 
 
@@ -187,12 +189,13 @@ def entry_maxima(plan: Plan, points: int, share: SharedMechanism | None) -> tupl
 
     Exact counts have twice the room they need: the aggregator folds impossible sums back into what
     is possible (`possible_counts`), and folding takes a ring twice as large. Noise may be
-    negative, so noised entries are shifted up by its reach. `insecure` is 1 for a client whose
-    noise is not from a secure source.
+    negative, so noised entries are shifted up by its reach. `insecure` is a random number from 1
+    for a client whose noise is not from a secure source, and 0 for all others: whoever wants to
+    cancel the mark of another has to guess it.
     """
     if share is None:
         return (2 * plan.most_records,) * points + (plan.most_records,)
-    return (plan.most_records + 2 * share.reach,) * (points + 1) + (plan.most_records, 1)
+    return (plan.most_records + 2 * share.reach,) * (points + 1) + (plan.most_records, LARGEST_MARK)
 
 
 def cohort_sizes(plan: Plan, members: int) -> list[int]:

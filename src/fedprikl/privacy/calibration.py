@@ -45,8 +45,9 @@ NoiseKind = Literal["auto", "laplace", "gaussian"]
 GRID_SLACK = 4 * 2.0**GRID_EXPONENT
 SAFETY = 1 + 1e-9  # covers the root finding of the analytic calibration
 # Of delta: the analytic profile is a difference of two tails that come close where the noise is
-# many times the sensitivity; at a million times, 1e-7 of delta is lost.
-CANCELLATION = 1 - 5e-7
+# many times the sensitivity; at a million times 1e-7 of delta is lost, at 1e8 times 3e-6.
+CANCELLATION = 5e-7
+LARGEST_RATIO = 1e10  # of noise to sensitivity; beyond, less noise is accounted for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +144,8 @@ def calibrate(
         ),
     }
     if kind == "auto":
+        if check_delta(delta) < SMALLEST_DELTA:
+            return options["laplace"]()
         return min((make() for make in options.values()), key=lambda m: m.standard_deviation)
     if kind not in options:
         raise InvalidInputError(f"Noise must be 'auto', 'laplace' or 'gaussian', got {kind!r}.")
@@ -157,7 +160,7 @@ def calibrate_laplace(*, epsilon: float, sensitivity: float) -> LaplaceMechanism
 
 def calibrate_gaussian(*, epsilon: float, delta: float, sensitivity: float) -> GaussianMechanism:
     """The least Gaussian noise that gives (epsilon, delta), for every epsilon > 0."""
-    sigma = _gaussian_sigma(check_epsilon(epsilon), check_delta(delta))
+    sigma = _gaussian_sigma(check_epsilon(epsilon), check_accounted_delta(delta))
     reach = (_check_sensitivity(sensitivity) + GRID_SLACK) * SAFETY
     return GaussianMechanism(sigma=sigma * reach, sensitivity=sensitivity)
 
@@ -230,16 +233,27 @@ def _check_sensitivity(value: float) -> float:
     return float(value)
 
 
+def _usable(delta: float, ratio: float) -> float:
+    """What is left of delta after the cancellation of two tails, for noise of this ratio."""
+    return delta * (1 - CANCELLATION * max(1.0, ratio / 1e6))
+
+
 @lru_cache(maxsize=1024)
 def _gaussian_sigma(epsilon: float, delta: float) -> float:
-    return float(dp_accounting().get_sigma_gaussian(epsilon, delta * CANCELLATION))
+    least = float(dp_accounting().get_sigma_gaussian(epsilon, _usable(delta, 1.0)))
+    usable = _usable(delta, min(2 * least, LARGEST_RATIO))
+    return float(dp_accounting().get_sigma_gaussian(epsilon, usable))
 
 
 @lru_cache(maxsize=1024)
 def gaussian_epsilon(ratio: float, delta: float) -> float:
     """The epsilon of Gaussian noise whose sd is `ratio` times the sensitivity, rounded up."""
+    if delta < SMALLEST_DELTA:
+        return math.inf
+    accounted = min(ratio, LARGEST_RATIO)
+    usable = _usable(delta, accounted)
     with np.errstate(divide="ignore"):  # of a logarithm of 0 where the noise is huge
-        return float(dp_accounting().get_epsilon_gaussian(ratio, delta * CANCELLATION, tol=1e-18))
+        return float(dp_accounting().get_epsilon_gaussian(accounted, usable, tol=1e-18))
 
 
 @lru_cache(maxsize=256)

@@ -36,7 +36,7 @@ def check_accounted_delta(delta: float) -> float:
     """A delta for which integer Gaussian noise can be accounted."""
     if check_delta(delta) < SMALLEST_DELTA:
         raise InvalidInputError(
-            f"Integer Gaussian noise is accounted down to a delta of {SMALLEST_DELTA:g}, "
+            f"Gaussian noise is accounted down to a delta of {SMALLEST_DELTA:g}, "
             f"got {delta:g}. Raise delta, or use Laplace noise."
         )
     return delta
