@@ -24,7 +24,7 @@ from fedprikl.flower_app.metrics import read_counters
 from fedprikl.flower_app.settings import Home
 from fedprikl.flower_app.wire import Parcel, pack, unpack
 from fedprikl.privacy import AccountedRelease, Ledger
-from fedprikl.secure_sum import Leaves
+from fedprikl.secure_sum import Leaves, SumClient
 from tests.federation.worlds import InsecureNoNoise
 from tests.flower_app.fake_grid import FakeFederation, FakeGrid, spent
 from tests.flower_app.in_process import in_process_release, in_process_value
@@ -429,6 +429,26 @@ def test_a_budget_that_was_spent_in_the_meantime_stops_the_counts(
     release, lines = federation.run(grid)
     assert "input: 7 of 8 answered, 1 refused, 0 lost" in lines[4]
     assert release.content["cohorts"][0]["included"] == 7
+
+
+def test_nobody_pays_for_a_sum_that_one_member_spoils(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member seals nonsense for all others. They see it before their counts leave."""
+    with_roster(federation, **NOBODY)
+    honest = SumClient._seal
+
+    def seal_nonsense(who: SumClient, peers: list[int]) -> list[tuple[int, bytes]]:
+        boxes = honest(who, peers)
+        return [(i, bytes(len(box))) for i, box in boxes] if who._index == 2 else boxes
+
+    monkeypatch.setattr(SumClient, "_seal", seal_nonsense)
+    grid = federation.grid()
+    with pytest.raises(ReleaseRefused, match="took no part"):
+        federation.run(grid)
+    assert len(asked_of(grid, "input")) == 8
+    assert asked_of(grid, "echo") == []
+    assert sum(site_spent(file) > 0 for file in federation.files) <= 1  # the member itself
 
 
 def test_a_site_without_a_budget_takes_no_part(federation: FakeFederation) -> None:

@@ -71,6 +71,11 @@ class Seat:
         return len(self._letters) == len(Step)
 
     @property
+    def spoilt(self) -> bool:
+        """Whether a neighbour shared what does not open, so that the sum may never open either."""
+        return bool(self._sum.damaged)
+
+    @property
     def charge(self) -> Charge | None:
         """What the opened sum costs the records in it; None if it is opened to be noised."""
         plan, sums = self.invitation.signed.plan, self.invitation.sums

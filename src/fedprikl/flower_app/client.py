@@ -187,6 +187,8 @@ def _answer(
     round_id = invitation.round_id
     try:
         message = seat.answer(step, b"" if step is Step.ADVERTISE else asked.letter)
+        if step is Step.INPUT and seat.charge is not None and seat.spoilt:
+            raise PolicyRefusal("a neighbour shared nonsense; it does not pay for a sum like that")
     except Exception as error:
         if step is not Step.ADVERTISE:
             memory.go_on(round_id, step)  # a refusal is an answer too
