@@ -100,7 +100,7 @@ def test_many_at_once_are_as_one_by_one(texts: list[str], missing: set[str]) -> 
         object(),
         np.zeros((3, 3)),
     ],
-    ids=repr,
+    ids=lambda odd: f"{type(odd).__name__} {odd!s:.9}" if type(odd) is not object else "object",
 )
 @pytest.mark.parametrize("held", [[0, 1, 1, 1], ["0", "1", "1", "1\0"], [[1], [1], [1], 0]])
 def test_one_odd_cell_number_leaves_the_others(held: list[Any], odd: Any) -> None:
