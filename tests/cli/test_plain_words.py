@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from fedprikl.cli.client_files import find_clients
@@ -211,6 +212,21 @@ def test_a_crowded_reference_is_noted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "77 cells for 700 records" in second
     assert "'t,wo' (11 levels), 'one' (7 levels)" in second
     assert json.loads(call(*line, "--columns", "one").stdout)["notes"] == []
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_texts_that_are_taken_as_missing_are_named(tmp_path: Path, suffix: str) -> None:
+    data, output = tmp_path / f"a.{suffix}", str(tmp_path / "r.json")
+    frame = pl.DataFrame(
+        {"country": ["NA", "CH", "null", "DE", "NaN"] * 50, "n": [1, 2, 3, 4, None] * 50}
+    )
+    frame.write_csv(data) if suffix == "csv" else frame.write_parquet(data)
+    line = ("reference", str(data), "-o", output, "--json", "--force")
+    (note,) = json.loads(call(*line).stdout)["notes"]
+    assert note.startswith("Column 'country': 'NA', 'null' is taken as missing.")
+    assert "--missing" in note
+    assert json.loads(call(*line, "--missing", "null").stdout)["notes"] == []
+    assert json.loads(call(*line, "--columns", "n").stdout)["notes"] == []
 
 
 def test_two_numbers_that_differ_look_different() -> None:

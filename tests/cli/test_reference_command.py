@@ -96,7 +96,7 @@ def test_a_column_that_is_nearly_numeric_is_noted(tmp_path: Path) -> None:
     assert "leave it out with --columns ward" in noted  # 472 values in 473 records
     document = json.loads(run(data, "-o", output, "--force", "--json").stdout)
     assert document["columns"][0]["kind"] == "categories"
-    assert len(document["notes"]) == 2
+    assert len(document["notes"]) == 3
     options = ("--force", "--json", "--missing", "NA,late,[late]")
     result = run(data, "-o", output, *options)
     document = json.loads(result.stdout)

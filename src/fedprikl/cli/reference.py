@@ -16,7 +16,7 @@ from rich.table import Table as Grid
 from fedprikl.cli.console import notes, print_json
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation import CsvFormat, fit_reference
-from fedprikl.federation.data_files import quoted_names
+from fedprikl.federation.data_files import open_file, quoted_names, session
 from fedprikl.reference import Reference, Table
 from fedprikl.reference.columns import Column
 from fedprikl.reference.values import MISSING_TEXTS
@@ -78,6 +78,7 @@ def reference_command(
             f"{output} exists already. Choose another name, or pass --force to overwrite it."
         )
     remarks: list[str] = []
+    form = CsvFormat(SEPARATORS.get(separator, separator), encoding)
     with notes.status(f"reading {escape(str(data))}"):
         reference = fit_reference(
             data,
@@ -86,9 +87,11 @@ def reference_command(
             categorical=_names(categorical or ""),
             clients=client_column,
             missing=MISSING_TEXTS if missing is None else [*ALWAYS_MISSING, *_names(missing)],
-            format=CsvFormat(SEPARATORS.get(separator, separator), encoding),
+            format=form,
             note=remarks.append,
         )
+        if missing is None:
+            remarks.extend(_gaps(data, reference, form))
         reference.save(output)
     remarks.extend(_cautions(reference))
     for remark in remarks:
@@ -109,6 +112,25 @@ def _columns(reference: Reference) -> tuple[Column, ...]:
     encoder = reference.domain.encoder
     assert isinstance(encoder, Table)  # noqa: S101  as `fit_reference` makes it
     return tuple(encoder.columns)
+
+
+def _gaps(data: Path, reference: Reference, form: CsvFormat) -> list[str]:
+    """The texts that were taken for gaps without being asked: NA may be Namibia."""
+    names = [column.name for column in _columns(reference)]
+    texts = set(MISSING_TEXTS) - set(ALWAYS_MISSING)
+    found: dict[str, set[str]] = {}
+    with session() as shared:
+        for chunk in open_file(data, shared, form).chunks(names):
+            for name, values in chunk.columns.items():
+                if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf":
+                    seen = {value for value in values if isinstance(value, str)} & texts
+                    found.setdefault(name, set()).update(seen)
+    return [
+        f"Column {name!r}: {quoted_names(sorted(seen))} is taken as missing. If it is a value, say "
+        "which texts are gaps with --missing."
+        for name, seen in found.items()
+        if seen
+    ]
 
 
 def _cautions(reference: Reference) -> list[str]:
