@@ -120,6 +120,8 @@ def test_a_spent_budget_says_how_to_raise_it(
     said = fails(monkeypatch, capsys, *ESTIMATE, "--force")
     assert "1 is spent, 0 is left. With Laplace noise of scale 1 per unit of sensitivity" in said
     assert "`fedprikl ledger --population 'my phones' --set-epsilon 2`" in said
+    assert "No further release fits." in said
+    assert "No further release fits." in call("ledger").stdout
     call("ledger", "--population", "my phones", "--set-epsilon", "2")
     call(*ESTIMATE, "--force")
     assert planned

@@ -13,7 +13,7 @@ from rich.table import Table
 from fedprikl.cli.console import notes, plain, print_json
 from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, RoundState, total_epsilon
-from fedprikl.privacy.ledger import charge_words, left_words
+from fedprikl.privacy.ledger import charge_words, left_words, worthwhile
 
 __all__ = ["ledger_command"]
 
@@ -135,7 +135,9 @@ def _print_account(console: Console, account: Account, fits: dict[str, float]) -
         f"{_safe(account.population)}: spent epsilon {account.spent:.4g} of {account.epsilon:g} "
         f"(delta {account.delta:g}), {left_words(account)} is left."
     )
-    room = " or ".join(f"{value:g} ({kind.capitalize()})" for kind, value in fits.items() if value)
+    room = " or ".join(
+        f"{value:g} ({kind.capitalize()})" for kind, value in worthwhile(fits, account).items()
+    )
     console.print(
         f"One more release fits with epsilon up to {room}." if room else "No further release fits."
     )

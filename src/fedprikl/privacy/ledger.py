@@ -19,7 +19,7 @@ from fedprikl.privacy.charges import Charge, charge_to_dict, check_zero_or_delta
 from fedprikl.privacy.composition import total_epsilon
 from fedprikl.privacy.ledger_file import Entry, Head, LedgerFile, head_of
 
-__all__ = ["Ledger", "Reservation", "charge_words", "left_words"]
+__all__ = ["Ledger", "Reservation", "charge_words", "left_words", "worthwhile"]
 
 ROUNDING = 1e-12  # ten releases of 0.1 fit into 1, whatever the order of the sum
 
@@ -298,6 +298,11 @@ def left_words(account: Account) -> str:
     return f"{left:.4g}" if left > 1e-6 * account.epsilon else "0"
 
 
+def worthwhile(fits: Mapping[str, float], account: Account) -> dict[str, float]:
+    """Of what would still fit, what is worth a word: a thousandth of the budget or more."""
+    return {kind: epsilon for kind, epsilon in fits.items() if epsilon > 1e-3 * account.epsilon}
+
+
 def charge_words(charge: Charge) -> str:
     """The noise, for people: a ledger knows its scale relative to what one record can change."""
     match charge:
@@ -313,7 +318,8 @@ def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExcee
     """Computed after the lock was let go: the search takes a second."""
     spent, fits = account.spent, account.fits()
     room = " or ".join(
-        f"{epsilon:g} with {kind.capitalize()} noise" for kind, epsilon in fits.items() if epsilon
+        f"{epsilon:g} with {kind.capitalize()} noise"
+        for kind, epsilon in worthwhile(fits, account).items()
     )
     raised = ""
     if math.isfinite(needed):
