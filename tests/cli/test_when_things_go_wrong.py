@@ -52,6 +52,7 @@ def python(code: str, *line: str) -> subprocess.Popen[str]:
         *(("estimate._count_clients", ESTIMATE, work) for work in BUSY),
         ("demo.compare", ("demo",), "duckdb"),
         ("verify.check_key", ("verify", "plan.json"), "duckdb"),
+        ("federate.check_key", ("federate", "some-superlink"), "sleep"),
     ],
 )
 def test_ctrl_c_is_one_line(planned: Path, place: str, command: tuple[str, ...], work: str) -> None:
@@ -71,6 +72,7 @@ def test_ctrl_c_is_one_line(planned: Path, place: str, command: tuple[str, ...],
     *notes, last = error.splitlines()
     assert process.returncode == 130
     assert last.startswith("fedprikl: stopped.")
+    assert ("on the federation goes on there" in last) is (command[0] == "federate")
     assert all("had no budget" in note for note in notes)
     assert not (planned / "release.json").exists()
 
@@ -97,6 +99,7 @@ def test_estimate_without_an_extra(planned: Path, extra: str) -> None:
     assert "What is protected" in page
     assert ("<svg" in page) is (extra != "matplotlib")
     assert ("fedprikl[report]" in page) is (extra == "matplotlib")
+    assert error.count("report.html has no chart.") == (1 if extra == "matplotlib" else 0)
     assert Release.load(planned / "release.json").is_intact
 
 

@@ -1,7 +1,7 @@
 """A folder with one file or folder per client: which there are, and which can be read."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +40,11 @@ def find_clients(
     bad = check_all(found, reference, format=form)
     if bad and not skip_bad:
         raise RecordsError(
-            f"{_listed(bad)} Nothing was counted. Mend them, or leave them out with "
+            f"{_listed(bad, found)}\nNothing was counted. Mend them, or leave them out with "
             "--skip-bad-files."
         )
     if bad:
-        say(f"Left out: {_listed(bad)}", console=notes)
+        say(f"Left out: {_listed(bad, found)}", console=notes)
     used = {name: path for name, path in found.items() if name not in bad}
     if len(used) < 3:
         raise InvalidInputError(f"{folder} holds {len(used)} clients; a secure sum needs 3.")
@@ -61,9 +61,21 @@ def content_digests(clients: Mapping[str, Path]) -> dict[str, str]:
         }
 
 
-def _listed(bad: Mapping[str, str]) -> str:
+def _listed(bad: Mapping[str, str], places: Mapping[str, Path]) -> str:
+    """Each fault once, with the first files that have it."""
     what = "1 file or folder" if len(bad) == 1 else f"{len(bad)} files or folders"
-    return "\n".join([f"{what} of clients cannot be used.", *(f"- {why}" for why in bad.values())])
+    alike: dict[str, list[str]] = {}
+    for name, why in bad.items():
+        alike.setdefault(why.replace(str(places[name]), ""), []).append(name)
+    lines = [f"- {bad[names[0]]}{_others(names[1:])}" for names in alike.values()]
+    return "\n".join([f"{what} of clients cannot be used.", *lines])
+
+
+def _others(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f" The same is true of {', '.join(names[:2])}{more}."
 
 
 def _sha256(path: Path) -> str:

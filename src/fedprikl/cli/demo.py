@@ -11,6 +11,7 @@ from rich.table import Table
 
 from fedprikl.cli.console import print_json, progress_bar, say
 from fedprikl.cli.outputs import check_outputs, write_whole
+from fedprikl.cli.released import note_missing_charts
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimators import ComparedEstimate
 from fedprikl.privacy import paper_true_epsilon
@@ -64,6 +65,7 @@ def demo_command(
     }
     premise = paper_true_epsilon(epsilon=epsilon, delta=DELTA, points=10, batches=20)
     write_whole(report, comparison_page(rows, facts=facts, premise_epsilon=premise))
+    note_missing_charts(report)
     seconds = time.perf_counter() - start
     if json:
         print_json(_document(rows, true_divergence(world), seconds, report))

@@ -15,11 +15,11 @@ import typer
 
 from fedprikl.cli.client_files import content_digests, find_clients
 from fedprikl.cli.console import notes, print_json, progress_bar, say
-from fedprikl.cli.options import check_valid, now
+from fedprikl.cli.options import check_valid, load_reference, now
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.cli.reference import SEPARATORS
 from fedprikl.cli.released import print_release, write_release
-from fedprikl.errors import InvalidInputError, PolicyRefusal
+from fedprikl.errors import InvalidInputError, LedgerDamagedError, PolicyRefusal
 from fedprikl.federation import (
     Aggregator,
     Client,
@@ -35,8 +35,10 @@ from fedprikl.federation import (
 )
 from fedprikl.federation.data_files import CsvFormat
 from fedprikl.federation.policy import check_invitation
+from fedprikl.flower_app.anchor import newest_head
 from fedprikl.privacy import Ledger
 from fedprikl.reference import Reference
+from fedprikl.reporting import absences
 
 __all__ = ["estimate_command"]
 
@@ -86,7 +88,8 @@ def estimate_command(
     """
     check_outputs(output, report, force=force)
     at = now()
-    signed, pi = SignedPlan.load(plan), Reference.load(reference or plan.parent / "ref.json")
+    signed = SignedPlan.load(plan)
+    pi = _load_reference(plan, signed, reference or plan.parent / "ref.json")
     policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
     _check_plan(signed, policy, at)
     form = CsvFormat(SEPARATORS.get(separator, separator), encoding)
@@ -94,7 +97,7 @@ def estimate_command(
     server = Server(signed, pi)
     trial = _rehearse(server, files.used, pi, policy, at)
     signer = SigningKey.load_or_create(key)
-    with Ledger.open(ledger) as book:
+    with _open_ledger(ledger, output, signer.public) as book:
         _open_account(book, trial, signer, content_digests(files.used), at)
         members = _count_clients(files.used, pi, form, policy)
         with progress_bar() as progress:
@@ -114,14 +117,48 @@ def estimate_command(
         "bytes of masked counts per client": f"{_bytes_per_client(result):,}",
         "epsilon left in the budget": f"{left:.3g}",
     }
-    write_release(result.release, signed.plan, costs, output=output, report=report)
+    absent = absences(result.refusals.values(), signed.plan.most_records)
+    write_release(result.release, signed.plan, costs, output=output, report=report, absent=absent)
     if json:
         more = {"refusals": result.refusals, "left_out": files.bad, "report": str(report)}
         print_json(result.release.to_dict() | more)
         return
-    print_release(result.release)
+    print_release(result.release, absent)
     say(f"\nBudget left for {signed.plan.population}: epsilon {left:.3g}")
+    say(f"signer, for `fedprikl verify --key`: {result.release.signer}")
     say(f"release: {output}\nreport: {report}")
+
+
+def _load_reference(plan: Path, signed: SignedPlan, path: Path) -> Reference:
+    if not path.exists():
+        raise InvalidInputError(f"There is no reference {path}. Name the file with --reference.")
+    found = load_reference(path)
+    if signed.plan.reference != found.fingerprint:
+        raise InvalidInputError(
+            f"{plan} was made with another reference than {path}. Name the one that it was made "
+            "with (--reference), or plan again."
+        )
+    return found
+
+
+def _open_ledger(path: Path, output: Path, public: str) -> Ledger:
+    """The ledger, unless the releases beside it or the output were charged to a newer one."""
+    folders = {path.parent.resolve(), output.parent.resolve()}
+    heads = [head for folder in folders if (head := newest_head(folder, public))]
+    newest = max(heads, key=lambda head: head.count, default=None)
+    if newest is None:
+        return Ledger.open(path)
+    try:
+        if path.exists():
+            return Ledger.open(path, anchor=newest)
+        found = f"There is no ledger {path}."
+    except LedgerDamagedError as error:
+        found = str(error)
+    raise LedgerDamagedError(
+        f"{found} A release that lies here was charged to a ledger with {newest.count} entries or "
+        "more, signed with the same key. Bring that ledger back, or name it with --ledger. To "
+        "begin anew with other people, use a new folder."
+    )
 
 
 def _check_plan(signed: SignedPlan, policy: Policy, at: str) -> None:

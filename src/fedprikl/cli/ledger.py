@@ -1,5 +1,6 @@
 """`fedprikl ledger`: what has been spent, on what, and what is left."""
 
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedprikl.cli.console import notes, plain, print_json
+from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, RoundState, total_epsilon
+from fedprikl.privacy.ledger import charge_words, left_words, worthwhile
 
 __all__ = ["ledger_command"]
 
@@ -48,6 +51,12 @@ def ledger_command(
         raise typer.BadParameter("--set-delta needs --set-epsilon.")
     if set_epsilon is not None and population is None:
         raise typer.BadParameter("--set-epsilon needs --population: whose budget is it?")
+    if set_epsilon is None and not file.exists():
+        raise LedgerError(
+            f"There is no ledger at {file}. Check --file. `fedprikl estimate` creates one, and so "
+            f"does `fedprikl ledger --file {shlex.quote(str(file))} --population NAME "
+            "--set-epsilon 1`."
+        )
     with Ledger.open(file, create=set_epsilon is not None) as ledger:
         if set_epsilon is not None and population is not None:
             _set_budget(ledger, population, set_epsilon, set_delta)
@@ -101,7 +110,7 @@ def _print_overview(console: Console, accounts: tuple[Account, ...]) -> None:
             f"{account.epsilon:g}",
             f"{account.delta:g}",
             f"{account.spent:.4g}",
-            f"{account.left:.4g}",
+            left_words(account),
             str(len(account.rounds)),
             str(len(account.open_rounds)),
         )
@@ -116,7 +125,7 @@ def _print_account(console: Console, account: Account, fits: dict[str, float]) -
             table.add_row(
                 _safe(known.round_id),
                 escape(known.at[:16].replace("T", " ")),
-                escape(str(known.charge)),
+                escape(charge_words(known.charge)),
                 f"{total_epsilon([known.charge], delta=account.delta):.4g}",
                 _STATES[known.state],
                 _safe(known.note),
@@ -124,9 +133,11 @@ def _print_account(console: Console, account: Account, fits: dict[str, float]) -
         console.print(table)
     console.print(
         f"{_safe(account.population)}: spent epsilon {account.spent:.4g} of {account.epsilon:g} "
-        f"(delta {account.delta:g}), {account.left:.4g} is left."
+        f"(delta {account.delta:g}), {left_words(account)} is left."
     )
-    room = " or ".join(f"{value:g} ({kind.capitalize()})" for kind, value in fits.items() if value)
+    room = " or ".join(
+        f"{value:g} ({kind.capitalize()})" for kind, value in worthwhile(fits, account).items()
+    )
     console.print(
         f"One more release fits with epsilon up to {room}." if room else "No further release fits."
     )

@@ -1,14 +1,19 @@
 """What several commands read or say in the same way: keys, times and plans."""
 
 import re
+import shlex
 from datetime import UTC, datetime
+from pathlib import Path
 
 import typer
 
-from fedprikl.errors import InvalidInputError
+from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.federation import Plan, SignedPlan
+from fedprikl.reference import Reference
 
-__all__ = ["check_key", "check_valid", "now", "plan_words"]
+__all__ = ["check_key", "check_valid", "load_reference", "now", "plan_words"]
+
+DATA = (".csv", ".csv.gz", ".parquet")
 
 
 def now() -> str:
@@ -34,6 +39,19 @@ def check_valid(plan: Plan, at: str) -> None:
             f"The plan is valid {_validity(plan)}, and it is {at} now. Make a new one with "
             "`fedprikl plan`."
         )
+
+
+def load_reference(path: Path) -> Reference:
+    """The reference in a file; data that no reference was made of yet are told apart."""
+    try:
+        return Reference.load(path)
+    except ReferenceFileError:
+        if not path.exists() or not path.name.lower().endswith(DATA):
+            raise
+        raise InvalidInputError(
+            f"{path} is no reference: it holds data. If they are public, make a reference of them "
+            f"with `fedprikl reference {shlex.quote(str(path))} -o ref.json`, and use ref.json."
+        ) from None
 
 
 def plan_words(signed: SignedPlan) -> str:

@@ -11,14 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from fedprikl.cli.console import print_json, say
-from fedprikl.cli.options import plan_words
+from fedprikl.cli.options import load_reference, plan_words
 from fedprikl.cli.outputs import check_outputs, json_text, write_whole
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation import PlannedRound, Roster, SignedPlan, SigningKey, plan_round
-from fedprikl.reference import Reference
+from fedprikl.federation.planned_round import SumCost
 
 __all__ = ["plan_command"]
 
+VALID_DAYS = 90.0
 TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"]
 
 
@@ -64,8 +65,9 @@ def plan_command(
         typer.Option(min=0, help="A higher number replaces older plans. Default: the time."),
     ] = None,
     valid_days: Annotated[
-        float, typer.Option(min=0, help="How many days, from now, the plan may be used.")
-    ] = 90.0,
+        float | None,
+        typer.Option(min=0, help="How many days, from now, the plan may be used. Default: 90."),
+    ] = None,
     valid_until: Annotated[
         datetime | None,
         typer.Option(formats=TIMES, help="Instead: until when, in UTC, like 2030-01-31."),
@@ -90,12 +92,17 @@ def plan_command(
 
     Example: `fedprikl plan ref.json --clients 500 --records 60000 --epsilon 1 --explain`
     """
+    if records < clients:
+        raise InvalidInputError(
+            f"{records:,} records are fewer than {clients:,} clients. --records counts "
+            "those of all clients together. Were the two swapped?"
+        )
     check_outputs(output, force=force)
     begin = datetime.now(UTC).replace(microsecond=0)
     end = _end(begin, valid_days, valid_until)
     whom: Literal["aggregator", "none"] = "none" if trust is Trust.NONE else "aggregator"
     planned = plan_round(
-        Reference.load(reference),
+        load_reference(reference),
         clients=clients,
         records=records,
         epsilon=epsilon,
@@ -132,14 +139,20 @@ def plan_command(
     say(f"plan: {output}: {plan_words(signed)}")
 
 
-def _end(begin: datetime, days: float, until: datetime | None) -> datetime:
+def _end(begin: datetime, days: float | None, until: datetime | None) -> datetime:
     """When the plan expires."""
+    if days is not None and until is not None:
+        raise typer.BadParameter("--valid-days and --valid-until exclude each other. Give one.")
+    days = VALID_DAYS if days is None else days
     try:
         end = begin + timedelta(days=days) if until is None else until.replace(tzinfo=UTC)
     except OverflowError:
-        raise InvalidInputError(f"{days:g} days are beyond the calendar. Use fewer.") from None
+        raise InvalidInputError(
+            f"{days:g} days are beyond the calendar. Use fewer (--valid-days)."
+        ) from None
     if end <= begin:
-        raise InvalidInputError("The plan would have expired already. Let it be valid for longer.")
+        option = "--valid-days" if until is None else "--valid-until"
+        raise InvalidInputError(f"The plan would have expired already. Give a later {option}.")
     return end.replace(microsecond=0)
 
 
@@ -158,8 +171,12 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
     groups = "" if plan.batches == 1 else f" of each of {plan.batches} batches of clients"
     console.print(
         f"{plan.points:,} cells are asked{groups}: {cost.masked_bytes:,} bytes of counts per "
-        f"client. {cost.cohorts:,} secure sums of up to {cost.clients:,} clients, "
-        f"{cost.neighbours} key agreements and {cost.sent_bytes:,} bytes sent per client."
+        f"client. {_sums(cost)}, {cost.neighbours} key agreements and {cost.sent_bytes:,} bytes "
+        "sent per client."
+    )
+    console.print(
+        f"A client may hold up to {plan.most_records:,} records (--most-records); one that holds "
+        "more stays away."
     )
     if planned.releases > 1:
         console.print(
@@ -178,12 +195,19 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
     else:
         console.print(
             f"Smallest drift found with 95% power: {planned.smallest_drift:.3g} nats "
-            f"(false alarms: {plan.false_alarm:.3g}, design effect {plan.design_effect:.3g})."
+            f"(a prediction; false alarms: {100 * plan.false_alarm:.3g}%, design effect "
+            f"{plan.design_effect:.3g})."
         )
     for what, error in planned.doublings.items():
         console.print(
             f"Twice the {what} would take the error from {planned.error:.3g} to {error:.3g}."
         )
+
+
+def _sums(cost: SumCost) -> str:
+    if cost.cohorts == 1:
+        return f"1 secure sum of {cost.clients:,} clients"
+    return f"{cost.cohorts:,} secure sums of up to {cost.clients:,} clients"
 
 
 def _print_reasons(console: Console, planned: PlannedRound) -> None:

@@ -1,6 +1,8 @@
 """`fedprikl reference`: Pi from a public CSV or Parquet file."""
 
 import csv
+import io
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +16,7 @@ from rich.table import Table as Grid
 from fedprikl.cli.console import notes, print_json
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation import CsvFormat, fit_reference
+from fedprikl.federation.data_files import open_file, quoted_names, session
 from fedprikl.reference import Reference, Table
 from fedprikl.reference.columns import Column
 from fedprikl.reference.values import MISSING_TEXTS
@@ -21,6 +24,8 @@ from fedprikl.reference.values import MISSING_TEXTS
 __all__ = ["reference_command"]
 
 SHOWN = 10
+CROWDED = 0.1  # cells per record
+UNIQUE = 0.5  # values per record
 ALWAYS_MISSING = ("", "NaN", "nan")  # how data frames write a gap
 SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
@@ -64,12 +69,16 @@ def reference_command(
     """
     if not output.parent.is_dir():
         raise InvalidInputError(f"Cannot write {output}: there is no folder {output.parent}.")
-    if output.exists() and (not force or (data.exists() and output.samefile(data))):
+    if output.exists() and data.exists() and output.samefile(data):
         raise InvalidInputError(
-            f"{output} exists already. Choose another name, or pass --force to overwrite it "
-            "(never the data itself)."
+            f"{output} is the data itself, which is never overwritten. Choose another --output."
+        )
+    if output.exists() and not force:
+        raise InvalidInputError(
+            f"{output} exists already. Choose another name, or pass --force to overwrite it."
         )
     remarks: list[str] = []
+    form = CsvFormat(SEPARATORS.get(separator, separator), encoding)
     with notes.status(f"reading {escape(str(data))}"):
         reference = fit_reference(
             data,
@@ -78,10 +87,13 @@ def reference_command(
             categorical=_names(categorical or ""),
             clients=client_column,
             missing=MISSING_TEXTS if missing is None else [*ALWAYS_MISSING, *_names(missing)],
-            format=CsvFormat(SEPARATORS.get(separator, separator), encoding),
+            format=form,
             note=remarks.append,
         )
+        if missing is None:
+            remarks.extend(_gaps(data, reference, form))
         reference.save(output)
+    remarks.extend(_cautions(reference))
     for remark in remarks:
         notes.print(f"[yellow]note:[/yellow] {escape(remark)}")
     document = _document(reference, output) | {"notes": remarks}
@@ -96,9 +108,62 @@ def _names(text: str) -> list[str]:
     return next(csv.reader([text], skipinitialspace=True), [])
 
 
-def _document(reference: Reference, output: Path) -> dict[str, Any]:
+def _columns(reference: Reference) -> tuple[Column, ...]:
     encoder = reference.domain.encoder
     assert isinstance(encoder, Table)  # noqa: S101  as `fit_reference` makes it
+    return tuple(encoder.columns)
+
+
+def _gaps(data: Path, reference: Reference, form: CsvFormat) -> list[str]:
+    """The texts that were taken for gaps without being asked: NA may be Namibia."""
+    names = [column.name for column in _columns(reference)]
+    texts = set(MISSING_TEXTS) - set(ALWAYS_MISSING)
+    found: dict[str, set[str]] = {}
+    with session() as shared:
+        for chunk in open_file(data, shared, form).chunks(names):
+            for name, values in chunk.columns.items():
+                if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf":
+                    seen = {value for value in values if isinstance(value, str)} & texts
+                    found.setdefault(name, set()).update(seen)
+    return [
+        f"Column {name!r}: {quoted_names(sorted(seen))} is taken as missing. If it is a value, say "
+        "which texts are gaps with --missing."
+        for name, seen in found.items()
+        if seen
+    ]
+
+
+def _cautions(reference: Reference) -> list[str]:
+    """What makes a reference useless, though it can be built: too few records in each cell."""
+    records, cells = int(reference.mass.sum()), reference.domain.size - 1
+    levels = {column.name: column.size - 1 for column in _columns(reference)}
+    unique = [name for name, size in levels.items() if size > UNIQUE * records]
+    if unique:
+        rest = [name for name in levels if name not in unique]
+        advice = f"leave it out with {_columns_option(rest)}" if rest else "compare another column"
+        which = "Column" if len(unique) == 1 else "Each of the columns"
+        return [
+            f"{which} {quoted_names(unique)} has almost as many values as there are records, so "
+            f"nothing can be compared by it: {advice}."
+        ]
+    if cells > CROWDED * records:
+        largest = sorted(levels, key=lambda name: -levels[name])
+        sizes = ", ".join(f"{name!r} ({levels[name]:,} levels)" for name in largest[:SHOWN])
+        return [
+            f"There are {cells:,} cells for {records:,} records, so most cells hold too few of "
+            f"them. The cells combine {sizes}: compare fewer columns with --columns, or use "
+            "fewer --bins."
+        ]
+    return []
+
+
+def _columns_option(names: list[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return f"--columns {shlex.quote(line.getvalue())}"
+
+
+def _document(reference: Reference, output: Path) -> dict[str, Any]:
     pi = reference.probabilities
     heaviest = np.argsort(-pi, kind="stable")[: min(SHOWN, len(pi) - 1)]
     return {
@@ -107,7 +172,7 @@ def _document(reference: Reference, output: Path) -> dict[str, Any]:
         "records": int(reference.mass.sum()),
         "cells": reference.domain.size - 1,
         "resemblance": None if (found := reference.resemblance) is None else asdict(found),
-        "columns": [_column(column) for column in encoder.columns],
+        "columns": [_column(column) for column in _columns(reference)],
         "heaviest": [
             {"cell": reference.domain.label(int(cell)), "probability": float(pi[cell])}
             for cell in heaviest

@@ -1,19 +1,25 @@
 """A release, once it is there: written, reported, shown. It was charged, so it must not be lost."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fedprikl.cli.console import print_json, say
+from fedprikl.cli.console import notes, print_json, say
 from fedprikl.cli.outputs import json_text, write_whole
 from fedprikl.errors import InvalidInputError
 from fedprikl.federation import Plan, Release
-from fedprikl.reporting import ReleaseFacts, release_page
+from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
 
-__all__ = ["print_release", "write_release"]
+__all__ = ["note_missing_charts", "print_release", "write_release"]
 
 
 def write_release(
-    release: Release, plan: Plan, costs: Mapping[str, str], *, output: Path, report: Path
+    release: Release,
+    plan: Plan,
+    costs: Mapping[str, str],
+    *,
+    output: Path,
+    report: Path,
+    absent: Sequence[str] = (),
 ) -> None:
     """The release first, then its page. A release that cannot be written is printed."""
     try:
@@ -25,14 +31,22 @@ def write_release(
             "output. Keep it."
         ) from None
     try:
-        write_whole(report, release_page(release, plan, costs))
+        write_whole(report, release_page(release, plan, costs, absent))
     except InvalidInputError as error:
         raise InvalidInputError(f"{error} The release itself is in {output}.") from None
+    note_missing_charts(report)
 
 
-def print_release(release: Release) -> None:
-    """The answer, the verdict and what is protected."""
+def note_missing_charts(report: Path) -> None:
+    """Says that a report has no charts, where it has none."""
+    if why := why_no_charts():
+        say(f"{report} has no chart. {why}", console=notes)
+
+
+def print_release(release: Release, absent: Sequence[str] = ()) -> None:
+    """The answer, the verdict, who was counted and what is protected."""
     facts = ReleaseFacts.of(release)
     say(facts.sentence, style="bold")
     say(facts.verdict or "There is no verdict: it could not be computed for this release.")
+    say("\n".join(["", facts.counted, *absent]))
     say(f"\n{facts.statement}")

@@ -1,4 +1,4 @@
-"""The verdict: drifted or not, at a false-alarm rate that is kept.
+"""The verdict: drifted or not, at a stated false-alarm rate (docs/verdict.md: where it holds).
 
 Without drift the released number is a known function of multinomial counts plus noise of known
 law. The threshold is the number that it exceeds at most so often: no fixed 0.1.
@@ -46,12 +46,13 @@ class Verdict:
 
     def __str__(self) -> str:
         found, place = ("Drift found", "above") if self.drifted else ("No drift found", "below")
-        what = f"{self.statistic:.4g} {self.unit}"
+        statistic, threshold = _told_apart(self.statistic, self.threshold)
+        what = f"{statistic} {self.unit}"
         if not self.unit:
-            what = f"the excess variation of the noisy counts, {self.statistic:.4g},"
+            what = f"the excess variation of the noisy counts, {statistic},"
         related = "" if self.design_effect == 1 else f" (design effect {self.design_effect:.3g})"
         return (
-            f"{found}: {what} is {place} {self.threshold:.4g}, which "
+            f"{found}: {what} is {place} {threshold}, which "
             f"populations without drift{related} exceed at most {100 * self.false_alarm:.3g}% "
             "of the time"
         )
@@ -144,6 +145,14 @@ def judge_release(
         false_alarm=false_alarm,
         design_effect=design_effect,
     )
+
+
+def _told_apart(one: float, other: float) -> tuple[str, str]:
+    """Two numbers with four digits, or with as many as show that they differ."""
+    digits = 4
+    while digits < 17 and f"{one:.{digits}g}" == f"{other:.{digits}g}" and one != other:
+        digits += 1
+    return f"{one:.{digits}g}", f"{other:.{digits}g}"
 
 
 def _survival(noise: LaplaceMechanism | GaussianMechanism, x: Floats) -> Floats:

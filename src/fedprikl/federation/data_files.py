@@ -66,7 +66,7 @@ def require_columns(file: DataFile, wanted: Iterable[str]) -> None:
     if isinstance(file, CsvFile) and len(file.names) == 1 and re.search("[;\t|,]", file.names[0]):
         advice = (
             f" Its fields seem not to be separated by {file.form.separator!r}: write them so, or "
-            "name the separator."
+            "name the separator (`--separator` on the command line)."
         )
     raise RecordsError(
         f"{file.path} has no column {quoted_names(lacking)}; it has {quoted_names(file.names)}."

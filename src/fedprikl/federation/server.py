@@ -22,7 +22,10 @@ class Server:
 
     def __init__(self, signed: SignedPlan, reference: Reference) -> None:
         if signed.plan.reference != reference.fingerprint:
-            raise InvalidInputError("The plan is about another reference. Plan again.")
+            raise InvalidInputError(
+                "The plan is about another reference than the one that is given. Give the "
+                "reference that the plan was made with, or plan again."
+            )
         self._signed = signed
         self._reference = reference
 

@@ -1,6 +1,8 @@
 """The ledger: a privacy budget per population that cannot be overspent."""
 
+import math
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,11 +14,12 @@ from fedprikl.checks import check_epsilon
 from fedprikl.errors import BudgetExceededError, InvalidInputError
 from fedprikl.privacy.account import Account, Round, RoundState, replay
 from fedprikl.privacy.bound_records import BoundRecords
+from fedprikl.privacy.calibration import GaussianMechanism, LaplaceMechanism
 from fedprikl.privacy.charges import Charge, charge_to_dict, check_zero_or_delta
 from fedprikl.privacy.composition import total_epsilon
 from fedprikl.privacy.ledger_file import Entry, Head, LedgerFile, head_of
 
-__all__ = ["Ledger", "Reservation"]
+__all__ = ["Ledger", "Reservation", "charge_words", "left_words", "worthwhile"]
 
 ROUNDING = 1e-12  # ten releases of 0.1 fit into 1, whatever the order of the sum
 
@@ -289,17 +292,50 @@ def _fits(account: Account, needed: float) -> bool:
     return needed <= account.epsilon * (1 + ROUNDING)
 
 
+def left_words(account: Account) -> str:
+    """What is left, for people: a billionth of the budget is nothing."""
+    left = account.left
+    return f"{left:.4g}" if left > 1e-6 * account.epsilon else "0"
+
+
+def worthwhile(fits: Mapping[str, float], account: Account) -> dict[str, float]:
+    """Of what would still fit, what is worth a word: a thousandth of the budget or more."""
+    return {kind: epsilon for kind, epsilon in fits.items() if epsilon > 1e-3 * account.epsilon}
+
+
+def charge_words(charge: Charge) -> str:
+    """The noise, for people: a ledger knows its scale relative to what one record can change."""
+    match charge:
+        case LaplaceMechanism(scale=scale, sensitivity=unit) if unit > 0:
+            return f"Laplace noise of scale {scale / unit:.4g} per unit of sensitivity"
+        case GaussianMechanism(sigma=sigma, sensitivity=unit) if unit > 0:
+            words = "Gaussian noise of standard deviation"
+            return f"{words} {sigma / unit:.4g} per unit of sensitivity"
+    return str(charge)
+
+
 def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExceededError:
     """Computed after the lock was let go: the search takes a second."""
     spent, fits = account.spent, account.fits()
     room = " or ".join(
-        f"{epsilon:g} with {kind.capitalize()} noise" for kind, epsilon in fits.items() if epsilon
+        f"{epsilon:g} with {kind.capitalize()} noise"
+        for kind, epsilon in worthwhile(fits, account).items()
     )
+    raised = ""
+    if math.isfinite(needed):
+        name = shlex.quote(account.population)
+        enough = f"{math.ceil(needed * 1e4 * (1 - ROUNDING)) / 1e4:.10g}"
+        raised = (
+            " If these people may lose more, raise their budget: `fedprikl ledger --population "
+            f"{name} --set-epsilon {enough}`."
+        )
     return BudgetExceededError.of(
         f"The budget of population {account.population!r} is epsilon {account.epsilon:g} at delta "
-        f"{account.delta:g}; {spent:.4g} is spent, {account.left:.4g} is left. With "
-        f"{mechanism} the total would be {needed:.4g}. Nothing was charged; release nothing. "
-        + (f"What would fit: epsilon {room}." if room else "No further release fits."),
+        f"{account.delta:g}; {spent:.4g} is spent, {left_words(account)} is left. With "
+        f"{charge_words(mechanism)} the total would be {needed:.4g}. Nothing was charged; "
+        "release nothing. "
+        + (f"What would fit: epsilon {room}." if room else "No further release fits.")
+        + raised,
         spent=spent,
         left=account.left,
         needed=needed,

@@ -1,7 +1,16 @@
 """Reporting: self-contained HTML pages. The extra `report` draws their charts."""
 
+from fedprikl.reporting.charts import why_no_charts
 from fedprikl.reporting.comparison import HEAD, comparison_page, comparison_row
-from fedprikl.reporting.facts import ReleaseFacts
+from fedprikl.reporting.facts import ReleaseFacts, absences
 from fedprikl.reporting.release import release_page
 
-__all__ = ["HEAD", "ReleaseFacts", "comparison_page", "comparison_row", "release_page"]
+__all__ = [
+    "HEAD",
+    "ReleaseFacts",
+    "absences",
+    "comparison_page",
+    "comparison_row",
+    "release_page",
+    "why_no_charts",
+]

@@ -14,7 +14,14 @@ from fedprikl.reporting.page import paragraphs
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["drawn", "epsilon_chart", "epsilon_text", "estimates_chart", "release_chart"]
+__all__ = [
+    "drawn",
+    "epsilon_chart",
+    "epsilon_text",
+    "estimates_chart",
+    "release_chart",
+    "why_no_charts",
+]
 
 BLUE, ORANGE, RED, GREY = "#1f6fb2", "#d97706", "#b91c1c", "#9ca3af"
 LARGEST = 1e100  # matplotlib overflows beyond
@@ -100,6 +107,15 @@ def epsilon_text(epsilon: float) -> str:
     if not math.isfinite(epsilon):
         return "infinite"
     return f"{epsilon:.3g}" if epsilon < 1000 else f"{epsilon:,.0f}"
+
+
+def why_no_charts() -> str:
+    """Why pages have no charts on this machine; empty if they have."""
+    try:
+        _figure(1.0)
+    except MissingExtraError as error:
+        return str(error)
+    return ""
 
 
 def _figure(height: float) -> "Figure":

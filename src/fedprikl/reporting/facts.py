@@ -1,11 +1,15 @@
 """What a release says to people."""
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedprikl.federation import Release
 
-__all__ = ["ReleaseFacts", "decimals"]
+__all__ = ["ReleaseFacts", "absences", "decimals"]
+
+NO_ROOM = "the plan has no room for as many records as this client holds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,15 @@ class ReleaseFacts:
         )
 
     @property
+    def counted(self) -> str:
+        """How many clients the answer is about, and the secure sums that failed."""
+        lines = [f"Counted: {self.included:,} of {self.clients:,} clients."]
+        for reason, sums in Counter(self.dropped).items():
+            what = "1 secure sum was" if sums == 1 else f"{sums:,} secure sums were"
+            lines.append(f"{what} dropped: {reason}")
+        return "\n".join(lines)
+
+    @property
     def sentence(self) -> str:
         """The answer in one sentence."""
         digits, between = 3, ""
@@ -58,6 +71,18 @@ class ReleaseFacts:
             f"The records of {self.population} differ from the reference by "
             f"{self.target} = {_shown(self.value, digits)} nats{between}."
         )
+
+
+def absences(reasons: Iterable[str], most_records: int) -> tuple[str, ...]:
+    """Why clients took no part, each reason once. The reasons are what they told everybody."""
+    room = (
+        "the plan has no room for as many records as they hold "
+        f"(most_records {most_records}; plan with a larger --most-records)"
+    )
+    return tuple(
+        f"{clients:,} took no part: {room if reason == NO_ROOM else reason}."
+        for reason, clients in Counter(reasons).most_common()
+    )
 
 
 def decimals(width: float) -> int:

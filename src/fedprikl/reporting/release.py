@@ -1,6 +1,6 @@
 """The report of a release: one page a person understands."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fedprikl.federation import Plan, Release
 from fedprikl.reporting.charts import drawn, release_chart
@@ -10,10 +10,12 @@ from fedprikl.reporting.page import page, paragraphs, table
 __all__ = ["release_page"]
 
 
-def release_page(release: Release, plan: Plan, costs: Mapping[str, str]) -> str:
+def release_page(
+    release: Release, plan: Plan, costs: Mapping[str, str], absent: Sequence[str] = ()
+) -> str:
     """The whole report: answer, picture, what was asked, privacy, costs, parameters.
 
-    All of it follows from the release and the plan, which are public.
+    All of it follows from the release, the plan and why clients took no part, which are public.
     """
     facts = ReleaseFacts.of(release)
     asked = {
@@ -27,13 +29,13 @@ def release_page(release: Release, plan: Plan, costs: Mapping[str, str]) -> str:
         [
             paragraphs(facts.sentence, "answer"),
             paragraphs(facts.verdict),
+            paragraphs("\n".join([facts.counted, *absent])),
             drawn(
                 lambda: release_chart(facts.value, facts.interval, plan.threshold),
                 caption=_caption(facts),
             ),
             "<h2>What was asked of the clients</h2>",
             _facts(asked),
-            *(paragraphs(f"Dropped: {reason}", "note") for reason in facts.dropped),
             "<h2>What is protected</h2>",
             paragraphs(facts.statement),
             *(["<h2>What it cost</h2>", _facts(costs)] if costs else []),
