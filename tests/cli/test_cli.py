@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app, main
+from fedprikl.simulation import drifted_population
 
 runner = CliRunner()
 pytestmark = pytest.mark.filterwarnings("ignore::fedprikl.PaperCalibrationWarning")
@@ -48,6 +50,14 @@ class _Links(HTMLParser):
             self.found.append(tag)
 
 
+@pytest.fixture
+def small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same demo on fewer clients: most of its time are secure sums."""
+    small = partial(drifted_population, clients=120, cells=512)
+    monkeypatch.setattr("fedprikl.cli.demo.drifted_population", small)
+
+
+@pytest.mark.usefixtures("small_demo")
 def test_the_report_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
     report = tmp_path / "demo.html"
     result = runner.invoke(app, ["demo", "--repetitions", "3", "--report", str(report)])
@@ -137,6 +147,7 @@ def test_the_installed_command_prints_its_version_and_warns_plainly(tmp_path: Pa
     assert (tmp_path / "fedprikl-demo.html").exists()
 
 
+@pytest.mark.usefixtures("small_demo")
 def test_a_demo_without_matplotlib_has_no_charts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
