@@ -1,7 +1,8 @@
 """`fedprikl estimate`: one round over a folder with one file (or folder) per client.
 
 What leaves this command (the release, the report, what is printed, the exit code) follows from
-public quantities and from noised values. Nothing it says depends on a single record.
+public quantities and from noised values. There is one exception, for the eyes of the operator who
+holds all the files: it refuses files whose place or content the ledger knows under another name.
 """
 
 import os
