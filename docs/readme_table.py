@@ -9,26 +9,29 @@ from pathlib import Path
 import numpy as np
 
 from fedprikl import PaperCalibrationWarning
+from fedprikl.estimators import ComparedEstimate
 from fedprikl.reporting import HEAD, comparison_row
-from fedprikl.simulation import compare, drifted_population, paper_and_ours, true_divergence
+from fedprikl.simulation import compare, drifted_population, paper_and_ours
 
 README = Path(__file__).parent.parent / "README.md"
 BEGIN, END = "<!-- demo table: written by `make docs` -->\n", "<!-- end of demo table -->"
 SHOWN = ("estimator", "counts", "typical", "claimed ε", "true ε")
 
 
-def demo_table() -> str:
-    """The table as Markdown, from the same run as `fedprikl demo` with its defaults."""
+def demo_rows() -> list[ComparedEstimate]:
+    """The same run as `fedprikl demo` with its defaults."""
     world = drifted_population(np.random.default_rng(0))
     methods = paper_and_ours(epsilon=1.0, delta=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PaperCalibrationWarning)
-        rows = [
-            dict(zip(HEAD, comparison_row(row), strict=True))
-            for row in compare(world, methods, repetitions=100, seed=0)
-        ]
+        return list(compare(world, methods, repetitions=100, seed=0))
+
+
+def demo_table(compared: list[ComparedEstimate]) -> str:
+    """The table as Markdown."""
+    rows = [dict(zip(HEAD, comparison_row(row), strict=True)) for row in compared]
     lines = [
-        f"Truth: {true_divergence(world):.3f} nats.\n",
+        f"Truth: {compared[0].truth:.3f} nats.\n",
         "| " + " | ".join(SHOWN) + " |",
         "| --- |" + " ---: |" * (len(SHOWN) - 1),
     ]
@@ -43,4 +46,6 @@ def table_in(readme: str) -> str:
 
 if __name__ == "__main__":
     text = README.read_text(encoding="utf-8")
-    README.write_text(text.replace(BEGIN + table_in(text), BEGIN + demo_table()), encoding="utf-8")
+    README.write_text(
+        text.replace(BEGIN + table_in(text), BEGIN + demo_table(demo_rows())), encoding="utf-8"
+    )

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedprikl.federation.dealing import deal
@@ -38,6 +38,7 @@ def test_the_same_people_stay_together(batches: int) -> None:
     assert sorted({batch for batch, _ in again}) == list(range(batches))
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.sets(st.sampled_from(NAMES), min_size=12), st.integers(0, 30), st.integers(1, 3))
 def test_those_who_were_together_are_together_if_they_come_again(
     present: set[str], new: int, batches: int

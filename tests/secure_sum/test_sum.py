@@ -40,7 +40,7 @@ def cohorts(draw: st.DrawFn) -> tuple[SumPlan, int]:
 
 
 @given(cohorts(), st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_sum_of_any_cohort_with_any_dropouts_that_leave_enough(
     case: tuple[SumPlan, int], data: st.DataObject
 ) -> None:
@@ -60,7 +60,7 @@ def test_sum_of_any_cohort_with_any_dropouts_that_leave_enough(
 
 
 @given(st.integers(3, 30), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_complete_graph_needs_threshold_and_one_more_to_stay(
     clients: int, data: st.DataObject
 ) -> None:

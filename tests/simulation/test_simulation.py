@@ -47,19 +47,6 @@ def test_the_embedded_population_is_as_described(rng: np.random.Generator) -> No
     assert true_divergence(calm) < 0.01
 
 
-@pytest.mark.filterwarnings("ignore::fedprikl.PaperCalibrationWarning")
-def test_ours_beats_the_paper_without_noise_on_the_demo(rng: np.random.Generator) -> None:
-    world = drifted_population(rng)
-    methods = paper_and_ours(epsilon=1.0, delta=1e-6)
-    rows = list(compare(world, methods, repetitions=20, seed=3))
-    by_name = {row.name: row for row in rows}
-    assert by_name["exact, 250 points"].typical_error < by_name["no privacy"].typical_error / 5
-    assert by_name["exact, 10 points"].typical_error < by_name["no privacy"].typical_error
-    assert by_name["aggregator, paper"].estimate.privacy.epsilon > 24
-    assert by_name["exact, 250 points"].estimate.privacy.holds
-    assert not by_name["exact, 250 points"].estimate.privacy.insecure
-
-
 def test_repetitions_do_not_repeat_the_warning(rng: np.random.Generator) -> None:
     world = drifted_population(rng, clients=60, cells=64)
     methods = [m for m in paper_and_ours(epsilon=1.0, delta=1e-6) if m.name == "aggregator, paper"]
