@@ -21,11 +21,11 @@ import hashlib
 import os
 import re
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from fedprikl.databases import create_database
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.federation import SignedPlan, Step
 
@@ -41,6 +41,7 @@ _SCHEMA = (
     "CREATE TABLE plans (organiser TEXT, population TEXT, serial INTEGER NOT NULL, "
     "PRIMARY KEY (organiser, population)) WITHOUT ROWID",
     "CREATE TABLE forgotten (until REAL NOT NULL)",  # rounds of plans that ended up to then
+    "INSERT INTO forgotten VALUES (0)",
 )
 
 
@@ -181,27 +182,5 @@ def _prepare(db: sqlite3.Connection) -> None:
 
 
 def _create(path: Path) -> None:
-    """Makes the whole file under another name first, so that it is never seen half made."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # owner only
-    os.close(handle)
-    try:
-        with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as db:
-            for statement in _SCHEMA:
-                db.execute(statement)
-            db.execute("INSERT INTO forgotten VALUES (0)")
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {VERSION}")
-        with contextlib.suppress(FileExistsError):  # another process was faster: use its file
-            os.link(name, path)
-        _sync_folder(path.parent)
-    finally:
-        os.unlink(name)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    create_database(path, _SCHEMA, application=APPLICATION_ID, version=VERSION)

@@ -10,14 +10,13 @@ change the `Head`; keep one elsewhere (a signed release is a good place) and pas
 import contextlib
 import hashlib
 import json
-import os
 import sqlite3
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedprikl.databases import create_database
 from fedprikl.errors import LedgerDamagedError, LedgerError
 
 __all__ = ["Entry", "Head", "LedgerFile", "head_of"]
@@ -63,7 +62,7 @@ class LedgerFile:
             if not create:
                 raise LedgerError(f"There is no ledger at {path}. Check the path, or create one.")
             with self._plain_errors():
-                _create(path)
+                create_database(path, _SCHEMA, application=APPLICATION_ID, version=VERSION)
         with self._plain_errors():
             address = f"{path.absolute().as_uri()}?mode=rw"
             self.connection = sqlite3.connect(
@@ -248,28 +247,3 @@ def _plain(error: sqlite3.Error, path: Path, timeout: float) -> LedgerError:
             f"The ledger {path} is closed, or open in another thread. Open it again here."
         )
     return LedgerDamagedError(f"{path} cannot be read as a ledger ({error}). {_ADVICE}")
-
-
-def _create(path: Path) -> None:
-    """Makes the whole file under another name first, so that a ledger is never seen half made."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # owner only
-    os.close(handle)
-    try:
-        with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        with contextlib.suppress(FileExistsError):  # another process was faster: use its file
-            os.link(name, path)
-        _sync_folder(path.parent)
-    finally:
-        os.unlink(name)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
