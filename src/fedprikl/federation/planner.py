@@ -23,8 +23,9 @@ from fedprikl.estimators import (
     Spectrum,
     forecast_design,
     forecast_noisy,
+    judge_release,
     mean_error,
-    noise_quantile,
+    release_mechanism,
     sampling_errors,
     search_designs,
     smallest_drift,
@@ -35,7 +36,7 @@ from fedprikl.federation.explain import Reason, common_reasons, design_reasons
 from fedprikl.federation.plan import Plan
 from fedprikl.federation.planned_round import PlannedRound, SumCost
 from fedprikl.federation.round import cohort_sizes, noise_share, plan_cohort
-from fedprikl.privacy import SharedLaplaceMechanism, calibrate
+from fedprikl.privacy import SharedLaplaceMechanism
 from fedprikl.reference import QueryPoints, Reference, spread_points
 
 __all__ = ["Trust", "noisy_round", "plan_round"]
@@ -262,10 +263,39 @@ def _best(
 
 
 def _smallest_drift(asked: _Asked, plan: Plan, design: Design) -> float | None:
-    """The least drift found with 95% power, from the moments of the estimate.
+    """The least drift found with 95% power.
 
-    The verdict itself simulates its threshold; this is the plan's prediction of it.
+    The alarm is the verdict's own, for points drawn like those of a round. How a drifted population
+    spreads is predicted from moments: its spread is that of records in groups, as the verdict has
+    them, its mean that of unrelated records. Groups leave cells empty, which raises the mean;
+    clients are less lumpy than groups, and a plan must not count on it.
     """
+    points = spread_points(
+        asked.reference.probabilities,
+        plan.points,
+        batches=plan.batches,
+        exponent=plan.exponent,
+        rng=np.random.default_rng(SEED),
+    )
+    records = np.full(plan.batches, max(1, asked.records // plan.batches))
+    noise = release_mechanism(
+        points,
+        records,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        score=plan.score,
+        calibration="exact",
+        noise=plan.noise,
+    )
+    alarm = judge_release(
+        0.0,
+        plan.false_alarm,
+        plan.design_effect,
+        noise=noise,
+        points=points,
+        records=records,
+        score=plan.score,
+    ).threshold
     actual = DesignMoments.of(
         asked.spectrum,
         design,
@@ -273,12 +303,11 @@ def _smallest_drift(asked: _Asked, plan: Plan, design: Design) -> float | None:
         gamma=plan.skew,
         client_effect=plan.client_effect,
     )
-    moments = actual.in_groups(plan.design_effect)
-    noise = calibrate(
-        epsilon=plan.epsilon, delta=plan.delta, sensitivity=actual.sensitivity, kind=plan.noise
-    )
-    mean, sd = moments(0.0)
-    alarm = mean + noise_quantile(noise, sd, 1 - plan.false_alarm)
+    grouped = actual.in_groups(plan.design_effect)
+
+    def moments(divergence: float) -> tuple[float, float]:
+        return actual(divergence)[0], grouped(divergence)[1]
+
     largest = 0.85 * -math.log(plan.skew)
     return smallest_drift(moments, noise, alarm, largest=largest, precision=PRECISION)
 
