@@ -112,9 +112,11 @@ def sort_of(value: Any) -> str:
 
 
 def changed_by_the_library(kind: str, base: Any, odd: Any) -> bool:
-    """What polars and arrow do to the other values of a mixed column; see docs/data-files.md."""
-    if kind in ("pandas", "pandas objects", "pandas nullable", "pandas categories"):
+    """What libraries do to the other values of a mixed column; see docs/data-files.md."""
+    if kind in ("pandas", "pandas objects", "pandas nullable"):
         return False
+    if kind == "pandas categories":  # equal values are one category: False is 0, True is 1
+        return bool in (type(base), type(odd)) and type(base) is not type(odd)
     if kind == "pandas dates in seconds":
         return sort_of(base) not in ("date", "time")
     if isinstance(odd, np.float32 | np.datetime64) and not isinstance(base, np.float32):
