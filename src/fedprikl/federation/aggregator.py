@@ -114,7 +114,7 @@ class Aggregator:
     def close(self, number: int, *, at: str) -> Outcome:
         """Ends a cohort: its sum joins the batch, or the cohort is dropped with a reason.
 
-        The budget is reserved before the first sum is opened. From then on it stays charged.
+        The budget is reserved before the first sum is opened. Once one is open it stays charged.
         """
         if number in self._outcomes:
             raise InvalidInputError(f"Cohort {number} is closed already.")

@@ -15,7 +15,9 @@ from fedprikl.privacy import SECURE_NOISE, NoiseSource
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import SEED_BYTES, ClientRules
 
-__all__ = ["Client"]
+__all__ = ["NO_ROOM", "Client"]
+
+NO_ROOM = "the plan has no room for as many records as this client holds"
 
 
 class Client:
@@ -72,7 +74,7 @@ class Client:
         check_roster(invitation, self._policy, self._roster, self._identity)
         records = int(self._held.sum())
         if records > plan.most_records:
-            raise PolicyRefusal("the plan has no room for as many records as this client holds")
+            raise PolicyRefusal(NO_ROOM)
         self._newest[line] = plan.serial
         self._answered.add(invitation.round_id)
         self._seat = Seat(

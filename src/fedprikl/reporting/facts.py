@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedprikl.federation import Release
+from fedprikl.federation.client import NO_ROOM
 
 __all__ = ["ReleaseFacts", "absences", "decimals"]
-
-NO_ROOM = "the plan has no room for as many records as this client holds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
