@@ -252,9 +252,14 @@ class Loopback:
     ) -> None:
         for name in list(self._processes):
             self.kill(name)
-        for pid in self.left_behind():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # Again and again: a process that is being killed may just have started another, and one
+        # that was killed is still listed until the system has cleared it away.
+        end = time.monotonic() + 20.0
+        while (left := self.left_behind()) and time.monotonic() < end:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)
 
     def _await_port(self, seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
