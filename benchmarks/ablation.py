@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from fedprikl.divergence import Score, Skew, skewed_divergence
-from fedprikl.estimators import estimate_noisy_counts, score_sensitivity, weighted_score
-from fedprikl.estimators.noisy_forecast import NoisyRound
+from fedprikl.estimation import estimate_noisy_counts, score_sensitivity, weighted_score
+from fedprikl.estimation.noisy_forecast import NoisyRound
 from fedprikl.privacy import SharedLaplaceMechanism, calibrate_shared
 from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_points, spread_points
 from fedprikl.simulation import deal_clients, load_compact, load_stand_in
@@ -73,8 +73,12 @@ def few_counts(m: int) -> list[Variant]:
         Variant(f"{m} counts: pooled, T = 8, no correction", best, plain),
         Variant(f"{m} counts: pooled, T = 8, lambda = 0.5", best, _changed(control=0.5)),
         Variant(f"{m} counts: pooled, T = 8, lambda = -0.5", best, _changed(control=-0.5)),
-        Variant(f"{m} counts: pooled, T = 8, steps up to 0.005", best, _changed(steepest=0.005)),
-        Variant(f"{m} counts: pooled, T = 8, steps up to 0.0025", best, _changed(steepest=0.0025)),
+        Variant(
+            f"{m} counts: pooled, T = 8, steps up to 0.005", best, _changed(maximum_step=0.005)
+        ),
+        Variant(
+            f"{m} counts: pooled, T = 8, steps up to 0.0025", best, _changed(maximum_step=0.0025)
+        ),
     ]
 
 
@@ -85,7 +89,7 @@ def all_counts() -> list[Variant]:
         Variant(
             "all cells" + ("" if c == math.inf else f", steps up to {c:g}"),
             lambda pi, _: all_points(pi),
-            _changed(steepest=c),
+            _changed(maximum_step=c),
         )
         for c in limits
     ]

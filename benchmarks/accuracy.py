@@ -29,24 +29,20 @@ import numpy as np
 from fedprikl.checks import Ints
 from fedprikl.divergence import Floor, Score, Skew, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
-from fedprikl.estimators import (
+from fedprikl.estimation import (
     BatchCounts,
-    Design,
     Estimate,
     NoisyRound,
-    Spectrum,
-    baseline,
     estimate_noisy_counts,
-    forecast_design,
     forecast_noisy,
-    no_privacy,
     noisy_interval,
-    sampling_errors,
     trusted_aggregator,
 )
-from fedprikl.federation.budget import split_budget
-from fedprikl.federation.planned_round import PlannedRound
-from fedprikl.federation.planner import noisy_round, plan_round
+from fedprikl.paper import baseline, no_privacy
+from fedprikl.planning import Design, Spectrum, forecast_design, sampling_errors
+from fedprikl.planning.planned_round import PlannedRound
+from fedprikl.planning.planner import noisy_round, plan_round
+from fedprikl.planning.release_budget import split_budget
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.reference import Reference, iid_points, spread_points
 from fedprikl.simulation import Population, deal_clients, load_compact, load_stand_in
@@ -334,7 +330,7 @@ class Bench:
             points=plan.points,
             batches=plan.batches,
             exponent=plan.exponent,
-            steepest=math.inf if plan.steepest is None else plan.steepest,
+            maximum_step=math.inf if plan.maximum_step is None else plan.maximum_step,
         )
         found = forecast_design(
             spectrum,

@@ -22,16 +22,16 @@ from scipy import optimize, special
 
 from fedprikl import BatchCounts, Reference, Score, distinct_points, trusted_aggregator
 from fedprikl.divergence import skewed_divergence
-from fedprikl.estimators import (
+from fedprikl.estimation import (
     NoDrift,
     judge_noisy_counts,
     judge_release,
     overdispersion,
     release_mechanism,
-    smallest_drift,
 )
+from fedprikl.planning import smallest_drift
 from fedprikl.privacy import SECURE_NOISE, calibrate_integer_gaussian
-from fedprikl.reference import Resemblance
+from fedprikl.reference import Correlation
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -78,7 +78,7 @@ class Known:
 
     @property
     def design_effect(self) -> float:
-        """By the reference's own resemblance and size."""
+        """By the reference's own correlation and size."""
         case = self.case
         return self.reference.design_effect(
             clients=case.clients or case.records, records=case.records
@@ -92,7 +92,7 @@ class Known:
         held = case.related(rng, case.pi, REFERENCE_RECORDS * case.clients // case.records)
         client, cell = np.nonzero(held)
         counted = Reference.from_counts(held.sum(axis=0))
-        alike = Resemblance.estimate(client, cell, held[client, cell])
+        alike = Correlation.estimate(client, cell, held[client, cell])
         return Reference(counted.domain, counted.mass, alike)
 
 

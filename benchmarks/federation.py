@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from fedprikl.federation import Client, Plan, Server, SignedPlan, SigningKey, run_round
+from fedprikl.protocol import Client, Plan, Server, SignedPlan, SigningKey, run_round
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
 

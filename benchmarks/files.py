@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedprikl.federation import count_all, fit_reference
+from fedprikl.records import count_all, fit_reference
 
 
 def write_rows(path: Path, rng: np.random.Generator, rows: int) -> None:

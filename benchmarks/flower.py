@@ -30,7 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # deploy/ is not part of the
 from deploy.loopback import Loopback
 from deploy.small_world import node_configs, set_up_aggregator, write_sites
 
-from fedprikl.federation import (
+from fedprikl.deployment.settings import Home
+from fedprikl.protocol import (
     Address,
     Client,
     SealingKey,
@@ -38,11 +39,10 @@ from fedprikl.federation import (
     SignedPlan,
     SigningKey,
     Step,
-    open_records,
     run_round,
     seal_answer,
 )
-from fedprikl.flower_app.settings import Home
+from fedprikl.records import open_records
 from fedprikl.reference import Reference
 
 ROWS = 1000

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedprikl.divergence import Score, Skew, skewed_divergence
-from fedprikl.estimators import NoisyCounts, estimate_noisy_counts
+from fedprikl.estimation import NoisyCounts, estimate_noisy_counts
 from fedprikl.privacy import (
     SecureNoise,
     SharedLaplaceMechanism,

@@ -46,7 +46,7 @@ from fedprikl.secure_sum import (
     plan_sum,
     unmasking,
 )
-from fedprikl.secure_sum.keys import ClientKeys
+from fedprikl.secure_sum.sum_keys import ClientKeys
 
 ENTRIES, TOP = 250, 1000
 FLOOR = (100, 99, 67)  # clients, neighbours and threshold of the comparison with the floor

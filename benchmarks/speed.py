@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedprikl import BatchCounts, Reference, SecureNoise, distinct_points, trusted_aggregator
-from fedprikl.federation.planner import plan_round
+from fedprikl.planning.planner import plan_round
 from fedprikl.privacy import calibrate_shared
 
 REPEATS = 3

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from deploy.loopback import Loopback
 from deploy.small_world import node_configs, set_up_aggregator, write_sites
-from fedprikl.federation import SigningKey, Step
-from fedprikl.flower_app.settings import Home
+from fedprikl.deployment.settings import Home
+from fedprikl.protocol import SigningKey, Step
 
 SITES, VICTIM = 8, 5
 

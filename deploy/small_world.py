@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.federation import Plan, Roster, SealingKey, SignedPlan, SigningKey, fit_reference
-from fedprikl.flower_app.settings import Home
+from fedprikl.deployment.settings import Home
 from fedprikl.privacy import Ledger
+from fedprikl.protocol import Plan, Roster, SealingKey, SignedPlan, SigningKey
+from fedprikl.records import fit_reference
 from fedprikl.reference import Reference
 
 __all__ = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedprikl import PaperCalibrationWarning
-from fedprikl.estimators import ComparedEstimate
+from fedprikl.estimation import ComparedEstimate
 from fedprikl.reporting import HEAD, comparison_row
 from fedprikl.simulation import compare, drifted_population, paper_and_ours
 

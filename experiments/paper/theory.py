@@ -23,7 +23,7 @@ from fedprikl import (
     trusted_aggregator,
 )
 from fedprikl.checks import Floats
-from fedprikl.divergence import (
+from fedprikl.paper import (
     estimator_variance,
     optimal_control,
     optimal_control_with_noise,

@@ -33,22 +33,16 @@ from fedprikl.errors import (
     ReleaseRefused,
     UnboundedSensitivityError,
 )
-from fedprikl.estimators import (
-    BatchCounts,
-    Estimate,
-    Verdict,
-    baseline,
-    no_privacy,
-    trusted_aggregator,
-)
-from fedprikl.federation.planned_round import PlannedRound
-from fedprikl.federation.planner import plan_round as plan
+from fedprikl.estimation import BatchCounts, Estimate, Verdict, trusted_aggregator
+from fedprikl.paper import baseline, no_privacy
+from fedprikl.planning.planned_round import PlannedRound
+from fedprikl.planning.planner import plan_round as plan
 from fedprikl.privacy import InsecureSeededNoise, Ledger, PrivacyStatement, SecureNoise
 from fedprikl.reference import (
     BlockCode,
+    Correlation,
     QueryPoints,
     Reference,
-    Resemblance,
     all_points,
     distinct_points,
     iid_points,
@@ -62,6 +56,7 @@ __all__ = [
     "BatchCounts",
     "BlockCode",
     "BudgetExceededError",
+    "Correlation",
     "Estimate",
     "FedPriKLError",
     "Floor",
@@ -79,7 +74,6 @@ __all__ = [
     "Reference",
     "ReferenceFileError",
     "ReleaseRefused",
-    "Resemblance",
     "Score",
     "SecureNoise",
     "Skew",

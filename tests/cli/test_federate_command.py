@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from fedprikl.cli import federate
+from fedprikl.cli import federate_command
 from fedprikl.cli.app import app
+from fedprikl.deployment.flower import APP_FOLDER
+from fedprikl.deployment.flower.connection import check_connection
+from fedprikl.deployment.progress import release_line
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
-from fedprikl.federation import Plan, Release, SealingKey, SignedPlan
-from fedprikl.flower_app import APP_FOLDER
-from fedprikl.flower_app.connection import check_connection
-from fedprikl.flower_app.progress import release_line
+from fedprikl.protocol import Plan, Release, SealingKey, SignedPlan
 from tests.cli.test_round_commands import fails
-from tests.federation.worlds import World
+from tests.protocol.worlds import World
 
 runner = CliRunner()
 
@@ -54,7 +54,7 @@ def record(
         if released:
             yield release_line(answer(world, plan, config["request"])) + "\n"
 
-    monkeypatch.setattr(federate, "_flwr_run", flwr_run)
+    monkeypatch.setattr(federate_command, "_flwr_run", flwr_run)
     return seen
 
 
@@ -163,7 +163,7 @@ def test_flowers_own_words_come_through(world: World, tmp_path: Path) -> None:
     assert world
     (tmp_path / "flwr").mkdir()
     (tmp_path / "flwr" / "config.toml").write_text("[superlink.other]\n")
-    lines = list(federate._flwr_run(APP_FOLDER, "nowhere", {"clients": 3}, ["a=1"]))
+    lines = list(federate_command._flwr_run(APP_FOLDER, "nowhere", {"clients": 3}, ["a=1"]))
     assert "nowhere" in "".join(lines)
 
 
@@ -189,8 +189,8 @@ def test_a_stream_that_breaks_off_is_taken_up_again(
         asked.append(arguments)
         yield from next(answers[arguments[0]])
 
-    monkeypatch.setattr(federate, "_flwr", flwr)
-    monkeypatch.setattr(federate, "PAUSE", 0.0)
+    monkeypatch.setattr(federate_command, "_flwr", flwr)
+    monkeypatch.setattr(federate_command, "PAUSE", 0.0)
     result = runner.invoke(app, ["federate", "mine", "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["progress"] == ["share: 9 of 9", "input: 9 of 9"]
@@ -207,8 +207,8 @@ def test_a_run_that_finished_meanwhile_is_read_to_its_end_once(
         asked.append(arguments[0])
         yield from listed("finished:failed") if arguments[0] == "list" else ["the end\n"]
 
-    monkeypatch.setattr(federate, "_flwr", flwr)
-    monkeypatch.setattr(federate, "PAUSE", 0.0)
+    monkeypatch.setattr(federate_command, "_flwr", flwr)
+    monkeypatch.setattr(federate_command, "PAUSE", 0.0)
     said = fails(monkeypatch, capsys, "federate", "mine")
     assert "Flower ended without one (finished:failed: why). Its last words:" in said
     assert "the end" in said
@@ -256,7 +256,7 @@ def test_a_release_is_as_old_as_the_command(
     world: World, monkeypatch: pytest.MonkeyPatch, minutes: int, accepted: bool
 ) -> None:
     """A nonce that leaked beforehand does not help either, beyond a difference of the clocks."""
-    monkeypatch.setattr("fedprikl.cli.federate.os.urandom", bytes)
+    monkeypatch.setattr("fedprikl.cli.federate_command.os.urandom", bytes)
     record(world, monkeypatch, released=False)
     plan = SignedPlan.load("plan.json").plan
     replay(world, monkeypatch, answer(world, plan, "00" * 16, age=timedelta(minutes=minutes)))
@@ -277,9 +277,9 @@ def test_a_relays_words_cannot_steer_the_terminal(
     verbose = ["--verbose"] if kind == "verbose" else []
     if kind == "run":
         record(world, monkeypatch, "started run 7\n", released=False)
-        monkeypatch.setattr(federate, "PAUSE", 0.0)
+        monkeypatch.setattr(federate_command, "PAUSE", 0.0)
         told = json.dumps({"runs": [{"status": "finished:evil", "status-details": ESCAPES}]})
-        monkeypatch.setattr(federate, "_flwr", lambda *_: iter([told]))
+        monkeypatch.setattr(federate_command, "_flwr", lambda *_: iter([told]))
     said = fails(monkeypatch, capsys, "federate", "mine", *verbose)
     assert "evil" in said
     assert "[link=http://x]" in said  # shown as it is, not as a link

@@ -12,11 +12,11 @@ import pytest
 
 from fedprikl.cli.client_files import find_clients
 from fedprikl.errors import BudgetExceededError, RecordsError
-from fedprikl.estimators.verdict import Verdict
-from fedprikl.federation import Release
-from fedprikl.federation.data_files import CsvFormat
+from fedprikl.estimation.verdict import Verdict
 from fedprikl.privacy import Ledger, calibrate_laplace
 from fedprikl.privacy.ledger import charge_words
+from fedprikl.protocol import Release
+from fedprikl.records.data_files import CsvFormat
 from fedprikl.reference import Reference
 from fedprikl.reporting.facts import absences
 from tests.cli.test_round_commands import call, fails

@@ -10,7 +10,7 @@ import pytest
 
 from fedprikl.cli.options import check_valid, now, plan_words
 from fedprikl.errors import FedPriKLError
-from fedprikl.federation import SignedPlan, SigningKey
+from fedprikl.protocol import SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
 from tests.cli.test_verify_command import mutants
 
@@ -61,7 +61,9 @@ def test_a_plan_is_not_overwritten_unasked(
     planned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (planned / "plan.json").read_bytes()
-    monkeypatch.setattr("fedprikl.cli.plan.plan_round", None)  # refused before anything is planned
+    monkeypatch.setattr(
+        "fedprikl.cli.plan_command.plan_round", None
+    )  # refused before anything is planned
     assert "--force" in fails(monkeypatch, capsys, *PLAN)
     assert (planned / "plan.json").read_bytes() == before
 

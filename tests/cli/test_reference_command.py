@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fedprikl import FedPriKLError, Reference
 from fedprikl.cli.app import app, main
-from fedprikl.federation import open_records
+from fedprikl.records import open_records
 
 runner = CliRunner()
 FRAME = pl.DataFrame(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedprikl.federation import Roster, SignedPlan, SigningKey
+from fedprikl.protocol import Roster, SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails, folder
 
 __all__ = ["folder"]  # a fixture

@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app
-from fedprikl.cli.verify import verify_command
+from fedprikl.cli.verify_command import verify_command
+from fedprikl.documents import canonical
 from fedprikl.errors import FedPriKLError
-from fedprikl.federation import Release, SignedPlan, SigningKey
-from fedprikl.federation.documents import canonical
+from fedprikl.protocol import Release, SignedPlan, SigningKey
 from fedprikl.reporting import ReleaseFacts, release_page
 from fedprikl.reporting.facts import decimals
-from tests.federation.worlds import World
+from tests.protocol.worlds import World
 
 runner = CliRunner()
 KEY = SigningKey.generate()

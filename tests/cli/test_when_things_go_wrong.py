@@ -16,8 +16,8 @@ from fedprikl.cli import outputs
 from fedprikl.cli.app import app
 from fedprikl.cli.outputs import check_outputs, write_whole
 from fedprikl.errors import InvalidInputError
-from fedprikl.federation import Release
 from fedprikl.privacy import Ledger
+from fedprikl.protocol import Release
 from tests.cli.test_round_commands import call
 
 ESTIMATE = ("estimate", "plan.json", "clients")

@@ -23,9 +23,11 @@ smoothings = st.one_of(
 def scores(draw: st.DrawFn) -> Score:
     smoothing = draw(smoothings)
     correction = 0.0 if isinstance(smoothing, Floor) else draw(st.sampled_from([0, 0.5, 1.0, 4.0]))
-    steepest = np.inf if isinstance(smoothing, Floor) else draw(st.sampled_from([0.003, 1, np.inf]))
+    maximum_step = (
+        np.inf if isinstance(smoothing, Floor) else draw(st.sampled_from([0.003, 1, np.inf]))
+    )
     control = draw(st.floats(-3, 3))
-    return Score(smoothing, control=control, correction=correction, steepest=steepest)
+    return Score(smoothing, control=control, correction=correction, maximum_step=maximum_step)
 
 
 def of(count: int) -> Ints:
@@ -45,7 +47,7 @@ def test_extreme_increments_are_found_among_all(score: Score, records: int, pi: 
 
 
 def test_that_the_ends_alone_would_miss_an_extreme() -> None:
-    """A floor is not convex: its steepest step is at the kink, so that is searched too."""
+    """A floor is not convex: its maximum step is at the kink, so that is searched too."""
     score, cell, n = Score(Floor(0.3)), np.array([0.3]), of(300)
     every = score.increments(np.arange(300), cell, n)
     assert every.min() < min(every[0], every[-1]) - 1e-3
@@ -100,7 +102,7 @@ def test_every_score_but_a_floor_is_convex(score: Score, records: int) -> None:
 
 def test_the_line_is_exact_for_vanished_cells_and_far_from_them() -> None:
     pi, n, weight = np.array([0.1]), of(10_000), 0.1
-    plain, limited = Score(), Score(steepest=0.005)
+    plain, limited = Score(), Score(maximum_step=0.005)
     counts = np.array([0, 5, 400, 1000])
     values = limited(counts, pi, n, weights=weight) - plain(counts, pi, n)
     assert values[[0, 2, 3]].tolist() == [0, 0, 0]
@@ -139,8 +141,8 @@ def test_an_empty_cell_without_smoothing_is_infinite() -> None:
         (lambda: Score(correction=-0.5), "design effect"),
         (lambda: Score(Floor(0.1), correction=1.0), "needs a smoothing"),
         (lambda: Score(Unsmoothed(), correction=1.0), "needs a smoothing"),
-        (lambda: Score(steepest=0.0), "above 0"),
-        (lambda: Score(Floor(0.1), steepest=1.0), "needs a smoothing"),
+        (lambda: Score(maximum_step=0.0), "above 0"),
+        (lambda: Score(Floor(0.1), maximum_step=1.0), "needs a smoothing"),
     ],
 )
 def test_bad_input_says_what_to_do(make: Any, words: str) -> None:

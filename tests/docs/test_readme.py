@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 import fedprikl
-from fedprikl import divergence, estimators, privacy, reference, simulation
+from fedprikl import (
+    divergence,
+    estimation,
+    paper,
+    planning,
+    privacy,
+    protocol,
+    records,
+    reference,
+    simulation,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,7 +77,18 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_the_names_in_the_notation_exist() -> None:
-    rooms: list[ModuleType] = [fedprikl, divergence, estimators, privacy, reference, simulation]
+    rooms: list[ModuleType] = [
+        fedprikl,
+        divergence,
+        estimation,
+        paper,
+        planning,
+        privacy,
+        protocol,
+        records,
+        reference,
+        simulation,
+    ]
     names = {name for room in rooms for name in vars(room)}
     parameters = {
         "points",

@@ -21,12 +21,8 @@ from fedprikl import (
     kl_divergence,
 )
 from fedprikl.divergence import phi
-from fedprikl.estimators import (
-    increments_per_batch,
-    score_sensitivity,
-    weighted_score,
-    worst_neighbours,
-)
+from fedprikl.estimation import increments_per_batch, score_sensitivity, weighted_score
+from fedprikl.paper import worst_neighbours
 from fedprikl.privacy import (
     exact_sensitivity,
     paper_kl_sensitivity,
@@ -72,7 +68,7 @@ def random_score(rng: np.random.Generator, smoothing: Any) -> Score:
         smoothing,
         control=float(rng.choice([0, -1, 1, 0.3, -2])),
         correction=float(rng.choice([0, 0.5, 1, 4])) if convex else 0.0,
-        steepest=float(rng.choice([0.01, 0.2, 1, math.inf])) if convex else math.inf,
+        maximum_step=float(rng.choice([0.01, 0.2, 1, math.inf])) if convex else math.inf,
     )
 
 
@@ -168,7 +164,7 @@ def test_the_sensitivity_of_pooled_counts_is_brute_force(seed: int) -> None:
 
 
 def test_pooled_extremes_that_do_not_fit_together_are_bounded() -> None:
-    """A floor has its steepest step at the kink: pooled, the bound may be loose, never low."""
+    """A floor has its maximum step at the kink: pooled, the bound may be loose, never low."""
     points = QueryPoints.build(
         np.array([0.1, 0.8, 0.1]),
         cells=[0, 1, 0, 1],
@@ -188,7 +184,7 @@ def test_the_steepest_step_is_the_sensitivity_it_promises() -> None:
     points = all_points(np.array([0.5, 0.3, 0.2]))
     records = np.array([1000])
     assert score_sensitivity(points, records, Score()) > 0.09
-    limited = score_sensitivity(points, records, Score(steepest=0.01))
+    limited = score_sensitivity(points, records, Score(maximum_step=0.01))
     assert limited == pytest.approx(0.01, rel=1e-9)
 
 
@@ -288,7 +284,7 @@ def test_the_paper_bound_of_the_divergence(cells: int, records: int) -> None:
         return kl_divergence(pi, np.array(h) / records)
 
     allowed = largest_change(value, cells, records, at_least=2)
-    assert allowed <= math.log(1.5) < paper_kl_sensitivity()  # 3 -> 2 is the steepest step left
+    assert allowed <= math.log(1.5) < paper_kl_sensitivity()  # 3 -> 2 is the maximum step left
     one_allowed = largest_change(value, cells, records, at_least=1)
     assert one_allowed == pytest.approx(0.98 * math.log(2), rel=0.05)  # nearly attained
     assert largest_change(value, cells, records) == math.inf  # and false without the premise

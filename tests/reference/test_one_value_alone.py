@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedprikl.checks import Ints
-from fedprikl.federation import open_records
+from fedprikl.records import open_records
 from fedprikl.reference import Bins, BlockCode, Domain, Reference, fit
 from fedprikl.reference.columns import Reader
 from fedprikl.reference.domain import Table

@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy.stats import chi2_contingency
 
 from fedprikl.checks import Ints
-from fedprikl.secure_sum import AggregatorStep, client, masks, unmasking
-from fedprikl.secure_sum.keys import agree, stream_of
+from fedprikl.secure_sum import AggregatorStep, masks, sum_client, unmasking
 from fedprikl.secure_sum.masks import apply_masks, pair_mask, pair_sign, self_mask
 from fedprikl.secure_sum.messages import MaskedInput, UnmaskShares
 from fedprikl.secure_sum.ring import Ring, Words
 from fedprikl.secure_sum.shamir import from_limbs, reconstruct
+from fedprikl.secure_sum.sum_keys import agree, stream_of
 
 from .helpers import Cohort, make_plan
 
@@ -198,7 +198,7 @@ def test_that_check_catches_a_missing_self_mask_in_the_protocol(
     def no_mask(seed: bytes, owner: int, *, round_id: bytes, ring: Ring) -> Words:
         return np.zeros_like(self_mask(seed, owner, round_id=round_id, ring=ring))
 
-    for module in (client, unmasking):
+    for module in (sum_client, unmasking):
         monkeypatch.setattr(module, "self_mask", no_mask)
     assert not worlds_look_alike(runs=60)
 
@@ -221,7 +221,7 @@ def test_that_check_catches_a_mask_stream_reused_for_every_pair(
     def same_for_all(_shared: bytes, _i: int, _j: int, *, round_id: bytes, ring: Ring) -> Words:
         return pair_mask(bytes(32), 0, 1, round_id=round_id, ring=ring)
 
-    for module in (client, unmasking):
+    for module in (sum_client, unmasking):
         monkeypatch.setattr(module, "pair_mask", same_for_all)
     assert not worlds_look_alike(runs=60)
 

@@ -5,7 +5,7 @@ import pytest
 
 from fedprikl import BatchCounts, InvalidInputError, Score, distinct_points
 from fedprikl.checks import Ints
-from fedprikl.estimators import weighted_score
+from fedprikl.estimation import weighted_score
 from fedprikl.secure_sum import Leaves, plan_sum, secure_sum
 from fedprikl.simulation import (
     GONE,

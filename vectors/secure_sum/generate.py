@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from fedprikl.secure_sum import SumAggregator, SumClient, SumPlan
-from fedprikl.secure_sum.keys import ClientKeys
 from fedprikl.secure_sum.messages import (
     EchoInbox,
     KeyAdvert,
@@ -26,6 +25,7 @@ from fedprikl.secure_sum.messages import (
     UnmaskShares,
     sign,
 )
+from fedprikl.secure_sum.sum_keys import ClientKeys
 
 Vector = dict[str, Any]
 

@@ -12,16 +12,16 @@ from typing import Annotated
 import typer
 
 from fedprikl import __version__
-from fedprikl.cli.audit import audit_command
+from fedprikl.cli.audit_command import audit_command
 from fedprikl.cli.console import plain, show_warning_plainly
-from fedprikl.cli.demo import demo_command
-from fedprikl.cli.estimate import estimate_command
-from fedprikl.cli.federate import federate_command
-from fedprikl.cli.keys import keys_command
-from fedprikl.cli.ledger import ledger_command
-from fedprikl.cli.plan import plan_command
-from fedprikl.cli.reference import reference_command
-from fedprikl.cli.verify import verify_command
+from fedprikl.cli.demo_command import demo_command
+from fedprikl.cli.estimate_command import estimate_command
+from fedprikl.cli.federate_command import federate_command
+from fedprikl.cli.keys_command import keys_command
+from fedprikl.cli.ledger_command import ledger_command
+from fedprikl.cli.plan_command import plan_command
+from fedprikl.cli.reference_command import reference_command
+from fedprikl.cli.verify_command import verify_command
 from fedprikl.errors import FedPriKLError
 
 __all__ = ["app", "main"]

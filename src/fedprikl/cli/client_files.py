@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fedprikl.cli.console import notes, progress_bar, say
 from fedprikl.errors import InvalidInputError, RecordsError
-from fedprikl.federation.data_files import CsvFormat, data_files
-from fedprikl.federation.records import check_all
+from fedprikl.records.data_files import CsvFormat, data_files
+from fedprikl.records.sources import check_all
 from fedprikl.reference import Reference
 
 __all__ = ["ClientFiles", "content_digests", "find_clients"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from fedprikl.errors import InvalidInputError, ReferenceFileError
-from fedprikl.federation import Plan, SignedPlan
+from fedprikl.protocol import Plan, SignedPlan
 from fedprikl.reference import Reference
 
 __all__ = ["check_key", "check_valid", "load_reference", "now", "plan_words"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from fedprikl.cli.console import notes, print_json, say
 from fedprikl.cli.outputs import json_text, write_whole
 from fedprikl.errors import InvalidInputError
-from fedprikl.federation import Plan, Release
+from fedprikl.protocol import Plan, Release
 from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
 
 __all__ = ["note_missing_charts", "print_release", "write_release"]

@@ -10,7 +10,7 @@ from fedprikl.checks import Floats, Ints, check_finite
 from fedprikl.divergence.smoothing import DEFAULT_SKEW, Floor, Smoothing, Unsmoothed
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["ExtremeIncrements", "Score", "limit_steps"]
+__all__ = ["ExtremeIncrements", "Score", "clip_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Score:
     the correction keeps s convex; 0 switches it off, 1 is full, and more is right where records of
     one client resemble each other and counts vary more (by the design effect).
 
-    `steepest` (c): what noise hides is the steepest step, the first record of an empty cell. The
+    `maximum_step` (c): what noise hides is the maximum step, the first record of an empty cell. The
     line lets no record lower `weight * s` by more than c. It starts at s(0), so a cell that
     vanished still scores exactly; cells that nearly vanished score a little high.
 
@@ -38,7 +38,7 @@ class Score:
     smoothing: Smoothing = DEFAULT_SKEW
     control: float = 0.0
     correction: float = 0.0
-    steepest: float = math.inf
+    maximum_step: float = math.inf
 
     def __post_init__(self) -> None:
         check_finite(self.control, "control")
@@ -46,13 +46,13 @@ class Score:
             raise InvalidInputError(
                 f"The correction is 0 (none), 1 (full) or a design effect, got {self.correction}."
             )
-        if not self.steepest > 0:
-            raise InvalidInputError(f"The steepest step must be above 0, got {self.steepest}.")
+        if not self.maximum_step > 0:
+            raise InvalidInputError(f"The maximum step must be above 0, got {self.maximum_step}.")
         if isinstance(self.smoothing, Floor | Unsmoothed):
             if self.correction:
                 raise InvalidInputError("The bias correction needs a smoothing; use a skew.")
-            if self.steepest < math.inf:
-                raise InvalidInputError("A steepest step needs a smoothing; use a skew.")
+            if self.maximum_step < math.inf:
+                raise InvalidInputError("A maximum step needs a smoothing; use a skew.")
 
     def __call__(
         self,
@@ -72,10 +72,10 @@ class Score:
             inside = v + self.correction * np.asarray(outside) * slope**2 * h / (2 * v)
         with np.errstate(divide="ignore"):
             scores = self.control * (v - 1) - np.log(inside)
-        if self.steepest < math.inf:
+        if self.maximum_step < math.inf:
             v = self.ratio(0, pi, records)
             empty = self.control * (v - 1) - np.log(v)
-            scores = limit_steps(scores, empty, h, weights, self.steepest)
+            scores = clip_steps(scores, empty, h, weights, self.maximum_step)
         return np.asarray(scores, dtype=np.float64)
 
     def ratio(self, counts: npt.ArrayLike, pi: Floats, records: Ints) -> Floats:
@@ -152,13 +152,13 @@ class Score:
         )
 
 
-def limit_steps(
-    scores: Floats, empty: Floats, counts: Floats, weights: npt.ArrayLike, steepest: float
+def clip_steps(
+    scores: Floats, empty: Floats, counts: Floats, weights: npt.ArrayLike, maximum_step: float
 ) -> Floats:
-    """Scores raised to the line of `steepest` that starts at the `empty` cell's score."""
-    if steepest == math.inf:
+    """Scores raised to the line of `maximum_step` that starts at the `empty` cell's score."""
+    if maximum_step == math.inf:
         return scores
-    limited: Floats = np.maximum(scores, empty - steepest * counts / np.abs(weights))
+    limited: Floats = np.maximum(scores, empty - maximum_step * counts / np.abs(weights))
     return limited
 
 

@@ -113,7 +113,7 @@ class IntegerGaussianMechanism:
         return self.sigma
 
     def epsilon(self, delta: float) -> float:
-        """From the exact probabilities of the discrete noise, rounded against us.
+        """From the exact probabilities of the discrete noise, rounded up (pessimistic).
 
         Infinite for a delta below 1e-30, where nothing is accounted.
         """

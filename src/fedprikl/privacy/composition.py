@@ -1,6 +1,6 @@
 """Composition: what several releases about the same people give together.
 
-Never less than the truth: exact where a closed form is known, rounded against us elsewhere.
+Never less than the truth: exact where a closed form is known, rounded up (pessimistic) elsewhere.
 The noise of every release must have been chosen without looking at the results of earlier ones
 (what is asked may depend on them); see docs/ledger.md.
 """
@@ -194,7 +194,7 @@ def _gaussian_profile(mu: float, delta: float) -> float:
 
 
 def _pld_epsilon(parts: _Parts, delta: float) -> float:
-    """The epsilon from the convolved privacy loss distributions, rounded against us.
+    """The epsilon from the convolved privacy loss distributions, rounded up (pessimistic).
 
     The grid is a power of 2, scaled to the expected total: a longer list of releases gets the same
     or a coarser grid inside it, so that the total does not fall. Laplace releases smaller than one

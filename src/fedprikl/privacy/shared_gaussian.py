@@ -62,7 +62,7 @@ class SharedGaussianMechanism:
         return _share_variance(self.sigma)
 
     def epsilon(self, delta: float) -> float:
-        """From the exact probabilities of the summed noise, rounded against us.
+        """From the exact probabilities of the summed noise, rounded up (pessimistic).
 
         Infinite where less than 1e-30 of delta is left after the failure of the sum.
         """

@@ -1,6 +1,7 @@
 """Reference floor: the finite domain, how records become cells, Pi, and the query points."""
 
 from fedprikl.reference.columns import Bins, Categories, Times
+from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Indices, Table
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.points import (
@@ -13,17 +14,16 @@ from fedprikl.reference.points import (
     spread_shares,
 )
 from fedprikl.reference.reference import Reference
-from fedprikl.reference.resemblance import Resemblance
 
 __all__ = [
     "Bins",
     "BlockCode",
     "Categories",
+    "Correlation",
     "Domain",
     "Indices",
     "QueryPoints",
     "Reference",
-    "Resemblance",
     "Table",
     "Times",
     "all_points",

@@ -13,15 +13,16 @@ import numpy as np
 from fedprikl.checks import Floats, check_positive_int
 from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.reference.columns import Bins, Categories, Column, Times
+from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
 from fedprikl.reference.images import BlockCode
-from fedprikl.reference.resemblance import Resemblance
 from fedprikl.reference.values import instant, time_text
 
 __all__ = ["dumps", "fingerprint", "loads", "read", "write"]
 
 FORMAT = "fedprikl reference"
 VERSION = 2  # 2: texts for gaps, columns of times, and numbers through their nearest double
+CORRELATION = "resemblance"  # its name in a file
 ABOUT = (
     "A public distribution Pi. 'records' says how a record becomes a cell; each line of 'cells' is "
     "a cell (one level per column, counted from 0, the last level being 'missing'; or a code) and "
@@ -30,9 +31,9 @@ ABOUT = (
 )
 
 
-def dumps(domain: Domain, mass: Floats, resemblance: Resemblance | None = None) -> str:
+def dumps(domain: Domain, mass: Floats, correlation: Correlation | None = None) -> str:
     """The file's text. Cells of mass 0 are left out where the domain implies them."""
-    content = _content(domain, mass, resemblance)
+    content = _content(domain, mass, correlation)
     cells = ",\n".join("    " + json.dumps(cell) for cell in content["cells"])
     head = {
         "format": FORMAT,
@@ -42,23 +43,23 @@ def dumps(domain: Domain, mass: Floats, resemblance: Resemblance | None = None) 
         "records": content["records"],
         "other": content["other"],
     }
-    if resemblance is not None:
-        head["resemblance"] = content["resemblance"]
+    if correlation is not None:
+        head[CORRELATION] = content[CORRELATION]
     opened = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
     return f'{opened},\n  "cells": [\n{cells}\n  ]\n}}\n'
 
 
-def fingerprint(domain: Domain, mass: Floats, resemblance: Resemblance | None = None) -> str:
+def fingerprint(domain: Domain, mass: Floats, correlation: Correlation | None = None) -> str:
     """SHA-256 (hex) of the canonical content; does not depend on layout or comments."""
-    return _digest(_content(domain, mass, resemblance))
+    return _digest(_content(domain, mass, correlation))
 
 
 def write(
-    path: str | Path, domain: Domain, mass: Floats, resemblance: Resemblance | None = None
+    path: str | Path, domain: Domain, mass: Floats, correlation: Correlation | None = None
 ) -> None:
     """Write a reference file."""
     try:
-        Path(path).write_text(dumps(domain, mass, resemblance), encoding="utf-8")
+        Path(path).write_text(dumps(domain, mass, correlation), encoding="utf-8")
     except OSError as error:
         raise ReferenceFileError(
             f"Cannot write the reference {path}: {error.strerror}. Check the path."
@@ -69,8 +70,8 @@ def write(
         ) from None
 
 
-def read(path: str | Path) -> tuple[Domain, Floats, Resemblance | None]:
-    """Domain, masses and, where known, resemblance of a reference file."""
+def read(path: str | Path) -> tuple[Domain, Floats, Correlation | None]:
+    """Domain, masses and, where known, correlation of a reference file."""
     try:
         return loads(Path(path).read_bytes())
     except OSError as error:
@@ -81,7 +82,7 @@ def read(path: str | Path) -> tuple[Domain, Floats, Resemblance | None]:
         raise ReferenceFileError(f"{path}: {error}") from None
 
 
-def loads(text: str | bytes) -> tuple[Domain, Floats, Resemblance | None]:
+def loads(text: str | bytes) -> tuple[Domain, Floats, Correlation | None]:
     """What a file's text holds; anything else gives a `ReferenceFileError`."""
     try:
         document = json.loads(text, parse_constant=_refuse_constant)
@@ -101,16 +102,16 @@ def loads(text: str | bytes) -> tuple[Domain, Floats, Resemblance | None]:
         )
     try:
         domain, mass = _parse(document)
-        resemblance = _parse_resemblance(document.get("resemblance"))
+        correlation = _parse_correlation(document.get(CORRELATION))
     except (InvalidInputError, KeyError, TypeError, ValueError, OverflowError) as error:
         detail = str(error) if isinstance(error, InvalidInputError) else "a field is malformed."
         raise ReferenceFileError(f"The reference is damaged: {detail} Build it again.") from None
-    if document.get("fingerprint") != fingerprint(domain, mass, resemblance):
+    if document.get("fingerprint") != fingerprint(domain, mass, correlation):
         raise ReferenceFileError(
             "The reference's content does not match its fingerprint: it was changed after it was "
             "written. Build it again."
         )
-    return domain, mass, resemblance
+    return domain, mass, correlation
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -122,7 +123,7 @@ def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _content(domain: Domain, mass: Floats, resemblance: Resemblance | None) -> dict[str, Any]:
+def _content(domain: Domain, mass: Floats, correlation: Correlation | None) -> dict[str, Any]:
     encoder = domain.encoder
     implied = isinstance(encoder, Indices)
     masses = mass.tolist()
@@ -133,7 +134,7 @@ def _content(domain: Domain, mass: Floats, resemblance: Resemblance | None) -> d
     ]
     content = {"records": _encoder_dict(encoder), "cells": cells, "other": _number(masses[-1])}
     # Left out where unknown, so that references without client ids keep their fingerprint.
-    return content if resemblance is None else content | {"resemblance": asdict(resemblance)}
+    return content if correlation is None else content | {CORRELATION: asdict(correlation)}
 
 
 def _number(value: float) -> int | float:
@@ -194,12 +195,12 @@ def _parse(document: dict[str, Any]) -> tuple[Domain, Floats]:
     return Domain(encoder, known), np.append(mass_of_known, other)
 
 
-def _parse_resemblance(fields: Any) -> Resemblance | None:
+def _parse_correlation(fields: Any) -> Correlation | None:
     match fields:
         case None:
             return None
         case {"icc": icc, "size_variation": variation, "clients": clients, **rest} if not rest:
-            return Resemblance(
+            return Correlation(
                 icc=_parse_number(icc),
                 size_variation=_parse_number(variation),
                 clients=_parse_whole(clients),

@@ -11,9 +11,9 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.columns import UNSEEN, Bins, Categories, Column, Times, Values, value_list
+from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Table
 from fedprikl.reference.gaps import Gaps
-from fedprikl.reference.resemblance import Resemblance
 from fedprikl.reference.values import Instant, Odd, Simple, instant, number, simple, text_of
 
 __all__ = ["compared_columns", "fit_counts", "fit_table"]
@@ -74,8 +74,8 @@ def fit_table(
 
 def fit_counts(
     table: Table, chunks: Iterable[Chunk], clients: str | None
-) -> tuple[Ints, Floats, Resemblance | None]:
-    """The codes that occur, the mass of each and of "other", and the clients' resemblance."""
+) -> tuple[Ints, Floats, Correlation | None]:
+    """The codes that occur, the mass of each and of "other", and the clients' correlation."""
     read, gaps = table.reader(), Gaps.of(table.missing)
     numbers: dict[str, int] = {}  # of the clients, in the order of their first record
     groups, nameless = _Groups(), 0
@@ -99,12 +99,12 @@ def fit_counts(
         raise InvalidInputError("The reference data has no rows. Give at least one record.")
     seen, place = np.unique(code, return_inverse=True)
     mass = np.bincount(place, weights=held)
-    resemblance = None
+    correlation = None
     if clients is not None:
-        resemblance = Resemblance.estimate(np.array(list(numbers))[holder], place, held)
+        correlation = Correlation.estimate(np.array(list(numbers))[holder], place, held)
     if seen[0] == UNSEEN:  # pragma: no cover  the table was fitted to these very rows
-        return seen[1:], np.append(mass[1:], mass[0]), resemblance
-    return seen, np.append(mass, 0.0), resemblance
+        return seen[1:], np.append(mass[1:], mass[0]), correlation
+    return seen, np.append(mass, 0.0), correlation
 
 
 class _Groups:

@@ -12,11 +12,11 @@ from fedprikl.checks import Floats, Ints, check_counts, check_positive_int, chec
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
+from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
 from fedprikl.reference.fit import compared_columns, fit_counts, fit_table
 from fedprikl.reference.frames import column_values, eager_frame
 from fedprikl.reference.images import BlockCode
-from fedprikl.reference.resemblance import Resemblance
 from fedprikl.reference.values import MISSING_TEXTS, level_text
 
 __all__ = ["Reference"]
@@ -35,7 +35,7 @@ class Reference:
 
     domain: Domain
     mass: Floats  # per cell, "other" last; counts of reference records, or probabilities
-    resemblance: Resemblance | None = None  # of one client's records, if the data had client ids
+    correlation: Correlation | None = None  # of one client's records, if the data had client ids
     _fingerprint: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,8 +90,8 @@ class Reference:
         encoder = fit_table(
             names, lambda: [chunk], bins=bins, categorical=categorical, missing=missing, note=note
         )
-        codes, mass, resemblance = fit_counts(encoder, [chunk], clients)
-        return cls(Domain(encoder, codes), mass, resemblance)
+        codes, mass, correlation = fit_counts(encoder, [chunk], clients)
+        return cls(Domain(encoder, codes), mass, correlation)
 
     @classmethod
     def fit_images(cls, images: npt.ArrayLike, *, code: BlockCode | None = None) -> "Reference":
@@ -144,7 +144,7 @@ class Reference:
 
     def save(self, path: str | Path) -> None:
         """Write the reference as JSON that a person can read and `load` can check."""
-        files.write(path, self.domain, self.mass, self.resemblance)
+        files.write(path, self.domain, self.mass, self.correlation)
 
     @property
     def probabilities(self) -> Floats:
@@ -154,9 +154,9 @@ class Reference:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the content: equal exactly if domain, masses and resemblance are."""
+        """SHA-256 of the content: equal exactly if domain, masses and correlation are."""
         if not self._fingerprint:  # computed once: every client of a round asks for it
-            self._fingerprint.append(files.fingerprint(self.domain, self.mass, self.resemblance))
+            self._fingerprint.append(files.fingerprint(self.domain, self.mass, self.correlation))
         return self._fingerprint[0]
 
     def design_effect(self, *, clients: int, records: int) -> float:
@@ -165,10 +165,10 @@ class Reference:
             d = d_population + d_reference N / N_reference
 
         in multiples of the variance of unrelated records around a Pi known exactly. Both design
-        effects are those of `resemblance`, 1 where that is not known. The second part is there
+        effects are those of `correlation`, 1 where that is not known. The second part is there
         because Pi was counted from a sample of its own; it is 0 for a Pi given as probabilities.
         """
-        kind, counted = self.resemblance, float(self.mass.sum())
+        kind, counted = self.correlation, float(self.mass.sum())
         population = 1.0 if kind is None else kind.design_effect(clients=clients, records=records)
         if counted <= 1 + 1e-9:  # probabilities
             return population

@@ -1,9 +1,9 @@
 """Reporting: self-contained HTML pages. The extra `report` draws their charts."""
 
 from fedprikl.reporting.charts import why_no_charts
-from fedprikl.reporting.comparison import HEAD, comparison_page, comparison_row
+from fedprikl.reporting.comparison_page import HEAD, comparison_page, comparison_row
 from fedprikl.reporting.facts import ReleaseFacts, absences
-from fedprikl.reporting.release import release_page
+from fedprikl.reporting.release_page import release_page
 
 __all__ = [
     "HEAD",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
-from fedprikl.estimators import ComparedEstimate
+from fedprikl.estimation import ComparedEstimate
 from fedprikl.reporting.page import paragraphs
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fedprikl.federation import Release
-from fedprikl.federation.client import NO_ROOM
+from fedprikl.protocol import Release
+from fedprikl.protocol.client import NO_ROOM
 
 __all__ = ["ReleaseFacts", "absences", "decimals"]
 

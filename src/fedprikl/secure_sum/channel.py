@@ -6,7 +6,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from fedprikl.secure_sum.keys import agree, derive
+from fedprikl.secure_sum.sum_keys import agree, derive
 
 __all__ = ["TAG_BYTES", "Channel"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.secure_sum.keys import derive, stream_of
+from fedprikl.secure_sum.sum_keys import derive, stream_of
 
 __all__ = ["DEFAULT_FAILURE", "Degree", "Graph", "choose_degree"]
 
@@ -95,7 +95,7 @@ def choose_degree(
     than that gets the complete graph, k = n - 1, where nothing is left to the draw of
     neighbours: the rates then are a promise about this cohort, with at most c = floor(gamma
     n) corrupt and d = floor(delta n) missing clients, and 1. and 2. must hold for those.
-    `complete` asks for it whatever the size, and rounds c up: for cohorts whose seats an adversary
+    `complete` asks for it whatever the size, and rounds c up: for cohorts whose places an adversary
     deals out, and whose noise is reckoned with as many colluders.
     """
     n = check_positive_int(clients, "clients")

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl.secure_sum.keys import derive, stream_of
 from fedprikl.secure_sum.ring import Ring, Words
+from fedprikl.secure_sum.sum_keys import derive, stream_of
 
 __all__ = ["apply_masks", "pair_mask", "pair_sign", "self_mask"]
 

@@ -11,12 +11,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from fedprikl.checks import Ints
 from fedprikl.errors import CohortTooSmallError, UnmaskFailedError
 from fedprikl.secure_sum.decoding import fitting
-from fedprikl.secure_sum.keys import agree, commitment, public_of
 from fedprikl.secure_sum.masks import apply_masks, pair_mask, pair_sign, self_mask
 from fedprikl.secure_sum.messages import KeyAdvert, UnmaskShares
-from fedprikl.secure_sum.plan import SumPlan
 from fedprikl.secure_sum.ring import Ring, Words
 from fedprikl.secure_sum.shamir import LIMBS, from_limbs, reconstruct
+from fedprikl.secure_sum.sum_keys import agree, commitment, public_of
+from fedprikl.secure_sum.sum_plan import SumPlan
 
 __all__ = ["Misfit", "Transcript", "open_sum"]
 

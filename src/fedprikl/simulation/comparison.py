@@ -10,14 +10,8 @@ import numpy as np
 from fedprikl.checks import Ints
 from fedprikl.divergence import DEFAULT_SKEW, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
-from fedprikl.estimators import (
-    BatchCounts,
-    ComparedEstimate,
-    Estimate,
-    baseline,
-    no_privacy,
-    trusted_aggregator,
-)
+from fedprikl.estimation import BatchCounts, ComparedEstimate, Estimate, trusted_aggregator
+from fedprikl.paper import baseline, no_privacy
 from fedprikl.privacy import SECURE_NOISE, InsecureSeededNoise, NoiseSource
 from fedprikl.reference import QueryPoints, distinct_points, iid_points
 from fedprikl.simulation.population import deal_clients

@@ -14,7 +14,8 @@ import numpy as np
 from fedprikl.checks import Floats
 from fedprikl.divergence import DEFAULT_SKEW, Floor, Score, Smoothing
 from fedprikl.errors import PaperCalibrationWarning
-from fedprikl.estimators import BatchCounts, Estimate, baseline, no_privacy, trusted_aggregator
+from fedprikl.estimation import BatchCounts, Estimate, trusted_aggregator
+from fedprikl.paper import baseline, no_privacy
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.reference import QueryPoints, distinct_points, iid_points
 from fedprikl.simulation.digits import Digits

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_counts, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimators import BatchCounts
+from fedprikl.estimation import BatchCounts
 from fedprikl.reference import QueryPoints
 from fedprikl.secure_sum import Leaves, plan_sum, secure_sum
 

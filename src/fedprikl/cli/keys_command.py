@@ -1,0 +1,60 @@
+"""`fedprikl keys`: the keys of an aggregator's or a site's folder, made once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedprikl.cli.console import print_json, say
+from fedprikl.deployment.settings import Home, home_folder
+from fedprikl.errors import InvalidInputError
+from fedprikl.protocol import SealingKey, SigningKey
+
+__all__ = ["keys_command"]
+
+
+def keys_command(
+    home: Annotated[
+        Path | None,
+        typer.Argument(help="This host's folder; default: $FEDPRIKL_HOME or ~/.fedprikl."),
+    ] = None,
+    site: Annotated[
+        bool, typer.Option("--site", help="A site's identity, for a roster, instead.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Makes the aggregator's keys, or shows the public halves of those it has.
+
+    Run it on the host that the keys are for; the private keys stay in the folder. Clients seal
+    their answers to the sealing key, which goes into the plan; anybody verifies releases with the
+    signing key. With --site it makes the identity that a roster knows a site by.
+
+    Example: `fedprikl keys /srv/fedprikl`
+    """
+    place = Home(home or home_folder())
+    try:
+        place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(f"Cannot make {place.folder}: {error.strerror}.") from None
+    if site:
+        _show_identity(place, json)
+        return
+    if not place.sealing_key.exists():
+        SealingKey.generate().save(place.sealing_key)
+    signing = SigningKey.load_or_create(place.signing_key).public
+    sealing = SealingKey.load(place.sealing_key).public
+    if json:
+        print_json({"home": str(place.folder), "signing": signing, "sealing": sealing})
+        return
+    say(f"home: {place.folder}")
+    say(f"sealing key, for `fedprikl plan --aggregator`: {sealing}")
+    say(f"signing key, for `fedprikl verify --key`: {signing}")
+
+
+def _show_identity(place: Home, json: bool) -> None:
+    identity = SigningKey.load_or_create(place.identity).public
+    if json:
+        print_json({"home": str(place.folder), "identity": identity})
+        return
+    say(f"home: {place.folder}")
+    say(f"identity, a line of the roster: {identity}")

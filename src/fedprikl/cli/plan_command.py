@@ -1,0 +1,219 @@
+"""`fedprikl plan`: fix what all parties agree on, before any private data is touched."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedprikl.cli.console import print_json, say
+from fedprikl.cli.options import load_reference, plan_words
+from fedprikl.cli.outputs import check_outputs, json_text, write_whole
+from fedprikl.errors import InvalidInputError
+from fedprikl.planning import PlannedRound, plan_round
+from fedprikl.planning.planned_round import SumCost
+from fedprikl.protocol import Roster, SignedPlan, SigningKey
+
+__all__ = ["plan_command"]
+
+VALID_DAYS = 90.0
+TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"]
+
+
+class Trust(StrEnum):
+    """Whom the clients trust with the sums."""
+
+    AGGREGATOR = "aggregator"
+    NONE = "none"
+
+
+def plan_command(
+    reference: Annotated[Path, typer.Argument(help="The reference, from `fedprikl reference`.")],
+    clients: Annotated[int, typer.Option(min=3, help="How many clients there are, about.")],
+    records: Annotated[int, typer.Option(min=1, help="How many records they hold in all, about.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of all planned releases.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Used where the noise is not pure.")] = 1e-6,
+    population: Annotated[str, typer.Option(help="Whose budget is charged.")] = "clients",
+    payload: Annotated[int, typer.Option(min=1, help="Bytes of counts a client may send.")] = 1024,
+    trust: Annotated[Trust, typer.Option(help="Who may see exact sums.")] = Trust.AGGREGATOR,
+    releases: Annotated[int, typer.Option(min=1, help="How many releases the budget is for.")] = 1,
+    most_records: Annotated[
+        int | None, typer.Option(min=1, help="Of one client; default: 16 times the average.")
+    ] = None,
+    cohort: Annotated[
+        int | None, typer.Option(min=3, help="Clients of one secure sum, about.")
+    ] = None,
+    skew: Annotated[
+        float, typer.Option(help="Share of Pi mixed into P; defines the target.")
+    ] = 0.01,
+    false_alarm: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.01,
+    design_effect: Annotated[
+        float | None,
+        typer.Option(help="Correlation of one client's records; default: the reference's, or 1."),
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Divergence in nats to draw into the report.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Sign the plan with this key; made if it is missing.")
+    ] = None,
+    serial: Annotated[
+        int | None,
+        typer.Option(min=0, help="A higher number replaces older plans. Default: the time."),
+    ] = None,
+    valid_days: Annotated[
+        float | None,
+        typer.Option(min=0, help="How many days, from now, the plan may be used. Default: 90."),
+    ] = None,
+    valid_until: Annotated[
+        datetime | None,
+        typer.Option(formats=TIMES, help="Instead: until when, in UTC, like 2030-01-31."),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
+    aggregator: Annotated[
+        str,
+        typer.Option(help="Public key to seal answers to, from `fedprikl keys`; for federations."),
+    ] = "",
+    roster: Annotated[
+        Path | None,
+        typer.Option(help="Public keys of the sites that may take part, one per line."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The plan.")] = Path("plan.json"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing plan.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Writes the plan with the smallest predicted error, and says what error to expect.
+
+    Only the reference and public numbers go in; everything that can be chosen is. Errors are
+    predicted for populations that have drifted by 0, 0.1, 0.5 and 1 nats.
+
+    Example: `fedprikl plan ref.json --clients 500 --records 60000 --epsilon 1 --explain`
+    """
+    if records < clients:
+        raise InvalidInputError(
+            f"{records:,} records are fewer than {clients:,} clients. --records counts "
+            "those of all clients together. Were the two swapped?"
+        )
+    check_outputs(output, force=force)
+    begin = datetime.now(UTC).replace(microsecond=0)
+    end = _end(begin, valid_days, valid_until)
+    whom: Literal["aggregator", "none"] = "none" if trust is Trust.NONE else "aggregator"
+    planned = plan_round(
+        load_reference(reference),
+        clients=clients,
+        records=records,
+        epsilon=epsilon,
+        delta=delta,
+        payload=payload,
+        trust=whom,
+        releases=releases,
+        population=population,
+        skew=skew,
+        most_records=most_records,
+        cohort=cohort,
+        false_alarm=false_alarm,
+        design_effect=design_effect,
+        threshold=threshold,
+        aggregator=aggregator,
+        roster=_fingerprint(roster, clients) if roster else "",
+    )
+    plan = replace(
+        planned.plan,
+        serial=int(begin.timestamp()) if serial is None else serial,
+        valid_from=begin.isoformat(),
+        valid_until=end.isoformat(),
+    )
+    planned = replace(planned, plan=plan)
+    signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
+    write_whole(output, json_text(signed.to_dict()))
+    if json:
+        print_json(planned.to_dict() | {"file": str(output), "signer": signed.signer})
+        return
+    console = Console(highlight=False)
+    _print_planned(console, planned)
+    if explain:
+        _print_reasons(console, planned)
+    say(f"plan: {output}: {plan_words(signed)}")
+
+
+def _end(begin: datetime, days: float | None, until: datetime | None) -> datetime:
+    """When the plan expires."""
+    if days is not None and until is not None:
+        raise typer.BadParameter("--valid-days and --valid-until exclude each other. Give one.")
+    days = VALID_DAYS if days is None else days
+    try:
+        end = begin + timedelta(days=days) if until is None else until.replace(tzinfo=UTC)
+    except OverflowError:
+        raise InvalidInputError(
+            f"{days:g} days are beyond the calendar. Use fewer (--valid-days)."
+        ) from None
+    if end <= begin:
+        option = "--valid-days" if until is None else "--valid-until"
+        raise InvalidInputError(f"The plan would have expired already. Give a later {option}.")
+    return end.replace(microsecond=0)
+
+
+def _fingerprint(roster: Path, clients: int) -> str:
+    known = Roster.load(roster)
+    if clients > len(known):
+        raise InvalidInputError(
+            f"{clients} clients are planned, but {roster} knows {len(known)}; the others could not "
+            "take part. Add their keys, or plan for fewer."
+        )
+    return known.fingerprint
+
+
+def _print_planned(console: Console, planned: PlannedRound) -> None:
+    plan, cost = planned.plan, planned.cost
+    groups = "" if plan.batches == 1 else f" of each of {plan.batches} batches of clients"
+    console.print(
+        f"{plan.points:,} cells are asked{groups}: {cost.masked_bytes:,} bytes of counts per "
+        f"client. {_sums(cost)}, {cost.neighbours} key agreements and {cost.sent_bytes:,} bytes "
+        "sent per client."
+    )
+    console.print(
+        f"A client may hold up to {plan.most_records:,} records (--most-records); one that holds "
+        "more stays away."
+    )
+    if planned.releases > 1:
+        console.print(
+            f"Each of {planned.releases} releases may spend epsilon {plan.epsilon:.3g}; all of "
+            f"them together spend {plan.budget[0]:.3g} at delta {plan.budget[1]:g}."
+        )
+    table = Table("if the drift is", "error", "sampling", "bias and spread", "noise", box=None)
+    for forecast in planned.forecasts:
+        small = f"{forecast.bias:+.4f} ± {forecast.spread:.4f}"
+        row = (f"{forecast.error:.4f}", f"{forecast.sampling:.4f}", small, f"{forecast.noise:.4f}")
+        table.add_row(f"{forecast.divergence:g} nats", *row)
+    console.print("\nPredicted error, in nats (root mean square):")
+    console.print(table)
+    if planned.smallest_drift is None:
+        console.print("No drift would be found with 95% power.")
+    else:
+        console.print(
+            f"Smallest drift found with 95% power: {planned.smallest_drift:.3g} nats "
+            f"(a prediction; false alarms: {100 * plan.false_alarm:.3g}%, design effect "
+            f"{plan.design_effect:.3g})."
+        )
+    for what, error in planned.doublings.items():
+        console.print(
+            f"Twice the {what} would take the error from {planned.error:.3g} to {error:.3g}."
+        )
+
+
+def _sums(cost: SumCost) -> str:
+    if cost.cohorts == 1:
+        return f"1 secure sum of {cost.clients:,} clients"
+    return f"{cost.cohorts:,} secure sums of up to {cost.clients:,} clients"
+
+
+def _print_reasons(console: Console, planned: PlannedRound) -> None:
+    table = Table("parameter", "value", "why", box=None)
+    for reason in planned.reasons:
+        table.add_row(reason.parameter, reason.value, reason.why)
+    console.print("\nWhy:")
+    console.print(table)

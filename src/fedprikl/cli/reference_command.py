@@ -1,0 +1,215 @@
+"""`fedprikl reference`: Pi from a public CSV or Parquet file."""
+
+import csv
+import io
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from fedprikl.cli.console import notes, print_json
+from fedprikl.errors import InvalidInputError
+from fedprikl.records import CsvFormat, fit_reference
+from fedprikl.records.data_files import open_file, quoted_names, session
+from fedprikl.reference import Reference, Table
+from fedprikl.reference.columns import Column
+from fedprikl.reference.values import MISSING_TEXTS
+
+__all__ = ["reference_command"]
+
+SHOWN = 10
+CROWDED = 0.1  # cells per record
+UNIQUE = 0.5  # values per record
+ALWAYS_MISSING = ("", "NaN", "nan")  # how data frames write a gap
+SEPARATORS = {"tab": "\t", "\\t": "\t"}
+
+
+def reference_command(
+    data: Annotated[Path, typer.Argument(help="A public .csv, .csv.gz or .parquet file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the reference.")],
+    columns: Annotated[
+        str | None, typer.Option(help="The columns to compare, like city,age. Default: all.")
+    ] = None,
+    bins: Annotated[int, typer.Option(min=1, help="Bins of a column of numbers.")] = 10,
+    categorical: Annotated[
+        str | None, typer.Option(help="Columns of numbers to take as categories, like ward.")
+    ] = None,
+    client_column: Annotated[
+        str | None, typer.Option(help="The column with the client ids, like user_id.")
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(help="Texts that stand for a gap, like NA,?. Default: those of pandas."),
+    ] = None,
+    separator: Annotated[
+        str, typer.Option(help="What separates the fields of a CSV file, like ; or tab.")
+    ] = ",",
+    encoding: Annotated[
+        str, typer.Option(help="The encoding of a CSV file, like cp1252.")
+    ] = "utf-8",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Builds the public distribution Pi that clients are compared with, and writes it to a file.
+
+    Everything in the file is public: give it public data only. Columns of numbers, dates or times
+    with more than BINS distinct values are cut at their quantiles; all others are categories. A CSV
+    column holds numbers if all of its values are numbers without leading zeros, or gaps. The texts
+    in MISSING are gaps here and at every client, and so are empty fields and NaN. CLIENT_COLUMN is
+    not compared: it shows how much alike the records of one client are, which a verdict on drift
+    needs.
+
+    Example: `fedprikl reference census.csv -o ref.json --columns city,age --bins 8`
+    """
+    if not output.parent.is_dir():
+        raise InvalidInputError(f"Cannot write {output}: there is no folder {output.parent}.")
+    if output.exists() and data.exists() and output.samefile(data):
+        raise InvalidInputError(
+            f"{output} is the data itself, which is never overwritten. Choose another --output."
+        )
+    if output.exists() and not force:
+        raise InvalidInputError(
+            f"{output} exists already. Choose another name, or pass --force to overwrite it."
+        )
+    remarks: list[str] = []
+    form = CsvFormat(SEPARATORS.get(separator, separator), encoding)
+    with notes.status(f"reading {escape(str(data))}"):
+        reference = fit_reference(
+            data,
+            columns=None if columns is None else _names(columns),
+            bins=bins,
+            categorical=_names(categorical or ""),
+            clients=client_column,
+            missing=MISSING_TEXTS if missing is None else [*ALWAYS_MISSING, *_names(missing)],
+            format=form,
+            note=remarks.append,
+        )
+        if missing is None:
+            remarks.extend(_gaps(data, reference, form))
+        reference.save(output)
+    remarks.extend(_cautions(reference))
+    for remark in remarks:
+        notes.print(f"[yellow]note:[/yellow] {escape(remark)}")
+    document = _document(reference, output) | {"notes": remarks}
+    if json:
+        print_json(document)
+    else:
+        _print_tables(document)
+
+
+def _names(text: str) -> list[str]:
+    """Names from a list with commas; a name with a comma in it is put in double quotes."""
+    return next(csv.reader([text], skipinitialspace=True), [])
+
+
+def _columns(reference: Reference) -> tuple[Column, ...]:
+    encoder = reference.domain.encoder
+    assert isinstance(encoder, Table)  # noqa: S101  as `fit_reference` makes it
+    return tuple(encoder.columns)
+
+
+def _gaps(data: Path, reference: Reference, form: CsvFormat) -> list[str]:
+    """The texts that were taken for gaps without being asked: NA may be Namibia."""
+    names = [column.name for column in _columns(reference)]
+    texts = set(MISSING_TEXTS) - set(ALWAYS_MISSING)
+    found: dict[str, set[str]] = {}
+    with session() as shared:
+        for chunk in open_file(data, shared, form).chunks(names):
+            for name, values in chunk.columns.items():
+                if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf":
+                    seen = {value for value in values if isinstance(value, str)} & texts
+                    found.setdefault(name, set()).update(seen)
+    return [
+        f"Column {name!r}: {quoted_names(sorted(seen))} is taken as missing. If it is a value, say "
+        "which texts are gaps with --missing."
+        for name, seen in found.items()
+        if seen
+    ]
+
+
+def _cautions(reference: Reference) -> list[str]:
+    """What makes a reference useless, though it can be built: too few records in each cell."""
+    records, cells = int(reference.mass.sum()), reference.domain.size - 1
+    levels = {column.name: column.size - 1 for column in _columns(reference)}
+    unique = [name for name, size in levels.items() if size > UNIQUE * records]
+    if unique:
+        rest = [name for name in levels if name not in unique]
+        advice = f"leave it out with {_columns_option(rest)}" if rest else "compare another column"
+        which = "Column" if len(unique) == 1 else "Each of the columns"
+        return [
+            f"{which} {quoted_names(unique)} has almost as many values as there are records, so "
+            f"nothing can be compared by it: {advice}."
+        ]
+    if cells > CROWDED * records:
+        largest = sorted(levels, key=lambda name: -levels[name])
+        sizes = ", ".join(f"{name!r} ({levels[name]:,} levels)" for name in largest[:SHOWN])
+        return [
+            f"There are {cells:,} cells for {records:,} records, so most cells hold too few of "
+            f"them. The cells combine {sizes}: compare fewer columns with --columns, or use "
+            "fewer --bins."
+        ]
+    return []
+
+
+def _columns_option(names: list[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return f"--columns {shlex.quote(line.getvalue())}"
+
+
+def _document(reference: Reference, output: Path) -> dict[str, Any]:
+    pi = reference.probabilities
+    heaviest = np.argsort(-pi, kind="stable")[: min(SHOWN, len(pi) - 1)]
+    return {
+        "reference": str(output),
+        "fingerprint": reference.fingerprint,
+        "records": int(reference.mass.sum()),
+        "cells": reference.domain.size - 1,
+        "correlation": None if (found := reference.correlation) is None else asdict(found),
+        "columns": [_column(column) for column in _columns(reference)],
+        "heaviest": [
+            {"cell": reference.domain.label(int(cell)), "probability": float(pi[cell])}
+            for cell in heaviest
+        ],
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    labels = [column.label(level) for level in range(min(column.size - 1, SHOWN))]
+    return {
+        "name": column.name,
+        "kind": column.kind,
+        "levels": column.size - 1,
+        "first_levels": labels,
+    }
+
+
+def _print_tables(document: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    grid = Grid("column", "kind", "levels", "like")
+    grid.columns[2].justify = "right"
+    for column in document["columns"]:
+        examples = ", ".join(column["first_levels"][:3])
+        more = ", ..." if column["levels"] > 3 else ""
+        grid.add_row(
+            escape(column["name"]), column["kind"], f"{column['levels']:,}", escape(examples + more)
+        )
+    console.print(grid)
+    grid = Grid("heaviest cells", "Pi")
+    grid.columns[1].justify = "right"
+    for cell in document["heaviest"]:
+        grid.add_row(escape(cell["cell"]), f"{cell['probability']:.2%}")
+    console.print(grid)
+    console.print(f"{document['records']:,} records in {document['cells']:,} cells, and 'other'")
+    if (found := document["correlation"]) is not None:
+        console.print(
+            f"{found['clients']:,} clients; the correlation of one client's records is "
+            f"{found['icc']:.3f}"
+        )
+    console.print(f"reference: {escape(document['reference'])}", soft_wrap=True)

@@ -1,0 +1,51 @@
+"""`fedprikl verify`: is a release genuine, and what does it say?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedprikl.cli.console import print_json, say
+from fedprikl.cli.options import check_key, plan_words
+from fedprikl.cli.released import print_release
+from fedprikl.errors import InvalidInputError
+from fedprikl.protocol import Release, SignedPlan
+
+__all__ = ["verify_command"]
+
+
+def verify_command(
+    release: Annotated[Path, typer.Argument(help="A release, from `fedprikl estimate`.")],
+    key: Annotated[
+        str, typer.Option(help="The aggregator's public key, 64 hexadecimal digits.")
+    ] = "",
+    plan: Annotated[
+        Path | None, typer.Option(help="Check too that the release is about this plan.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Checks the signature of a release. Exit code 1 if it was changed or is not the key's.
+
+    Without --key it only shows that the release is as its signer made it; compare the signer with
+    the key you know.
+
+    Example: `fedprikl verify release.json --key 3f5a...`
+    """
+    key = check_key(key)
+    found = Release.load(release)
+    if not (found.is_signed_by(key) if key else found.is_intact):
+        raise InvalidInputError(
+            f"{release} is NOT genuine: it was changed after it was signed, or another key signed "
+            "it. Do not use it."
+        )
+    signed = None if plan is None else SignedPlan.load(plan)
+    if signed is not None and found.plan != signed.plan.fingerprint:
+        raise InvalidInputError(f"{release} is genuine, but about another plan than {plan}.")
+    if json:
+        print_json({"genuine": True, "signer": found.signer, "release": found.content})
+        return
+    say("genuine", style="green")
+    say(f"signer: {found.signer}\nreleased: {found.content['released_at']}")
+    if signed is not None:
+        say(f"plan: {plan_words(signed)}")
+    print_release(found)

@@ -1,0 +1,144 @@
+"""A public drift model, to predict errors with before any data is seen.
+
+What a private population looks like is unknown, so predictions need an assumption. Ours: half of
+the divergence comes from cells that vanished, rare cells more often than common ones, and half from
+mass that was shuffled around as a Dirichlet distribution would:
+
+    r(x) = P(x)/Pi(x) = 0 with probability q(x), else Gamma(alpha) of mean 1/(1 - q(x))
+    q(x) = min(0.9, k / sqrt Pi(x)),   E_Pi[q] = D / (2 ln 1/gamma),   E_Pi[-ln v(r)] = D
+
+No guarantee rests on it; how well it predicts is measured (benchmarks/accuracy.py).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, special
+
+from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
+from fedprikl.errors import InvalidInputError
+
+__all__ = ["Drift", "DriftModel", "fit_drift", "model_drift"]
+
+SEED = 7  # of public simulations: the same question always gets the same answer
+DRAWS = 4096
+MOST_VANISHED = 0.9
+FITTED = 512  # cells that a drift is fitted to
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A drift of some divergence, fitted to a reference."""
+
+    divergence: float
+    rarity: float  # k of q(x)
+    alpha: float  # infinite: what is left is not shuffled
+
+    def ratios(self, pi: Floats, uniforms: Floats) -> Floats:
+        """r(x) of cells of these probabilities, at quantiles in (0, 1)."""
+        return _quantiles(self.alpha, self._gone(pi), uniforms)
+
+    def draw(self, pi: Floats, rng: np.random.Generator, draws: int = 1) -> Floats:
+        """r(x) at random, (draws, cells): much quicker than from quantiles."""
+        gone, shape = self._gone(pi), (draws, len(pi))
+        shuffled = self.alpha < math.inf
+        left = rng.gamma(self.alpha, 1 / self.alpha, shape) if shuffled else np.ones(shape)
+        ratios: Floats = np.where(rng.random(shape) < gone, 0.0, left / (1 - gone))
+        return ratios
+
+    def _gone(self, pi: Floats) -> Floats:
+        gone: Floats = np.minimum(MOST_VANISHED, self.rarity / np.sqrt(pi))
+        return gone
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DriftModel:
+    """Cells drawn in proportion to Pi, each with a ratio r(x) of a population that has drifted.
+
+    Draws come in pairs of the same cell, so that variances within a cell can be told.
+    """
+
+    divergence: float
+    gamma: float
+    cells: Ints  # positions in the list of probabilities
+    ratios: Floats
+
+    @property
+    def mean_square(self) -> float:
+        """E_Pi[(ln v)^2]."""
+        return float(np.mean(np.log(self.gamma + (1 - self.gamma) * self.ratios) ** 2))
+
+
+def model_drift(
+    mass: Floats, pi: Floats, *, divergence: float, gamma: float, draws: int = DRAWS
+) -> DriftModel:
+    """A drift of `divergence` nats on cells of probability `pi` drawn in proportion to `mass`.
+
+    `mass` is Pi for a whole domain, the design weights for a sample of it.
+    """
+    rng, pairs = np.random.default_rng(SEED), check_positive_int(draws, "draws") // 2
+    # Two shuffled grids: every cell and every quantile of drift gets its share of the draws.
+    quantiles = rng.permutation((np.arange(2 * pairs) + rng.random(2 * pairs)) / (2 * pairs))
+    steps = (np.arange(pairs) + rng.random(pairs)) / pairs
+    cumulative = np.cumsum(mass)
+    cells = np.searchsorted(cumulative, steps * cumulative[-1], side="right")
+    cells = np.repeat(np.minimum(cells, len(mass) - 1), 2)
+    drift = fit_drift(mass, pi, divergence=divergence, gamma=gamma)
+    return DriftModel(divergence, gamma, cells, drift.ratios(pi[cells], quantiles))
+
+
+def fit_drift(mass: Floats, pi: Floats, *, divergence: float, gamma: float) -> Drift:
+    """k and alpha of a drift of `divergence` nats. Cost: some thousand incomplete gammas."""
+    check_open_unit(gamma, "skew", "It is the share of Pi mixed into P; try 0.01.")
+    if check_finite(divergence, "divergence") <= 0:
+        return Drift(0.0, 0.0, math.inf)
+    if divergence > 0.9 * -math.log(gamma):
+        raise InvalidInputError(
+            f"A divergence of {divergence:g} is out of reach: with a skew of {gamma:g} it is at "
+            f"most {-math.log(gamma):.3g}."
+        )
+    steps = (np.arange(FITTED) + 0.5) / FITTED
+    cumulative = np.cumsum(mass)
+    at = np.minimum(np.searchsorted(cumulative, steps * cumulative[-1]), len(mass) - 1)
+    some, uniforms = pi[at], np.random.default_rng(SEED).permutation(steps)
+    rarity = _rarity(divergence / (2 * -math.log(gamma)), some)
+    gone = np.minimum(MOST_VANISHED, rarity / np.sqrt(some))
+
+    def missing(log_alpha: float) -> float:
+        left = _shuffled(math.exp(log_alpha), uniforms) / (1 - gone)
+        scores = (1 - gone) * -np.log(gamma + (1 - gamma) * left) + gone * -math.log(gamma)
+        return float(scores.mean()) - divergence
+
+    low, high = math.log(1e-3), math.log(1e8)
+    if missing(low) < 0:  # a skew near 1: no drift of these cells is as large
+        return Drift(divergence, rarity, math.exp(low))
+    if missing(high) > 0:  # what vanished among these cells is enough
+        return Drift(divergence, rarity, math.inf)
+    found = float(optimize.brentq(missing, low, high, xtol=1e-3))
+    return Drift(divergence, rarity, math.exp(found))
+
+
+def _rarity(share: float, pi: Floats) -> float:
+    """k such that so large a share of the mass is expected to vanish."""
+    rare = 1 / np.sqrt(pi)
+
+    def missing(scale: float) -> float:
+        return float(np.minimum(MOST_VANISHED, scale * rare).mean()) - share
+
+    top = MOST_VANISHED / float(rare.min())
+    return float(optimize.brentq(missing, 0.0, top)) if missing(top) > 0 else top
+
+
+def _quantiles(alpha: float, gone: Floats, uniforms: Floats) -> Floats:
+    rest = (uniforms - gone) / (1 - gone)
+    ratios: Floats = np.where(rest > 0, _shuffled(alpha, np.maximum(rest, 0.0)) / (1 - gone), 0.0)
+    return ratios
+
+
+def _shuffled(alpha: float, uniforms: Floats) -> Floats:
+    """Quantiles of a Gamma variable of mean 1."""
+    if alpha == math.inf:
+        return np.ones_like(uniforms)
+    quantiles = special.gammaincinv(alpha, np.minimum(uniforms, 1 - 1e-12)) / alpha
+    return np.asarray(quantiles, dtype=np.float64)

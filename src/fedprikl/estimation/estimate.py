@@ -1,0 +1,108 @@
+"""The answer: one number, what it estimates, and its privacy statement."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedprikl.checks import Floats
+from fedprikl.errors import InvalidInputError, PaperCalibrationWarning
+from fedprikl.estimation.verdict import Verdict
+from fedprikl.privacy import PrivacyStatement
+
+__all__ = ["ComparedEstimate", "Estimate", "warn_of_paper_noise"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """An estimate of D(Pi || P), in nats."""
+
+    method: str
+    value: float
+    target: str  # the divergence that is estimated, smoothing included
+    privacy: PrivacyStatement
+    payload: int  # counts each client reported
+    noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
+    limits: Callable[[], tuple[float, float] | None] = field(default=lambda: None, repr=False)
+    # The verdict at a false-alarm rate and a design effect, where the law without drift is known.
+    judge: Callable[[float, float], Verdict] | None = field(default=None, repr=False)
+    false_alarm: float = 0.01  # of `drifted`
+    design_effect: float = 1.0  # of `drifted`; see `Correlation.design_effect`
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95% interval, where it is known; computed when asked for (milliseconds)."""
+        return self.limits()
+
+    @property
+    def drifted(self) -> bool:
+        """Whether drift was found, at the estimate's own false-alarm rate and design effect."""
+        return self.verdict().drifted
+
+    def verdict(
+        self, false_alarm: float | None = None, *, design_effect: float | None = None
+    ) -> Verdict:
+        """Drifted or not; computed when asked for, and costs no privacy.
+
+        Below a second for 500 asked cells.
+        """
+        if self.judge is None:
+            raise InvalidInputError(
+                f"There is no verdict on this estimate ({self.method}): how it spreads without "
+                "drift is not known. Use the trusted aggregator with calibration='exact'."
+            )
+        return self.judge(
+            self.false_alarm if false_alarm is None else false_alarm,
+            self.design_effect if design_effect is None else design_effect,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.target} is about {self.value:.4f} nats ({self.method}). {self.privacy}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "method": self.method,
+            "value": self.value,
+            "target": self.target,
+            "payload_counts": self.payload,
+            "noise_sd": self.noise_sd,
+            "interval": None if (limits := self.interval) is None else list(limits),
+            "verdict": None if self.judge is None else self.verdict().to_dict(),
+            "privacy": self.privacy.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ComparedEstimate:
+    """A real estimate beside simulated repetitions of the same method, to tell luck from skill."""
+
+    name: str
+    estimate: Estimate
+    repetitions: Floats  # values of simulated runs
+    truth: float
+
+    @property
+    def error(self) -> float:
+        """Of the real estimate, absolute, in nats."""
+        return abs(self.estimate.value - self.truth)
+
+    @property
+    def typical_error(self) -> float:
+        """Mean absolute error of the repetitions, in nats."""
+        return float(np.mean(np.abs(self.repetitions - self.truth)))
+
+
+def warn_of_paper_noise(statement: PrivacyStatement) -> None:
+    """Say what the paper's printed noise really buys; the caller's caller's caller is blamed."""
+    falsely = statement.epsilon > (statement.claimed_epsilon or 0.0)
+    warnings.warn(
+        f"calibration='paper' claims epsilon {statement.claimed_epsilon:g}"
+        f"{', but' if falsely else '; with these points'} the noise the paper prints gives "
+        f"epsilon {statement.epsilon:.3g} (delta {statement.delta:g}) here. "
+        "Use calibration='exact' for the epsilon you ask for.",
+        PaperCalibrationWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,133 @@
+"""What error to expect without a trusted party: simulated, because its bias has no formula."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score, Skew
+from fedprikl.estimation.drift_model import SEED, Drift, fit_drift
+from fedprikl.estimation.forecast import Forecast
+from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.noisy_counts import NoisyCounts, debias
+from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
+from fedprikl.reference import QueryPoints
+
+__all__ = ["NoisyRound", "forecast_noisy", "smallest_noisy_drift"]
+
+REPETITIONS, RESAMPLES = 12, 10
+POWER_DRAWS = 100
+
+
+class NoisyRound:
+    """A round of one batch without a trusted party: its points, records and noise. Public."""
+
+    def __init__(
+        self, points: QueryPoints, *, records: int, noise_sd: float, laplace_scale: float | None
+    ) -> None:
+        self.points, self.records = points, records
+        self.empty = NoisyCounts(
+            points=points,
+            counts=np.zeros(len(points)),
+            rest=np.zeros(1),
+            records=np.array([records]),
+            noise_sd=np.array([noise_sd]),
+            laplace_scale=laplace_scale,
+        )
+
+    def draw(
+        self, drift: Drift, rng: np.random.Generator, draws: int, design_effect: float = 1.0
+    ) -> "DrawnRounds":
+        """Rounds of so many populations that have drifted; records in groups of equal ones."""
+        pi = self.points.pi
+        groups = rng.poisson(self.records / design_effect * pi * drift.draw(pi, rng, draws))
+        counts = np.rint(design_effect * groups).astype(np.int64)
+        asked = counts.sum(axis=1, keepdims=True)
+        everybody = np.maximum(self.records, asked)
+        on_counts, on_rest = self.empty.draw_noise(rng, draws)
+        return DrawnRounds(counts, counts + on_counts, everybody - asked + on_rest, everybody)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnRounds:
+    """Simulated rounds, one per row."""
+
+    counts: Ints
+    noisy: Floats
+    rest: Floats  # with noise
+    records: Ints
+
+
+def forecast_noisy(
+    this: NoisyRound,
+    *,
+    gamma: float,
+    drifts: Sequence[float],
+    sampling: Sequence[float],
+    repetitions: int = REPETITIONS,
+) -> tuple[Forecast, ...]:
+    """The errors to expect at each drift; `sampling` is what the choice of points adds."""
+    score, points = Score(Skew(gamma)), this.points
+    forecasts = []
+    for divergence, chosen in zip(drifts, sampling, strict=True):
+        rng = np.random.default_rng(SEED)
+        drift = fit_drift(points.weights, points.pi, divergence=divergence, gamma=gamma)
+        drawn = this.draw(drift, rng, repetitions)
+        found, _ = debias(
+            this.empty,
+            drawn.noisy,
+            drawn.rest,
+            drawn.records,
+            score=score,
+            rng=rng,
+            resamples=RESAMPLES,
+        )
+        errors = found - score(drawn.counts, points.pi, drawn.records) @ points.weights
+        forecasts.append(
+            Forecast(
+                divergence=divergence,
+                sampling=chosen,
+                bias=float(np.mean(errors)),
+                spread=0.0,
+                noise=float(np.std(errors)),
+            )
+        )
+    return tuple(forecasts)
+
+
+def smallest_noisy_drift(
+    this: NoisyRound,
+    *,
+    gamma: float,
+    false_alarm: float,
+    design_effect: float,
+    power: float = 0.95,
+) -> float | None:
+    """The least drift that the verdict finds with this power, in nats; None if none is."""
+    points, records = this.points, np.array([this.records])
+    sd = np.full(len(points), float(this.empty.noise_sd[0]))
+    model = NoDrift(
+        pi=points.pi,
+        records=records,
+        batch=points.batch,
+        term=np.arange(len(points)),
+        design_effect=design_effect,
+    )
+    alarm = judge_noisy_counts(np.zeros(len(points)), model, sd, false_alarm=false_alarm).threshold
+
+    def found(divergence: float) -> bool:
+        rng = np.random.default_rng(SEED)
+        drift = fit_drift(points.weights, points.pi, divergence=divergence, gamma=gamma)
+        noisy = this.draw(drift, rng, POWER_DRAWS, design_effect).noisy
+        seen = overdispersion(noisy, points.pi, records, sd, design_effect=design_effect)
+        return bool(np.mean(seen > alarm) >= power)
+
+    low, high = 1e-5, 0.9 * -math.log(gamma)
+    if not found(high):
+        return None
+    while high / low > 1.05:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high

@@ -1,0 +1,30 @@
+"""Paper: the paper's own estimators, calibration and theory, under its own names."""
+
+from fedprikl.paper.audit_cases import AuditCase, exact_case, paper_case, worst_neighbours
+from fedprikl.paper.baseline import baseline
+from fedprikl.paper.no_privacy import no_privacy
+from fedprikl.paper.variance import (
+    estimator_variance,
+    jeffreys_divergence,
+    optimal_control,
+    optimal_control_lower_bound,
+    optimal_control_with_noise,
+    ratio_variance,
+    variance_bound,
+)
+
+__all__ = [
+    "AuditCase",
+    "baseline",
+    "estimator_variance",
+    "exact_case",
+    "jeffreys_divergence",
+    "no_privacy",
+    "optimal_control",
+    "optimal_control_lower_bound",
+    "optimal_control_with_noise",
+    "paper_case",
+    "ratio_variance",
+    "variance_bound",
+    "worst_neighbours",
+]

@@ -1,0 +1,117 @@
+"""The paper's baseline without a trusted aggregator: noise on every count   [alg:sys_dist].
+
+`calibration="exact"` (the default) adds integer noise, Laplace or Gaussian, once per point.
+`calibration="paper"` adds the printed noise to every drawn frequency, and warns.
+"""
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from fedprikl.checks import Floats, check_delta, check_epsilon
+from fedprikl.divergence import Floor, Score, Unsmoothed
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.counts import BatchCounts
+from fedprikl.estimation.estimate import Estimate, warn_of_paper_noise
+from fedprikl.estimation.scoring import check_score
+from fedprikl.privacy import (
+    SECURE_NOISE,
+    GaussianMechanism,
+    IntegerLaplaceMechanism,
+    NoiseKind,
+    NoiseSource,
+    PrivacyStatement,
+    calibrate_integer,
+    classic_constant,
+)
+
+__all__ = ["baseline"]
+
+TRUST = "whoever adds the noise to the sums; nobody, where clients add it in shares."
+PAPER_SCORE = Score(Floor(1e-4), control=-1.0)
+METHOD = {"exact": "baseline, exact calibration", "paper": "baseline, paper's calibration"}
+
+
+def baseline(
+    counts: BatchCounts,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    score: Score = PAPER_SCORE,
+    calibration: Literal["exact", "paper"] = "exact",
+    noise: NoiseKind = "auto",
+    source: NoiseSource = SECURE_NOISE,
+) -> Estimate:
+    """D(Pi || P) from noisy counts: the server floors them and applies Phi.
+
+    Everything after the noise is post-processing and costs no privacy, so any other divergence
+    may be computed from the same counts. `score` defaults to the paper's: lambda = -1 and a floor.
+    `noise` is for the exact calibration; "auto" takes the kind with the smaller spread.
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if isinstance(check_score(score).smoothing, Unsmoothed):
+        raise InvalidInputError("A noisy count may be 0, whose logarithm is infinite; smooth it.")
+    if calibration == "exact":
+        noisy, statement = _integer_noise(counts, epsilon, delta, noise, source)
+        of_term = np.arange(len(counts.points))
+    elif calibration == "paper":
+        noisy, statement, of_term = _printed_noise(counts, epsilon, delta, source)
+    else:
+        raise InvalidInputError(f"Calibration must be 'exact' or 'paper', got {calibration!r}.")
+    points = counts.points
+    share = points.weights / np.bincount(of_term)
+    terms = score(np.maximum(noisy, 0.0), points.pi[of_term], counts.records_per_point[of_term])
+    return Estimate(
+        method=METHOD[calibration],
+        value=math.fsum((share[of_term] * terms).tolist()),
+        target=str(score.smoothing),
+        payload=points.payload,
+        privacy=statement,
+    )
+
+
+def _integer_noise(
+    counts: BatchCounts, epsilon: float, delta: float, noise: NoiseKind, source: NoiseSource
+) -> tuple[Floats, PrivacyStatement]:
+    coordinates = min(2, counts.points.payload)
+    mechanism = calibrate_integer(epsilon=epsilon, delta=delta, coordinates=coordinates, kind=noise)
+    pure = isinstance(mechanism, IntegerLaplaceMechanism)
+    noisy = mechanism.add_to(counts.counts, source)
+    return noisy, PrivacyStatement(
+        epsilon=mechanism.epsilon(delta),
+        delta=0.0 if pure else delta,
+        claimed_epsilon=epsilon,
+        mechanism=str(mechanism),
+        released=f"{len(noisy)} noisy counts",
+        trust=TRUST,
+        sensitivity=coordinates if pure else math.sqrt(coordinates),
+        insecure=source.insecure,
+    )
+
+
+def _printed_noise(
+    counts: BatchCounts, epsilon: float, delta: float, source: NoiseSource
+) -> tuple[Floats, PrivacyStatement, np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    """Noise of sd c / (N_t epsilon) on every drawn frequency, that is c / epsilon on its count."""
+    points = counts.points
+    sigma = classic_constant(delta) / epsilon
+    of_term = np.repeat(np.arange(len(points)), points.draws)
+    # Two asked cells change by one record, each as often as it was drawn.
+    moved = max(
+        int(np.sort(points.draws[points.batch == t])[-2:].sum()) for t in range(points.batches)
+    )
+    mechanism = GaussianMechanism(sigma=sigma, sensitivity=math.sqrt(moved))
+    noisy = mechanism.add_to(counts.counts[of_term], source)
+    statement = PrivacyStatement(
+        epsilon=mechanism.epsilon(delta),
+        delta=delta,
+        claimed_epsilon=epsilon,
+        mechanism=f"{mechanism} on each count",
+        released=f"{len(noisy)} noisy frequencies",
+        trust=TRUST,
+        sensitivity=mechanism.sensitivity,
+        insecure=source.insecure,
+    )
+    warn_of_paper_noise(statement)
+    return noisy, statement, of_term

@@ -1,0 +1,43 @@
+"""The paper's reference point: exact sums, no noise."""
+
+import math
+from functools import partial
+
+from fedprikl.divergence import Score
+from fedprikl.estimation.counts import BatchCounts
+from fedprikl.estimation.estimate import Estimate
+from fedprikl.estimation.scoring import weighted_score
+from fedprikl.estimation.verdict import judge_release
+from fedprikl.privacy import PrivacyStatement
+
+__all__ = ["no_privacy"]
+
+PLAIN_SCORE = Score()
+
+
+def no_privacy(counts: BatchCounts, *, score: Score = PLAIN_SCORE) -> Estimate:
+    """The weighted sum of scores without noise; with i.i.d. points, the paper's "No privacy"."""
+    value = weighted_score(counts, score)
+    return Estimate(
+        method="no privacy",
+        value=value,
+        target=str(score.smoothing),
+        payload=counts.points.payload,
+        noise_sd=0.0,
+        judge=partial(
+            judge_release,
+            value,
+            noise=None,
+            points=counts.points,
+            records=counts.records,
+            score=score,
+        ),
+        privacy=PrivacyStatement(
+            epsilon=math.inf,
+            delta=0.0,
+            claimed_epsilon=None,
+            mechanism="no noise",
+            released="one exact number",
+            trust="everyone who sees the number.",
+        ),
+    )

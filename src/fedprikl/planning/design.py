@@ -1,0 +1,303 @@
+"""Designs: how many points, for how many batches, how spread and how limited; and their search.
+
+Everything here is computed from public quantities: Pi, the number of records, the budget.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from fedprikl.checks import Floats
+from fedprikl.divergence import Score, Skew
+from fedprikl.estimation.drift_model import SEED, DriftModel, model_drift
+from fedprikl.estimation.forecast import Forecast, mean_error, simulate_scores
+from fedprikl.estimation.terms import Terms
+from fedprikl.planning.spectrum import Spectrum
+
+__all__ = [
+    "DRIFTS",
+    "EXPONENTS",
+    "Design",
+    "DesignForecast",
+    "DesignMoments",
+    "forecast_design",
+    "sampling_errors",
+    "search_designs",
+]
+
+DRIFTS = (0.0, 0.1, 0.5, 1.0)  # nats; a design is judged by its mean square error over these
+EXPONENTS = (0.5, 0.75, 1.0)
+SEARCH_DRAWS, FINAL_DRAWS = 2**12, 2**14
+LIMITS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1)  # of the maximum step without a limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What is asked of whom, and how a record's largest effect is limited."""
+
+    points: int  # m
+    batches: int  # T
+    exponent: float  # cells are asked of a share of the batches in proportion to Pi^exponent
+    maximum_step: float = math.inf  # c
+
+    def score(self, gamma: float, correction: float = 1.0) -> Score:
+        """The score of a count under this design."""
+        return Score(Skew(gamma), correction=correction, maximum_step=self.maximum_step)
+
+
+@dataclass(frozen=True, slots=True)
+class DesignForecast:
+    """A design and the errors it is predicted to have, one per assumed drift."""
+
+    design: Design
+    forecasts: tuple[Forecast, ...]
+
+    @property
+    def error(self) -> float:
+        """Root mean square over the assumed drifts: what the search minimises."""
+        return mean_error(self.forecasts)
+
+    def with_noise(self, factor: float) -> "DesignForecast":
+        """The forecast with so many times the noise, which is all that a budget changes."""
+        return replace(
+            self, forecasts=tuple(replace(f, noise=factor * f.noise) for f in self.forecasts)
+        )
+
+
+def search_designs(
+    spectrum: Spectrum,
+    *,
+    records: int,
+    points: Mapping[int, int],
+    noise_gain: float,
+    gamma: float,
+    client_effect: float = 1.0,
+) -> list[DesignForecast]:
+    """Forecasts of all designs: every number of batches, exponent and limit.
+
+    `points` says how many points there may be for each number of batches, `noise_gain` is the
+    noise's standard deviation per unit of sensitivity, `client_effect` the design effect of
+    clients whose records resemble each other. Cost: a fixed number of simulated scores
+    for each design, whatever the size of the domain.
+    """
+    models = _models(spectrum, DRIFTS, gamma)
+    return [
+        forecast
+        for layout in _layouts(spectrum, points)
+        for forecast in _forecasts(layout, models, records, noise_gain, LIMITS, client_effect)
+    ]
+
+
+def forecast_design(
+    spectrum: Spectrum,
+    design: Design,
+    *,
+    records: int,
+    noise_gain: float,
+    gamma: float,
+    drifts: Sequence[float] = DRIFTS,
+    client_effect: float = 1.0,
+) -> DesignForecast:
+    """The predicted errors of one design, from more draws than the search takes.
+
+    The winner of a search owes part of its win to the luck of the draw; these are new draws.
+    """
+    layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
+    models = _models(spectrum, drifts, gamma, draws=FINAL_DRAWS)
+    maximum_step = float(layout.first_steps(records, gamma, client_effect).max())
+    limit = [min(1.0, design.maximum_step / maximum_step)]
+    (found,) = _forecasts(layout, models, records, noise_gain, limit, client_effect)
+    return DesignForecast(design, found.forecasts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DesignMoments:
+    """How the estimate of a design spreads before noise, as a function of the drift."""
+
+    layout: "_Layout"
+    score: Score
+    gamma: float
+    records: int
+
+    @classmethod
+    def of(
+        cls,
+        spectrum: Spectrum,
+        design: Design,
+        *,
+        records: int,
+        gamma: float,
+        client_effect: float = 1.0,
+    ) -> "DesignMoments":
+        """Of a population of so many unrelated records."""
+        layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
+        return cls(layout, design.score(gamma, client_effect), gamma, records)
+
+    def in_groups(self, design_effect: float) -> "DesignMoments":
+        """Of the same records if they come in groups of `design_effect` equal ones.
+
+        Then there are so many times fewer groups than records, and one group does what so many
+        records do: the limit on a record's step becomes a limit on a group's, so many times as
+        large, and the correction, which grows with the square of a step, as many times smaller.
+        """
+        groups = max(1, round(self.records / design_effect))
+        size = self.records / groups
+        score = replace(
+            self.score,
+            correction=self.score.correction / size,
+            maximum_step=size * self.score.maximum_step,
+        )
+        return replace(self, score=score, records=groups)
+
+    def __call__(self, divergence: float) -> tuple[float, float]:
+        """Mean and standard deviation of the estimate before noise."""
+        layout = self.layout
+        (model,) = _models(layout.spectrum, [divergence], self.gamma)
+        terms = layout.terms(self.records)
+        seen = simulate_scores(terms, self.score, model).moments(self.score.maximum_step)
+        return seen.mean, math.sqrt(seen.variance + layout.sampling_variance(model))
+
+    @property
+    def sensitivity(self) -> float:
+        """The sensitivity to expect."""
+        steps = self.layout.first_steps(self.records, self.gamma, self.score.correction)
+        return self.layout.expected_sensitivity(np.minimum(steps, self.score.maximum_step))
+
+
+def sampling_errors(
+    spectrum: Spectrum,
+    *,
+    points: int,
+    exponent: float,
+    gamma: float,
+    drifts: Sequence[float] = DRIFTS,
+) -> tuple[float, ...]:
+    """Standard deviation from the choice of points of one batch, for each assumed drift."""
+    layout = _Layout.of(spectrum, points, 1, exponent)
+    models = _models(spectrum, drifts, gamma)
+    return tuple(math.sqrt(layout.sampling_variance(model)) for model in models)
+
+
+def _models(
+    spectrum: Spectrum, drifts: Sequence[float], gamma: float, draws: int = SEARCH_DRAWS
+) -> list[DriftModel]:
+    return _cached_models(spectrum, tuple(drifts), gamma, draws)
+
+
+@lru_cache(maxsize=16)  # a plan asks for the same ones several times
+def _cached_models(
+    spectrum: Spectrum, drifts: tuple[float, ...], gamma: float, draws: int
+) -> list[DriftModel]:
+    return [
+        model_drift(spectrum.mass, spectrum.pi, divergence=drift, gamma=gamma, draws=draws)
+        for drift in drifts
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Layout:
+    """How often each cell is asked, before any limit is chosen."""
+
+    spectrum: Spectrum
+    points: int
+    batches: int
+    exponent: float
+    wanted: Floats  # batches that are asked for the cell, on average
+    inclusion: Floats
+
+    @classmethod
+    def of(cls, spectrum: Spectrum, points: int, batches: int, exponent: float) -> "_Layout":
+        wanted = batches * spectrum.shares(points, exponent)
+        return cls(spectrum, points, batches, exponent, wanted, np.minimum(wanted, 1.0))
+
+    def terms(self, records: int, *, fewest: bool = False) -> Terms:
+        """The terms of one draw of the design; with `fewest`, all copies rounded down."""
+        chance = np.random.default_rng(SEED).random(len(self.wanted))
+        copies = np.floor(self.wanted + (1e-9 if fewest else chance))
+        share = np.clip(copies, 1.0, self.batches) / self.batches
+        return Terms(
+            of_point=np.arange(len(share)),
+            pi=self.spectrum.pi,
+            weights=self.spectrum.pi / self.inclusion,
+            records=np.maximum(1, np.round(share * records)).astype(np.int64),
+            outside=np.clip(1 - share, 0.0, None),
+        )
+
+    def first_steps(self, records: int, gamma: float, client_effect: float = 1.0) -> Floats:
+        """What the first record of each cell does to the estimate: its maximum step."""
+        terms = self.terms(records, fewest=True)
+        steps: Floats = -terms.weights * Score(Skew(gamma), correction=client_effect).increments(
+            np.zeros(len(terms.pi)), terms.pi, terms.records, outside=terms.outside
+        )
+        return steps
+
+    def expected_sensitivity(self, steps: Floats) -> float:
+        """Root mean square of the largest step among the cells that are asked.
+
+        A cell is asked with probability i(x): it counts if no steeper one is asked.
+        """
+        order = np.argsort(-steps)
+        none = (1 - self.inclusion[order]) ** self.spectrum.copies[order]
+        none_before = np.concatenate([[1.0], np.cumprod(none)[:-1]])
+        return math.sqrt(float(np.sum(steps[order] ** 2 * (1 - none) * none_before)))
+
+    def sampling_variance(self, model: DriftModel) -> float:
+        """Of the choice of points (Hajek's approximation for designs of fixed size)."""
+        pi, copies = self.spectrum.pi, self.spectrum.copies
+        chance, left = self.inclusion, copies * (1 - self.inclusion)
+        fixed = float(np.sum(left * chance))
+        if fixed <= 0:
+            return 0.0
+        square = model.mean_square * float(np.sum(left / chance * pi**2))
+        level = model.divergence * float(np.sum(left * pi))
+        return max(square - level**2 / fixed, 0.0)
+
+
+def _layouts(spectrum: Spectrum, points: Mapping[int, int]) -> Iterator[_Layout]:
+    if points.get(1, 0) >= spectrum.cells:
+        yield _Layout.of(spectrum, spectrum.cells, 1, 1.0)  # everything is asked of everybody
+        return
+    for batches, most in points.items():
+        for exponent in EXPONENTS:
+            yield _Layout.of(spectrum, min(most, spectrum.cells), batches, exponent)
+
+
+def _forecasts(
+    layout: _Layout,
+    models: Sequence[DriftModel],
+    records: int,
+    noise_gain: float,
+    limits: Sequence[float],
+    client_effect: float,
+) -> Iterator[DesignForecast]:
+    """The errors of a layout for each limit, given as a share of the maximum step."""
+    gamma = models[0].gamma
+    terms, steps = layout.terms(records), layout.first_steps(records, gamma, client_effect)
+    score = Score(Skew(gamma), correction=client_effect)
+    drawn = [simulate_scores(terms, score, each, client_effect=client_effect) for each in models]
+    sampling = [math.sqrt(layout.sampling_variance(model)) for model in models]
+    for limit in limits:
+        maximum_step = math.inf if limit == 1 else limit * float(steps.max())
+        design = Design(
+            points=layout.points,
+            batches=layout.batches,
+            exponent=layout.exponent,
+            maximum_step=maximum_step,
+        )
+        noise = noise_gain * layout.expected_sensitivity(np.minimum(steps, maximum_step))
+        forecasts = []
+        for scores, chosen in zip(drawn, sampling, strict=True):
+            seen = scores.moments(maximum_step)
+            forecasts.append(
+                Forecast(
+                    divergence=scores.divergence,
+                    sampling=chosen,
+                    bias=seen.bias,
+                    spread=math.sqrt(seen.error_variance),
+                    noise=noise,
+                )
+            )
+        yield DesignForecast(design, tuple(forecasts))

@@ -1,0 +1,88 @@
+"""What the planner hands over: a plan, what it is predicted to achieve, what it costs, and why."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fedprikl.estimation import Forecast, mean_error
+from fedprikl.planning.explain import Reason
+from fedprikl.protocol.plan import Plan
+from fedprikl.secure_sum import SumPlan
+
+__all__ = ["PlannedRound", "SumCost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumCost:
+    """What the secure sums cost. Bytes are exact up to some fixed headers."""
+
+    cohorts: int
+    clients: int  # of the largest cohort
+    neighbours: int  # key agreements of each client
+    masked_bytes: int  # the counts themselves
+    sent_bytes: int  # by one client in all
+    received_bytes: int
+
+    @classmethod
+    def of(cls, sums: SumPlan, cohorts: int) -> "SumCost":
+        """Per neighbour: 92 bytes of sealed shares, 20 of a tag, 40 of revealed shares sent, and
+        164 of keys, 92 and 20 received (docs/secure-sum.md).
+        """
+        packed = sums.ring().packed_bytes
+        return cls(
+            cohorts=cohorts,
+            clients=sums.clients,
+            neighbours=sums.neighbours,
+            masked_bytes=packed,
+            sent_bytes=152 * sums.neighbours + packed,
+            received_bytes=276 * sums.neighbours,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """Plain values for JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PlannedRound:
+    """A plan, what it is predicted to achieve, what it costs and why it is as it is."""
+
+    plan: Plan
+    releases: int
+    forecasts: tuple[Forecast, ...]  # one per assumed drift
+    cost: SumCost
+    reasons: tuple[Reason, ...]
+    find_smallest: Callable[[], float | None]
+    find_doublings: Callable[[], dict[str, float]]
+
+    @property
+    def error(self) -> float:
+        """Root mean square of the predicted errors over the assumed drifts."""
+        return mean_error(self.forecasts)
+
+    @property
+    def smallest_drift(self) -> float | None:
+        """The least drift, in nats, that the verdict finds with 95% power; None if none is.
+
+        Computed when asked for, like `doublings` (tenths of a second).
+        """
+        return self.find_smallest()
+
+    @property
+    def doublings(self) -> dict[str, float]:
+        """The predicted error with twice the payload, and with twice the epsilon."""
+        return self.find_doublings()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "plan": self.plan.to_dict(),
+            "releases": self.releases,
+            "predicted_error": self.error,
+            "forecasts": [forecast.to_dict() for forecast in self.forecasts],
+            "smallest_drift": self.smallest_drift,
+            "payload_bytes": self.cost.masked_bytes,
+            "secure_sums": self.cost.to_dict(),
+            "error_with_twice_the": self.doublings,
+            "reasons": [reason.to_dict() for reason in self.reasons],
+        }

@@ -1,0 +1,46 @@
+"""How small a drift is still found: the power of the verdict."""
+
+from collections.abc import Callable
+
+from scipy import optimize, special
+
+from fedprikl.checks import check_finite
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.interval import noise_quantile
+from fedprikl.estimation.verdict import Noise
+
+__all__ = ["Moments", "smallest_drift"]
+
+# Mean and standard deviation of the value before noise if the divergence is D, in nats.
+Moments = Callable[[float], tuple[float, float]]
+
+
+def smallest_drift(
+    moments: Moments,
+    noise: Noise,
+    threshold: float,
+    *,
+    largest: float,
+    power: float = 0.95,
+    precision: float = 1e-9,
+) -> float | None:
+    """The least D that exceeds the threshold with probability `power`, in nats.
+
+    `moments` says how the drift shows; the value before noise is taken as normal with these. None
+    if not even `largest` (ln 1/gamma for a skew) is found so often. `precision` is relative.
+    """
+    if not 0.5 < check_finite(power, "power") < 1:
+        raise InvalidInputError(f"The power lies between 0.5 and 1, got {power}.")
+
+    def margin(divergence: float) -> float:
+        """How far the value's lower quantile lies above the threshold."""
+        mean, sd = moments(divergence)
+        if noise is None:
+            return mean - float(special.ndtri(power)) * sd - threshold
+        return mean - noise_quantile(noise, sd, power) - threshold
+
+    if margin(largest) < 0:
+        return None
+    if margin(0.0) >= 0:
+        return 0.0
+    return float(optimize.brentq(margin, 0.0, largest, xtol=1e-9 * largest, rtol=precision))

@@ -1,0 +1,47 @@
+"""Protocol: the parties, their messages and one round. Start with `run.py`."""
+
+from fedprikl.protocol.aggregator import Aggregator, Outcome
+from fedprikl.protocol.client import Client
+from fedprikl.protocol.client_session import ClientSession, Step
+from fedprikl.protocol.identity_check import IdentityCheck, introduce
+from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.plan import Plan, SignedPlan
+from fedprikl.protocol.policy import Policy, check_roster, check_validity
+from fedprikl.protocol.release import Release
+from fedprikl.protocol.roster import Roster
+from fedprikl.protocol.round import Cohort, Invitation, Round, smallest_cohort
+from fedprikl.protocol.round_driver import RoundDriver, StepCount, seal_answer, seal_refusal
+from fedprikl.protocol.run import RoundResult, run_round
+from fedprikl.protocol.sealing import Address, SealingKey
+from fedprikl.protocol.server import Server
+
+__all__ = [
+    "Address",
+    "Aggregator",
+    "Client",
+    "ClientSession",
+    "Cohort",
+    "IdentityCheck",
+    "Invitation",
+    "Outcome",
+    "Plan",
+    "Policy",
+    "Release",
+    "Roster",
+    "Round",
+    "RoundDriver",
+    "RoundResult",
+    "SealingKey",
+    "Server",
+    "SignedPlan",
+    "SigningKey",
+    "Step",
+    "StepCount",
+    "check_roster",
+    "check_validity",
+    "introduce",
+    "run_round",
+    "seal_answer",
+    "seal_refusal",
+    "smallest_cohort",
+]

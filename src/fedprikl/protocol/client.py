@@ -1,0 +1,138 @@
+"""The client: holds records, counts the asked points, and speaks only through a secure sum."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedprikl.checks import Ints
+from fedprikl.errors import PolicyRefusal, WrongStepError
+from fedprikl.privacy import SECURE_NOISE, NoiseSource
+from fedprikl.protocol.client_session import ClientSession, Step
+from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.policy import Policy, check_invitation, check_roster
+from fedprikl.protocol.roster import Roster
+from fedprikl.protocol.round import Invitation, noise_share
+from fedprikl.reference import Reference
+from fedprikl.secure_sum import SEED_BYTES, ClientRules
+
+__all__ = ["NO_ROOM", "Client"]
+
+NO_ROOM = "the plan has no room for as many records as this client holds"
+
+
+class Client:
+    """One client in any number of rounds. Its counts leave it only under the masks of a sum.
+
+    1. `join` checks the invitation against the client's own policy and remembers the round
+    2. `advertise`, `share_keys`, `mask_input`, `echo`, `reveal`: the steps of the secure sum
+
+    Holds: its records' counts. Sends: masked counts of the asked points and of its records.
+    """
+
+    def __init__(
+        self,
+        held: Ints,
+        reference: Reference,
+        *,
+        policy: Policy | None = None,
+        randomness: Callable[[int], bytes],
+        source: NoiseSource = SECURE_NOISE,
+        identity: SigningKey | None = None,
+        roster: Roster | None = None,
+    ) -> None:
+        self._held = held  # SECRET: records per cell of the domain, "other" last
+        self._reference = reference
+        self._policy = policy or Policy()
+        self._randomness = randomness
+        self._source = source
+        self._identity, self._roster = identity, roster  # for plans that name a roster
+        self._answered: set[str] = set()
+        self._newest: dict[tuple[str, str], int] = {}  # serial by organiser and population
+        self._session: ClientSession | None = None
+
+    def __repr__(self) -> str:
+        return f"<Client, {len(self._answered)} rounds joined>"
+
+    @property
+    def identity(self) -> bytes | None:
+        """Its public key, by which a roster knows it."""
+        return None if self._identity is None else bytes.fromhex(self._identity.public)
+
+    def join(self, message: bytes, *, at: str) -> ClientSession:
+        """Takes an invitation, or refuses with a `PolicyRefusal`; a round is joined only once.
+
+        `at` is the client's own time. A plan with a lower serial number than the newest that this
+        client has seen of the same organiser and population is refused.
+        """
+        invitation = Invitation.from_bytes(message)
+        plan, line = invitation.signed.plan, invitation.signed.line
+        if invitation.round_id in self._answered:
+            raise PolicyRefusal("this round has been answered already")
+        check_invitation(invitation, self._policy, self._reference, at=at)
+        if plan.serial < self._newest.get(line, 0):
+            raise PolicyRefusal("the organiser has replaced this plan by a newer one")
+        check_roster(invitation, self._policy, self._roster, self._identity)
+        records = int(self._held.sum())
+        if records > plan.most_records:
+            raise PolicyRefusal(NO_ROOM)
+        self._newest[line] = plan.serial
+        self._answered.add(invitation.round_id)
+        self._session = ClientSession(
+            invitation,
+            vector=self._vector(invitation),
+            seed=self._randomness(SEED_BYTES),
+            rules=ClientRules(
+                minimum_clients=self._policy.smallest_cohort,
+                minimum_threshold=self._policy.smallest_threshold,
+                colluding_neighbours=int(plan.corruption * invitation.sums.neighbours),
+                require_roster=plan.roster != "",
+            ),
+            identity=self._identity,
+        )
+        return self._session
+
+    def _vector(self, invitation: Invitation) -> Ints:
+        """Counts of the asked points and the number of records; noised where the plan says so.
+
+        A client whose noise is not secure says so in the last entry, which marks the release.
+        """
+        asked = self._held[np.array(invitation.cells, dtype=np.int64)]
+        records = self._held.sum()
+        share = noise_share(
+            invitation.signed.plan,
+            clients=invitation.sums.clients,
+            minimum=invitation.sums.minimum,
+        )
+        if share is None:
+            return np.append(asked, records).astype(np.int64)
+        counts = np.append(asked, records - asked.sum())
+        noise = share.draw_share(len(counts), self._source)
+        mark = 1 + int.from_bytes(self._randomness(4), "little") if self._source.insecure else 0
+        return np.append(counts + noise + share.reach, [records, mark]).astype(np.int64)
+
+    def advertise(self, _: bytes = b"") -> bytes:
+        """Step 1 of the secure sum; answers nothing but the invitation."""
+        return self._joined().answer(Step.ADVERTISE)
+
+    def share_keys(self, message: bytes) -> bytes:
+        """Step 2."""
+        return self._joined().answer(Step.SHARE, message)
+
+    def mask_input(self, message: bytes) -> bytes:
+        """Step 3: the counts leave, masked."""
+        return self._joined().answer(Step.INPUT, message)
+
+    def echo(self, message: bytes) -> bytes:
+        """Step 4."""
+        return self._joined().answer(Step.ECHO, message)
+
+    def reveal(self, message: bytes) -> bytes:
+        """Step 5; the round is over for this client."""
+        answer = self._joined().answer(Step.REVEAL, message)
+        self._session = None
+        return answer
+
+    def _joined(self) -> ClientSession:
+        if self._session is None:
+            raise WrongStepError("This client has not joined the round. Send it an invitation.")
+        return self._session

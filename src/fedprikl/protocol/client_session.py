@@ -1,0 +1,144 @@
+"""A client's session in one round: what it must remember from one message to the next."""
+
+import base64
+import binascii
+from dataclasses import asdict
+from enum import StrEnum
+
+import numpy as np
+
+from fedprikl.checks import Ints
+from fedprikl.documents import canonical, parse_document
+from fedprikl.errors import InvalidInputError, WrongStepError
+from fedprikl.privacy import Charge
+from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.round import Invitation, noise_share
+from fedprikl.protocol.sealing import Address
+from fedprikl.secure_sum import ClientRules, SumClient
+
+__all__ = ["ClientSession", "Step"]
+
+
+class Step(StrEnum):
+    """The exchanges of a round, in order; the first brings the invitation."""
+
+    ADVERTISE = "advertise"
+    SHARE = "share"
+    INPUT = "input"
+    ECHO = "echo"
+    REVEAL = "reveal"
+
+
+class ClientSession:
+    """One client in one round, from its invitation on: each step is answered once, in order.
+
+    `to_bytes` is for a client whose process ends between two messages. It holds the seed and the
+    letters so far; everything else of the secure sum follows from them, so `from_bytes` plays the
+    letters again rather than storing keys. Whoever keeps it must see to it that an old copy is
+    never used: two answers to one step could expose somebody.
+
+    Secret: the seed and the vector, and so `to_bytes`. The identity, which signs where there is a
+    roster, outlives the round and is not in it.
+    """
+
+    def __init__(
+        self,
+        invitation: Invitation,
+        *,
+        vector: Ints,
+        seed: bytes,
+        rules: ClientRules,
+        identity: SigningKey | None = None,
+    ) -> None:
+        self.invitation = invitation
+        self._vector, self._seed, self._rules = vector, seed, rules
+        self._letters: list[bytes] = []
+        signer = identity if invitation.sums.roster else None
+        self._sum = SumClient(
+            invitation.sums,
+            invitation.index,
+            seed,
+            identity=None if signer is None else signer.private_bytes(),
+            rules=rules,
+        )
+
+    def __repr__(self) -> str:
+        return f"<ClientSession {self.invitation.index} in round {self.invitation.round_id[:8]}>"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every step has been answered."""
+        return len(self._letters) == len(Step)
+
+    @property
+    def spoilt(self) -> bool:
+        """Whether a neighbour shared what does not open, so that the sum may never open either."""
+        return bool(self._sum.damaged)
+
+    @property
+    def charge(self) -> Charge | None:
+        """What the opened sum costs the records in it; None if it is opened to be noised."""
+        plan, sums = self.invitation.signed.plan, self.invitation.sums
+        share = noise_share(plan, clients=sums.clients, minimum=sums.minimum)
+        return None if share is None else share.charge(plan.delta)
+
+    def address(self, step: Step) -> Address:
+        """Where this client's answer of a step belongs."""
+        return self.invitation.address(step)
+
+    def answer(self, step: Step, letter: bytes = b"") -> bytes:
+        """The client's message of a step, for the aggregator alone."""
+        if self.is_over or step is not list(Step)[len(self._letters)]:
+            raise WrongStepError("Every step of a round is answered once, in order.")
+        match step:
+            case Step.ADVERTISE:
+                message = self._sum.advertise()
+            case Step.SHARE:
+                message = self._sum.share_keys(letter)
+            case Step.INPUT:
+                message = self._sum.mask_input(letter, self._vector)
+            case Step.ECHO:
+                message = self._sum.echo(letter)
+            case Step.REVEAL:
+                message = self._sum.reveal(letter)
+        self._letters.append(letter)
+        return message
+
+    def to_bytes(self) -> bytes:
+        """SECRET: all of it, to go on in another process."""
+        return canonical(
+            {
+                "invitation": _text(self.invitation.to_bytes()),
+                "vector": self._vector.tolist(),
+                "seed": _text(self._seed),
+                "rules": asdict(self._rules),
+                "letters": [_text(letter) for letter in self._letters],
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, identity: SigningKey | None = None) -> "ClientSession":
+        """The session as it was when `to_bytes` was called; the identity is handed in again."""
+        document = parse_document(data, "session")
+        try:
+            session = cls(
+                Invitation.from_bytes(_bytes(document["invitation"])),
+                vector=np.array(document["vector"], dtype=np.int64),
+                seed=_bytes(document["seed"]),
+                rules=ClientRules(**document["rules"]),
+                identity=identity,
+            )
+            letters = [_bytes(letter) for letter in document["letters"]]
+        except (KeyError, TypeError, binascii.Error):
+            raise InvalidInputError("What this client kept of the round is damaged.") from None
+        for step, letter in zip(Step, letters, strict=False):
+            session.answer(step, letter)
+        return session
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

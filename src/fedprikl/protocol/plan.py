@@ -1,0 +1,257 @@
+"""The plan: what all parties agree on before any data is touched. All of it is public."""
+
+import math
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from fedprikl.checks import (
+    check_delta,
+    check_epsilon,
+    check_finite,
+    check_open_unit,
+    check_positive_int,
+)
+from fedprikl.divergence import Score, Skew
+from fedprikl.documents import canonical, check_version, digest, parse_document
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import check_design_effect, check_false_alarm
+from fedprikl.privacy import NoiseKind
+from fedprikl.protocol.keys import SigningKey, verify_signature
+from fedprikl.protocol.roster import is_fingerprint
+from fedprikl.protocol.sealing import is_sealing_key
+
+__all__ = ["EstimatorName", "Plan", "SignedPlan"]
+
+NUMBERS = (
+    "epsilon",
+    "delta",
+    "skew",
+    "control",
+    "exponent",
+    "maximum_step",
+    "dropout",
+    "corruption",
+    "threshold",
+    "false_alarm",
+    "design_effect",
+    "client_effect",
+    "budget_epsilon",
+    "budget_delta",
+)
+EstimatorName = Literal["exact", "baseline", "paper", "no privacy"]
+FORMAT, VERSION = "fedprikl plan", 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything the parties agree on before any data is touched. All of it is public."""
+
+    population: str  # whose budget is charged
+    reference: str  # fingerprint of the reference
+    epsilon: float
+    delta: float = 1e-6
+    points: int  # m   counts each client reports
+    batches: int = 1  # T   disjoint groups asked different points
+    estimator: EstimatorName = "exact"
+    skew: float = 0.01  # gamma, share of Pi mixed into P so that the log stays finite
+    control: float = 0.0  # lambda
+    exponent: float = 1.0  # cells are asked of a share of the batches as Pi^exponent
+    maximum_step: float | None = (
+        None  # c, the most one record may lower the estimate; None: no limit
+    )
+    noise: NoiseKind = "auto"
+    cohort: int = 50  # clients of one secure sum, about
+    dropout: float = 0.1  # share of a cohort that may vanish
+    corruption: float = 0.1  # share of a cohort that may collude with the aggregator
+    most_records: int = 10**6  # of one client; sizes the ring
+    threshold: float | None = None  # nats; drawn into the report
+    false_alarm: float = 0.01  # how often the verdict may call out drift where there is none
+    design_effect: float = 1.0  # variance of counts without drift, 1 for unrelated records
+    client_effect: float = 1.0  # the part of it due to clients whose records are alike
+    aggregator: str = ""  # X25519 public key that answers are sealed to, where a relay carries them
+    roster: str = ""  # fingerprint of the clients' identities; empty: anybody may take part
+    serial: int = 0  # of an organiser's plans for a population; a newer one replaces older ones
+    valid_from: str = ""  # ISO 8601 with an offset; empty: no limit
+    valid_until: str = ""  # a plan that travels needs one
+    releases: int = 1  # how often the same records may be counted under this plan
+    budget_epsilon: float | None = None  # of all releases together; None: that of one
+    budget_delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.population, str) or not self.population.strip():
+            raise InvalidInputError("A plan names the population whose budget it charges.")
+        if not isinstance(self.reference, str) or len(self.reference) != 64:
+            raise InvalidInputError("A plan carries the fingerprint of its reference.")
+        for name in NUMBERS:  # a text would be signed as a text and used as a number
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float)
+            ):
+                raise InvalidInputError(f"{name} of a plan must be a number, got {value!r:.40}.")
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+        for name in ("points", "batches", "cohort", "most_records", "releases"):
+            check_positive_int(getattr(self, name), name)
+        check_open_unit(self.skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
+        check_finite(self.control, "control")
+        self._check_choices()
+        self._check_design()
+        self._check_validity()
+        if self.budget_epsilon is not None:
+            check_epsilon(self.budget_epsilon)
+        if self.budget_delta is not None:
+            check_delta(self.budget_delta)
+        if self.aggregator != "" and not is_sealing_key(self.aggregator):
+            raise InvalidInputError(
+                "The aggregator's key is not an X25519 public key of 64 hexadecimal digits; "
+                "`fedprikl keys` prints it."
+            )
+        if self.roster != "" and not is_fingerprint(self.roster):
+            raise InvalidInputError(
+                "The roster of a plan is a fingerprint of 64 hexadecimal digits, or empty."
+            )
+
+    def _check_choices(self) -> None:
+        if self.estimator not in get_args(EstimatorName):
+            raise InvalidInputError(f"There is no estimator {self.estimator!r}.")
+        if self.noise not in get_args(NoiseKind):
+            raise InvalidInputError(f"There is no noise {self.noise!r}.")
+        for name in ("dropout", "corruption"):
+            if not 0 <= check_finite(getattr(self, name), name) < 0.5:
+                raise InvalidInputError(f"{name} is a share from 0 to under one half.")
+        if self.cohort < 3:
+            raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
+        if self.threshold is not None:
+            check_finite(self.threshold, "threshold")
+
+    def _check_design(self) -> None:
+        if not 0 <= check_finite(self.exponent, "exponent") <= 1:
+            raise InvalidInputError("The exponent of the points lies between 0 and 1.")
+        if self.maximum_step is not None and check_finite(self.maximum_step, "maximum_step") <= 0:
+            raise InvalidInputError("The maximum step must be above 0.")
+        check_false_alarm(self.false_alarm)
+        check_design_effect(self.design_effect)
+        check_design_effect(self.client_effect)
+
+    def _check_validity(self) -> None:
+        if type(self.serial) is not int or not 0 <= self.serial < 2**53:
+            raise InvalidInputError("The serial number of a plan is a whole number from 0.")
+        limits = [_instant(at) for at in (self.valid_from, self.valid_until) if at != ""]
+        if len(limits) == 2 and limits[0] >= limits[1]:
+            raise InvalidInputError("A plan must end after it begins: check its validity.")
+
+    def is_valid(self, at: str) -> bool:
+        """Whether the plan may be used at this time (ISO 8601 with an offset)."""
+        now = _instant(at)
+        begun = self.valid_from == "" or _instant(self.valid_from) <= now
+        return begun and (self.valid_until == "" or now <= _instant(self.valid_until))
+
+    @property
+    def validity(self) -> timedelta | None:
+        """How long it may be used; None: for ever."""
+        if "" in (self.valid_from, self.valid_until):
+            return None
+        return _instant(self.valid_until) - _instant(self.valid_from)
+
+    @property
+    def budget(self) -> tuple[float, float]:
+        """The (epsilon, delta) that all its releases need together."""
+        epsilon = self.epsilon if self.budget_epsilon is None else self.budget_epsilon
+        return epsilon, self.delta if self.budget_delta is None else self.budget_delta
+
+    @property
+    def score(self) -> Score:
+        """The score of a count that this plan asks for."""
+        corrected = self.estimator in ("exact", "no privacy")
+        limited = self.estimator == "exact" and self.maximum_step is not None
+        return Score(
+            Skew(self.skew),
+            control=self.control,
+            correction=self.client_effect if corrected else 0.0,
+            maximum_step=self.maximum_step if limited and self.maximum_step else math.inf,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the content."""
+        return digest(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> "Plan":
+        """The plan of a document; unknown or missing fields are refused."""
+        content = dict(document)
+        check_version(content, FORMAT, VERSION, "Make it again with `fedprikl plan`.")
+        del content["format"], content["version"]
+        names = {field.name for field in fields(cls)}
+        if set(content) != names:
+            odd = ", ".join(sorted(set(content) ^ names))
+            raise InvalidInputError(f"The plan has missing or unknown fields: {odd}.")
+        try:
+            return cls(**content)
+        except TypeError:
+            raise InvalidInputError("A field of the plan has the wrong type.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class SignedPlan:
+    """A plan with the signature of whoever answers for it (or none)."""
+
+    plan: Plan
+    signer: str = ""  # public key, hexadecimal
+    signature: str = ""
+
+    @classmethod
+    def sign(cls, plan: Plan, key: SigningKey) -> "SignedPlan":
+        """The plan, signed."""
+        return cls(plan, key.public, key.sign(canonical(plan.to_dict())))
+
+    def is_signed_by(self, public: str) -> bool:
+        """Whether the holder of this key answers for the plan."""
+        body = canonical(self.plan.to_dict())
+        return self.signer == public and verify_signature(public, self.signature, body)
+
+    @property
+    def line(self) -> tuple[str, str]:
+        """Whose plans for whom: within a line of plans, a higher serial number replaces a lower."""
+        return self.signer, self.plan.population
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"plan": self.plan.to_dict(), "signer": self.signer, "signature": self.signature}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> "SignedPlan":
+        """The signed plan of a document; whether the signature fits is `is_signed_by`'s to say."""
+        match document:
+            case {"plan": dict(plan), "signer": str(signer), "signature": str(signature), **rest}:
+                if not rest:
+                    return cls(Plan.from_dict(plan), signer, signature)
+        raise InvalidInputError("This is not a signed plan: plan, signer and signature are needed.")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SignedPlan":
+        """The signed plan of a file."""
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            raise InvalidInputError(f"Cannot read the plan {path}: {error.strerror}.") from None
+        return cls.from_dict(parse_document(text, "plan"))
+
+
+def _instant(at: str) -> datetime:
+    """A point in time from ISO 8601 with an offset."""
+    try:
+        found = datetime.fromisoformat(at)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.utcoffset() is None:
+        raise InvalidInputError(
+            "A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00."
+        )
+    return found

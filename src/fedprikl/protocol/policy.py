@@ -1,0 +1,145 @@
+"""A client's policy: what it agrees to, whatever the plan says."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from fedprikl.errors import InvalidInputError, PolicyRefusal
+from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.roster import Roster
+from fedprikl.protocol.round import Invitation, plan_cohort, smallest_cohort, sum_nonce
+from fedprikl.reference import Reference
+
+__all__ = ["Policy", "check_invitation", "check_roster", "check_validity"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Limits a client sets for itself. Outside of them it takes no part and says why."""
+
+    largest_epsilon: float = 2.0
+    largest_delta: float = 1e-5
+    most_points: int = 1000
+    smallest_cohort: int = 3
+    smallest_threshold: int = 2
+    organiser: str = ""  # public key that must have signed the plan; "" accepts any plan
+    estimators: frozenset[str] = frozenset({"exact", "baseline"})  # those whose claim is true
+    require_roster: bool = False  # take part only among clients that the plan knows
+    population: str = ""  # the only population it belongs to; "" accepts any name
+    least_corruption: float = 0.0  # the share of a cohort that a plan must allow to collude
+    longest_validity: timedelta | None = None  # of a plan; None accepts plans without an end
+    most_counts: int = 1  # how often the same records may be counted; kept by the site's memory
+
+
+def check_invitation(
+    invitation: Invitation, policy: Policy, reference: Reference, *, at: str
+) -> None:
+    """Raises `PolicyRefusal` unless the client may take part. Nothing has been sent before.
+
+    `at` is the client's own time, ISO 8601 with an offset.
+    """
+    plan, sums = invitation.signed.plan, invitation.sums
+    if policy.organiser and not invitation.signed.is_signed_by(policy.organiser):
+        raise PolicyRefusal("the plan is not signed by the organiser this client trusts")
+    check_validity(plan, policy, at=at)
+    if policy.population and plan.population != policy.population:
+        raise PolicyRefusal("the plan is about another population than this client belongs to")
+    if plan.reference != reference.fingerprint:
+        raise PolicyRefusal("the plan is about another reference than this client has")
+    if plan.estimator not in policy.estimators:
+        raise PolicyRefusal(f"the estimator {plan.estimator!r} does not protect records")
+    if plan.epsilon > policy.largest_epsilon or plan.delta > policy.largest_delta:
+        raise PolicyRefusal(
+            f"epsilon {plan.epsilon:g} and delta {plan.delta:g} exceed the limits "
+            f"{policy.largest_epsilon:g} and {policy.largest_delta:g}"
+        )
+    if sums.minimum < policy.smallest_cohort or sums.threshold < policy.smallest_threshold:
+        raise PolicyRefusal(
+            f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
+        )
+    if plan.corruption < policy.least_corruption:
+        raise PolicyRefusal(
+            f"the plan reckons with a share of {plan.corruption:g} colluding clients, this client "
+            f"insists on {policy.least_corruption:g}"
+        )
+    _check_points(invitation, policy, reference)
+    if not _fits_the_plan(invitation):
+        raise PolicyRefusal("the secure sum does not fit the plan")
+
+
+def check_validity(plan: Plan, policy: Policy, *, at: str) -> None:
+    """Raises `PolicyRefusal` unless the plan may be used now, and not for too long."""
+    if not plan.is_valid(at):
+        raise PolicyRefusal("the plan has expired, or is not valid yet")
+    if policy.longest_validity is not None and (
+        plan.validity is None or plan.validity > policy.longest_validity
+    ):
+        raise PolicyRefusal(
+            f"the plan is valid for more than {policy.longest_validity.days} days, or for ever"
+        )
+
+
+def check_roster(
+    invitation: Invitation, policy: Policy, roster: Roster | None, identity: SigningKey | None
+) -> None:
+    """Raises `PolicyRefusal` unless all of the cohort are who the signed plan says may take part.
+
+    It looks at no record, so the reason may be told in the open.
+    """
+    plan, sums, index = invitation.signed.plan, invitation.sums, invitation.index
+    if not plan.roster:
+        if policy.require_roster:
+            raise PolicyRefusal("the plan names no roster, and this client insists on one")
+        if sums.roster:
+            raise PolicyRefusal("the secure sum has a roster, but the plan names none")
+        return
+    if roster is None or identity is None:
+        raise PolicyRefusal("the plan names a roster, and this client has none or no identity")
+    if roster.fingerprint != plan.roster:
+        raise PolicyRefusal("the plan names another roster than this client has")
+    if not sums.roster or not roster.holds(sums.roster):
+        raise PolicyRefusal("the cohort has members who are not in the roster")
+    if sums.roster[index : index + 1] != (bytes.fromhex(identity.public),):
+        raise PolicyRefusal("its identity does not stand at its place in the cohort")
+    least = smallest_cohort(plan, len(roster))
+    if sums.clients < least:
+        raise PolicyRefusal(
+            f"the cohort has {sums.clients} clients; where nobody is trusted it needs {least} of "
+            f"the roster's {len(roster)}"
+        )
+
+
+def _fits_the_plan(invitation: Invitation) -> bool:
+    """Whether every number of the secure sum follows from the plan and from what is asked.
+
+    The plan is signed, the invitation is not. With fewer neighbours, a lower threshold or another
+    minimum than the plan's, fewer colluders or less noise would do than the plan promises. With
+    another nonce, the other members may have been asked something else.
+    """
+    plan, sums, cells = invitation.signed.plan, invitation.sums, invitation.cells
+    nonce = sum_nonce(
+        plan,
+        invitation.round_id,
+        cohort=invitation.cohort,
+        batch=invitation.batch,
+        cells=cells,
+    )
+    try:
+        expected = plan_cohort(plan, sums.clients, len(cells), nonce, sums.roster)
+    except InvalidInputError:
+        return False
+    return sums == expected
+
+
+def _check_points(invitation: Invitation, policy: Policy, reference: Reference) -> None:
+    plan, cells = invitation.signed.plan, invitation.cells
+    if not 1 <= len(cells) <= policy.most_points:
+        raise PolicyRefusal(f"{len(cells)} points are asked, at most {policy.most_points} allowed")
+    # The paper draws its points with replacement, so a batch may have fewer different ones.
+    fewer = plan.estimator == "paper" and len(cells) < plan.points
+    if (len(cells) != plan.points and not fewer) or invitation.batch >= plan.batches:
+        raise PolicyRefusal("other points or batches are asked than the plan has")
+    if len(set(cells)) < len(cells):
+        raise PolicyRefusal("a point is asked twice")
+    if max(cells) >= reference.domain.size or min(reference.mass[list(cells)]) <= 0:
+        raise PolicyRefusal("a point is not a cell of the reference")

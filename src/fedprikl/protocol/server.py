@@ -1,0 +1,101 @@
+"""The server: holds Pi and the plan, asks the questions, receives the release and nothing else."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from fedprikl.errors import InvalidInputError
+from fedprikl.protocol.dealing import deal
+from fedprikl.protocol.plan import SignedPlan
+from fedprikl.protocol.release import Release
+from fedprikl.protocol.round import Cohort, Round, plan_cohort, sum_nonce
+from fedprikl.reference import QueryPoints, Reference, distinct_points, iid_points, spread_points
+
+__all__ = ["Server"]
+
+
+class Server:
+    """Draws the points, deals the clients into batches and cohorts, checks the release.
+
+    Holds: Pi, the plan, the points. May never see: an un-noised sum or score.
+    """
+
+    def __init__(self, signed: SignedPlan, reference: Reference) -> None:
+        if signed.plan.reference != reference.fingerprint:
+            raise InvalidInputError(
+                "The plan is about another reference than the one that is given. Give the "
+                "reference that the plan was made with, or plan again."
+            )
+        self._signed = signed
+        self._reference = reference
+
+    def open_round(
+        self,
+        clients: Sequence[str],
+        *,
+        rng: np.random.Generator,
+        randomness: Callable[[int], bytes],
+        identities: Mapping[str, bytes] | None = None,
+        together: Sequence[Sequence[str]] = (),
+    ) -> Round:
+        """A fresh round for the named clients. `rng` draws the points and deals: all public.
+
+        `identities` are their public keys, used if the plan names a roster. `together` are the
+        cohorts of an earlier round over the same people, in order: they stay together, because the
+        differences between sums over changing groups tell more and more about single clients.
+        """
+        plan = self._signed.plan
+        if len(set(clients)) < len(clients):
+            raise InvalidInputError("A client is named twice.")
+        if len(clients) < 3 * plan.batches:
+            raise InvalidInputError(
+                f"{len(clients)} clients are too few for {plan.batches} batches: a secure sum "
+                "needs at least 3. Use fewer batches."
+            )
+        known = identities or {}
+        if plan.roster and not known.keys() >= set(clients):
+            raise InvalidInputError(
+                "The plan names a roster, so every client needs its identity. Run the round where "
+                "the clients have theirs, or plan without a roster."
+            )
+        round_id = randomness(16).hex()
+        points = self._draw_points(rng)
+        cohorts = [
+            self._cohort(round_id, number, batch, members, points, known)
+            for number, (batch, members) in enumerate(deal(plan, clients, together, rng))
+        ]
+        return Round(round_id, self._signed, points, tuple(cohorts))
+
+    def _cohort(
+        self,
+        round_id: str,
+        number: int,
+        batch: int,
+        members: Sequence[str],
+        points: QueryPoints,
+        identities: Mapping[str, bytes],
+    ) -> Cohort:
+        plan, cells = self._signed.plan, points.cells[points.batch == batch]
+        nonce = sum_nonce(plan, round_id, cohort=number, batch=batch, cells=cells.tolist())
+        roster = [identities[name] for name in members] if plan.roster else ()
+        sums = plan_cohort(plan, len(members), len(cells), nonce, roster)
+        return Cohort(number, batch, tuple(members), cells, sums)
+
+    def accept(self, this: Round, message: bytes, *, aggregator: str) -> Release:
+        """The release of a round, if the aggregator made it and it is about this very plan."""
+        release = Release.from_bytes(message)
+        if not release.is_signed_by(aggregator):
+            raise InvalidInputError("The release is not signed by the aggregator.")
+        if release.round_id != this.round_id or release.plan != this.plan.fingerprint:
+            raise InvalidInputError("The release belongs to another round or plan.")
+        return release
+
+    def _draw_points(self, rng: np.random.Generator) -> QueryPoints:
+        plan, pi = self._signed.plan, self._reference.probabilities
+        if plan.estimator == "paper":
+            return iid_points(pi, plan.points, batches=plan.batches, rng=rng)
+        if plan.estimator == "exact" or plan.batches == 1:
+            return spread_points(
+                pi, plan.points, batches=plan.batches, exponent=plan.exponent, rng=rng
+            )
+        return distinct_points(pi, plan.points, batches=plan.batches, rng=rng)

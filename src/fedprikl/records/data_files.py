@@ -1,0 +1,104 @@
+"""Files of records: CSV, packed or not, and Parquet."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from fedprikl.errors import RecordsError
+from fedprikl.records.csv_files import Chunk, CsvFile, CsvFormat, quoted_names
+from fedprikl.records.parquet_files import ParquetFile, Session, session
+
+__all__ = [
+    "Chunk",
+    "CsvFormat",
+    "DataFile",
+    "Session",
+    "data_files",
+    "is_csv",
+    "open_file",
+    "quoted_names",
+    "require_columns",
+    "session",
+]
+
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
+KINDS = ".csv, .csv.gz or .parquet"
+
+
+class DataFile(Protocol):
+    """One file with named columns, whose rows can be read again and again."""
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        ...
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
+        """The values of some columns, for all rows, a bounded number of rows at a time."""
+        ...
+
+
+def open_file(path: Path, shared: Session, form: CsvFormat) -> DataFile:
+    """The file with its columns; reads no rows."""
+    if re.search("[\\ud800-\\udfff]", str(path)):  # undecodable bytes; duckdb takes text
+        raise RecordsError(f"The file name {str(path)!a} is not plain text. Rename the file.")
+    file = CsvFile.open(path, form) if is_csv(path) else ParquetFile.open(path, shared)
+    twice = sorted({name for name in file.names if file.names.count(name) > 1})
+    if twice:
+        raise RecordsError(
+            f"{path} has more than one column {quoted_names(twice)}. Rename or remove one."
+        )
+    return file
+
+
+def require_columns(file: DataFile, wanted: Iterable[str]) -> None:
+    """Refuses a file without these columns, naming those that it lacks."""
+    lacking = [name for name in dict.fromkeys(wanted) if name not in file.names]
+    if not lacking:
+        return
+    advice = ""
+    if isinstance(file, CsvFile) and len(file.names) == 1 and re.search("[;\t|,]", file.names[0]):
+        advice = (
+            f" Its fields seem not to be separated by {file.form.separator!r}: write them so, or "
+            "name the separator (`--separator` on the command line)."
+        )
+    raise RecordsError(
+        f"{file.path} has no column {quoted_names(lacking)}; it has {quoted_names(file.names)}."
+        f"{advice}"
+    )
+
+
+def data_files(path: Path) -> tuple[Path, ...]:
+    """The file itself, or the CSV and Parquet files of a folder in the order of their names.
+
+    Hidden files, files that start with an underscore, other kinds and subfolders are passed over.
+    """
+    try:
+        if path.is_dir():
+            found = sorted(entry for entry in path.iterdir() if _is_data(entry))
+            if not found:
+                raise RecordsError(f"The folder {path} holds no {KINDS} file.")
+            return tuple(found)
+        if not path.exists():
+            raise RecordsError(f"There is no file or folder {path}. Check the path.")
+    except OSError as error:
+        raise RecordsError(f"Cannot read {path}: {error.strerror}. Check the path.") from None
+    if not path.name.lower().endswith(SUFFIXES) or not path.is_file():
+        raise RecordsError(f"{path} is no {KINDS} file. Convert it, or rename it if it is one.")
+    return (path,)
+
+
+def is_csv(path: Path) -> bool:
+    """Whether the file is read as CSV, by its ending."""
+    return path.name.lower().endswith((".csv", ".csv.gz"))
+
+
+def _is_data(entry: Path) -> bool:
+    hidden = entry.name.startswith((".", "_"))
+    return not hidden and entry.name.lower().endswith(SUFFIXES) and entry.is_file()

@@ -1,0 +1,82 @@
+"""Pi from a public CSV or Parquet file, without a data-frame library."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from fedprikl.checks import check_positive_int
+from fedprikl.errors import InvalidInputError, RecordsError
+from fedprikl.records.data_files import (
+    CsvFormat,
+    DataFile,
+    data_files,
+    is_csv,
+    open_file,
+    quoted_names,
+    require_columns,
+    session,
+)
+from fedprikl.reference import Domain, Reference
+from fedprikl.reference.columns import Values
+from fedprikl.reference.fit import compared_columns, fit_counts, fit_table
+from fedprikl.reference.values import MISSING_TEXTS
+
+__all__ = ["fit_reference"]
+
+
+def fit_reference(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    bins: int = 10,
+    categorical: Iterable[str] = (),
+    clients: str | None = None,
+    missing: Iterable[str] = MISSING_TEXTS,
+    format: CsvFormat | None = None,  # noqa: A002
+    note: Callable[[str], None] | None = None,
+) -> Reference:
+    """Pi of a public CSV or Parquet file; the same as `Reference.fit` of its rows.
+
+    A CSV has no types: a column is one of numbers if every present value is a number and none has
+    a leading zero, and one of times if every present value is a date or time. `missing` are the
+    texts that stand for a gap: they become part of the reference, so that clients read their files
+    by the same rule. `note` is called with remarks on columns that look odd.
+    """
+    check_positive_int(bins, "bins")
+    files = data_files(Path(path))
+    if Path(path).is_dir():
+        raise InvalidInputError(f"{path} is a folder. Give one public file.")
+    with session() as shared:
+        file = open_file(files[0], shared, format or CsvFormat())
+        names = compared_columns(file.names, columns, clients)
+        forced = set(categorical)
+        ids = [] if clients is None else [clients]
+        require_columns(file, [*names, *sorted(forced), *ids])
+        stray = sorted(forced - set(names))
+        if stray:
+            raise InvalidInputError(
+                f"Categorical {quoted_names(stray)} is not among the columns {quoted_names(names)}."
+            )
+        wanted = list(dict.fromkeys([*names, *ids]))
+        table = fit_table(
+            names,
+            lambda: _whole_rows(file, wanted),
+            bins=bins,
+            categorical=forced,
+            missing=missing,
+            texts=is_csv(file.path),
+            note=note,
+        )
+        codes, mass, correlation = fit_counts(table, _whole_rows(file, wanted), clients)
+    return Reference(Domain(table, codes), mass, correlation)
+
+
+def _whole_rows(file: DataFile, columns: Sequence[str]) -> Iterator[dict[str, Values]]:
+    """The rows of public data, in which a line that cannot be read is worth a word."""
+    for chunk in file.chunks(columns):
+        if chunk.unreadable:
+            raise RecordsError(
+                f"{file.path} is not a well-formed CSV file at line {chunk.unreadable[0]}. Every "
+                f"row needs as many fields as the header ({len(file.names)}), with quotes closed "
+                "on the same line, in the encoding of the file. Correct or remove the line."
+            )
+        yield chunk.columns

@@ -1,0 +1,135 @@
+"""Correlation: how much alike the records of one client are, from a public reference with ids.
+
+People resemble themselves. A population's counts then vary more than those of unrelated records,
+by its design effect, and a verdict that ignores it cries wolf.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
+from fedprikl.errors import InvalidInputError
+
+__all__ = ["Correlation"]
+
+SPLIT_SEED = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlation:
+    """The intra-client correlation of a reference, and how unequal its clients' sizes are."""
+
+    icc: float  # 0 if records of one client are unrelated, 1 if they are all alike
+    size_variation: float  # squared coefficient of variation of the records per client
+    clients: int  # it was estimated from
+
+    def __post_init__(self) -> None:
+        if not 0 <= check_finite(self.icc, "icc") <= 1:
+            raise InvalidInputError(f"The intra-client correlation lies in 0 .. 1, got {self.icc}.")
+        if check_finite(self.size_variation, "size_variation") < 0:
+            raise InvalidInputError("The variation of the clients' sizes cannot be negative.")
+        check_positive_int(self.clients, "clients")
+
+    def design_effect(self, *, clients: int, records: int) -> float:
+        """d = 1 + (n* - 1) icc: by how much the variance of this population's counts grows.
+
+        n* = N/n (1 + cv^2) is the size of the client that holds a random record, with sizes as
+        unequal as in the reference.
+        """
+        mean = check_positive_int(records, "records") / check_positive_int(clients, "clients")
+        return 1 + max(mean * (1 + self.size_variation) - 1, 0.0) * self.icc
+
+    @classmethod
+    def estimate(cls, client: npt.ArrayLike, cell: Ints, rows: Ints | None = None) -> "Correlation":
+        """From every record's client id (text or number) and cell; `rows` counts equal records.
+
+        With h_c(x) of n_c records of client c in cell x, and sums over one half of the clients,
+
+            1 + (n* - 1) icc = sum_x w(x) S(x) / sum_x w(x) E(x),   n* = sum_c n_c^2 / N
+            S(x) = sum_c (h_c(x) - n_c Pi(x))^2
+            E(x) = Pi(x) (1 - Pi(x)) (N - n*) N / (N - 1)
+
+        E is the exact mean of S if records are dealt to the clients at random, and w(x) is
+        1 / Pi(x), the weight of (h - N Pi)^2 in the divergence, estimated from the *other* half:
+        from the same half, rare cells would be weighted by their own scatter and hide half of it.
+        Both halves take both parts; the split is random with a fixed seed.
+
+        Cost: a sort of the (client, cell) pairs that occur.
+        """
+        holder, cells, held = _pairs(client, cell, rows)
+        clients = int(holder.max(initial=-1)) + 1
+        if clients < 4:
+            raise InvalidInputError(
+                f"The reference names {clients} clients; to see how much their records resemble "
+                "each other takes at least 4. Leave the client column out."
+            )
+        sizes = np.bincount(holder, weights=held)
+        half = np.random.default_rng(SPLIT_SEED).permutation(np.arange(clients) % 2)
+        one, two = (
+            _Half.of(holder[mine], cells[mine], held[mine], int(cells.max()) + 1)
+            for mine in (half[holder] == 0, half[holder] == 1)
+        )
+        excess = pairs = 0.0
+        for this, other in ((one, two), (two, one)):
+            expected = float(other.weights @ this.expected)
+            excess += float(other.weights @ this.scatter) - expected
+            pairs += (this.mean_holder - 1) * expected
+        if one.mean_holder == two.mean_holder == 1:
+            raise InvalidInputError(
+                "Every client of the reference holds one record, so nothing shows how much records "
+                "of one client resemble each other. Leave the client column out."
+            )
+        icc = min(max(excess / pairs, 0.0), 1.0) if pairs > 0 else 0.0
+        return cls(  # rounded, so that the order of a sum cannot change a fingerprint
+            icc=round(icc, 9),
+            size_variation=round(float(sizes.var() / sizes.mean() ** 2), 9),
+            clients=clients,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Half:
+    """The sums of one half of the clients, per cell."""
+
+    scatter: Floats  # S
+    expected: Floats  # E
+    weights: Floats  # w for the other half
+    mean_holder: float  # n*
+
+    @classmethod
+    def of(cls, holder: Ints, cell: Ints, held: Floats, cells: int) -> "_Half":
+        sizes = np.bincount(holder, weights=held)
+        total = math.fsum(sizes.tolist())
+        mean_holder = float(sizes @ sizes) / total
+        mass = np.bincount(cell, weights=held, minlength=cells)
+        pi = mass / total
+        # sum_c (h - n_c Pi)^2, where clients that do not hold x add n_c^2 Pi^2
+        squares = np.bincount(cell, weights=held**2, minlength=cells)
+        products = np.bincount(cell, weights=held * sizes[holder], minlength=cells)
+        return cls(
+            scatter=squares - 2 * pi * products + pi**2 * float(sizes @ sizes),
+            expected=pi * (1 - pi) * (total - mean_holder) * total / max(total - 1, 1),
+            weights=total / (mass + 1),
+            mean_holder=mean_holder,
+        )
+
+
+def _pairs(client: npt.ArrayLike, cell: Ints, rows: Ints | None) -> tuple[Ints, Ints, Floats]:
+    """The (client, cell) pairs that occur, numbered from 0, and their records.
+
+    Clients are numbered in the order of their texts, so that the same data in another format gives
+    the same split.
+    """
+    held = np.ones(len(cell)) if rows is None else np.asarray(rows, dtype=np.float64)
+    texts = np.asarray(client, dtype=np.str_)
+    if not texts.shape == cell.shape == held.shape:
+        raise InvalidInputError("Every record needs one client and one cell.")
+    _, holder = np.unique(texts, return_inverse=True)
+    _, cells = np.unique(cell, return_inverse=True)
+    width = int(cells.max(initial=0)) + 1
+    keys, place = np.unique(holder.astype(np.int64) * width + cells, return_inverse=True)
+    records: Floats = np.bincount(place, weights=held).astype(np.float64)
+    return keys // width, keys % width, records

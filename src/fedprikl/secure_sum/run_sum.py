@@ -1,0 +1,78 @@
+"""The whole secure sum on one page: every message, in order, in one process."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+
+from fedprikl.checks import Ints
+from fedprikl.errors import InvalidInputError
+from fedprikl.secure_sum.sum_aggregator import SumAggregator, SumResult
+from fedprikl.secure_sum.sum_client import SumClient
+from fedprikl.secure_sum.sum_keys import SEED_BYTES
+from fedprikl.secure_sum.sum_plan import SumPlan
+
+__all__ = ["Leaves", "secure_sum"]
+
+
+class Leaves(Enum):
+    """The message a client does not send any more, nor any after it."""
+
+    BEFORE_ADVERT = 0
+    BEFORE_SHARES = 1
+    BEFORE_INPUT = 2
+    BEFORE_ECHO = 3
+    BEFORE_UNMASK = 4
+
+
+def secure_sum(
+    plan: SumPlan,
+    inputs: Sequence[Sequence[int] | Ints] | Ints,
+    *,
+    dropouts: Mapping[int, Leaves] | None = None,
+    identities: Sequence[bytes] = (),
+    randomness: Callable[[int], bytes] = os.urandom,
+) -> SumResult:
+    """The sum of the inputs of all clients who stay until their input is sent.
+
+    `inputs[i]` is the vector of client i, `dropouts` says who leaves when, `identities` are
+    Ed25519 private keys if the plan has a roster. All parties are the real ones and talk in
+    bytes; a deployment replaces the loops by its network.
+    """
+    if len(inputs) != plan.clients:
+        raise InvalidInputError(f"The plan is for {plan.clients} clients, got {len(inputs)}.")
+    if identities and len(identities) != plan.clients:
+        raise InvalidInputError(f"Pass {plan.clients} identities, one per client, or none.")
+    leaves = _checked(dropouts or {}, plan.clients)
+    aggregator = SumAggregator(plan)
+    clients = [
+        SumClient(plan, i, randomness(SEED_BYTES), identity=identities[i] if identities else None)
+        for i in range(plan.clients)
+    ]
+
+    def stay(letters: Mapping[int, bytes], message: Leaves) -> Iterator[tuple[int, bytes]]:
+        """The letters to clients who still answer with this message."""
+        return ((i, x) for i, x in letters.items() if leaves.get(i, 5) > message.value)
+
+    start = dict.fromkeys(range(plan.clients), b"")
+    for i, _ in stay(start, Leaves.BEFORE_ADVERT):
+        aggregator.receive(i, clients[i].advertise())
+    for i, keys in stay(aggregator.send_keys(), Leaves.BEFORE_SHARES):
+        aggregator.receive(i, clients[i].share_keys(keys))
+    for i, boxes in stay(aggregator.send_shares(), Leaves.BEFORE_INPUT):
+        aggregator.receive(i, clients[i].mask_input(boxes, inputs[i]))
+    for i, survivors in stay(aggregator.send_survivors(), Leaves.BEFORE_ECHO):
+        aggregator.receive(i, clients[i].echo(survivors))
+    for i, echoes in stay(aggregator.send_echoes(), Leaves.BEFORE_UNMASK):
+        aggregator.receive(i, clients[i].reveal(echoes))
+    return aggregator.unmask()
+
+
+def _checked(dropouts: Mapping[int, Leaves], clients: int) -> dict[int, int]:
+    """The number of the message before which each client leaves."""
+    for client, when in dropouts.items():
+        if client not in range(clients) or not isinstance(when, Leaves):
+            raise InvalidInputError(
+                f"`dropouts` maps clients, 0 to {clients - 1}, to `Leaves`; got {client!r}: "
+                f"{when!r}."
+            )
+    return {client: when.value for client, when in dropouts.items()}

@@ -1,0 +1,322 @@
+"""A secure sum, seen from the aggregator."""
+
+from collections import Counter
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NoReturn
+
+from fedprikl.checks import Ints
+from fedprikl.errors import (
+    CohortTooSmallError,
+    MessageDecodeError,
+    RejectedMessageError,
+    WrongStepError,
+)
+from fedprikl.secure_sum.messages import (
+    SIGNATURE_BYTES,
+    Echo,
+    EchoInbox,
+    KeyAdvert,
+    MaskedInput,
+    Pairs,
+    PeerKeys,
+    SealedShares,
+    ShareInbox,
+    SignedMessage,
+    Survivors,
+    UnmaskShares,
+    decode,
+)
+from fedprikl.secure_sum.shamir import all_in_field
+from fedprikl.secure_sum.sum_keys import is_usable_key, verify
+from fedprikl.secure_sum.sum_plan import SumPlan
+from fedprikl.secure_sum.unmasking import Transcript, open_sum
+
+__all__ = ["AggregatorStep", "SumAggregator", "SumResult"]
+
+_NOTES_PER_SENDER = 8
+
+
+class AggregatorStep(Enum):
+    """What the aggregator is waiting for."""
+
+    ADVERTS = "key adverts"
+    SHARES = "sealed shares"
+    INPUTS = "masked inputs"
+    ECHOES = "echoes"
+    UNMASK = "unmask shares"
+    CLOSED = "nothing; the round is over"
+
+
+_EXPECTED: dict[AggregatorStep, type[SignedMessage]] = {
+    AggregatorStep.ADVERTS: KeyAdvert,
+    AggregatorStep.SHARES: SealedShares,
+    AggregatorStep.INPUTS: MaskedInput,
+    AggregatorStep.ECHOES: Echo,
+    AggregatorStep.UNMASK: UnmaskShares,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SumResult:
+    """The sum, whose inputs are in it, and which messages were turned away."""
+
+    total: Ints = field(repr=False)
+    included: tuple[int, ...]
+    rejected: tuple[RejectedMessageError, ...] = field(default=(), repr=False)
+
+
+class SumAggregator:
+    """One secure sum, seen from the aggregator; the object serves one round.
+
+    ADVERTS --send_keys--> SHARES --send_shares--> INPUTS --send_survivors--> ECHOES
+            --send_echoes--> UNMASK --unmask--> CLOSED
+
+    In every step, `receive` takes any number of messages; the method on the arrow ends the
+    step, goes on with those who answered, and returns the next message for each of them. Who
+    is too late, damaged or foreign is turned away with a `RejectedMessageError` that names
+    the sender and the reason, and changes nothing. Too few clients close the round.
+
+    The aggregator sees masked vectors, public keys, sealed boxes, and for every client
+    shares of one of its two secrets. It learns the sum of `included` inputs.
+    """
+
+    def __init__(self, plan: SumPlan) -> None:
+        self._plan = plan
+        self._ring = plan.ring()
+        graph = plan.graph()
+        self._neighbours = {i: graph.of(i) for i in range(plan.clients)}
+        self._present = frozenset(range(plan.clients))  # who may still send in this step
+        self._dropped: frozenset[int] = frozenset()
+        self._adverts: dict[int, KeyAdvert] = {}
+        self._shares: dict[int, SealedShares] = {}
+        self._inputs: dict[int, MaskedInput] = {}
+        self._echoes: dict[int, Echo] = {}
+        self._answers: dict[int, UnmaskShares] = {}
+        self._rejected: list[RejectedMessageError] = []
+        self._noted: Counter[int] = Counter()
+        self.step = AggregatorStep.ADVERTS
+
+    def __repr__(self) -> str:
+        return f"<SumAggregator of {self._plan.clients} clients, waiting for {self.step.value}>"
+
+    @property
+    def rejected(self) -> tuple[RejectedMessageError, ...]:
+        """The messages turned away so far, the first 8 of each sender."""
+        return tuple(self._rejected)
+
+    def receive(self, sender: int, data: bytes) -> None:
+        """Takes one message of a client; `sender` is who the transport says it came from."""
+        try:
+            self._store(self._open(sender, data))
+        except MessageDecodeError as error:
+            self._note(sender, str(error))
+            raise RejectedMessageError(sender, str(error)) from None
+        except RejectedMessageError as error:
+            self._note(sender, error.reason)
+            raise
+
+    def send_keys(self) -> dict[int, bytes]:
+        """Ends the adverts; for every client present, the `PeerKeys` of its neighbours."""
+        self._leave(AggregatorStep.ADVERTS)
+        self._present = self._enough(self._adverts.keys())
+        records = {i: self._adverts[i].record() for i in self._present}
+        self.step = AggregatorStep.SHARES
+        return {
+            i: PeerKeys(self._plan.round_id, i, [(j, records[j]) for j in self._near(i)]).encode()
+            for i in sorted(self._present)
+        }
+
+    def send_shares(self) -> dict[int, bytes]:
+        """Ends the sharing; for every client present, the `ShareInbox` of boxes for it."""
+        self._leave(AggregatorStep.SHARES)
+        self._present = self._enough(self._shares.keys())
+        boxes = {i: dict(self._shares[i].boxes) for i in self._present}
+        self.step = AggregatorStep.INPUTS
+        return {
+            i: ShareInbox(
+                self._plan.round_id, i, [(j, boxes[j][i]) for j in self._near(i)]
+            ).encode()
+            for i in sorted(self._present)
+        }
+
+    def send_survivors(self) -> dict[int, bytes]:
+        """Ends the inputs; the same `Survivors` for every client whose input is in."""
+        self._leave(AggregatorStep.INPUTS)
+        alive = frozenset(self._inputs)
+        self._dropped, self._present = self._present - alive, alive
+        self._check_openable(alive)
+        told = Survivors(self._plan.round_id, alive, self._dropped).encode()
+        self.step = AggregatorStep.ECHOES
+        return dict.fromkeys(sorted(alive), told)
+
+    def send_echoes(self) -> dict[int, bytes]:
+        """Ends the echoes; for every client that echoed, the `EchoInbox` of tags for it."""
+        self._leave(AggregatorStep.ECHOES)
+        self._present = frozenset(self._echoes)
+        self._check_openable(self._present)
+        tags = {i: dict(self._echoes[i].tags) for i in self._present}
+        self.step = AggregatorStep.UNMASK
+        return {
+            i: EchoInbox(self._plan.round_id, i, [(j, tags[j][i]) for j in self._near(i)]).encode()
+            for i in sorted(self._present)
+        }
+
+    def unmask(self) -> SumResult:
+        """Ends the round; the sum of the inputs that are in."""
+        self._leave(AggregatorStep.UNMASK)
+        self._check_openable(self._answers.keys())
+        view = Transcript(
+            plan=self._plan,
+            ring=self._ring,
+            neighbours=self._neighbours,
+            adverts=self._adverts,
+            commitments={i: self._shares[i].commitment for i in self._inputs},
+            masked={i: message.packed for i, message in self._inputs.items()},
+            dropped=self._needed_dropped(),
+            answers=self._answers,
+        )
+        total, misfits = open_sum(view)
+        for owner, holder in sorted(misfits):
+            what = f"the share of client {owner}'s secret at client {holder} does not fit"
+            self._note(holder, what)
+        return SumResult(total, tuple(sorted(self._inputs)), self.rejected)
+
+    def _note(self, sender: int, reason: str) -> None:
+        """Keeps a rejection: a fresh one, for a raised one holds on to the message, and few."""
+        self._noted[sender] += 1
+        if self._noted[sender] <= _NOTES_PER_SENDER:
+            self._rejected.append(RejectedMessageError(sender, reason))
+
+    # What a message must hold up to
+
+    def _open(self, sender: int, data: bytes) -> SignedMessage:
+        """The message, if it comes from this client, in this round, in this step."""
+        message = decode(data)
+        if message.round_id != self._plan.round_id:
+            raise RejectedMessageError(sender, "it belongs to another round")
+        if not isinstance(message, SignedMessage) or message.sender != sender:
+            raise RejectedMessageError(sender, "it does not come from the client it says")
+        self._check_turn(message)
+        if isinstance(message, KeyAdvert):
+            key = self._plan.roster[sender] if self._plan.roster else message.verify_key
+        else:
+            key = self._adverts[sender].verify_key
+        if not verify(key, message.signature, data[:-SIGNATURE_BYTES]):
+            raise RejectedMessageError(sender, "its signature is wrong")
+        return message
+
+    def _check_turn(self, message: SignedMessage) -> None:
+        sender, expected = message.sender, _EXPECTED.get(self.step)
+        if sender >= self._plan.clients:
+            raise RejectedMessageError(sender, f"the cohort is 0 to {self._plan.clients - 1}")
+        if not isinstance(message, expected or ()):
+            late = expected is None or message.KIND < expected.KIND
+            raise RejectedMessageError(
+                sender,
+                f"a {type(message).__name__} comes too {'late' if late else 'early'}, the round "
+                f"is waiting for {self.step.value}",
+            )
+        if sender not in self._present:
+            raise RejectedMessageError(sender, "it left the round at an earlier step")
+        if sender in self._log(message):
+            raise RejectedMessageError(sender, f"its {type(message).__name__} is already in")
+
+    def _log(self, message: SignedMessage) -> dict[int, Any]:
+        logs: dict[type[SignedMessage], dict[int, Any]] = {
+            KeyAdvert: self._adverts,
+            SealedShares: self._shares,
+            MaskedInput: self._inputs,
+            Echo: self._echoes,
+            UnmaskShares: self._answers,
+        }
+        return logs[type(message)]
+
+    def _store(self, message: SignedMessage) -> None:
+        match message:
+            case KeyAdvert():
+                self._check_advert(message)
+            case SealedShares():
+                self._check_list(message, message.boxes, self._near(message.sender))
+            case MaskedInput():
+                self._ring.unpack(message.packed)
+            case Echo():
+                self._check_list(message, message.tags, self._near(message.sender))
+            case UnmaskShares():
+                self._check_answer(message)
+        self._log(message)[message.sender] = message
+
+    def _check_advert(self, advert: KeyAdvert) -> None:
+        roster = self._plan.roster
+        if roster and advert.verify_key != roster[advert.sender]:
+            raise RejectedMessageError(advert.sender, "its identity is not the roster's")
+        if not (is_usable_key(advert.seal_key) and is_usable_key(advert.mask_key)):
+            raise RejectedMessageError(advert.sender, "a key is of low order")
+
+    def _check_list(self, message: SignedMessage, records: Pairs, due: Iterable[int]) -> None:
+        if [receiver for receiver, _ in records] != list(due):
+            raise RejectedMessageError(message.sender, "it is not for exactly its neighbours")
+
+    def _check_answer(self, answer: UnmaskShares) -> None:
+        near = self._neighbours[answer.sender]
+        for records, allowed in (
+            (answer.self_seeds, self._inputs.keys() & near),
+            (answer.mask_keys, self._dropped & near),
+        ):
+            if not allowed >= {owner for owner, _ in records}:
+                raise RejectedMessageError(answer.sender, "it reveals what nobody asked for")
+            if not all_in_field([piece for _, piece in records]):
+                raise RejectedMessageError(answer.sender, "a share is not in the field")
+
+    # Who is still there
+
+    def _near(self, client: int) -> list[int]:
+        """The neighbours of a client who are present, in order."""
+        return sorted(self._neighbours[client] & self._present)
+
+    def _enough(self, answered: AbstractSet[int]) -> frozenset[int]:
+        """Who answered, if that is enough for every one of them to go on.
+
+        A client with too few neighbours ends the round rather than being left out alone: that
+        could leave its neighbours with too few, and theirs, and `choose_degree` makes the
+        case too rare to be worth it.
+        """
+        if len(answered) < self._plan.minimum:
+            self._too_small(len(answered), self._plan.minimum, "clients are left")
+        for client in answered:
+            self._check_holders(client, answered)
+        return frozenset(answered)
+
+    def _needed_dropped(self) -> frozenset[int]:
+        """Dropped clients whose masks are on a living one's vector."""
+        return frozenset(i for i in self._dropped if self._neighbours[i] & self._inputs.keys())
+
+    def _check_openable(self, answering: AbstractSet[int]) -> None:
+        """Every secret that the sum needs must have enough holders, or nothing is asked."""
+        if len(self._inputs) < self._plan.minimum:
+            self._too_small(len(self._inputs), self._plan.minimum, "inputs are in")
+        for owner in self._inputs.keys() | self._needed_dropped():
+            self._check_holders(owner, answering)
+
+    def _check_holders(self, owner: int, present: AbstractSet[int]) -> None:
+        holders = len(self._neighbours[owner] & present)
+        if holders < self._plan.threshold:
+            what = f"neighbours of client {owner} remain"
+            self._too_small(holders, self._plan.threshold, what)
+
+    def _leave(self, step: AggregatorStep) -> None:
+        """Ends a step; if the next one is not reached, the round is closed."""
+        if self.step is not step:
+            raise WrongStepError(
+                f"The aggregator is waiting for {self.step.value}, not ending {step.value}. "
+                "A round's objects are used once, in order."
+            )
+        self.step = AggregatorStep.CLOSED
+
+    def _too_small(self, count: int, need: int, what: str) -> NoReturn:
+        raise CohortTooSmallError(
+            f"{count} {what}, but {need} are needed. No input was revealed and no sum was "
+            "opened; start a new round."
+        )

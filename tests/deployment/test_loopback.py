@@ -1,0 +1,291 @@
+"""A real federation: a relay with TLS and node authentication, an aggregator, eight sites.
+
+One round serves most of these tests, since every message of a client is a process of Flower's. Its
+ServerApp adds no noise (`noiseless.py`), so that its release can be compared to the bit. Another
+round came before it, whose ServerApp was killed in the middle, and the log stream broke off once.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from deploy.loopback import CONNECTION, Loopback
+from deploy.small_world import node_configs, set_up_aggregator, write_plan, write_sites
+from flwr.app import ConfigRecord
+
+from fedprikl.deployment.flower import APP_FOLDER
+from fedprikl.deployment.flower.envelope import Parcel
+from fedprikl.deployment.metrics import read_counters
+from fedprikl.deployment.settings import Home
+from fedprikl.errors import MessageDecodeError
+from fedprikl.privacy import Ledger
+from fedprikl.protocol import Invitation, Release, SealingKey, SigningKey, Step
+from fedprikl.records import open_records
+from fedprikl.reference import Reference
+from fedprikl.secure_sum import Leaves
+from fedprikl.secure_sum.messages import EchoInbox, PeerKeys, ShareInbox, Survivors, decode
+from tests.deployment.attack import sums_of_a_relay
+from tests.deployment.in_process import in_process_value
+from tests.protocol.test_views import contains
+
+REPOSITORY = Path(__file__).parent.parent.parent
+SITES, KILLED, REFUSING = 7, 3, 7  # the eighth refuses
+
+
+@dataclass
+class Finished:
+    """What the shared round left behind."""
+
+    federation: Loopback
+    files: list[Path]
+    output: str
+    code: int
+    void_output: str  # of the round whose ServerApp was killed
+    void_code: int
+
+    @property
+    def home(self) -> Path:
+        return self.federation.aggregator
+
+
+def keep_everything(database: Path) -> None:
+    """The relay never forgets: a copy of every object and message that it ever stores."""
+    with sqlite3.connect(database) as db:
+        db.execute("CREATE TABLE kept (content BLOB)")
+        for event in ("INSERT ON objects", "UPDATE OF content ON objects"):
+            name = event.split()[0].lower()
+            db.execute(
+                f"CREATE TRIGGER keep_{name} AFTER {event} "  # noqa: S608
+                "BEGIN INSERT INTO kept VALUES (new.content); END"
+            )
+
+
+def await_step(federation: Loopback, step: Step, number: int, rounds: int = 1) -> None:
+    """Until a site's memory says that it works on this step, so before it has answered."""
+    end = time.monotonic() + 240
+    while True:
+        found = federation.rounds(number).values()
+        if len(found) >= rounds and max(found) > list(Step).index(step):
+            return
+        if time.monotonic() > end:
+            raise AssertionError(f"site {number} never came to {step}")
+        time.sleep(0.02)
+
+
+def start_round(federation: Loopback, test_app: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        federation.federate_command(
+            *("--clients", str(SITES + 1), "--app", str(test_app)),
+            *("--step-timeout", "120", "--grace", "20"),
+        ),
+        env=federation.environment(federation.folder),
+        cwd=federation.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def break_stream(process: subprocess.Popen[str]) -> None:
+    """Ends Flower's own command, through which `fedprikl federate` reads the log."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 1
+    os.kill(int(children[0]), signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+    folder = tmp_path_factory.mktemp("loopback")
+    files = write_sites(folder, sites=SITES + 1, rows=300)
+    test_app = folder / "app"
+    test_app.mkdir()
+    text = (APP_FOLDER / "pyproject.toml").read_text(encoding="utf-8")
+    (test_app / "pyproject.toml").write_text(
+        text.replace("fedprikl.deployment.flower.server_app:app", "tests.deployment.noiseless:app")
+    )
+    with pytest.MonkeyPatch.context() as patch, Loopback(folder) as federation:
+        patch.setenv("PYTHONPATH", f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}")
+        set_up_aggregator(federation.aggregator, folder / "public.csv")
+        federation.start_relay()
+        keep_everything(federation.database)
+        configs = node_configs(federation.aggregator, files)
+        configs[REFUSING]["largest-epsilon"] = 0.5
+        federation.add_sites(configs)
+        shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
+        with start_round(federation, test_app) as void:
+            await_step(federation, Step.ADVERTISE, KILLED)
+            federation.kill("superexec")
+            federation.start_aggregator()
+            with start_round(federation, test_app) as process:
+                await_step(federation, Step.SHARE, KILLED, rounds=2)
+                break_stream(process)
+                await_step(federation, Step.INPUT, KILLED, rounds=2)
+                federation.kill(f"site{KILLED}")
+                output, _ = process.communicate(timeout=300)
+            void_output, _ = void.communicate(timeout=120)
+        yield Finished(federation, files, output, process.returncode, void_output, void.returncode)
+    assert federation.left_behind() == []
+
+
+def test_the_release_is_the_in_process_one_to_the_bit(finished: Finished) -> None:
+    assert finished.code == 0, finished.output
+    release = Release.load(finished.federation.folder / "release.json")
+    assert release.is_signed_by(SigningKey.load(Home(finished.home).signing_key).public)
+    assert release.content["privacy"]["insecure"] is True  # a test's noise says so
+    gone = {
+        finished.files[KILLED]: Leaves.BEFORE_INPUT,
+        finished.files[REFUSING]: Leaves.BEFORE_ADVERT,
+    }
+    assert release.value == in_process_value(finished.home, finished.files, gone)
+    assert [c["included"] for c in release.content["cohorts"]] == [SITES - 1]
+
+
+def test_a_serverapp_killed_in_the_middle_leaves_a_void_round(finished: Finished) -> None:
+    assert finished.void_code == 1
+    assert "There is no release" in finished.void_output
+    assert "8 clients in 1 cohort of 8 to 8" in finished.void_output
+    assert "Traceback" not in finished.void_output
+    (release,) = Home(finished.home).releases.iterdir()
+    assert release.stem == Release.load(finished.federation.folder / "release.json").round_id
+    begun = finished.federation.rounds(0)
+    assert len(begun) == 2  # both were real; the ledger was charged once (next test)
+
+
+def test_progress_is_shown_and_the_budget_charged(finished: Finished) -> None:
+    for words in (
+        "8 clients in 1 cohort of 8 to 8",
+        "advertise: 7 of 8 answered, 1 refused, 0 lost",
+        "input: 6 of 7 answered, 0 refused, 1 lost",
+        "reveal: 6 of 6 answered",
+        "released, verified and written to",
+        "report: report.html",
+    ):
+        assert words in finished.output
+    with Ledger.open(Home(finished.home).ledger) as ledger:
+        assert ledger.account("sites").spent == pytest.approx(1.0, abs=1e-6)
+    counters = read_counters(Home(finished.home).metrics)
+    assert counters['fedprikl_rounds_total{outcome="released"}'] == 1
+    assert counters['fedprikl_clients_lost_total{step="input"}'] == 1
+
+
+def stored(database: Path) -> tuple[list[bytes], list[Parcel]]:
+    """Everything the relay has kept, raw, and the parcels in it."""
+    with sqlite3.connect(database) as db:
+        raw = [row[0] for row in db.execute("SELECT content FROM kept") if row[0]]
+        everything = list(raw)
+        for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+            for row in db.execute(f"SELECT * FROM {table}"):  # noqa: S608  names of the database
+                everything += [str(value).encode() for value in row if isinstance(value, str)]
+                everything += [value for value in row if isinstance(value, bytes)]
+    found = []
+    for content in raw:
+        try:
+            record = ConfigRecord.inflate(content)
+            found.append(Parcel(str(record["round"]), bytes(record["letter"])))  # type: ignore[arg-type]
+        except (ValueError, KeyError):
+            continue
+    return everything, found
+
+
+def test_nobody_can_compute_counts_or_sums_from_what_the_relay_stored(finished: Finished) -> None:
+    everything, found = stored(finished.federation.database)
+    this = Release.load(finished.federation.folder / "release.json").round_id
+    letters = [parcel for parcel in found if parcel.letter and parcel.round_id == this]
+    # Both ways, of all steps; the survivors are one text for all, so Flower stores it once.
+    assert len({p.letter for p in letters}) == (8 + 8) + (7 + 7) + (7 + 6) + (1 + 6) + (6 + 6)
+    invitations = [
+        Invitation.from_bytes(p.letter) for p in letters if p.letter.startswith(b'{"batch":')
+    ]
+    assert len({each.index for each in invitations}) == SITES + 1
+    # No node ids here: every letter is tried as every member's.
+    tried = [(each.index, parcel) for each in invitations for parcel in letters]
+    own = [(each.index, Parcel(each.round_id, each.to_bytes())) for each in invitations]
+    assert sums_of_a_relay(tried + own) is None
+    reference = Reference.load(Home(finished.home).reference)
+    cells = list(invitations[0].cells)
+    held = np.array([open_records(f).count(reference).counts for f in finished.files])
+    vectors = np.column_stack((held[:, cells], held.sum(axis=1)))
+    included = np.delete(vectors, [KILLED, REFUSING], axis=0).sum(axis=0)
+    for vector in (*vectors, included):
+        assert not contains(everything, vector[:6])
+    seeds = SealingKey.load(Home(finished.home).sealing_key)._private.private_bytes_raw()
+    assert seeds not in b"".join(everything)
+
+
+def test_no_answer_of_a_client_is_stored_unsealed(finished: Finished) -> None:
+    """Every kept letter is an invitation, a letter of the aggregator's, or opaque."""
+    _, found = stored(finished.federation.database)
+    messages = []
+    for parcel in found:
+        with suppress(MessageDecodeError):
+            messages.append(decode(parcel.letter))
+    assert {type(message) for message in messages} == {PeerKeys, ShareInbox, Survivors, EchoInbox}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        ("malformed", "The plan has missing or unknown fields"),
+        ("wrong key", "The plan names another aggregator's sealing key"),
+    ],
+)
+def test_a_run_that_cannot_be_says_why_and_fails(
+    finished: Finished, spoil: str, words: str
+) -> None:
+    federation = finished.federation
+    before = list(Home(finished.home).releases.iterdir())
+    if spoil == "malformed":
+        document = json.loads((finished.home / "plan.json").read_text())
+        del document["plan"]["epsilon"]
+        (finished.home / "spoilt.json").write_text(json.dumps(document))
+    else:
+        write_plan(finished.home, "spoilt.json", aggregator=SealingKey.generate().public)
+    mine = federation.folder / "mine"
+    mine.mkdir(exist_ok=True)
+    shutil.copy(finished.home / "plan.json", mine / "spoilt.json")
+    result = federation.federate(
+        *("--plan", str(mine / "spoilt.json")),
+        *("-o", str(mine / "none.json"), "--report", str(mine / "none.html")),
+    )
+    assert result.returncode == 1
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (mine / "none.json").exists()
+    assert list(Home(finished.home).releases.iterdir()) == before
+    listed = subprocess.run(
+        [Path(sys.executable).parent / "flwr", "list", CONNECTION, "--format", "json"],
+        env=federation.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    statuses = [run["status"] for run in json.loads(listed.stdout)["runs"]]
+    assert statuses.count("finished:failed") >= 1
+
+
+def test_an_expired_certificate_is_said_to_be_one(tmp_path: Path) -> None:
+    with Loopback(tmp_path, days=-1.0) as federation:
+        set_up_aggregator(federation.aggregator, _public(tmp_path))
+        federation.start_relay()
+        shutil.copy(federation.aggregator / "plan.json", tmp_path / "plan.json")
+        result = federation.federate()
+    assert result.returncode == 1
+    assert "certificate has expired" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "release.json").exists()
+
+
+def _public(folder: Path) -> Path:
+    write_sites(folder, sites=3, rows=10)
+    return folder / "public.csv"

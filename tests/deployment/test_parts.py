@@ -1,0 +1,153 @@
+"""The small parts of the Flower app, one by one."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from fedprikl.deployment.metrics import RoundMetrics, read_counters, write_metrics
+from fedprikl.deployment.progress import failure_line, parse_line, printable
+from fedprikl.deployment.settings import NodeSettings, RoundSettings
+from fedprikl.errors import DeploymentError, InvalidInputError
+
+
+def test_metrics_add_up_over_rounds_and_are_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.prom"
+    this = RoundMetrics(
+        released=True,
+        refused=2,
+        lost={"input": 1, "echo": 0},
+        seconds={"input": 3.25, "echo": 0.4},
+        left={'a "name"\\': 0.5},
+    )
+    write_metrics(path, this)
+    write_metrics(path, this)
+    write_metrics(path, RoundMetrics())
+    assert read_counters(path) == {
+        'fedprikl_rounds_total{outcome="released"}': 2,
+        'fedprikl_rounds_total{outcome="failed"}': 1,
+        'fedprikl_clients_lost_total{step="input"}': 2,
+        'fedprikl_clients_lost_total{step="echo"}': 0,
+        "fedprikl_clients_refused_total": 4,
+    }
+    write_metrics(path, this)
+    text = path.read_text()
+    assert '# TYPE fedprikl_step_seconds gauge\nfedprikl_step_seconds{step="input"} 3\n' in text
+    assert 'fedprikl_step_seconds{step="echo"} 0\n' in text  # whole seconds
+    assert 'fedprikl_epsilon_left{population="a \\"name\\"\\\\"} 0.5' in text
+    assert [file.name for file in tmp_path.iterdir()] == ["metrics.prom"]
+
+
+def test_lines_of_a_run_are_told_from_flowers() -> None:
+    assert parse_line("\x1b[92mINFO\x1b[0m: something") is None
+    assert parse_line("[fedprikl] input: 3 of 4\n") == ("progress", "input: 3 of 4")
+    assert parse_line("\x1b[0m[fedprikl] release: {}") == ("release", "{}")
+    assert parse_line("[fedprikl] no release: too few") == ("failure", "too few")
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        "\x1b[2J\x1b[1;1H",  # clears the screen
+        "\x1b]0;title\x07",
+        "\x1b]8;;http://evil\x1b\\",
+        "\x9b31m",
+        "\x1bc\x07\x08\r",
+        "\u202e\u2028\u200b",  # turns the text around; a line end; nothing to see
+        "\n[fedprikl] release: {}",
+    ],
+)
+def test_no_character_does_more_than_show_itself(evil: str) -> None:
+    """On the way to the log, and again on the way from the relay to a terminal."""
+    told = failure_line(f"because {evil}of this")
+    assert told.isprintable()
+    found = parse_line(f"[fedprikl] input: {evil}3 of 4")
+    assert found is not None
+    assert found[0] == "progress"
+    assert found[1].isprintable()
+    assert found[1].startswith("input: ")
+    assert found[1].endswith("3 of 4")
+    assert not printable("a\x00b\x7f\x85").isspace()
+    assert printable(evil).isprintable()
+
+
+def test_run_config_is_checked(tmp_path: Path) -> None:
+    config = {"plan": "other.json", "clients": 20, "request": "00ff"}
+    settings = RoundSettings.of(config, home=tmp_path)
+    assert (settings.plan, settings.clients) == (tmp_path / "other.json", 20)
+    assert settings.request == "00ff"
+    for bad in (
+        {"plan": "../plan.json"},
+        {"plan": "\x1b[2J"},
+        {"plan": 3},
+        {"wait": -1},
+        {"wait": float("inf")},
+        {"clients": True},
+        {"clients": 3.5},
+        {"request": "0" * 65},
+        {"request": "00FF"},
+        {"request": "00\n"},
+        {"request": 7},
+    ):
+        with pytest.raises(InvalidInputError) as raised:
+            RoundSettings.of(bad)
+        assert str(raised.value).isprintable()
+
+
+def test_the_home_is_the_hosts_whatever_the_run_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path))
+    assert RoundSettings.of({}).home.folder == tmp_path
+    with pytest.raises(InvalidInputError, match="A run cannot choose the aggregator's folder"):
+        RoundSettings.of({"home": "/elsewhere"})
+    monkeypatch.delenv("FEDPRIKL_HOME")
+    assert RoundSettings.of({}).home.folder == Path.home() / ".fedprikl"
+
+
+def test_a_sites_policy_comes_from_its_own_config() -> None:
+    config: dict[str, object] = {
+        "data": "d.csv",
+        "reference": "r.json",
+        "organiser": "ab",
+        "largest-epsilon": 0.5,
+    }
+    settings = NodeSettings.of(config | {"most-points": 20, "smallest-cohort": 10})
+    assert settings.policy.organiser == "ab"
+    assert settings.policy.largest_epsilon == 0.5
+    assert (settings.policy.most_points, settings.policy.smallest_cohort) == (20, 10)
+    assert (settings.policy.most_counts, settings.policy.population) == (1, "")
+    assert settings.policy.least_corruption == 0
+    assert settings.policy.longest_validity == timedelta(days=400)  # a plan that travels must end
+    more = NodeSettings.of(
+        config
+        | {"most-counts": 3, "least-corruption": 0.25, "longest-validity-days": 30}
+        | {"population": "sites"}
+    ).policy
+    assert (more.most_counts, more.least_corruption, more.population) == (3, 0.25, "sites")
+    assert more.longest_validity == timedelta(days=30)
+    for bad in ({"most-counts": 1.5}, {"longest-validity-days": -1}, {"population": 3}):
+        with pytest.raises(InvalidInputError):
+            NodeSettings.of(config | bad)
+    with pytest.raises(DeploymentError, match="lacks `organiser`"):
+        NodeSettings.of(config | {"organiser": ""})
+
+
+def test_what_a_roster_needs_is_in_the_sites_folder_unless_it_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path))
+    config: dict[str, object] = {"data": "d.csv", "reference": "r.json", "organiser": "ab"}
+    usual = NodeSettings.of(config)
+    assert (usual.identity, usual.roster) == (tmp_path / "identity.pem", tmp_path / "roster.txt")
+    assert usual.ledger == tmp_path / "ledger.db"
+    assert usual.load_identity() is None
+    assert usual.load_roster() is None
+    assert not usual.policy.require_roster
+    own = NodeSettings.of(
+        config | {"identity": "a.pem", "roster": "b.txt", "ledger": "c.db", "require-roster": True}
+    )
+    assert (own.identity, own.roster, own.ledger) == (Path("a.pem"), Path("b.txt"), Path("c.db"))
+    assert own.policy.require_roster
+    with pytest.raises(InvalidInputError, match="true or false"):
+        NodeSettings.of(config | {"require-roster": 1})

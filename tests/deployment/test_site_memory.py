@@ -1,0 +1,263 @@
+"""What a site must never forget: across processes, crashes, names and node numbers."""
+
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedprikl.deployment import site_memory
+from fedprikl.deployment.site_memory import SiteMemory
+from fedprikl.errors import DeploymentError, PolicyRefusal
+from fedprikl.protocol import Plan, SignedPlan, SigningKey, Step
+
+KEY = SigningKey.generate()
+AT = "2030-01-31T12:00:00+00:00"
+LATER = "2031-01-31T12:00:00+00:00"
+
+
+def signed(key: SigningKey = KEY, **changes: Any) -> SignedPlan:
+    settings: dict[str, Any] = {
+        "population": "sites",
+        "reference": "0" * 64,
+        "epsilon": 1.0,
+        "points": 4,
+        "valid_from": "2030-01-01T00:00:00+00:00",
+        "valid_until": "2030-03-01T00:00:00+00:00",
+    }
+    return SignedPlan.sign(Plan(**(settings | changes)), key)
+
+
+def memory(folder: Path, data: str = "records.csv") -> SiteMemory:
+    return SiteMemory(folder / "home" / "site.db", folder / data)
+
+
+def counted(
+    this: SiteMemory, round_id: str, plan: SignedPlan, *, most: int = 1, at: str = AT
+) -> None:
+    """A round up to the step in which the counts leave."""
+    this.begin(round_id, plan, most_counts=most, at=at)
+    this.go_on(round_id, Step.SHARE)
+    this.count(round_id, plan, most_counts=most, at=at)
+
+
+def refused(words: str, call: Callable[..., object], *arguments: object, **more: object) -> None:
+    with pytest.raises(PolicyRefusal, match=words):
+        call(*arguments, **more)
+
+
+# Answered once
+
+
+def test_a_step_is_claimed_once_and_closes_those_before_it(tmp_path: Path) -> None:
+    plan = signed()
+    memory(tmp_path).begin("ab12", plan, most_counts=1, at=AT)
+    refused("round has been answered", lambda: counted(memory(tmp_path), "ab12", plan))
+    memory(tmp_path).go_on("ab12", Step.ECHO)
+    for step in (Step.SHARE, Step.ECHO):
+        refused("step has been answered", memory(tmp_path).go_on, "ab12", step)
+    late = memory(tmp_path)
+    refused("step has been answered", lambda: late.count("ab12", plan, most_counts=1, at=AT))
+    memory(tmp_path).go_on("ab12", Step.REVEAL)
+
+
+def test_a_step_of_a_round_that_never_began_is_not_answered(tmp_path: Path) -> None:
+    refused("step has been answered", lambda: memory(tmp_path).go_on("ab12", Step.SHARE))
+
+
+def test_another_round_reopens_nothing(tmp_path: Path) -> None:
+    this, plan = memory(tmp_path), signed()
+    this.begin("aa", plan, most_counts=1, at=AT)
+    this.go_on("aa", Step.SHARE)
+    this.begin("bb", plan, most_counts=1, at=AT)
+    refused("answered already", lambda: this.go_on("aa", Step.SHARE))
+    refused("answered already", lambda: this.begin("aa", plan, most_counts=1, at=AT))
+
+
+def test_names_that_are_no_rounds_are_refused(tmp_path: Path) -> None:
+    for name in ("", "../../etc", "a" * 65, "\ud800"):
+        begin = memory(tmp_path).begin
+        refused("letters and digits", begin, name, signed(), most_counts=1, at=AT)
+
+
+# Counted once
+
+
+def test_the_same_records_are_counted_once_whatever_the_population_is_called(
+    tmp_path: Path,
+) -> None:
+    counted(memory(tmp_path), "aa", signed())
+    for again in (signed(), signed(population="renamed"), signed(key=SigningKey.generate())):
+        refused("counted as often", counted, memory(tmp_path), "bb", again)
+
+
+@pytest.mark.parametrize(("releases", "most", "rounds"), [(1, 5, 1), (5, 1, 1), (3, 2, 2)])
+def test_plan_and_site_must_both_allow_another_count(
+    tmp_path: Path, releases: int, most: int, rounds: int
+) -> None:
+    plan = signed(releases=releases)
+    for number in range(rounds):
+        counted(memory(tmp_path), f"r{number}", plan, most=most)
+    refused("counted as often", lambda: counted(memory(tmp_path), "more", plan, most=most))
+
+
+def test_counts_belong_to_the_data_however_its_path_is_written(tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to(tmp_path / "records.csv")
+    counted(memory(tmp_path), "aa", signed())
+    refused("counted as often", lambda: counted(memory(tmp_path, "link.csv"), "bb", signed()))
+    refused("counted as often", lambda: counted(memory(tmp_path, "x/../link.csv"), "c", signed()))
+    counted(memory(tmp_path, "other.csv"), "aa", signed())  # another site of this machine
+
+
+def test_two_rounds_that_began_are_not_both_counted(tmp_path: Path) -> None:
+    """Each was allowed when it began; whichever comes first to its counts is the only one."""
+    for name in ("aa", "bb"):
+        memory(tmp_path).begin(name, signed(), most_counts=1, at=AT)
+    memory(tmp_path).count("aa", signed(), most_counts=1, at=AT)
+    refused(
+        "counted as often",
+        lambda: memory(tmp_path).count("bb", signed(), most_counts=1, at=AT),
+    )
+
+
+def test_counts_outlive_their_plan(tmp_path: Path) -> None:
+    counted(memory(tmp_path), "aa", signed())
+    later = signed(valid_until="2032-01-01T00:00:00+00:00")
+    refused("counted as often", lambda: counted(memory(tmp_path), "bb", later, at=LATER))
+    twice = signed(valid_until="2032-01-01T00:00:00+00:00", releases=2)
+    counted(memory(tmp_path), "aa", twice, most=2, at=LATER)  # the same round's name, once more
+    refused("counted as often", lambda: counted(memory(tmp_path), "cc", twice, most=2, at=LATER))
+
+
+# Which plans
+
+
+def test_an_older_plan_is_refused_once_a_newer_one_was_seen(tmp_path: Path) -> None:
+    this = memory(tmp_path)
+    this.begin("aa", signed(serial=1), most_counts=1, at=AT)
+    this.begin("bb", signed(serial=2), most_counts=1, at=AT)
+    refused("newer plan", lambda: counted(this, "cc", signed(serial=1)))
+    refused("newer plan", lambda: this.count("aa", signed(serial=1), most_counts=1, at=AT))
+    this.begin("dd", signed(serial=2), most_counts=1, at=AT)
+    this.begin("ee", signed(serial=0, population="others"), most_counts=1, at=AT)
+    this.begin("ff", signed(SigningKey.generate(), serial=0), most_counts=1, at=AT)
+
+
+def test_a_plan_that_is_refused_replaces_none(tmp_path: Path) -> None:
+    this = memory(tmp_path)
+    this.begin("aa", signed(serial=1), most_counts=1, at=AT)
+    future = signed(serial=9, valid_from="2030-02-15T00:00:00+00:00")
+    refused("not valid at this time", lambda: counted(this, "bb", future))
+    this.begin("cc", signed(serial=1), most_counts=1, at=AT)
+
+
+def test_an_expired_plan_is_refused_in_every_step_that_matters(tmp_path: Path) -> None:
+    this = memory(tmp_path)
+    refused("not valid at this time", lambda: counted(this, "aa", signed(), at=LATER))
+    this.begin("bb", signed(), most_counts=1, at=AT)
+    refused("not valid at this time", lambda: this.count("bb", signed(), most_counts=1, at=LATER))
+
+
+def test_rounds_of_expired_plans_are_forgotten_and_stay_closed(tmp_path: Path) -> None:
+    this, long = memory(tmp_path), signed(valid_until="2032-01-01T00:00:00+00:00")
+    this.begin("aa", signed(), most_counts=1, at=AT)
+    this.begin("bb", long, most_counts=1, at=LATER)
+    with sqlite3.connect(tmp_path / "home" / "site.db") as db:
+        assert db.execute("SELECT round FROM rounds").fetchall() == [("bb",)]
+    for name in ("aa", "cc"):  # the clock goes back: the plan stays expired
+        refused("not valid at this time", counted, this, name, signed())
+
+
+def test_forged_invitations_do_not_fill_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_memory, "MOST_ROUNDS", 3)
+    this = memory(tmp_path)
+    for number in range(3):
+        this.begin(f"r{number}", signed(), most_counts=1, at=AT)
+    refused("used for 3 rounds", lambda: this.begin("r3", signed(), most_counts=1, at=AT))
+    refused("answered already", lambda: this.begin("r0", signed(), most_counts=1, at=AT))
+    this.begin("r3", signed(serial=1), most_counts=1, at=AT)
+
+
+# The file
+
+
+def test_the_file_is_the_owners_alone(tmp_path: Path) -> None:
+    memory(tmp_path).begin("aa", signed(), most_counts=1, at=AT)
+    (file,) = (tmp_path / "home").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert b"records.csv" not in file.read_bytes()
+
+
+def test_a_memory_that_cannot_be_kept_stops_the_client(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "site.db", tmp_path / "file"):  # no folder; emptied
+        this = SiteMemory(path, tmp_path / "records.csv")
+        with pytest.raises(DeploymentError, match="Cannot use the site's memory"):
+            this.begin("aa", signed(), most_counts=1, at=AT)
+    (tmp_path / "noise").write_bytes(os.urandom(5000))
+    with pytest.raises(DeploymentError, match="Cannot use the site's memory"):
+        SiteMemory(tmp_path / "noise", tmp_path).go_on("aa", Step.SHARE)
+
+
+def in_another_process(work: Callable[[Callable[[str], None]], None]) -> tuple[int, int]:
+    """Runs the work in a child that tells lines; (its process id, where they can be read)."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        lines = os.fdopen(writing, "w")
+        try:
+            work(lambda line: print(line, file=lines, flush=True))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    return child, reading
+
+
+def told(child: int, reading: int) -> list[str]:
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as lines:
+        return lines.read().split()
+
+
+def count_all(folder: Path, names: list[str], tell: Callable[[str], None]) -> None:
+    """Tries to have every round counted; tells of those that were granted."""
+    for name in names:
+        try:
+            this, plan = memory(folder), signed(releases=len(names))
+            with suppress(PolicyRefusal):  # begun by one that was killed, or is faster
+                this.begin(name, plan, most_counts=len(names), at=AT)
+            this.count(name, plan, most_counts=len(names) // 2, at=AT)
+            tell(name)
+        except PolicyRefusal:
+            continue
+
+
+def test_processes_that_race_count_no_round_twice_and_none_too_many(tmp_path: Path) -> None:
+    names = [f"r{number}" for number in range(12)]
+    children = [in_another_process(lambda tell: count_all(tmp_path, names, tell)) for _ in range(4)]
+    granted = [name for child in children for name in told(*child)]
+    assert len(granted) == len(set(granted)) == len(names) // 2
+
+
+def test_a_process_killed_at_any_instant_forgets_nothing(tmp_path: Path) -> None:
+    """What was granted stays granted; what was not told of is granted to nobody else either."""
+    names = [f"r{number}" for number in range(40)]
+    granted: list[str] = []
+    for number in range(8):
+        child, reading = in_another_process(lambda tell: count_all(tmp_path, names, tell))
+        time.sleep(0.004 * number)
+        os.kill(child, signal.SIGKILL)
+        granted += told(child, reading)
+    granted += told(*in_another_process(lambda tell: count_all(tmp_path, names, tell)))
+    assert len(granted) == len(set(granted)) <= len(names) // 2
+    with sqlite3.connect(tmp_path / "home" / "site.db") as db:
+        (kept,) = db.execute("SELECT count(*) FROM counts").fetchone()
+    assert kept == len(names) // 2

@@ -1,0 +1,97 @@
+"""Without a trusted party the interval covers too: for no, spread and concentrated drift."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fedprikl import Floor, InvalidInputError, Score, Skew, skewed_divergence, spread_points
+from fedprikl.checks import Ints
+from fedprikl.estimation import NoisyCounts, NoisyRound, estimate_noisy_counts, noisy_interval
+from fedprikl.estimation.noisy_interval import NoisyErrors
+from fedprikl.reference import QueryPoints
+from tests.estimation.test_interval import population
+
+KINDS, ALL = ["no drift", "spread drift", "concentrated drift"], 600
+QUIET, LOUD = 3.0, 30.0  # standard deviation of the noise; cells hold 15 to 8,700 records
+
+
+def release(
+    points: QueryPoints, held: Ints, noise_sd: float, rng: np.random.Generator
+) -> NoisyCounts:
+    """What a round would release, with Laplace noise where it is quiet."""
+    scale = noise_sd / math.sqrt(2) if noise_sd == QUIET else None
+    records, counts = int(held.sum()), held[points.cells]
+    this = NoisyRound(points, records=records, noise_sd=noise_sd, laplace_scale=scale)
+    on_counts, on_rest = this.empty.draw_noise(rng)
+    return NoisyCounts(
+        points=points,
+        counts=counts + on_counts[0],
+        rest=records - counts.sum() + on_rest[0],
+        records=np.array([records]),
+        noise_sd=np.array([noise_sd]),
+        laplace_scale=scale,
+    )
+
+
+def coverage(kind: str, noise_sd: float, cells: int, repetitions: int) -> tuple[float, float]:
+    """Of the interval, and of the estimate plus or minus 1.96 deviations of its noise."""
+    pi, held = population(kind)
+    truth = skewed_divergence(pi, held / held.sum(), skew=0.01)
+    rng, score = np.random.default_rng(8), Score(Skew(0.01))
+    covered = naive = 0
+    for repetition in range(repetitions):
+        if repetition == 0 or cells < ALL:
+            points = spread_points(pi, cells, batches=1, rng=rng)
+            errors = NoisyErrors.of(release(points, held, noise_sd, rng), 0.01)
+        noisy = release(points, held, noise_sd, rng)
+        found = estimate_noisy_counts(noisy, score=score, rng=rng, resamples=50)
+        low, high = errors.interval(found.value, 0.95)
+        covered += low <= truth <= high
+        naive += abs(found.value - truth) <= 1.96 * found.noise_sd
+    return covered / repetitions, naive / repetitions
+
+
+@pytest.mark.parametrize("noise_sd", [QUIET, LOUD])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_interval_covers_where_every_cell_is_asked(kind: str, noise_sd: float) -> None:
+    """400 repetitions: at least 91% (a true 95% fails here with probability 0.0003)."""
+    assert coverage(kind, noise_sd, ALL, 400)[0] >= 0.91
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_interval_covers_where_cells_are_sampled(kind: str) -> None:
+    """40 repetitions: at least 85% (a true 95% fails here with probability 0.003)."""
+    assert coverage(kind, LOUD, 60, 40)[0] >= 0.85
+
+
+def test_an_interval_of_the_noise_alone_would_not() -> None:
+    assert coverage("spread drift", LOUD, ALL, 100)[1] < 0.5
+
+
+def test_more_noise_is_a_wider_interval_and_a_level_too(rng: np.random.Generator) -> None:
+    pi, held = population("spread drift")
+    points, score = spread_points(pi, 60, batches=1, rng=rng), Score(Skew(0.01))
+
+    def width(noise_sd: float, level: float) -> float:
+        limits = noisy_interval(release(points, held, noise_sd, rng), 0.3, score=score, level=level)
+        assert limits is not None
+        return limits[1] - limits[0]
+
+    assert width(QUIET, 0.95) < width(LOUD, 0.95) < width(LOUD, 0.999)
+
+
+def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:
+    pi, held = population("no drift")
+    skew = Score(Skew(0.01))
+    noisy = release(spread_points(pi, 60, batches=1, rng=rng), held, QUIET, rng)
+    far = noisy_interval(noisy, 50.0, score=skew)
+    assert far is not None
+    assert far[0] == far[1] == pytest.approx(math.log(100))
+    low = noisy_interval(noisy, -0.01, score=skew)
+    assert low is not None
+    assert low[0] == 0
+    assert noisy_interval(noisy, 0.1, score=Score(Skew(0.01), control=1.0)) is None
+    assert noisy_interval(noisy, 0.1, score=Score(Floor(1e-4))) is None
+    with pytest.raises(InvalidInputError, match="strictly between"):
+        noisy_interval(noisy, 0.1, score=skew, level=95.0)

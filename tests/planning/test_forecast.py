@@ -1,0 +1,129 @@
+"""Drift pictures, spectra and forecasts: what a plan's predictions are made of."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedprikl import InvalidInputError, Score, Skew, spread_points
+from fedprikl.checks import Floats
+from fedprikl.estimation.drift_model import fit_drift, model_drift
+from fedprikl.estimation.forecast import simulate_scores
+from fedprikl.estimation.terms import Terms
+from fedprikl.planning import DRIFTS, Design, Spectrum, forecast_design, search_designs
+from fedprikl.reference import spread_shares
+
+
+def zipf(cells: int) -> Floats:
+    mass = 1 / np.arange(1.0, cells + 1)
+    normalised: Floats = mass / mass.sum()
+    return normalised
+
+
+@pytest.mark.parametrize("divergence", [0.01, 0.1, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("gamma", [0.01, 0.1])
+def test_a_picture_has_the_divergence_it_is_of(divergence: float, gamma: float) -> None:
+    if divergence > 0.9 * -math.log(gamma):
+        with pytest.raises(InvalidInputError, match="out of reach"):
+            fit_drift(zipf(500), zipf(500), divergence=divergence, gamma=gamma)
+        return
+    pi = zipf(500)
+    picture = model_drift(pi, pi, divergence=divergence, gamma=gamma, draws=2**17)
+    v = gamma + (1 - gamma) * picture.ratios
+    assert float(-np.log(v).mean()) == pytest.approx(divergence, rel=0.05, abs=2e-3)
+    assert picture.mean_square == pytest.approx(float(np.mean(np.log(v) ** 2)))
+
+
+def test_rare_cells_vanish_more_often() -> None:
+    pi = zipf(500)
+    drift = fit_drift(pi, pi, divergence=0.5, gamma=0.01)
+    uniforms = (np.arange(1000) + 0.5) / 1000
+    gone = [(drift.ratios(np.full(1000, p), uniforms) == 0).mean() for p in (pi[0], pi[-1])]
+    assert gone[0] < 0.3 * gone[1]
+    assert np.all(fit_drift(pi, pi, divergence=0.0, gamma=0.01).ratios(pi, uniforms[:500]) == 1)
+
+
+def test_random_drift_has_the_law_of_its_quantiles(rng: np.random.Generator) -> None:
+    """False alarms: 1e-9; another alpha is told apart."""
+    pi = np.repeat(zipf(20), 2000)
+    drift = fit_drift(zipf(20), zipf(20), divergence=0.3, gamma=0.01)
+    assert 0 < drift.alpha < math.inf
+    drawn, uniforms = drift.draw(pi, rng)[0], rng.random(len(pi))
+    assert stats.ks_2samp(drawn, drift.ratios(pi, uniforms)).pvalue > 1e-9
+    other = replace(drift, alpha=1.3 * drift.alpha)
+    assert stats.ks_2samp(drawn, other.ratios(pi, uniforms)).pvalue < 1e-9
+    still = fit_drift(pi, pi, divergence=0.0, gamma=0.01)
+    assert np.all(still.draw(pi, rng) == 1)
+
+
+@pytest.mark.parametrize("points", [1, 7, 100, 600])
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_a_spectrum_spreads_points_like_the_domain(points: int, exponent: float) -> None:
+    pi = np.random.default_rng(1).permutation(zipf(600))
+    expected = np.sort(spread_shares(pi, points, exponent))[::-1]
+    assert Spectrum.of(pi).shares(points, exponent) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_large_domain_is_grouped_and_keeps_its_mass() -> None:
+    pi = zipf(50_000)
+    spectrum = Spectrum.of(pi)
+    assert len(spectrum.pi) <= 2048
+    assert spectrum.cells == 50_000
+    assert spectrum.mass.sum() == pytest.approx(1)
+    assert np.all(np.diff(spectrum.pi) <= 0)
+    shares = spectrum.shares(300, 0.5)
+    assert float(shares @ spectrum.copies) == pytest.approx(300)
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        spectrum.shares(300, 2.0)
+
+
+def test_everybody_asked_without_a_limit_has_no_error_but_noise() -> None:
+    found = forecast_design(
+        Spectrum.of(zipf(100)),
+        Design(points=100, batches=1, exponent=1.0),
+        records=10_000,
+        noise_gain=2.0,
+        gamma=0.01,
+    )
+    for forecast in found.forecasts:
+        assert (forecast.sampling, forecast.bias, forecast.spread) == (0, 0, 0)
+        assert forecast.error == forecast.noise > 0
+    assert [f.divergence for f in found.forecasts] == list(DRIFTS)
+
+
+def test_small_batches_are_biased_upwards_and_the_outlook_sees_it() -> None:
+    """Against a plain simulation: binomial thinning of one drawn population."""
+    rng, pi = np.random.default_rng(2), zipf(300)
+    points = spread_points(pi, 30, batches=10, rng=rng)
+    terms = Terms.of(points, np.full(10, 2000))
+    picture = model_drift(terms.weights, terms.pi, divergence=0.0, gamma=0.01, draws=2**15)
+    score = Score(Skew(0.01))  # without correction
+    seen = simulate_scores(terms, score, picture).moments()
+    errors = []
+    for _ in range(300):
+        everywhere = rng.poisson(20_000 * terms.pi)
+        counts = rng.binomial(everywhere, 1 - terms.outside)
+        whole = np.full(len(terms.pi), 20_000)
+        difference = terms.scores(counts, score) - score(everywhere, terms.pi, whole)
+        errors.append(float(terms.weights @ difference))
+    assert seen.bias == pytest.approx(np.mean(errors), rel=0.1)
+    assert math.sqrt(seen.error_variance) == pytest.approx(np.std(errors), rel=0.2)
+    corrected = simulate_scores(terms, Score(correction=1.0), picture).moments()
+    assert 0 < corrected.bias < 0.8 * seen.bias
+
+
+def test_the_search_tries_every_design() -> None:
+    found = search_designs(
+        Spectrum.of(zipf(300)), records=10_000, points={1: 20, 4: 20}, noise_gain=1.4, gamma=0.01
+    )
+    designs = {
+        (d.design.batches, d.design.exponent, d.design.maximum_step == math.inf) for d in found
+    }
+    assert len(designs) == 2 * 3 * 2
+    limited = [d for d in found if d.design.maximum_step < math.inf]
+    plain = {(d.design.batches, d.design.exponent): d for d in found if d not in limited}
+    for each in limited:
+        same = plain[each.design.batches, each.design.exponent]
+        assert each.forecasts[0].noise < same.forecasts[0].noise

@@ -1,0 +1,274 @@
+"""Plans, invitations, releases and keys: what is written comes back, and nothing else does."""
+
+import json
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedprikl import InvalidInputError
+from fedprikl.documents import canonical, parse_document
+from fedprikl.protocol import Invitation, Plan, Release, SignedPlan, SigningKey
+from fedprikl.protocol.keys import verify_signature
+from tests.protocol.worlds import World
+
+WORLD = World.make(clients=9)
+RESULT = WORLD.run(WORLD.plan(cohort=9))
+SIGNED = RESULT.round.signed
+INVITATION = Invitation.to_member(RESULT.round, RESULT.round.cohorts[0], 3)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+def test_documents_come_back() -> None:
+    assert Plan.from_dict(SIGNED.plan.to_dict()) == SIGNED.plan
+    again = SignedPlan.from_dict(json.loads(canonical(SIGNED.to_dict())))
+    assert again == SIGNED
+    assert again.is_signed_by(WORLD.key.public)
+    assert Invitation.from_bytes(INVITATION.to_bytes()).to_bytes() == INVITATION.to_bytes()
+    assert Release.from_bytes(RESULT.release.to_bytes()).to_dict() == RESULT.release.to_dict()
+
+
+def test_a_changed_plan_is_not_signed_any_more() -> None:
+    forged = SignedPlan(replace(SIGNED.plan, epsilon=0.5), SIGNED.signer, SIGNED.signature)
+    assert not forged.is_signed_by(WORLD.key.public)
+    assert not SIGNED.is_signed_by(SigningKey.generate().public)
+    assert not SignedPlan(SIGNED.plan).is_signed_by("")
+
+
+def changes(value: Any) -> Iterator[Any]:
+    """Every way to change one simple value of a document."""
+    if isinstance(value, dict):
+        for name in value:
+            yield from (value | {name: other} for other in changes(value[name]))
+    elif isinstance(value, list):
+        yield value[:-1] or [value]
+        for i, item in enumerate(value):
+            yield from ([*value[:i], other, *value[i + 1 :]] for other in changes(item))
+    elif isinstance(value, bool) or value is None:
+        yield not value
+    elif isinstance(value, str):
+        yield value + "x"
+    else:
+        yield value + 1
+
+
+def test_a_release_changed_anywhere_is_noticed() -> None:
+    document = json.loads(RESULT.release.to_bytes())
+    assert Release.from_bytes(json.dumps(document)).is_intact
+    tried = 0
+    for changed in changes(document):
+        tried += 1
+        try:
+            release = Release.from_bytes(json.dumps(changed))
+        except InvalidInputError:
+            continue
+        assert not release.is_intact
+        assert not release.is_signed_by(WORLD.key.public)
+    assert tried > 40
+
+
+def test_every_field_of_a_release_is_checked() -> None:
+    """A missing field, one too many, or one of another kind: at every depth."""
+    document = json.loads(RESULT.release.to_bytes())
+
+    def damaged(value: Any) -> Iterator[Any]:
+        yield ["odd", {"a": 1}]
+        if isinstance(value, dict):
+            yield value | {"more": 1}
+            for name in value:
+                yield {key: item for key, item in value.items() if key != name}
+                yield from (value | {name: worse} for worse in damaged(value[name]))
+        elif isinstance(value, list) and value:
+            yield from ([worse, *value[1:]] for worse in damaged(value[0]))
+        elif isinstance(value, bool) or value is None:
+            yield "yes"
+        elif isinstance(value, str):
+            yield 7
+        else:
+            yield from (True, "1", 10**400, [value])
+
+    tried = 0
+    for worse in damaged(document):
+        tried += 1
+        with pytest.raises(InvalidInputError):
+            Release.from_bytes(json.dumps(worse))
+    assert tried > 100
+
+
+@pytest.mark.parametrize("name", ["plan", "invitation", "release"])
+def test_a_document_has_one_reading(name: str) -> None:
+    """A field named twice, a field too many, or 1e400 is refused and not passed over."""
+    data = DOCUMENTS[name].decode()
+    first = json.loads(data)
+    outer = next(iter(first))
+    READERS[name](data.encode())
+    twice = f'{{"{outer}":{json.dumps(first[outer])},{data[1:]}'
+    infinite = (
+        data.replace("1e-06", "1e400")
+        if name != "release"
+        else re.sub(r'"value":[-0-9.e]+', '"value":1e400', data)
+    )
+    for odd in (twice, data[:-1] + ',"more":1}', infinite, data.replace(":", ":[" * 9999, 1)):
+        with pytest.raises(InvalidInputError):
+            READERS[name](odd.encode())
+
+
+@pytest.mark.parametrize("name", ["plan", "release"])
+def test_an_old_document_gets_a_message_that_says_what_to_do(name: str) -> None:
+    document = json.loads(DOCUMENTS[name])
+    document[name]["version"] -= 1
+    with pytest.raises(
+        InvalidInputError, match=rf"has version {document[name]['version']}; .* again"
+    ):
+        READERS[name](json.dumps(document).encode())
+    document[name]["format"] = "something"
+    with pytest.raises(InvalidInputError, match="This is not a fedprikl"):
+        READERS[name](json.dumps(document).encode())
+
+
+def test_the_fields_of_a_release_are_those_of_its_version() -> None:
+    """Whoever changes them raises the version; the recorded release keeps being read."""
+    recorded = Release.load(Path(__file__).parent / "release_version_3.json")
+    assert recorded.is_intact
+    assert recorded.content["version"] == 3
+    assert recorded.content.keys() == RESULT.release.content.keys()
+    assert recorded.interval == (0.25, 0.75)
+    assert recorded.value == 0.5
+    assert replaced(recorded, interval=None).interval is None
+
+
+def replaced(release: Release, **fields: Any) -> Release:
+    content = {k: v for k, v in release.content.items() if k not in ("format", "version")}
+    return Release.sign(content | fields, WORLD.key)
+
+
+def test_numbers_are_not_texts() -> None:
+    for changes in ({"epsilon": "1"}, {"skew": "0.01"}, {"dropout": b"0.1"}, {"serial": True}):
+        with pytest.raises(InvalidInputError):
+            WORLD.plan(**changes)
+
+
+def test_a_release_under_another_key_is_not_the_aggregators() -> None:
+    other = SigningKey.generate()
+    content = {k: v for k, v in RESULT.release.content.items() if k not in ("format", "version")}
+    forged = Release.sign(content, other)
+    assert forged.is_intact
+    assert not forged.is_signed_by(WORLD.key.public)
+
+
+READERS: dict[str, Callable[[bytes], object]] = {
+    "plan": lambda data: SignedPlan.from_dict(parse_document(data, "plan")),
+    "invitation": Invitation.from_bytes,
+    "release": Release.from_bytes,
+}
+DOCUMENTS = {
+    "plan": canonical(SIGNED.to_dict()),
+    "invitation": INVITATION.to_bytes(),
+    "release": RESULT.release.to_bytes(),
+}
+
+
+@given(st.sampled_from(sorted(READERS)), st.data(), JSON)
+def test_any_field_of_any_document_may_be_odd(name: str, data: st.DataObject, odd: Any) -> None:
+    """Only our own error ever comes out; any other one fails this test."""
+    document = json.loads(DOCUMENTS[name])
+    place = document
+    while True:
+        key = data.draw(st.sampled_from(sorted(place)))
+        if not isinstance(place[key], dict) or data.draw(st.booleans()):
+            break
+        place = place[key]
+        if not place:
+            return
+    place[key] = odd
+    try:
+        READERS[name](json.dumps(document).encode())
+    except InvalidInputError:
+        return
+
+
+@given(st.binary(max_size=60))
+def test_foreign_bytes_give_only_our_error(data: bytes) -> None:
+    for reader in (Invitation.from_bytes, Release.from_bytes):
+        with pytest.raises(InvalidInputError):
+            reader(data)
+
+
+def test_keys_are_kept_for_their_owner(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    key = SigningKey.load_or_create(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert SigningKey.load_or_create(path).public == key.public
+    assert verify_signature(key.public, key.sign(b"body"), b"body")
+    assert not verify_signature(key.public, key.sign(b"body"), b"other")
+    assert not verify_signature("zz", "zz", b"body")
+    secret = path.read_text().splitlines()[1]
+    assert secret not in repr(key)
+    with pytest.raises(InvalidInputError, match="Cannot write"):
+        key.save(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a key", b"\x00\xff"])
+def test_bad_keys_are_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_bytes(content)
+    with pytest.raises(InvalidInputError, match="not an unencrypted Ed25519 key"):
+        SigningKey.load(tmp_path / "key.pem")
+    with pytest.raises(InvalidInputError, match="Cannot read"):
+        SigningKey.load(tmp_path / "none.pem")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"population": " "}, "names the population"),
+        ({"reference": "x"}, "fingerprint"),
+        ({"epsilon": 0}, "above 0"),
+        ({"delta": 1.0}, "strictly between"),
+        ({"points": 0}, "at least 1"),
+        ({"batches": 1.5}, "whole number"),
+        ({"skew": 0}, "strictly between"),
+        ({"estimator": "magic"}, "no estimator"),
+        ({"noise": "white"}, "no noise"),
+        ({"dropout": 0.5}, "under one half"),
+        ({"corruption": -0.1}, "under one half"),
+        ({"cohort": 2}, "at least 3"),
+        ({"threshold": float("nan")}, "finite"),
+        ({"serial": -1}, "serial number"),
+        ({"valid_until": "tomorrow"}, "ISO 8601"),
+        ({"valid_until": "2030-01-01T00:00:00"}, "with an offset"),
+        (
+            {
+                "valid_from": "2030-01-02T00:00:00+00:00",
+                "valid_until": "2030-01-01T00:00:00+00:00",
+            },
+            "must end after it begins",
+        ),
+        ({"releases": 0}, "at least 1"),
+        ({"budget_epsilon": 0.0}, "above 0"),
+        ({"budget_delta": 2.0}, "strictly between"),
+    ],
+)
+def test_plans_that_make_no_sense(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        WORLD.plan(**changes)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for load in (SignedPlan.load, Release.load):
+        with pytest.raises(InvalidInputError, match="Cannot read"):
+            load(tmp_path / "nothing.json")
+    (tmp_path / "x.json").write_text("[]")
+    with pytest.raises(InvalidInputError, match="This is not a plan"):
+        SignedPlan.load(tmp_path / "x.json")
+    (tmp_path / "x.json").write_bytes(canonical(SIGNED.to_dict()))
+    assert SignedPlan.load(tmp_path / "x.json") == SIGNED

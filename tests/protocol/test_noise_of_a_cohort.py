@@ -1,0 +1,68 @@
+"""The noise that a cohort's clients add in shares: whose share counts, and what delta pays for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedprikl.privacy import SAMPLER_DELTA, SharedLaplaceMechanism, SharedMechanism
+from fedprikl.protocol import Roster, SigningKey
+from fedprikl.protocol.round import noise_share, plan_cohort
+from fedprikl.secure_sum import DEFAULT_FAILURE
+from tests.protocol.worlds import World
+
+WORLD = World.make(clients=9)
+ROSTER = Roster(frozenset(bytes.fromhex(SigningKey.generate().public) for _ in range(3)))
+
+
+def share_of(clients: int, **plan: object) -> SharedMechanism:
+    made = WORLD.plan(estimator="baseline", **plan)
+    found = noise_share(made, clients=clients, minimum=plan_cohort(made, clients, 6).minimum)
+    assert found is not None
+    return found
+
+
+def epsilon_of_the_rest(share: SharedLaplaceMechanism, left: int) -> float:
+    """The epsilon of one count, moved by 1, under the noise of `left` shares, twice.
+
+    From the probabilities of the sum, tabulated by a Fourier transform; an independent method.
+    """
+    size = 2**12
+    angles = 2 * np.pi * np.arange(size) / size
+    p = np.exp(-1 / share.scale)
+    one = ((1 - p) ** 2 / np.abs(1 - p * np.exp(1j * angles)) ** 2) ** (left / share.shares)
+    masses = np.fft.ifft(one).real
+    near = masses[:15]  # beyond, rounding shows
+    return 2 * float(np.max(np.abs(np.diff(np.log(near)))))
+
+
+@pytest.mark.parametrize("clients", [3, 4, 8, 30])
+def test_a_participant_that_knows_its_own_share_sees_no_more_than_stated(clients: int) -> None:
+    """Also if nobody is expected to collude: everybody knows its own share, and the release."""
+    share = share_of(clients, epsilon=2.0, corruption=0.0, dropout=0.0)
+    assert isinstance(share, SharedLaplaceMechanism)
+    assert epsilon_of_the_rest(share, clients - 1) <= 2.0 + 1e-6
+    assert epsilon_of_the_rest(share, clients - 2) > 2.0 + 1e-3  # no share to spare
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_the_failure_of_a_sparse_graph_is_in_the_stated_delta(noise: str) -> None:
+    plan = WORLD.plan(estimator="baseline", noise=noise, cohort=400, epsilon=4.0)
+    sparse = noise_share(plan, clients=400, minimum=360)
+    complete = noise_share(replace(plan, roster=ROSTER.fingerprint), clients=400, minimum=360)
+    assert sparse is not None
+    assert complete is not None
+    assert sparse.failure == DEFAULT_FAILURE
+    assert complete.failure == 0.0
+    if noise == "laplace":
+        assert sparse.charge(1e-6).proved_delta >= DEFAULT_FAILURE + SAMPLER_DELTA
+        assert complete.charge(1e-6).proved_delta == SAMPLER_DELTA
+
+
+def test_a_release_states_what_delta_pays_for() -> None:
+    """Where nobody is expected to vanish or to collude, even small cohorts are sparse."""
+    plan = WORLD.plan(estimator="baseline", cohort=9, dropout=0.0, corruption=0.0)
+    assert plan_cohort(plan, 9, 6).neighbours < 8
+    told = WORLD.run(plan).release.content["privacy"]
+    assert told["delta"] >= DEFAULT_FAILURE
+    assert told["holds"]

@@ -1,0 +1,221 @@
+"""A client guards itself: what it refuses, and that nothing is sent then."""
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fedprikl import PolicyRefusal, Reference
+from fedprikl.errors import WrongStepError
+from fedprikl.protocol import Client, Invitation, Policy, SignedPlan, SigningKey
+from tests.protocol.worlds import AT, World, consistent
+
+WORLD = World.make(clients=9)
+
+
+def invitation(**plan: Any) -> Invitation:
+    this = WORLD.run(WORLD.plan(cohort=9, **plan)).round
+    return Invitation.to_member(this, this.cohorts[0], 0)
+
+
+def client(policy: Policy | None = None, reference: Reference | None = None) -> Client:
+    return Client(WORLD.held[0], reference or WORLD.reference, policy=policy, randomness=os.urandom)
+
+
+def test_a_sound_invitation_is_taken_once() -> None:
+    who, message = client(), invitation().to_bytes()
+    who.join(message, at=AT)
+    assert len(who.advertise()) > 0
+    with pytest.raises(PolicyRefusal, match="answered already"):
+        who.join(message, at=AT)
+    assert "1 rounds joined" in repr(who)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (Policy(largest_epsilon=0.5), "epsilon 1 and delta 1e-06 exceed"),
+        (Policy(largest_delta=1e-9), "exceed the limits"),
+        (Policy(most_points=5), "6 points are asked, at most 5"),
+        (Policy(smallest_cohort=100), "is too small"),
+        (Policy(smallest_threshold=50), "is too small"),
+        (Policy(organiser=SigningKey.generate().public), "not signed by the organiser"),
+        (Policy(estimators=frozenset({"baseline"})), "does not protect"),
+    ],
+)
+def test_a_policy_is_kept(policy: Policy, words: str) -> None:
+    who = client(policy)
+    with pytest.raises(PolicyRefusal, match=words):
+        who.join(invitation().to_bytes(), at=AT)
+    with pytest.raises(WrongStepError, match="has not joined"):
+        who.advertise()
+
+
+def test_a_plan_of_the_trusted_organiser_is_taken() -> None:
+    client(Policy(organiser=WORLD.key.public)).join(invitation().to_bytes(), at=AT)
+
+
+def test_a_plan_changed_on_the_way_is_refused() -> None:
+    asked = invitation()
+    weaker = SignedPlan(
+        replace(asked.signed.plan, epsilon=2.0), asked.signed.signer, asked.signed.signature
+    )
+    with pytest.raises(PolicyRefusal, match="not signed"):
+        client(Policy(organiser=WORLD.key.public)).join(
+            replace(asked, signed=weaker).to_bytes(), at=AT
+        )
+
+
+def test_points_are_checked() -> None:
+    asked = invitation()
+    twice = replace(asked, cells=(asked.cells[0], *asked.cells[:-1]))
+    outside = replace(asked, cells=(*asked.cells[:-1], 999))
+    never = replace(asked, cells=(*asked.cells[:-1], WORLD.reference.domain.other))
+    size = WORLD.reference.domain.size
+    for changed, words in (
+        (twice, "asked twice"),
+        (outside, "not a cell"),
+        (replace(asked, cells=(*asked.cells[:-1], size)), "not a cell"),
+        (replace(asked, cells=(*asked.cells[:-1], 2**63)), "not a cell"),
+        (replace(asked, cells=(*asked.cells[:-1], 10**400)), "not a cell"),
+        (never, "not a cell"),
+        (replace(asked, cells=asked.cells[:-1]), "other points or batches"),
+        (replace(asked, cells=(*asked.cells, *range(size - 1))), "other points or batches"),
+        (replace(asked, batch=1), "other points or batches"),
+        (replace(asked, batch=99), "other points or batches"),
+        (replace(asked, cells=()), "0 points"),
+        (replace(asked, cells=asked.cells[::-1]), "does not fit the plan"),
+        (replace(asked, cohort=7), "does not fit the plan"),
+        (replace(asked, round_id="00" * 16), "does not fit the plan"),
+    ):
+        with pytest.raises(PolicyRefusal, match=words):
+            client().join(changed.to_bytes(), at=AT)
+        if words != "does not fit the plan":  # no sum makes it right
+            with pytest.raises(PolicyRefusal, match=words):
+                client().join(as_if_it_followed(changed).to_bytes(), at=AT)
+
+
+def as_if_it_followed(asked: Invitation) -> Invitation:
+    """A liar computes the sum for whatever it asks."""
+    return consistent(asked) if asked.cells else asked
+
+
+def test_cells_may_have_any_mass_above_zero() -> None:
+    """Also of a reference that was given as probabilities: all of them are below 1."""
+    pi = WORLD.reference.probabilities[:-1]
+    reference = Reference.from_probabilities(pi)
+    asked = invitation()
+    plan = replace(asked.signed.plan, reference=reference.fingerprint)
+    same = consistent(replace(asked, signed=SignedPlan(plan)))
+    client(reference=reference).join(same.to_bytes(), at=AT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "at", "words"),
+    [
+        ({"valid_until": "2030-01-31T11:59:59+00:00"}, AT, "expired"),
+        ({"valid_from": "2030-01-31T13:00:01+01:00"}, AT, "not valid yet"),
+        ({"valid_from": "2030-01-01T00:00:00+00:00"}, AT, "for ever"),
+        ({"valid_until": "2030-02-01T00:00:00+00:00"}, AT, "for ever"),
+        (
+            {
+                "valid_from": "2029-01-01T00:00:00+00:00",
+                "valid_until": "2030-02-02T00:00:00+00:00",
+            },
+            AT,
+            "more than 30 days",
+        ),
+    ],
+)
+def test_plans_end(changes: dict[str, str], at: str, words: str) -> None:
+    asked = invitation()
+    plan = replace(asked.signed.plan, **changes)  # type: ignore[arg-type]
+    changed = consistent(replace(asked, signed=SignedPlan(plan)))
+    with pytest.raises(PolicyRefusal, match=words):
+        client(Policy(longest_validity=timedelta(days=30))).join(changed.to_bytes(), at=at)
+
+
+def test_a_newer_plan_replaces_the_older_ones() -> None:
+    """Of the same organiser for the same population; others have serial numbers of their own."""
+
+    def plan(serial: int, key: SigningKey = WORLD.key, population: str = "testers") -> bytes:
+        asked = invitation()
+        changed = replace(asked.signed.plan, serial=serial, population=population)
+        return consistent(replace(asked, signed=SignedPlan.sign(changed, key))).to_bytes()
+
+    who = client()
+    who.join(plan(7), at=AT)
+    who.join(plan(7), at=AT)
+    for older in (6, 0):
+        with pytest.raises(PolicyRefusal, match="replaced this plan by a newer one"):
+            who.join(plan(older), at=AT)
+    who.join(plan(1, SigningKey.generate()), at=AT)
+    who.join(plan(2, population="others"), at=AT)
+    who.join(plan(8), at=AT)
+    with pytest.raises(PolicyRefusal, match="newer one"):
+        who.join(plan(7), at=AT)
+
+
+def test_a_refused_plan_replaces_nothing() -> None:
+    asked = invitation()
+    who = client()
+    greedy = replace(asked.signed.plan, serial=9, epsilon=5.0)
+    with pytest.raises(PolicyRefusal, match="exceed"):
+        who.join(consistent(replace(asked, signed=SignedPlan(greedy))).to_bytes(), at=AT)
+    who.join(consistent(replace(asked, signed=SignedPlan(asked.signed.plan))).to_bytes(), at=AT)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (Policy(population="others"), "another population"),
+        (Policy(least_corruption=0.2), "a share of 0.1 colluding clients, this client insists"),
+    ],
+)
+def test_a_client_knows_where_it_belongs(policy: Policy, words: str) -> None:
+    with pytest.raises(PolicyRefusal, match=words):
+        client(policy).join(invitation().to_bytes(), at=AT)
+    content = Policy(population="testers", least_corruption=0.1)
+    client(content).join(invitation().to_bytes(), at=AT)
+
+
+def test_another_reference_is_refused() -> None:
+    with pytest.raises(PolicyRefusal, match="another reference"):
+        client(reference=Reference.from_counts([1, 2, 3])).join(invitation().to_bytes(), at=AT)
+
+
+def test_a_client_with_more_records_than_the_plan_has_room_for() -> None:
+    this = WORLD.run(WORLD.plan(cohort=9)).round
+    cohort = this.cohorts[0]
+    small = consistent(
+        replace(
+            Invitation.to_member(this, cohort, 0),
+            signed=SignedPlan(replace(this.plan, most_records=3)),
+        )
+    )
+    with pytest.raises(PolicyRefusal, match="no room"):
+        client().join(small.to_bytes(), at=AT)
+
+
+def test_unprotected_estimators_need_consent() -> None:
+    for estimator in ("no privacy", "paper"):
+        if estimator == "paper":
+            asked = invitation()
+            asked = replace(asked, signed=SignedPlan(replace(asked.signed.plan, estimator="paper")))
+        else:
+            asked = invitation(estimator=estimator)
+        with pytest.raises(PolicyRefusal, match="does not protect"):
+            client().join(asked.to_bytes(), at=AT)
+
+
+def test_a_step_is_answered_once_and_in_order() -> None:
+    who = client()
+    session = who.join(invitation().to_bytes(), at=AT)
+    with pytest.raises(WrongStepError, match="once, in order"):
+        who.mask_input(b"")
+    who.advertise()
+    with pytest.raises(WrongStepError, match="once, in order"):
+        who.advertise()
+    assert not session.is_over

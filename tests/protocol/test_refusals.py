@@ -1,0 +1,88 @@
+"""A refusal is the client's own: sealed, of one length, and signed where clients are known."""
+
+import numpy as np
+import pytest
+
+from fedprikl.protocol import (
+    Aggregator,
+    Invitation,
+    Roster,
+    Round,
+    RoundDriver,
+    SealingKey,
+    Server,
+    SignedPlan,
+    SigningKey,
+    Step,
+    seal_refusal,
+)
+from tests.protocol.worlds import World
+
+WORLD = World.make(clients=9).with_identities()
+ROSTER: Roster = WORLD.roster()
+KEY = SealingKey.generate()
+
+
+def begin(*, known: bool) -> tuple[RoundDriver, Round]:
+    plan = WORLD.plan(cohort=9, aggregator=KEY.public, roster=ROSTER.fingerprint if known else "")
+    identities = {
+        name: bytes.fromhex(key.public)
+        for name, key in zip(WORLD.names(), WORLD.identities, strict=True)
+    }
+    this = Server(SignedPlan.sign(plan, WORLD.key), WORLD.reference).open_round(
+        WORLD.names(),
+        rng=np.random.default_rng(0),
+        randomness=lambda n: b"r" * n,
+        identities=identities,
+    )
+    aggregator = Aggregator(this, key=WORLD.key, ledger=None, software="x")
+    driver = RoundDriver(this, aggregator, KEY)
+    driver.letters(Step.ADVERTISE)
+    return driver, this
+
+
+def refusal(this: Round, name: str, identity: SigningKey | None, reason: str = "no") -> bytes:
+    index = this.cohorts[0].members.index(name)
+    asked = Invitation.to_member(this, this.cohorts[0], index)
+    return seal_refusal(reason, KEY.public, asked.address(Step.ADVERTISE), identity)
+
+
+def test_a_known_client_signs_its_refusal() -> None:
+    driver, this = begin(known=True)
+    assert driver.take(Step.ADVERTISE, "c4", refusal(this, "c4", WORLD.identities[4], "why"))
+    assert driver.refusals == {"c4": "why"}
+    assert driver.confided == {"c4"}
+    assert driver.waiting == 8
+
+
+@pytest.mark.parametrize("signer", [None, SigningKey.generate(), WORLD.identities[5]])
+def test_nobody_refuses_for_a_known_client(signer: SigningKey | None) -> None:
+    """Anybody can seal to the aggregator's public key, and would keep the client out."""
+    driver, this = begin(known=True)
+    assert not driver.take(Step.ADVERTISE, "c4", refusal(this, "c4", signer))
+    assert driver.refusals == {}
+    assert driver.waiting == 9
+
+
+def test_a_signature_is_for_these_words_in_this_place() -> None:
+    driver, this = begin(known=True)
+    elsewhere = refusal(this, "c5", WORLD.identities[4])  # another member's address
+    assert not driver.take(Step.ADVERTISE, "c4", elsewhere)
+    assert driver.waiting == 9
+
+
+def test_among_strangers_a_refusal_is_believed() -> None:
+    """It has to be: nobody knows who they are. The relay could drop the client as well."""
+    driver, this = begin(known=False)
+    assert driver.take(Step.ADVERTISE, "c4", refusal(this, "c4", None))
+    assert driver.waiting == 8
+
+
+def test_all_refusals_have_one_length() -> None:
+    _, this = begin(known=True)
+    lengths = {
+        len(refusal(this, "c1", signer, reason))
+        for signer in (None, WORLD.identities[1])
+        for reason in ("", "a reason", "long " * 100)
+    }
+    assert len(lengths) == 1

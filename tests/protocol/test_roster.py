@@ -1,0 +1,430 @@
+"""Rosters: what a file may hold, what a plan says of it, and what a client makes of both."""
+
+import math
+import os
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedprikl import InvalidInputError, PolicyRefusal
+from fedprikl.protocol import (
+    Client,
+    ClientSession,
+    IdentityCheck,
+    Invitation,
+    Plan,
+    Roster,
+    Round,
+    Server,
+    SignedPlan,
+    SigningKey,
+    Step,
+    introduce,
+    smallest_cohort,
+)
+from fedprikl.protocol.round import noise_share, plan_cohort
+from fedprikl.secure_sum import Leaves
+from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise, World, consistent
+
+KEYS = st.lists(st.binary(min_size=32, max_size=32), min_size=3, max_size=9, unique=True)
+QUESTION = "0f" * 16
+WORLD = World.make(clients=9).with_identities()
+ROSTER = WORLD.roster()
+
+
+# The file
+
+
+@given(KEYS, st.randoms(use_true_random=False), st.data())
+def test_a_roster_comes_back_in_any_order_and_with_any_names(
+    keys: list[bytes], random: Any, data: st.DataObject
+) -> None:
+    words = st.text("abc é\t", max_size=8)
+    start = st.sampled_from(["", "  "])
+    lines = [
+        f"{data.draw(start)}{key.hex()} {data.draw(words)}# {data.draw(words)}" for key in keys
+    ]
+    shuffled = [*lines, "# a comment", "", "   "]
+    random.shuffle(shuffled)
+    found = Roster.parse(data.draw(st.sampled_from(["\n", "\r\n"])).join(shuffled))
+    assert found == Roster(frozenset(keys))
+    assert found.fingerprint == Roster.parse("\n".join(lines)).fingerprint
+    assert len(found) == len(keys)
+
+
+@given(KEYS, st.data())
+def test_any_other_set_of_keys_has_another_fingerprint(
+    keys: list[bytes], data: st.DataObject
+) -> None:
+    other = data.draw(KEYS)
+    same = Roster(frozenset(keys)).fingerprint == Roster(frozenset(other)).fingerprint
+    assert same == (set(keys) == set(other))
+
+
+KEY = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "holds 0 keys"),
+        (f"{KEY}\n{'cd' * 32}", "holds 2 keys; a secure sum needs at least 3"),
+        (f"# sites\n{KEY}x hospital", "Line 2 of the roster does not start with a key"),
+        (f"{KEY}\n\n{KEY[:-1]}", "Line 3"),
+        (f"hospital {KEY}", "Line 1"),
+        (KEY.upper(), "lower case"),
+        (f"{KEY} a\n# b\n{KEY} c", "Lines 1 and 3 of the roster hold the same key"),
+        (f"{KEY}\n{KEY}\N{LINE SEPARATOR}{KEY}", "Lines 1 and 2"),
+    ],
+)
+def test_malformed_rosters_are_refused_with_the_line(text: str, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        Roster.parse(text)
+
+
+@given(st.text(max_size=80))
+def test_foreign_text_gives_only_our_error(text: str) -> None:
+    with pytest.raises(InvalidInputError):
+        Roster.parse(text)
+
+
+def test_roster_files(tmp_path: Path) -> None:
+    path = tmp_path / "roster.txt"
+    with pytest.raises(InvalidInputError, match="Cannot read the roster"):
+        Roster.load(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidInputError, match="not a text in UTF-8"):
+        Roster.load(path)
+    text = "\n".join(key.hex() for key in ROSTER.keys)
+    path.write_text(text, encoding="utf-8-sig")  # as some editors save it
+    assert Roster.load(path) == ROSTER
+    with pytest.raises(InvalidInputError, match="32 bytes"):
+        Roster(frozenset({b"a", b"b", b"c"}))
+    assert ROSTER.fingerprint[:8] in repr(ROSTER)
+
+
+# The plan
+
+
+def test_a_plan_carries_the_roster_under_its_signature() -> None:
+    plan = WORLD.plan(roster=ROSTER.fingerprint)
+    assert Plan.from_dict(plan.to_dict()) == plan
+    signed = SignedPlan.sign(plan, WORLD.key)
+    forged = SignedPlan(replace(plan, roster=""), signed.signer, signed.signature)
+    assert signed.is_signed_by(WORLD.key.public)
+    assert not forged.is_signed_by(WORLD.key.public)
+    assert plan.fingerprint != WORLD.plan().fingerprint
+    for bad in ("x", "AB" * 32, 3, None):
+        with pytest.raises(InvalidInputError, match="roster of a plan"):
+            WORLD.plan(roster=bad)
+    older = plan.to_dict() | {"version": 2}
+    with pytest.raises(InvalidInputError, match="has version 2; this software reads version 4"):
+        Plan.from_dict(older)
+
+
+# The client
+
+
+def open_round(**changes: Any) -> Round:
+    plan = WORLD.plan(**({"cohort": 9, "roster": ROSTER.fingerprint} | changes))
+    return Server(SignedPlan.sign(plan, WORLD.key), WORLD.reference).open_round(
+        WORLD.names(),
+        rng=np.random.default_rng(1),
+        randomness=os.urandom,
+        identities={
+            name: bytes.fromhex(WORLD.identities[int(name[1:])].public) for name in WORLD.names()
+        },
+    )
+
+
+def invitation(**changes: Any) -> tuple[Invitation, int]:
+    """The invitation of the first session, and the number of the client in it."""
+    this = open_round(**changes)
+    return Invitation.to_member(this, this.cohorts[0], 0), int(this.cohorts[0].members[0][1:])
+
+
+def client(who: int, **changes: Any) -> Client:
+    settings: dict[str, Any] = {
+        "policy": EVERYTHING,
+        "randomness": os.urandom,
+        "identity": WORLD.identities[who],
+        "roster": ROSTER,
+    }
+    return Client(WORLD.held[who], WORLD.reference, **(settings | changes))
+
+
+@pytest.mark.parametrize("estimator", ["exact", "baseline"])
+def test_a_member_of_the_roster_takes_its_seat(estimator: str) -> None:
+    asked, who = invitation(estimator=estimator)
+    assert len(asked.sums.roster) == 9
+    session = client(who).join(asked.to_bytes(), at=AT)
+    assert len(session.answer(Step.ADVERTISE)) > 0
+
+
+STRANGER = SigningKey.generate()
+OTHERS = Roster(ROSTER.keys | {bytes.fromhex(STRANGER.public)})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"roster": None}, "this client has none or no identity"),
+        ({"identity": None}, "this client has none or no identity"),
+        ({"roster": OTHERS}, "another roster than this client has"),
+        ({"identity": STRANGER}, "does not stand at its place"),
+    ],
+)
+def test_a_client_without_its_part_of_the_roster_refuses(
+    changes: dict[str, Any], words: str
+) -> None:
+    asked, who = invitation()
+    with pytest.raises(PolicyRefusal, match=words):
+        client(who, **changes).join(asked.to_bytes(), at=AT)
+
+
+def with_roster(asked: Invitation, change: Callable[[list[bytes]], None]) -> Invitation:
+    keys = list(asked.sums.roster)
+    change(keys)
+    return replace(asked, sums=replace(asked.sums, roster=tuple(keys)))
+
+
+def put_a_stranger_in(keys: list[bytes]) -> None:
+    keys[5] = bytes.fromhex(STRANGER.public)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (put_a_stranger_in, "members who are not in the roster"),
+        (list.clear, "members who are not in the roster"),
+        (list.reverse, "does not stand at its place"),
+    ],
+)
+def test_a_cohort_of_other_members_is_refused(
+    change: Callable[[list[bytes]], None], words: str
+) -> None:
+    asked, who = invitation()
+    with pytest.raises(PolicyRefusal, match=words):
+        client(who).join(consistent(with_roster(asked, change)).to_bytes(), at=AT)
+
+
+def test_an_index_beyond_the_cohort_is_refused() -> None:
+    asked, who = invitation()
+    with pytest.raises(PolicyRefusal, match="does not stand at its place"):
+        client(who).join(replace(asked, index=9).to_bytes(), at=AT)
+
+
+def test_a_plan_without_a_roster_has_none_in_its_sums() -> None:
+    asked, who = invitation()
+    without = SignedPlan.sign(replace(asked.signed.plan, roster=""), WORLD.key)
+    with pytest.raises(PolicyRefusal, match="but the plan names none"):
+        client(who).join(consistent(replace(asked, signed=without)).to_bytes(), at=AT)
+    bare = consistent(replace(asked, signed=without, sums=replace(asked.sums, roster=())))
+    client(who).join(bare.to_bytes(), at=AT)
+    insists = replace(EVERYTHING, require_roster=True)
+    with pytest.raises(PolicyRefusal, match="insists on one"):
+        client(who, policy=insists).join(bare.to_bytes(), at=AT)
+    client(who, policy=insists).join(asked.to_bytes(), at=AT)
+
+
+# What a lying server may write into an invitation
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"minimum": 9},  # more inputs, so less noise of each
+        {"minimum": 7},
+        {"threshold": 7},
+        {"neighbours": 4, "threshold": 4},  # a graph that colluders can surround a client in
+        {"maxima": (10**6,) * 8},
+    ],
+)
+def test_a_sum_that_does_not_follow_from_the_signed_plan_is_refused(lie: dict[str, Any]) -> None:
+    asked, who = invitation(estimator="baseline")
+    client(who).join(asked.to_bytes(), at=AT)  # nothing else is wrong with it
+    with pytest.raises(PolicyRefusal, match="does not fit the plan"):
+        client(who).join(replace(asked, sums=replace(asked.sums, **lie)).to_bytes(), at=AT)
+
+
+def test_members_of_a_sum_hold_the_same_plan() -> None:
+    """Two plans may have sums of the same sizes, and one of them less noise: no mixture."""
+    asked, who = invitation(estimator="baseline", epsilon=1.0)
+    plan, sums = asked.signed.plan, asked.sums
+    weaker = replace(plan, epsilon=1.0 + 1e-9)
+    same = plan_cohort(weaker, 9, len(asked.cells), sums.nonce, sums.roster)
+    assert same == sums  # nothing else would tell them apart
+    mixed = replace(asked, signed=SignedPlan.sign(weaker, WORLD.key))
+    for lie in (mixed, replace(asked, round_id="00" * 16)):
+        with pytest.raises(PolicyRefusal, match="does not fit the plan"):
+            client(who).join(lie.to_bytes(), at=AT)
+    other = replace(asked, sums=replace(sums, nonce=os.urandom(32)))
+    with pytest.raises(PolicyRefusal, match="does not fit the plan"):
+        client(who).join(other.to_bytes(), at=AT)
+
+
+def test_cohorts_of_a_round_have_sums_of_their_own() -> None:
+    sums = [cohort.sums for cohort in open_round(cohort=3).cohorts]
+    assert len(sums) == 3
+    assert len({each.round_id for each in sums}) == 3
+
+
+def smaller(asked: Invitation, clients: int) -> Invitation:
+    """As an honest server would ask so few of the roster."""
+    keys = asked.sums.roster[:clients]
+    plan, points = asked.signed.plan, len(asked.cells)
+    nonce = asked.sums.nonce
+    return replace(asked, sums=plan_cohort(plan, clients, points, nonce, keys))
+
+
+def test_where_nobody_is_trusted_a_cohort_is_nearly_the_whole_roster() -> None:
+    """Whoever deals could put a client among colluders; with a trusted aggregator that is moot."""
+    alone, who = invitation(estimator="baseline", corruption=0.0)
+    client(who).join(smaller(alone, 8).to_bytes(), at=AT)
+    with pytest.raises(PolicyRefusal, match=r"has 7 clients; .* needs 8 of the roster's 9"):
+        client(who).join(smaller(alone, 7).to_bytes(), at=AT)
+    trusted, who = invitation()
+    client(who).join(smaller(trusted, 5).to_bytes(), at=AT)
+    assert smallest_cohort(alone.signed.plan, 100) == 90
+    assert smallest_cohort(trusted.signed.plan, 100) == 3
+
+
+def test_where_nobody_is_trusted_every_client_is_everybodys_neighbour() -> None:
+    plan = WORLD.plan(estimator="baseline", cohort=400)
+    sparse = plan_cohort(plan, 400, 6)
+    complete = plan_cohort(replace(plan, roster=ROSTER.fingerprint), 400, 6)
+    assert sparse.neighbours < 399 == complete.neighbours
+    assert 2 * complete.threshold > complete.neighbours + 40  # of whom 40 may collude
+    assert complete.minimum == sparse.minimum == 360
+
+
+@pytest.mark.parametrize("clients", [3, 4, 5, 8, 9, 20, 49])
+@pytest.mark.parametrize("corruption", [0.0, 0.1, 0.2])
+def test_sums_withstand_as_many_colluders_as_their_noise(clients: int, corruption: float) -> None:
+    """A tenth of eight clients is one client, for the noise and for the secrets alike."""
+    plan = WORLD.plan(estimator="baseline", corruption=corruption, roster=ROSTER.fingerprint)
+    sums = plan_cohort(plan, clients, 6)
+    colluding = math.ceil(corruption * clients)
+    assert sums.neighbours == clients - 1
+    assert 2 * sums.threshold > sums.neighbours + colluding
+    share = noise_share(plan, clients=clients, minimum=sums.minimum)
+    assert share is not None
+    assert share.shares == sums.minimum - max(1, colluding)  # everybody knows its own
+
+
+def test_a_cohort_that_no_plan_allows_is_refused_and_not_an_error() -> None:
+    asked, who = invitation(estimator="baseline", corruption=0.45, dropout=0.0)
+    hopeless = replace(asked.signed.plan, dropout=0.4)
+    changed = replace(asked, signed=SignedPlan.sign(hopeless, WORLD.key))
+    with pytest.raises(PolicyRefusal, match="does not fit the plan"):
+        client(who).join(changed.to_bytes(), at=AT)
+
+
+# Whole rounds, and sessions that outlive a process
+
+
+def test_a_round_with_identities_is_the_round_without() -> None:
+    leaves = {"c2": Leaves.BEFORE_INPUT}
+    plain = WORLD.run(WORLD.plan(cohort=9), leaves=leaves, source=InsecureNoNoise())
+    known = WORLD.run(
+        WORLD.plan(cohort=9, roster=ROSTER.fingerprint), leaves=leaves, source=InsecureNoNoise()
+    )
+    assert known.release.value == plain.release.value
+    assert set(known.round.cohorts[0].sums.roster) == ROSTER.keys
+    assert plain.round.cohorts[0].sums.roster == ()
+
+
+def test_a_round_with_a_roster_needs_identities() -> None:
+    strangers = World.make(clients=9)
+    with pytest.raises(InvalidInputError, match="every client needs its identity"):
+        strangers.run(strangers.plan(roster=ROSTER.fingerprint))
+
+
+def test_a_client_of_another_roster_is_left_out() -> None:
+    clients = WORLD.clients()
+    clients["c4"] = client(4, roster=OTHERS)
+    result = WORLD.run(WORLD.plan(cohort=9, roster=ROSTER.fingerprint), clients=clients)
+    assert list(result.refusals) == ["c4"]
+    assert result.outcomes[0].included == 8
+
+
+def test_a_kept_seat_has_no_identity_and_gets_it_again() -> None:
+    asked, who = invitation()
+    key = WORLD.identities[who]
+    session = client(who).join(asked.to_bytes(), at=AT)
+    session.answer(Step.ADVERTISE)
+    kept, secret = session.to_bytes(), key.private_bytes()
+    assert all(each not in kept for each in (secret, secret.hex().encode(), b64encode(secret)))
+    assert ClientSession.from_bytes(kept, identity=key).to_bytes() == kept
+    for wrong in (None, STRANGER):
+        with pytest.raises(InvalidInputError, match="identity"):
+            ClientSession.from_bytes(kept, identity=wrong)
+
+
+# The identity check
+
+
+def identity_check(names: str = "abcde", dropout: float = 0.0) -> IdentityCheck:
+    keys = [bytes.fromhex(key.public) for key in WORLD.identities[:4]]
+    return IdentityCheck(Roster(frozenset(keys)), list(names), question=QUESTION, dropout=dropout)
+
+
+def test_the_roll_takes_whoever_proves_to_be_known() -> None:
+    roll = identity_check()
+    for i, name in enumerate("abcd"):
+        assert roll.waiting == 5 - i
+        assert roll.take(name, introduce(WORLD.identities[i], QUESTION, name))
+    assert roll.waiting == 0  # the whole roster is there; the fifth name can be no one
+    assert roll.left_out == 1
+    assert roll.identities == {
+        name: bytes.fromhex(WORLD.identities[i].public) for i, name in enumerate("abcd")
+    }
+
+
+def test_nobody_takes_anothers_place_on_the_roll() -> None:
+    roll = identity_check()
+    mine = introduce(WORLD.identities[0], QUESTION, "a")
+    for name, claim in {
+        "b": mine,  # repeated by another name
+        "c": introduce(STRANGER, QUESTION, "c"),  # not in the roster
+        "d": mine[:32] + introduce(STRANGER, QUESTION, "d")[32:],  # says the key, has it not
+        "e": introduce(WORLD.identities[1], "00" * 16, "e"),  # of another identity check
+    }.items():
+        assert not roll.take(name, claim)
+    assert roll.take("a", mine)
+    assert list(roll.identities) == ["a"]
+    assert not roll.take("a", mine)
+    assert not roll.take("z", introduce(WORLD.identities[1], QUESTION, "z"))  # was not asked
+
+
+@given(st.binary(max_size=100))
+def test_foreign_bytes_prove_nothing(data: bytes) -> None:
+    roll = identity_check()
+    assert not roll.take("a", data)
+    assert roll.identities == {}
+
+
+def test_an_identity_at_two_names_counts_once() -> None:
+    roll = identity_check()
+    for name in "ab":
+        roll.take(name, introduce(WORLD.identities[0], QUESTION, name))
+    assert list(roll.identities) == ["a"]
+
+
+def test_the_roll_can_spare_as_many_as_the_plan() -> None:
+    roll = identity_check(dropout=0.2)
+    for name in "abc":
+        roll.lose(name)
+        assert not roll.can_spare_the_rest
+    roll.refuse("d", "why")
+    assert roll.can_spare_the_rest
+    assert roll.waiting == 1
+    with pytest.raises(InvalidInputError, match="fresh random bytes"):
+        IdentityCheck(ROSTER, ["a"], question="x", dropout=0.0)

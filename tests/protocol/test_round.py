@@ -1,0 +1,346 @@
+"""Whole rounds over real secure sums: equal to plain sums, with dropouts, for all estimators."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedprikl import (
+    BudgetExceededError,
+    InvalidInputError,
+    PaperCalibrationWarning,
+    ReleaseRefused,
+    kl_divergence,
+)
+from fedprikl.checks import Ints
+from fedprikl.estimation import weighted_score
+from fedprikl.privacy import Ledger
+from fedprikl.protocol import (
+    Aggregator,
+    Client,
+    ClientSession,
+    Invitation,
+    Policy,
+    Server,
+    SignedPlan,
+)
+from fedprikl.secure_sum import Leaves, SumAggregator
+from tests.protocol.worlds import AT, InsecureNoNoise, World, budgeted
+
+SENT = {Leaves.BEFORE_ECHO, Leaves.BEFORE_UNMASK}  # those who leave here have sent their input
+
+
+def run_exact(world: World, leaves: dict[str, Leaves], **changes: Any) -> None:
+    """The release without noise is, to the bit, the score of the plain sums of who took part."""
+    plan = world.plan(**changes)
+    result = world.run(plan, leaves=leaves, source=InsecureNoNoise())
+    left_early = {name for name, when in leaves.items() if when not in SENT}
+    plain = world.plain_counts(result, left_early)
+    assert result.release.value == weighted_score(plain, plan.score)
+    assert sum(o.included for o in result.outcomes) == len(world.held) - len(left_early)
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("when", [None, *Leaves])
+def test_a_secure_round_is_the_plain_sum_to_the_bit(batches: int, when: Leaves | None) -> None:
+    leaves = {} if when is None else {"c2": when, "c17": when}
+    run_exact(World.make(), leaves, batches=batches, points=4)
+
+
+def test_dropouts_in_every_step_at_once() -> None:
+    world = World.make(clients=40)
+    leaves = {f"c{7 * i}": when for i, when in enumerate(Leaves)}
+    run_exact(world, leaves, cohort=20)
+
+
+def test_cohort_and_batch_are_separate() -> None:
+    world = World.make(clients=30)
+    one = world.run(world.plan(cohort=30), source=InsecureNoNoise())
+    many = world.run(world.plan(cohort=5), source=InsecureNoNoise())
+    assert len(one.outcomes) == 1
+    assert len(many.outcomes) == 6
+    assert one.release.value == many.release.value
+
+
+def test_all_estimators_go_the_same_way() -> None:
+    world = World.make()
+    for estimator in ("exact", "no privacy", "baseline"):
+        result = world.run(world.plan(estimator=estimator, epsilon=1.0))
+        assert result.release.content["estimator"] == estimator
+        assert np.isfinite(result.release.value)
+    with pytest.warns(PaperCalibrationWarning):
+        paper = world.run(world.plan(estimator="paper", batches=2))
+    assert paper.release.content["privacy"]["holds"] is False
+    assert paper.release.content["privacy"]["true_epsilon"] > 1
+
+
+def test_the_release_says_what_it_is_about() -> None:
+    world = World.make()
+    plan = world.plan()
+    content = world.run(plan, leaves={"c1": Leaves.BEFORE_INPUT}).release.content
+    assert content["plan"] == plan.fingerprint
+    assert content["reference"] == world.reference.fingerprint
+    assert content["target"] == "D(Pi || 0.01 Pi + 0.99 P)"
+    assert content["privacy"]["true_epsilon"] <= 1.0
+    assert sum(c["clients"] for c in content["cohorts"]) == 24
+    assert sum(c["included"] for c in content["cohorts"]) == 23
+    low, high = content["interval"]
+    assert 0 <= low <= high <= np.log(100)  # equal if the noise throws the value far out
+    assert min(max(content["value"], 0), np.log(100)) == pytest.approx(
+        np.clip(content["value"], low, high)
+    )
+    assert content["software"] == "fedprikl test"
+
+
+def test_noisy_counts_allow_any_divergence_afterwards() -> None:
+    """With almost no noise, the other direction of the divergence can be read off the release."""
+    world = World.make(clients=60)
+    plan = world.plan(estimator="baseline", epsilon=60.0, delta=0.01, points=12, cohort=60)
+    content = world.run(plan).release.content
+    noisy = content["noisy_counts"]
+    counts = np.append(np.maximum(noisy["counts"], 0), max(noisy["rest"][0], 0))
+    held = world.held.sum(axis=0)
+    pi = np.append(world.reference.probabilities[:-1], 0)
+    keep = counts[:-1] > 0
+    free = kl_divergence(
+        counts[:-1][keep] / counts[:-1][keep].sum(), pi[:-1][keep] / pi[:-1][keep].sum()
+    )
+    truth = kl_divergence(held[:-1] / held[:-1].sum(), pi[:-1])
+    assert free == pytest.approx(truth, abs=0.05)
+    assert noisy["records"] == [int(held.sum())]
+
+
+def test_the_baseline_is_noised_before_anybody_sees_it() -> None:
+    world = World.make(clients=40)
+    plan = world.plan(estimator="baseline", cohort=40)
+    content = world.run(plan).release.content
+    plain = world.plain_counts(world.run(plan, source=InsecureNoNoise()), set())
+    assert content["noisy_counts"]["counts"] != plain.counts.tolist()
+    assert content["privacy"]["trust"].startswith("nobody")
+    assert 0.99 < content["privacy"]["true_epsilon"] <= 1.0
+
+
+def test_the_budget_is_charged_once_and_the_release_anchored(tmp_path: Path) -> None:
+    world = World.make()
+    with budgeted(tmp_path / "ledger.db", epsilon=2.5) as ledger:
+        first = world.run(world.plan(), ledger=ledger)
+        assert ledger.account("testers").spent == pytest.approx(1.0, abs=1e-6)
+        assert first.release.content["ledger"]["count"] == 2  # budget, reservation
+        world.run(world.plan(estimator="baseline", cohort=24), ledger=ledger)
+        assert ledger.account("testers").spent == pytest.approx(2.0, abs=1e-3)
+        with pytest.raises(BudgetExceededError, match="would fit"):
+            world.run(world.plan(), ledger=ledger)
+        assert ledger.account("testers").spent == pytest.approx(2.0, abs=1e-3)
+
+
+class Empty(Client):
+    """Takes part without a single record."""
+
+    def _vector(self, invitation: Invitation) -> Ints:
+        return np.zeros_like(super()._vector(invitation))
+
+
+def nothing_charged(ledger: Ledger) -> bool:
+    account = ledger.account("testers")
+    return account.spent == 0 and not account.open_rounds
+
+
+@pytest.mark.parametrize("estimator", ["exact", "no privacy"])
+def test_a_batch_without_records_refuses_the_release(estimator: str, tmp_path: Path) -> None:
+    world = World.make()
+    world.client_type = Empty
+    with budgeted(tmp_path / "ledger.db") as ledger:
+        words = "but the budget stays charged" if estimator == "exact" else "no records left"
+        with pytest.raises(ReleaseRefused, match=words):
+            world.run(
+                world.plan(estimator=estimator), ledger=ledger if estimator == "exact" else None
+            )
+        spent = ledger.account("testers").spent
+        assert spent == pytest.approx(1.0 if estimator == "exact" else 0.0)  # sums were opened
+
+
+def test_everybody_gone_releases_and_charges_nothing(tmp_path: Path) -> None:
+    world = World.make()
+    for when in (Leaves.BEFORE_ADVERT, Leaves.BEFORE_INPUT, Leaves.BEFORE_UNMASK):
+        with budgeted(tmp_path / f"{when.value}.db") as ledger:
+            with pytest.raises(ReleaseRefused):
+                world.run(world.plan(), leaves=dict.fromkeys(world.names(), when), ledger=ledger)
+            assert nothing_charged(ledger)
+
+
+@pytest.mark.parametrize("when", [Leaves.BEFORE_ADVERT, Leaves.BEFORE_UNMASK])
+def test_without_a_trusted_party_nothing_opened_is_nothing_charged(
+    when: Leaves, tmp_path: Path
+) -> None:
+    world = World.make()
+    with budgeted(tmp_path / "ledger.db") as ledger:
+        with pytest.raises(ReleaseRefused):
+            world.run(
+                world.plan(estimator="baseline", cohort=24),
+                leaves=dict.fromkeys(world.names(), when),
+                ledger=ledger,
+            )
+        assert nothing_charged(ledger)
+
+
+def test_a_cohort_under_its_threshold_is_dropped_and_the_rest_goes_on() -> None:
+    world = World.make(clients=24)
+    plan = world.plan()
+    members = world.run(plan).round.cohorts[0].members  # the same deal for the same seed
+    result = world.run(plan, leaves=dict.fromkeys(members, Leaves.BEFORE_INPUT))
+    assert [bool(outcome.reason) for outcome in result.outcomes] == [True, False, False]
+    assert np.isfinite(result.release.value)
+
+
+@pytest.mark.parametrize("estimator", ["exact", "baseline"])
+@pytest.mark.parametrize("early", [True, False])
+def test_the_budget_is_reserved_before_a_sum_is_opened(
+    estimator: str, early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused budget leaves every sum closed; where it is known, nobody is even asked.
+
+    Somebody else may spend the budget while the round goes on (`early` is then too early).
+    """
+    world, opened, asked = World.make(), [], []
+    monkeypatch.setattr(SumAggregator, "unmask", lambda _: opened.append(1))
+    if not early:
+        monkeypatch.setattr(Ledger, "check", lambda *_: None)
+    join = Client.join
+
+    def noted(who: Client, message: bytes, *, at: str) -> ClientSession:
+        asked.append(1)
+        return join(who, message, at=at)
+
+    monkeypatch.setattr(Client, "join", noted)
+    with budgeted(tmp_path / "ledger.db", epsilon=0.5) as ledger:
+        with pytest.raises(BudgetExceededError):
+            world.run(world.plan(estimator=estimator, cohort=24), ledger=ledger)
+        assert nothing_charged(ledger)
+    assert opened == []
+    assert bool(asked) is not early
+
+
+def test_a_round_that_fails_after_a_sum_was_opened_stays_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sums were seen: nothing gives the budget back, whatever happens then."""
+    world = World.make()
+    monkeypatch.setattr(Aggregator, "_add", _fail)
+    with budgeted(tmp_path / "ledger.db") as ledger:
+        with pytest.raises(ArithmeticError):
+            world.run(world.plan(), ledger=ledger)
+        assert ledger.account("testers").spent == pytest.approx(1.0)
+
+
+def test_sums_that_were_opened_are_never_refunded(tmp_path: Path) -> None:
+    """One batch is lost, the other was opened: there is no release, and it is charged."""
+    world = World.make(clients=24)
+    plan = world.plan(batches=2, cohort=12)
+    lost = world.run(plan).round.cohorts[1].members  # the same deal for the same seed
+    with budgeted(tmp_path / "ledger.db") as ledger:
+        with pytest.raises(ReleaseRefused, match="stays charged, because sums were opened"):
+            world.run(plan, leaves=dict.fromkeys(lost, Leaves.BEFORE_INPUT), ledger=ledger)
+        account = ledger.account("testers")
+        assert account.spent == pytest.approx(1.0)
+        assert [known.state.value for known in account.rounds] == ["open"]
+
+
+def _fail(*_: object) -> None:
+    raise ArithmeticError
+
+
+@pytest.mark.parametrize("estimator", ["exact", "baseline"])
+def test_a_round_releases_once_also_without_a_ledger(estimator: str) -> None:
+    """A second release would carry fresh noise, and two of them give away the value."""
+    world = World.make(clients=9)
+    kept: list[Aggregator] = []
+
+    class Kept(Aggregator):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            kept.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedprikl.protocol.run.Aggregator", Kept)
+        world.run(world.plan(cohort=9, estimator=estimator))
+    with pytest.raises(ReleaseRefused, match="has released already"):
+        kept[0].release(at=AT, rng=np.random.default_rng(0))
+
+
+def test_roles_refuse_to_be_used_out_of_order() -> None:
+    world = World.make()
+    server = Server(SignedPlan.sign(world.plan(), world.key), world.reference)
+    this = server.open_round(
+        world.names(), rng=np.random.default_rng(0), randomness=lambda n: b"r" * n
+    )
+    aggregator = Aggregator(this, key=world.key, ledger=None, software="x")
+    with pytest.raises(ReleaseRefused, match="still open"):
+        aggregator.release(at=AT, rng=np.random.default_rng(0))
+    assert "cohorts" in repr(aggregator)
+    aggregator.drop(0, "gone")
+    with pytest.raises(InvalidInputError, match="closed already"):
+        aggregator.close(0, at=AT)
+
+
+def test_a_release_is_made_only_once() -> None:
+    world = World.make()
+    result = world.run(world.plan())
+    server = Server(SignedPlan.sign(world.plan(), world.key), world.reference)
+    other = world.run(world.plan(), seed=2)
+    with pytest.raises(InvalidInputError, match="another round"):
+        server.accept(other.round, result.release.to_bytes(), aggregator=world.key.public)
+    with pytest.raises(InvalidInputError, match="not signed by the aggregator"):
+        server.accept(result.round, result.release.to_bytes(), aggregator="00" * 32)
+
+
+@pytest.mark.parametrize(
+    ("names", "changes", "words"),
+    [
+        (["a", "a", "b"], {}, "named twice"),
+        (["a", "b"], {}, "too few"),
+        (["a", "b", "c", "d"], {"batches": 2}, "too few"),
+    ],
+)
+def test_rounds_that_cannot_be_opened(
+    names: list[str], changes: dict[str, Any], words: str
+) -> None:
+    world = World.make()
+    server = Server(SignedPlan.sign(world.plan(**changes), world.key), world.reference)
+    with pytest.raises(InvalidInputError, match=words):
+        server.open_round(names, rng=np.random.default_rng(0), randomness=lambda n: b"r" * n)
+
+
+def test_refusals_are_told_when_nothing_is_left() -> None:
+    world = World.make()
+    world.policy = Policy(largest_epsilon=0.5)
+    with pytest.raises(ReleaseRefused, match="24 clients refused, the first because: epsilon 1"):
+        world.run(world.plan())
+
+
+def test_a_client_that_refuses_is_left_out_and_named() -> None:
+    world = World.make()
+    clients = world.clients()
+    clients["c5"] = Client(
+        world.held[5], world.reference, policy=Policy(largest_epsilon=0.1), randomness=os.urandom
+    )
+    result = world.run(world.plan(), clients=clients)
+    assert list(result.refusals) == ["c5"]
+    assert sum(outcome.included for outcome in result.outcomes) == 23
+
+
+def test_a_release_without_privacy_is_not_charged_to_a_budget(tmp_path: Path) -> None:
+    world = World.make()
+    with (
+        budgeted(tmp_path / "ledger.db") as ledger,
+        pytest.raises(InvalidInputError, match="without privacy"),
+    ):
+        world.run(world.plan(estimator="no privacy"), ledger=ledger)
+
+
+def test_a_server_needs_the_reference_of_its_plan() -> None:
+    world = World.make()
+    plan = world.plan(reference="0" * 64)
+    with pytest.raises(InvalidInputError, match="another reference"):
+        Server(SignedPlan(plan), world.reference)
