@@ -33,25 +33,20 @@ from fedprikl import (
 )
 from fedprikl.checks import Floats
 from fedprikl.divergence import Additive, Floor, Score, Skew, Unsmoothed
-from fedprikl.estimators import (
+from fedprikl.estimation import Estimate, Forecast, Verdict, increments_per_batch, score_sensitivity
+from fedprikl.estimation.drift_model import fit_drift
+from fedprikl.planning import (
     Design,
     DesignForecast,
     DesignMoments,
-    Estimate,
-    Forecast,
     Spectrum,
-    Verdict,
     forecast_design,
-    increments_per_batch,
     sampling_errors,
-    score_sensitivity,
     search_designs,
 )
-from fedprikl.estimators.drift import fit_drift
-from fedprikl.federation import Client, Plan, RoundResult, Server, SignedPlan, run_round
-from fedprikl.federation.budget import split_budget
-from fedprikl.federation.planned_round import PlannedRound
-from fedprikl.federation.planner import plan_round
+from fedprikl.planning.planned_round import PlannedRound
+from fedprikl.planning.planner import plan_round
+from fedprikl.planning.release_budget import split_budget
 from fedprikl.privacy import (
     AccountedRelease,
     Charge,
@@ -77,9 +72,10 @@ from fedprikl.privacy import (
     total_epsilon,
     worst_substitution,
 )
+from fedprikl.protocol import Client, Plan, RoundResult, Server, SignedPlan, run_round
 from fedprikl.reference import QueryPoints
 from fedprikl.secure_sum import Leaves
-from tests.federation.worlds import AT, World, budgeted
+from tests.protocol.worlds import AT, World, budgeted
 
 Case = Callable[[], dict[str, Any]]
 EPSILON, DELTA = 1.0, 1e-6
@@ -198,7 +194,7 @@ def show_design(found: DesignForecast) -> dict[str, Any]:
         "points": found.design.points,
         "batches": found.design.batches,
         "exponent": found.design.exponent,
-        "largest_step": found.design.steepest,
+        "largest_step": found.design.maximum_step,
         "error": found.error,
         "forecasts": [show_forecast(each) for each in found.forecasts],
     }
@@ -244,7 +240,7 @@ def trusted(noise: Any, batches: int) -> dict[str, Any]:
                 spread_counts(batches),
                 epsilon=EPSILON,
                 delta=DELTA,
-                score=Score(Skew(0.01), correction=effect, steepest=limit),
+                score=Score(Skew(0.01), correction=effect, maximum_step=limit),
                 noise=noise,
                 client_effect=effect,
                 source=InsecureSeededNoise(21),
@@ -418,7 +414,7 @@ def sensitivities() -> dict[str, Any]:
             ("skew", Score()),
             ("corrected", Score(Skew(0.05), correction=1.0)),
             ("control", Score(control=0.7)),
-            ("limited", Score(correction=2.0, steepest=0.01)),
+            ("limited", Score(correction=2.0, maximum_step=0.01)),
             ("additive", Score(Additive(1.0, 40))),
             ("floor", Score(Floor(0.001), control=-1.0)),
         )
@@ -474,7 +470,7 @@ def scores() -> dict[str, Any]:
         ("skew, control", Score(Skew(0.05), control=0.4)),
         ("corrected", Score(correction=1.0)),
         ("corrected for groups", Score(Skew(0.02), correction=3.0)),
-        ("limited", Score(correction=1.0, steepest=0.05)),
+        ("limited", Score(correction=1.0, maximum_step=0.05)),
         ("additive", Score(Additive(0.5, 30), control=-0.2)),
         ("floor", Score(Floor(0.004), control=-1.0)),
         ("unsmoothed", Score(Unsmoothed(), control=1.0)),
@@ -528,8 +524,8 @@ def drift_fits() -> dict[str, Any]:
 
 DESIGNS = {
     "all cells": (zipf(30), Design(points=30, batches=1, exponent=1.0)),
-    "limited": (zipf(30), Design(points=30, batches=1, exponent=1.0, steepest=0.01)),
-    "four batches": (zipf(400), Design(points=25, batches=4, exponent=0.5, steepest=0.03)),
+    "limited": (zipf(30), Design(points=30, batches=1, exponent=1.0, maximum_step=0.01)),
+    "four batches": (zipf(400), Design(points=25, batches=4, exponent=0.5, maximum_step=0.03)),
     "long tail": (zipf(5000), Design(points=60, batches=8, exponent=0.75)),
 }
 
@@ -692,7 +688,7 @@ def show_planned(found: PlannedRound) -> dict[str, Any]:
 
 def show_reasons(found: PlannedRound) -> dict[str, Any]:
     """What is chosen, and the numbers in the sentence why; its words may change."""
-    neutral = {"steepest": "largest_step"}
+    neutral = {"maximum_step": "largest_step"}
     return {
         neutral.get(reason.parameter, reason.parameter): {
             "value": reason.value,
@@ -714,7 +710,7 @@ def show_plan(plan: Plan) -> dict[str, Any]:
         "skew": plan.skew,
         "control": plan.control,
         "exponent": plan.exponent,
-        "largest_step": plan.steepest,
+        "largest_step": plan.maximum_step,
         "noise": plan.noise,
         "cohort": plan.cohort,
         "dropout": plan.dropout,
@@ -728,7 +724,7 @@ def show_plan(plan: Plan) -> dict[str, Any]:
         "budget_epsilon": plan.budget_epsilon,
         "budget_delta": plan.budget_delta,
         "score_correction": plan.score.correction,
-        "score_largest_step": plan.score.steepest,
+        "score_largest_step": plan.score.maximum_step,
     }
 
 
@@ -858,7 +854,7 @@ def show_account(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-GROUPED = {"exponent": 0.5, "steepest": 0.03, "client_effect": 1.5, "design_effect": 2.0}
+GROUPED = {"exponent": 0.5, "maximum_step": 0.03, "client_effect": 1.5, "design_effect": 2.0}
 ROUNDS: dict[str, Case] = {
     "trusted, laplace, 1 batch": partial(rounds, clients=24, plan=TRUSTED),
     "trusted, laplace, 4 batches": partial(
