@@ -1,4 +1,9 @@
-"""Golden values as plain JSON: how they are written, read and compared, to the last digit."""
+"""Golden values as plain JSON: how they are written, read and compared, to the last digit.
+
+NumPy chooses its code by what the processor can do, and another choice moves last digits. So the
+file of values has the processor's abilities beside it; on another processor floats may differ by a
+relative 1e-9.
+"""
 
 import json
 import math
@@ -8,6 +13,20 @@ from typing import Any
 import numpy as np
 
 VALUES = Path(__file__).with_name("values.json")
+PROCESSOR = Path(__file__).with_name("processor.json")
+ELSEWHERE = 1e-9  # relative; 4e-13 was seen
+
+
+def abilities() -> list[str]:
+    """What NumPy uses of this processor."""
+    config: Any = np.show_config(mode="dicts")
+    extensions = config["SIMD Extensions"]
+    return sorted([*extensions["baseline"], *extensions.get("found", [])])
+
+
+def tolerance() -> float:
+    """0 where the values were recorded on a processor like this one."""
+    return 0.0 if abilities() == json.loads(PROCESSOR.read_text()) else ELSEWHERE
 
 
 def plain(value: Any) -> Any:
@@ -41,17 +60,19 @@ def leaves(value: Any, path: str = "") -> dict[str, Any]:
     return {path: value}
 
 
-def differences(recorded: Any, computed: Any) -> dict[str, str]:
+def differences(recorded: Any, computed: Any, *, relative: float = 0.0) -> dict[str, str]:
     """Where two plain values differ, and how; 1 and 1.0 are the same number."""
     before, after = leaves(recorded), leaves(computed)
     return {
         path: f"{before.get(path, 'nothing')!r} became {after.get(path, 'nothing')!r}"
         for path in sorted(before.keys() | after.keys())
-        if path not in before or path not in after or not _same(before[path], after[path])
+        if path not in before or path not in after or not _same(before[path], after[path], relative)
     }
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: Any, other: Any, relative: float) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or math.isclose(one, other, rel_tol=relative)
     return bool(one == other)
