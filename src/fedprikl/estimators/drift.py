@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
 from fedprikl.errors import InvalidInputError
@@ -115,7 +115,7 @@ def fit_drift(mass: Floats, pi: Floats, *, divergence: float, gamma: float) -> D
         return Drift(divergence, rarity, math.exp(low))
     if missing(high) > 0:  # what vanished among these cells is enough
         return Drift(divergence, rarity, math.inf)
-    found = float(optimize.brentq(missing, low, high, xtol=1e-3))
+    found = float(scipy.optimize.brentq(missing, low, high, xtol=1e-3))
     return Drift(divergence, rarity, math.exp(found))
 
 
@@ -127,7 +127,7 @@ def _rarity(share: float, pi: Floats) -> float:
         return float(np.minimum(MOST_VANISHED, scale * rare).mean()) - share
 
     top = MOST_VANISHED / float(rare.min())
-    return float(optimize.brentq(missing, 0.0, top)) if missing(top) > 0 else top
+    return float(scipy.optimize.brentq(missing, 0.0, top)) if missing(top) > 0 else top
 
 
 def _quantiles(alpha: float, gone: Floats, uniforms: Floats) -> Floats:
@@ -140,5 +140,5 @@ def _shuffled(alpha: float, uniforms: Floats) -> Floats:
     """Quantiles of a Gamma variable of mean 1."""
     if alpha == math.inf:
         return np.ones_like(uniforms)
-    quantiles = special.gammaincinv(alpha, np.minimum(uniforms, 1 - 1e-12)) / alpha
+    quantiles = scipy.special.gammaincinv(alpha, np.minimum(uniforms, 1 - 1e-12)) / alpha
     return np.asarray(quantiles, dtype=np.float64)
