@@ -14,6 +14,7 @@ step add is taken from a picture of drift (`drift.py`): usually small, and an as
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import scipy
@@ -62,6 +63,7 @@ def confidence_interval(
     largest = math.log(1 / score.smoothing.gamma)
     before_noise = error_before_noise(points, records, score, client_effect=client_effect)
 
+    @cache  # a search for a root asks for its ends again
     def slack(divergence: float) -> float:
         """How much further the value could lie from D; not negative inside the interval."""
         sd, bias = before_noise(divergence)
