@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo federation-demo paper test docs lint lock clean
+.PHONY: help setup demo federation-demo paper check test docs lint lock clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -26,8 +26,12 @@ federation-demo: setup  ## a federation of real processes on this machine, one s
 paper: setup  ## the paper's experiments: figures, numbers and RESULTS.md in experiments/paper
 	$(BIN)/python -m experiments.paper.everything
 
+check: setup lint  ## the daily loop: style, types, floors and all tests that are quick
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
+
+# Three processes for two cores: tests of real Flower processes wait most of their time.
 test: setup lint  ## every check: style, types, floors, tests, coverage
-	$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term --cov-fail-under=95
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-fail-under=95
 
 docs: setup  ## rewrite the generated table of the README
 	$(BIN)/python docs/readme_table.py

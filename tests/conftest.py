@@ -17,6 +17,41 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20240917)
 
 
+# Whole federations, commands and long simulations, the longest first. They begin before all others,
+# so that no core waits for one of them at the end. `make check` leaves them out.
+SLOW = (
+    "test_loopback.py",
+    "test_simulation_engine.py",
+    "test_interval.py",
+    "test_fake_federation.py",
+    "test_cli.py",
+    "test_sum.py",
+    "test_verdict.py",
+    "test_one_record.py",
+    "test_paper.py",
+    "test_roster_federation.py",
+    "test_active_relay.py",
+    "test_counted_once.py",
+    "test_lying_aggregator.py",
+    "test_lying_client.py",
+    "test_relay.py",
+    "test_replayed_release.py",
+    "test_estimate_leaks.py",
+    "test_when_things_go_wrong.py",
+    "test_readme.py",
+    "test_estimate_refusals.py",
+    "test_plain_words.py",
+    "test_verify_command.py",
+    "test_noisy_interval.py",
+    "test_laplace_round.py",
+    "test_privacy.py",
+    "test_variance.py",
+    "test_graph.py",
+    "test_dealing.py",
+    "test_points.py",
+    "test_vectors.py",
+)
+
 # Coverage doubles the time of these, and other tests reach every line they do.
 UNTRACED = {
     "test_dealing.py",
@@ -37,6 +72,10 @@ UNTRACED = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: number for number, name in enumerate(SLOW)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
     for item in items:
+        if item.path.name in order:
+            item.add_marker("slow")
         if item.path.name in UNTRACED:
             item.add_marker("no_cover")

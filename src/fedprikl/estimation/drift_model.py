@@ -12,9 +12,10 @@ No guarantee rests on it; how well it predicts is measured (benchmarks/accuracy.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
 from fedprikl.errors import InvalidInputError
@@ -98,15 +99,15 @@ def fit_drift(mass: Floats, pi: Floats, *, divergence: float, gamma: float) -> D
             f"A divergence of {divergence:g} is out of reach: with a skew of {gamma:g} it is at "
             f"most {-math.log(gamma):.3g}."
         )
-    steps = (np.arange(FITTED) + 0.5) / FITTED
+    steps = _fitted_steps()
     cumulative = np.cumsum(mass)
     at = np.minimum(np.searchsorted(cumulative, steps * cumulative[-1]), len(mass) - 1)
-    some, uniforms = pi[at], np.random.default_rng(SEED).permutation(steps)
+    some = pi[at]
     rarity = _rarity(divergence / (2 * -math.log(gamma)), some)
     gone = np.minimum(MOST_VANISHED, rarity / np.sqrt(some))
 
     def missing(log_alpha: float) -> float:
-        left = _shuffled(math.exp(log_alpha), uniforms) / (1 - gone)
+        left = _fitted_quantiles(log_alpha) / (1 - gone)
         scores = (1 - gone) * -np.log(gamma + (1 - gamma) * left) + gone * -math.log(gamma)
         return float(scores.mean()) - divergence
 
@@ -115,8 +116,21 @@ def fit_drift(mass: Floats, pi: Floats, *, divergence: float, gamma: float) -> D
         return Drift(divergence, rarity, math.exp(low))
     if missing(high) > 0:  # what vanished among these cells is enough
         return Drift(divergence, rarity, math.inf)
-    found = float(optimize.brentq(missing, low, high, xtol=1e-3))
+    found = float(scipy.optimize.brentq(missing, low, high, xtol=1e-3))
     return Drift(divergence, rarity, math.exp(found))
+
+
+def _fitted_steps() -> Floats:
+    return (np.arange(FITTED) + 0.5) / FITTED
+
+
+@lru_cache(maxsize=64)  # every fit asks for both ends of its search, twice
+def _fitted_quantiles(log_alpha: float) -> Floats:
+    """Drift of the cells that a fit looks at, in an order that is always the same."""
+    uniforms = np.random.default_rng(SEED).permutation(_fitted_steps())
+    quantiles = _shuffled(math.exp(log_alpha), uniforms)
+    quantiles.flags.writeable = False
+    return quantiles
 
 
 def _rarity(share: float, pi: Floats) -> float:
@@ -127,7 +141,7 @@ def _rarity(share: float, pi: Floats) -> float:
         return float(np.minimum(MOST_VANISHED, scale * rare).mean()) - share
 
     top = MOST_VANISHED / float(rare.min())
-    return float(optimize.brentq(missing, 0.0, top)) if missing(top) > 0 else top
+    return float(scipy.optimize.brentq(missing, 0.0, top)) if missing(top) > 0 else top
 
 
 def _quantiles(alpha: float, gone: Floats, uniforms: Floats) -> Floats:
@@ -140,5 +154,5 @@ def _shuffled(alpha: float, uniforms: Floats) -> Floats:
     """Quantiles of a Gamma variable of mean 1."""
     if alpha == math.inf:
         return np.ones_like(uniforms)
-    quantiles = special.gammaincinv(alpha, np.minimum(uniforms, 1 - 1e-12)) / alpha
+    quantiles = scipy.special.gammaincinv(alpha, np.minimum(uniforms, 1 - 1e-12)) / alpha
     return np.asarray(quantiles, dtype=np.float64)

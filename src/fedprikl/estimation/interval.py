@@ -14,9 +14,10 @@ step add is taken from a drift model (`drift.py`): usually small, and an assumpt
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
-from scipy import special
+import scipy
 
 from fedprikl.checks import Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
@@ -62,6 +63,7 @@ def confidence_interval(
     largest = math.log(1 / score.smoothing.gamma)
     before_noise = error_before_noise(points, records, score, client_effect=client_effect)
 
+    @cache  # a search for a root asks for its ends again
     def slack(divergence: float) -> float:
         """How much further the value could lie from D; not negative inside the interval."""
         sd, bias = before_noise(divergence)
@@ -126,7 +128,7 @@ def _small_batches(
 def noise_quantile(noise: Noise, sd: float, probability: float) -> float:
     """Quantile (above 1/2) of the noise plus an independent normal error of sd `sd`."""
     if isinstance(noise, GaussianMechanism):
-        return float(special.ndtri(probability) * math.hypot(noise.sigma, sd))
+        return float(scipy.special.ndtri(probability) * math.hypot(noise.sigma, sd))
     if sd < 1e-9 * noise.scale:
         return -noise.scale * math.log(2 * (1 - probability))
     bound = 20 * (noise.scale + sd) * max(1.0, -math.log(1 - probability))
@@ -136,12 +138,10 @@ def noise_quantile(noise: Noise, sd: float, probability: float) -> float:
 def _laplace_normal_cdf(x: float, scale: float, sd: float) -> float:
     """P(Laplace(scale) + N(0, sd^2) <= x), in closed form, with products as sums of logarithms."""
     shift = sd / scale
-    rising = math.exp(shift**2 / 2 + x / scale + special.log_ndtr(-x / sd - shift))
-    falling = math.exp(shift**2 / 2 - x / scale + special.log_ndtr(x / sd - shift))
-    return float(special.ndtr(x / sd) + (rising - falling) / 2)
+    rising = math.exp(shift**2 / 2 + x / scale + scipy.special.log_ndtr(-x / sd - shift))
+    falling = math.exp(shift**2 / 2 - x / scale + scipy.special.log_ndtr(x / sd - shift))
+    return float(scipy.special.ndtr(x / sd) + (rising - falling) / 2)
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    from scipy import optimize  # slow to load, and a client never needs it
-
-    return float(optimize.brentq(function, low, high))
+    return float(scipy.optimize.brentq(function, low, high))

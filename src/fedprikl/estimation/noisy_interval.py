@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from fedprikl.checks import Floats, check_open_unit
 from fedprikl.divergence import Score, Skew
@@ -71,7 +71,7 @@ class NoisyErrors:
     def interval(self, value: float, level: float) -> tuple[float, float]:
         """From the least to the largest candidate that the value does not contradict."""
         distance = value - self.candidates
-        reach = special.ndtri((1 + level) / 2) * self.spread
+        reach = scipy.special.ndtri((1 + level) / 2) * self.spread
         reach += np.where(self.bias * distance > 0, 2 * np.abs(self.bias), 0.0)
         inside = self.candidates[np.abs(distance) <= reach]
         # The nearest possible value too: noise may throw a value out of the range.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from fedprikl.checks import Floats, Ints, check_open_unit
 from fedprikl.divergence import Score
@@ -110,7 +110,7 @@ def alarm_threshold(values: Floats, noise: Noise, *, false_alarm: float) -> floa
         return _upper_limit(_survival(noise, t - values)) - rate
 
     reach = -2 * math.log(rate) * noise.standard_deviation
-    return float(optimize.brentq(excess, values.min() - reach, values.max() + 3 * reach))
+    return float(scipy.optimize.brentq(excess, values.min() - reach, values.max() + 3 * reach))
 
 
 def judge_release(
@@ -158,19 +158,19 @@ def _told_apart(one: float, other: float) -> tuple[str, str]:
 def _survival(noise: LaplaceMechanism | GaussianMechanism, x: Floats) -> Floats:
     """P(noise > x)."""
     if isinstance(noise, GaussianMechanism):
-        return np.asarray(special.ndtr(-x / noise.sigma))
+        return np.asarray(scipy.special.ndtr(-x / noise.sigma))
     tail = np.exp(-np.abs(x) / noise.scale) / 2
     return np.where(x > 0, tail, 1 - tail)
 
 
 def _upper_limit(samples: Floats) -> float:
-    z, n = float(special.ndtri(CONFIDENCE)), len(samples)
+    z, n = float(scipy.special.ndtri(CONFIDENCE)), len(samples)
     return float(samples.mean() + z * samples.std() / math.sqrt(n) + z**2 / (2 * n))
 
 
 def _order_statistic(values: Floats, rate: float) -> float:
     """The same without noise: as many values may exceed t as the limit allows."""
-    n, z = len(values), float(special.ndtri(CONFIDENCE))
+    n, z = len(values), float(scipy.special.ndtri(CONFIDENCE))
     share = np.arange(n) / n
     limits = share + z * np.sqrt(share * (1 - share) / n) + z**2 / (2 * n)
     above = int(np.flatnonzero(limits <= rate)[-1])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from scipy import optimize, special
+import scipy
 
 from fedprikl.checks import check_finite
 from fedprikl.errors import InvalidInputError
@@ -36,11 +36,11 @@ def smallest_drift(
         """How far the value's lower quantile lies above the threshold."""
         mean, sd = moments(divergence)
         if noise is None:
-            return mean - float(special.ndtri(power)) * sd - threshold
+            return mean - float(scipy.special.ndtri(power)) * sd - threshold
         return mean - noise_quantile(noise, sd, power) - threshold
 
     if margin(largest) < 0:
         return None
     if margin(0.0) >= 0:
         return 0.0
-    return float(optimize.brentq(margin, 0.0, largest, xtol=1e-9 * largest, rtol=precision))
+    return float(scipy.optimize.brentq(margin, 0.0, largest, xtol=1e-9 * largest, rtol=precision))
