@@ -2,7 +2,6 @@
 
 from fedprikl.planning.design import (
     DRIFTS,
-    EXPONENTS,
     Design,
     DesignForecast,
     DesignMoments,
@@ -17,7 +16,6 @@ from fedprikl.planning.spectrum import Spectrum
 
 __all__ = [
     "DRIFTS",
-    "EXPONENTS",
     "Design",
     "DesignForecast",
     "DesignMoments",

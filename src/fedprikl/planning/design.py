@@ -11,11 +11,12 @@ from functools import lru_cache
 import numpy as np
 
 from fedprikl.checks import Floats
-from fedprikl.divergence import Score, Skew
+from fedprikl.divergence import Score
 from fedprikl.estimation.drift_model import SEED, DriftModel, model_drift
 from fedprikl.estimation.forecast import Forecast, mean_error, simulate_scores
 from fedprikl.estimation.terms import Terms
 from fedprikl.planning.spectrum import Spectrum
+from fedprikl.protocol.question import Question
 
 __all__ = [
     "DRIFTS",
@@ -43,9 +44,10 @@ class Design:
     exponent: float  # cells are asked of a share of the batches in proportion to Pi^exponent
     maximum_step: float = math.inf  # c
 
-    def score(self, gamma: float, correction: float = 1.0) -> Score:
-        """The score of a count under this design."""
-        return Score(Skew(gamma), correction=correction, maximum_step=self.maximum_step)
+    def question(self, gamma: float) -> Question:
+        """What a plan with this design asks."""
+        limit = None if self.maximum_step == math.inf else self.maximum_step
+        return Question(points=self.points, exponent=self.exponent, skew=gamma, maximum_step=limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,8 @@ class DesignMoments:
     ) -> "DesignMoments":
         """Of a population of so many unrelated records."""
         layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
-        return cls(layout, design.score(gamma, client_effect), gamma, records)
+        score = design.question(gamma).score(correction=client_effect, limited=True)
+        return cls(layout, score, gamma, records)
 
     def in_groups(self, design_effect: float) -> "DesignMoments":
         """Of the same records if they come in groups of `design_effect` equal ones.
@@ -226,10 +229,16 @@ class _Layout:
             outside=np.clip(1 - share, 0.0, None),
         )
 
+    def score(self, gamma: float, client_effect: float) -> Score:
+        """Of a count, before any limit is chosen."""
+        asked = Question(points=self.points, exponent=self.exponent, skew=gamma)
+        return asked.score(correction=client_effect, limited=False)
+
     def first_steps(self, records: int, gamma: float, client_effect: float = 1.0) -> Floats:
         """What the first record of each cell does to the estimate: its maximum step."""
         terms = self.terms(records, fewest=True)
-        steps: Floats = -terms.weights * Score(Skew(gamma), correction=client_effect).increments(
+        score = self.score(gamma, client_effect)
+        steps: Floats = -terms.weights * score.increments(
             np.zeros(len(terms.pi)), terms.pi, terms.records, outside=terms.outside
         )
         return steps
@@ -276,7 +285,7 @@ def _forecasts(
     """The errors of a layout for each limit, given as a share of the maximum step."""
     gamma = models[0].gamma
     terms, steps = layout.terms(records), layout.first_steps(records, gamma, client_effect)
-    score = Score(Skew(gamma), correction=client_effect)
+    score = layout.score(gamma, client_effect)
     drawn = [simulate_scores(terms, score, each, client_effect=client_effect) for each in models]
     sampling = [math.sqrt(layout.sampling_variance(model)) for model in models]
     for limit in limits:
