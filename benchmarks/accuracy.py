@@ -322,10 +322,10 @@ class Bench:
                 spectrum,
                 points=plan.points,
                 exponent=plan.exponent,
-                gamma=GAMMA,
+                score=plan.score,
                 drifts=drifts,
             )
-            return forecast_noisy(this, gamma=GAMMA, drifts=drifts, sampling=sampling)[0].error
+            return forecast_noisy(this, score=plan.score, drifts=drifts, sampling=sampling)[0].error
         design = Design(
             points=plan.points,
             batches=plan.batches,
@@ -337,7 +337,7 @@ class Bench:
             design,
             records=self._records(),
             noise_gain=split_budget(epsilon=epsilon, delta=DELTA).gain,
-            gamma=GAMMA,
+            score=plan.score,
             drifts=drifts,
         )
         return found.error

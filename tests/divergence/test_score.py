@@ -73,7 +73,7 @@ def test_the_smoothings_are_what_they_say() -> None:
         assert Score(smoothing).ratio(h, pi, n)[0] == pytest.approx(ratio)
         value = Score(smoothing, control=2.0)(h, pi, n)[0]
         assert value == pytest.approx(2 * (ratio - 1) - np.log(ratio))
-        assert str(smoothing).startswith("D(Pi || ")
+        assert Score(smoothing).target == f"D(Pi || {smoothing})"
 
 
 def expected_score(score: Score, pi: float, records: int, p: float) -> float:

@@ -123,7 +123,7 @@ def error_by_hand(points: QueryPoints, score: Score, divergence: float) -> tuple
     """Standard deviation and mean of what small batches and the limit add, in 600 populations."""
     terms, rng, sums = Terms.of(points, BATCHES[: points.batches]), np.random.default_rng(1), []
     everybody = int(BATCHES[: points.batches].sum())
-    drift = fit_drift(terms.weights, terms.pi, divergence=divergence, gamma=0.01)
+    drift = fit_drift(terms.weights, terms.pi, divergence=divergence, score=Score())
     for _ in range(600):
         rate = terms.pi * drift.ratios(terms.pi, rng.random(len(terms.pi)))
         asked = rng.poisson(terms.records * rate)

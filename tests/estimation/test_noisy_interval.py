@@ -43,7 +43,7 @@ def coverage(kind: str, noise_sd: float, cells: int, repetitions: int) -> tuple[
     for repetition in range(repetitions):
         if repetition == 0 or cells < ALL:
             points = spread_points(pi, cells, batches=1, rng=rng)
-            errors = NoisyErrors.of(release(points, held, noise_sd, rng), 0.01)
+            errors = NoisyErrors.of(release(points, held, noise_sd, rng), score)
         noisy = release(points, held, noise_sd, rng)
         found = estimate_noisy_counts(noisy, score=score, rng=rng, resamples=50)
         low, high = errors.interval(found.value, 0.95)

@@ -326,7 +326,9 @@ def test_where_the_law_is_not_known_there_is_no_verdict(rng: np.random.Generator
 
 
 def test_verdicts_speak_plainly() -> None:
-    calm = Verdict(statistic=0.012, threshold=0.034, false_alarm=0.01, design_effect=1.0)
+    calm = Verdict(
+        statistic=0.012, threshold=0.034, false_alarm=0.01, design_effect=1.0, unit="nats"
+    )
     assert str(calm) == (
         "No drift found: 0.012 nats is below 0.034, which populations without drift exceed at "
         "most 1% of the time"

@@ -90,7 +90,7 @@ def modelled_drift(reference: Reference, rng: np.random.Generator, divergence: f
     """So many nats away as the planner pictures it."""
     pi = reference.probabilities
     some = pi > 0
-    drift = fit_drift(pi[some], pi[some], divergence=divergence, gamma=0.01)
+    drift = fit_drift(pi[some], pi[some], divergence=divergence, score=fk.Score())
     mass = np.zeros_like(pi)
     mass[some] = pi[some] * drift.ratios(pi[some], rng.random(int(some.sum())))
     return mass

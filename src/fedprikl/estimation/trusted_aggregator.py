@@ -118,7 +118,8 @@ def _exact(
     return Estimate(
         method="trusted aggregator, exact calibration",
         value=value,
-        target=str(score.smoothing),
+        target=score.target,
+        unit=score.unit,
         payload=points.payload,
         noise_sd=mechanism.standard_deviation,
         limits=partial(
@@ -182,7 +183,8 @@ def _paper(
     return Estimate(
         method="trusted aggregator, paper's calibration",
         value=math.fsum((share * noisy).tolist()),
-        target=str(score.smoothing),
+        target=score.target,
+        unit=score.unit,
         payload=points.payload,
         noise_sd=_mean_sd(points, sigmas),
         privacy=statement,

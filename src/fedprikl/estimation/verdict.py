@@ -37,7 +37,7 @@ class Verdict:
     threshold: float
     false_alarm: float  # how often, at most, a population without drift exceeds the threshold
     design_effect: float  # 1 if records of one client are as different as those of two
-    unit: str = "nats"
+    unit: str  # of statistic and threshold; empty for the variation of noisy counts
 
     @property
     def drifted(self) -> bool:
@@ -144,6 +144,7 @@ def judge_release(
         threshold=alarm_threshold(values, noise, false_alarm=false_alarm),
         false_alarm=false_alarm,
         design_effect=design_effect,
+        unit=score.unit,
     )
 
 

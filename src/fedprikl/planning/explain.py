@@ -32,7 +32,8 @@ def common_reasons(
         Reason(
             "skew",
             f"{plan.skew:g}",
-            "fixed in advance: it defines what is estimated, D(Pi || skew Pi + (1 - skew) P)",
+            "fixed in advance: it defines what is estimated, "
+            + plan.score.divergence.target("skew Pi + (1 - skew) P"),
         ),
         Reason(
             "control",
@@ -100,14 +101,14 @@ def design_reasons(best: DesignForecast, searched: Sequence[DesignForecast]) -> 
             "maximum_step",
             limit,
             otherwise(
-                "with a limit" if limit == "none" else "without a limit",
+                "with clipping" if limit == "none" else "without clipping",
                 lambda d: (d.maximum_step == math.inf) != (chosen.maximum_step == math.inf),
             ),
         ),
         Reason(
             "correction",
             "full" if chosen.batches > 1 else "not needed",
-            "batches are samples, and the logarithm of a sample is biased"
+            "batches are samples, and the score of a sample is biased"
             if chosen.batches > 1
             else "the counts of everybody are no sample",
         ),

@@ -22,7 +22,6 @@ from fedprikl.estimation import (
     smallest_noisy_drift,
 )
 from fedprikl.planning.design import (
-    DRIFTS,
     EXPONENTS,
     Design,
     DesignForecast,
@@ -238,10 +237,10 @@ def _search(asked: _Asked, draft: Plan, budget: ReleaseBudget) -> list[DesignFor
     }
     return search_designs(
         asked.spectrum,
+        score=draft.score,
         records=asked.records,
         points=points,
         noise_gain=budget.gain,
-        gamma=draft.skew,
         client_effect=draft.client_effect,
     )
 
@@ -257,9 +256,9 @@ def _best(
     return forecast_design(
         asked.spectrum,
         min(found, key=lambda each: each.error).design,
+        score=draft.score,
         records=asked.records,
         noise_gain=budget.gain,
-        gamma=draft.skew,
         client_effect=draft.client_effect,
     )
 
@@ -298,19 +297,13 @@ def _smallest_drift(asked: _Asked, plan: Plan, design: Design) -> float | None:
         records=records,
         score=plan.score,
     ).threshold
-    actual = DesignMoments.of(
-        asked.spectrum,
-        design,
-        records=asked.records,
-        gamma=plan.skew,
-        client_effect=plan.client_effect,
-    )
+    actual = DesignMoments.of(asked.spectrum, design, score=plan.score, records=asked.records)
     grouped = actual.in_groups(plan.design_effect)
 
     def moments(divergence: float) -> tuple[float, float]:
         return actual(divergence)[0], grouped(divergence)[1]
 
-    largest = 0.85 * -math.log(plan.skew)
+    largest = 0.85 * plan.score.divergence.empty(plan.skew)
     return smallest_drift(moments, noise, alarm, largest=largest, precision=PRECISION)
 
 
@@ -339,7 +332,7 @@ def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
         find_smallest=cache(
             lambda: smallest_noisy_drift(
                 asked.noisy_round(plan),
-                gamma=plan.skew,
+                score=plan.score,
                 false_alarm=plan.false_alarm,
                 design_effect=plan.design_effect,
             )
@@ -370,10 +363,12 @@ def _plan_alone(asked: _Asked, draft: Plan, releases: int) -> PlannedRound:
 
 def _forecast_alone(asked: _Asked, plan: Plan) -> tuple[Forecast, ...]:
     sampling = sampling_errors(
-        asked.spectrum, points=plan.points, exponent=plan.exponent, gamma=plan.skew
+        asked.spectrum, score=plan.score, points=plan.points, exponent=plan.exponent
     )
-    this = asked.noisy_round(plan)
-    return forecast_noisy(this, gamma=plan.skew, drifts=DRIFTS, sampling=sampling)
+    drifts = plan.score.divergence.drifts(plan.skew)
+    return forecast_noisy(
+        asked.noisy_round(plan), score=plan.score, drifts=drifts, sampling=sampling
+    )
 
 
 def _room(average: float) -> int:

@@ -215,7 +215,8 @@ class Aggregator:
         return Estimate(
             method="noisy counts, no trusted party",
             value=found.value,
-            target=str(plan.score.smoothing),
+            target=plan.score.target,
+            unit=plan.score.unit,
             payload=self._round.points.payload + 1,
             noise_sd=found.noise_sd,
             limits=partial(noisy_interval, noisy, found.value, score=plan.score),
