@@ -38,13 +38,15 @@ from fedprikl.estimation import (
     noisy_interval,
     trusted_aggregator,
 )
-from fedprikl.paper import baseline, no_privacy
+from fedprikl.paper import baseline, no_privacy, printed_aggregator
 from fedprikl.planning import Design, Spectrum, forecast_design, sampling_errors
 from fedprikl.planning.planned_round import PlannedRound
-from fedprikl.planning.planner import noisy_round, plan_round
+from fedprikl.planning.planner import plan_round
 from fedprikl.planning.release_budget import split_budget
+from fedprikl.planning.untrusted_plan import noisy_round
 from fedprikl.privacy import InsecureSeededNoise
-from fedprikl.reference import Reference, iid_points, spread_points
+from fedprikl.protocol import trust_of
+from fedprikl.reference import Reference, iid_points
 from fedprikl.simulation import Population, deal_clients, load_compact, load_stand_in
 
 GAMMA, DELTA, BATCHES, SEED = 0.01, 1e-6, 20, 20261115
@@ -189,12 +191,11 @@ class Bench:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PaperCalibrationWarning)
             if trust == "aggregator":
-                return trusted_aggregator(
+                return printed_aggregator(
                     counts,
                     epsilon=epsilon,
                     delta=DELTA,
                     score=Score(Skew(GAMMA)),
-                    calibration="paper",
                     source=source,
                 ).value
             return baseline(
@@ -256,18 +257,13 @@ class Bench:
         self, planned: PlannedRound, pair: tuple[int, int], r: int, rng: np.random.Generator
     ) -> Estimate:
         plan = planned.plan
-        points = spread_points(
-            self.world.references[pair[0]].probabilities,
-            plan.points,
-            batches=plan.batches,
-            exponent=plan.exponent,
-            rng=rng,
-        )
+        trust = trust_of(plan)
+        points = trust.draw_points(self.world.references[pair[0]].probabilities, rng)
         return trusted_aggregator(
             self.ask(points, pair[1], r),
             epsilon=plan.epsilon,
             delta=plan.delta,
-            score=plan.score,
+            score=trust.score,
             noise=plan.noise,
             source=InsecureSeededNoise(int(rng.integers(2**31))),
         )
@@ -290,7 +286,8 @@ class Bench:
     ) -> tuple[float, Callable[[], tuple[float, float] | None]]:
         plan, population = planned.plan, self.world.populations[pair[1]]
         pi = self.world.references[pair[0]].probabilities
-        points = spread_points(pi, plan.points, batches=1, exponent=plan.exponent, rng=rng)
+        trust = trust_of(plan)
+        points = trust.draw_points(pi, rng)
         this = NoisyRound(
             points,
             records=population.records,
@@ -304,8 +301,8 @@ class Bench:
             counts=counts + on_counts[0],
             rest=population.records - counts.sum() + on_rest[0],
         )
-        value = estimate_noisy_counts(noisy, score=plan.score, rng=rng, resamples=50).value
-        return value, partial(noisy_interval, noisy, value, score=plan.score)
+        value = estimate_noisy_counts(noisy, score=trust.score, rng=rng, resamples=50).value
+        return value, partial(noisy_interval, noisy, value, score=trust.score)
 
     def _predict(
         self,
@@ -320,24 +317,27 @@ class Bench:
         if this is not None:
             sampling = sampling_errors(
                 spectrum,
-                points=plan.points,
-                exponent=plan.exponent,
-                score=plan.score,
+                points=plan.question.points,
+                exponent=plan.question.exponent,
+                score=trust_of(plan).score,
                 drifts=drifts,
             )
-            return forecast_noisy(this, score=plan.score, drifts=drifts, sampling=sampling)[0].error
+            return forecast_noisy(
+                this, score=trust_of(plan).score, drifts=drifts, sampling=sampling
+            )[0].error
+        question = plan.question
         design = Design(
-            points=plan.points,
+            points=question.points,
             batches=plan.batches,
-            exponent=plan.exponent,
-            maximum_step=math.inf if plan.maximum_step is None else plan.maximum_step,
+            exponent=question.exponent,
+            maximum_step=math.inf if question.maximum_step is None else question.maximum_step,
         )
         found = forecast_design(
             spectrum,
             design,
             records=self._records(),
             noise_gain=split_budget(epsilon=epsilon, delta=DELTA).gain,
-            score=plan.score,
+            score=trust_of(plan).score,
             drifts=drifts,
         )
         return found.error

@@ -27,10 +27,10 @@ from fedprikl.estimation import (
     judge_noisy_counts,
     judge_release,
     overdispersion,
-    release_mechanism,
+    score_sensitivity,
 )
 from fedprikl.planning import smallest_drift
-from fedprikl.privacy import SECURE_NOISE, calibrate_integer_gaussian
+from fedprikl.privacy import SECURE_NOISE, Calibrated, calibrate_integer_gaussian
 from fedprikl.reference import Correlation
 
 Floats = npt.NDArray[np.float64]
@@ -117,14 +117,8 @@ class Verdicts:
         self.case, self.points = known.case, known.points
         self.records = np.array([known.case.records])
         points = known.points
-        self.mechanism = release_mechanism(
-            points,
-            self.records,
-            epsilon=EPSILON,
-            delta=DELTA,
-            score=SCORE,
-            calibration="exact",
-        )
+        sensitivity = score_sensitivity(points, self.records, SCORE)
+        self.mechanism = Calibrated(EPSILON, DELTA).for_sensitivity(sensitivity)
         self.threshold = judge_release(
             0.0,
             FALSE_ALARM,

@@ -20,13 +20,13 @@ from fedprikl import (
     PaperCalibrationWarning,
     Score,
     iid_points,
-    trusted_aggregator,
 )
 from fedprikl.checks import Floats
 from fedprikl.paper import (
     estimator_variance,
     optimal_control,
     optimal_control_with_noise,
+    printed_aggregator,
     variance_bound,
 )
 from fedprikl.privacy import paper_noise_gain, paper_term_sensitivity
@@ -80,12 +80,11 @@ class Theory:
                 counts = sums.ask(points)
                 for e, epsilon in enumerate(EPSILONS):
                     for c, control in enumerate(CONTROLS):
-                        values[w, e, c, trial] = trusted_aggregator(
+                        values[w, e, c, trial] = printed_aggregator(
                             counts,
                             epsilon=epsilon,
                             delta=DELTA,
                             score=Score(SKEW, control=control),
-                            calibration="paper",
                             released="mean",
                             source=InsecureSeededNoise(noise),
                         ).value

@@ -41,7 +41,7 @@ def genuine(world: World) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def noisy(world: World) -> dict[str, Any]:
-    plan = world.plan(cohort=9, estimator="baseline")
+    plan = world.plan(cohort=9, trust="none")
     return world.run(plan).release.to_dict()
 
 

@@ -28,7 +28,7 @@ from tests.protocol.worlds import InsecureNoNoise, consistent
 
 def test_without_a_trusted_party_strangers_are_asked_nothing(federation: FakeFederation) -> None:
     """A relay in the place of all clients but one would leave one share of the noise."""
-    write_plan(federation.home, estimator="baseline", dropout=0.1, corruption=0.0)
+    write_plan(federation.home, trust="none", dropout=0.1, corruption=0.0)
     grid = federation.grid()
     with pytest.raises(InvalidInputError, match="needs a roster of clients"):
         federation.run(grid)
@@ -41,7 +41,7 @@ def test_without_a_trusted_party_no_site_answers_among_strangers(
 ) -> None:
     """Where nobody is trusted, an aggregator that does not refuse is to be expected."""
     monkeypatch.setattr(server_app, "_check_trust", lambda _: None)
-    write_plan(federation.home, estimator="baseline", dropout=0.1, corruption=0.0)
+    write_plan(federation.home, trust="none", dropout=0.1, corruption=0.0)
     grid = federation.grid()
     with pytest.raises(ReleaseRefused, match=r"8 clients took no part.*needs a roster of clients"):
         federation.run(grid)

@@ -171,15 +171,15 @@ def test_foreign_and_damaged_releases_stop_no_round(federation: FakeFederation) 
 # Budgets
 
 
-@pytest.mark.parametrize("estimator", ["exact", "baseline"])
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_what_the_budget_does_not_allow_is_refused_before_anybody_is_asked(
-    federation: FakeFederation, estimator: str
+    federation: FakeFederation, trust: str
 ) -> None:
     """Not even who is there; and at once, whoever is connected."""
     roster = write_roster(federation.home, federation.files)
     with Ledger.open(Home(federation.home).ledger) as ledger:
         ledger.set_budget("few", epsilon=0.5, delta=1e-6, at=AT)
-    write_plan(federation.home, population="few", estimator=estimator, roster=roster.fingerprint)
+    write_plan(federation.home, population="few", trust=trust, roster=roster.fingerprint)
     grid = federation.grid()
     grid.contexts.clear()
     with pytest.raises(BudgetExceededError):

@@ -29,7 +29,7 @@ from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
 from tests.deployment.in_process import in_process_release, in_process_value
 from tests.protocol.worlds import InsecureNoNoise
 
-NOBODY: dict[str, Any] = {"estimator": "baseline", "corruption": 0.0}
+NOBODY: dict[str, Any] = {"trust": "none", "corruption": 0.0}
 
 
 def with_roster(federation: FakeFederation, **plan: Any) -> FakeGrid:

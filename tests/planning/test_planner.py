@@ -23,9 +23,11 @@ from fedprikl import (
 from fedprikl.estimation import judge_noisy_release, overdispersion
 from fedprikl.estimation.drift_model import fit_drift
 from fedprikl.planning.planned_round import PlannedRound
-from fedprikl.planning.planner import noisy_round, plan_round
+from fedprikl.planning.planner import plan_round
 from fedprikl.planning.release_budget import split_budget
+from fedprikl.planning.untrusted_plan import noisy_round
 from fedprikl.privacy import calibrate_gaussian, calibrate_laplace, total_epsilon
+from fedprikl.protocol import trust_of
 
 
 def zipf(cells: int) -> Reference:
@@ -57,7 +59,7 @@ def test_the_payload_is_kept(payload: int, trust: Any) -> None:
     """And used: one more count would not fit, unless every cell is asked."""
     found = planned(2000, payload=payload, trust=trust)
     assert found.cost.masked_bytes <= payload
-    bits = 8 * found.cost.masked_bytes / (found.plan.points + 1)
+    bits = 8 * found.cost.masked_bytes / (found.plan.question.points + 1)
     assert found.cost.masked_bytes + bits / 8 > payload - 4
 
 
@@ -77,7 +79,8 @@ def test_what_it_chooses_beats_what_it_rejects() -> None:
     found = plan_round(reference, clients=1000, records=records, epsilon=0.5, payload=60)
     assert found.plan.batches > 1
     ours = measured_error(reference, found.plan, records)
-    plain = replace(found.plan, batches=1, exponent=1.0, maximum_step=None)
+    asked = replace(found.plan.question, exponent=1.0, maximum_step=None)
+    plain = replace(found.plan, batches=1, questions=(asked,))
     assert ours < 0.85 * measured_error(reference, plain, records)
 
 
@@ -108,14 +111,13 @@ def measured_error(
     for _ in range(repetitions):
         mass = drifted(reference, rng)
         held = rng.multinomial(records, mass / mass.sum())
-        truth = skewed_divergence(pi, held / held.sum(), skew=plan.skew)
-        points = spread_points(
-            pi, plan.points, batches=plan.batches, exponent=plan.exponent, rng=rng
-        )
+        truth = skewed_divergence(pi, held / held.sum(), skew=plan.question.skew)
+        trust = trust_of(plan)
+        points = trust.draw_points(pi, rng)
         dealt = deal(held, plan.batches, rng)
         counts = BatchCounts(points, dealt[points.batch, points.cells], dealt.sum(axis=1))
         found = trusted_aggregator(
-            counts, epsilon=plan.epsilon, score=plan.score, noise=plan.noise, source=source
+            counts, epsilon=plan.epsilon, score=trust.score, noise=plan.noise, source=source
         )
         errors.append(found.value - truth)
     return math.sqrt(float(np.mean(np.square(errors))))
@@ -231,7 +233,7 @@ def test_the_smallest_drift_is_right_where_records_are_alike(effect: int) -> Non
         payload=2000,
         design_effect=float(effect),
     )
-    assert found.plan.maximum_step is not None
+    assert found.plan.question.maximum_step is not None
     assert found.smallest_drift is not None
 
     def found_at(divergence: float) -> int:
@@ -303,7 +305,7 @@ def tilted(pi: Any, divergence: float, rng: np.random.Generator) -> Any:
 def alarms(reference: Reference, plan: Any, populations: list[Any]) -> int:
     """How many are called drifted. All cells are asked, so there is one threshold for all."""
     rng, found = np.random.default_rng(5), []
-    assert plan.points == 200
+    assert plan.question.points == 200
     for seed, held in enumerate(populations):
         judge, statistic = _judge(reference, plan, held, seed, rng)
         if seed == 0:
@@ -315,13 +317,13 @@ def alarms(reference: Reference, plan: Any, populations: list[Any]) -> int:
 def _judge(
     reference: Reference, plan: Any, held: Any, seed: int, rng: np.random.Generator
 ) -> tuple[Any, float]:
-    points = spread_points(reference.probabilities, plan.points, batches=1, rng=rng)
+    points = spread_points(reference.probabilities, plan.question.points, batches=1, rng=rng)
     counts, records = held[points.cells], int(held.sum())
-    if plan.estimator == "exact":
+    if plan.trust == "aggregator":
         found = trusted_aggregator(
             BatchCounts(points, counts, np.array([records])),
             epsilon=plan.epsilon,
-            score=plan.score,
+            score=trust_of(plan).score,
             noise=plan.noise,
             source=InsecureSeededNoise(seed),
         )
@@ -343,7 +345,7 @@ def _judge(
 def test_alike_records_ask_for_fewer_batches_or_larger_errors() -> None:
     unrelated, alike = planned(2000, payload=60), planned(2000, payload=60, design_effect=4.0)
     assert alike.plan.client_effect == 4.0
-    assert alike.plan.score.correction == 4.0
+    assert trust_of(alike.plan).score.correction == 4.0
     assert alike.error > unrelated.error
 
 

@@ -44,10 +44,10 @@ def run(this: Round, sessions: list[ClientSession], *, restart: bool) -> list[li
     return answers
 
 
-@pytest.mark.parametrize("estimator", ["exact", "baseline"])
-def test_a_seat_survives_its_process_in_every_step(estimator: str) -> None:
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_a_seat_survives_its_process_in_every_step(trust: str) -> None:
     """Also the noise of a client that adds its own: drawn once, not once per process."""
-    this = open_round(estimator=estimator, corruption=0.0)
+    this = open_round(trust=trust, corruption=0.0)
     clients = WORLD.clients()
     sessions = []
     for i, name in enumerate(this.cohorts[0].members):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedprikl import InvalidInputError
 from fedprikl.documents import canonical, parse_document
-from fedprikl.protocol import Invitation, Plan, Release, SignedPlan, SigningKey
+from fedprikl.protocol import Invitation, Plan, Question, Release, SignedPlan, SigningKey
 from fedprikl.protocol.keys import verify_signature
 from tests.protocol.worlds import World
 
@@ -237,7 +237,17 @@ def test_bad_keys_are_refused(content: bytes, tmp_path: Path) -> None:
         ({"points": 0}, "at least 1"),
         ({"batches": 1.5}, "whole number"),
         ({"skew": 0}, "strictly between"),
-        ({"estimator": "magic"}, "no estimator"),
+        ({"trust": "magic"}, "Trust is"),
+        ({"trust": ["none"]}, "Trust is"),
+        ({"divergence": "magic"}, "no divergence"),
+        ({"columns": ("age",)}, "exactly one question for now"),
+        ({"columns": ("age", "age")}, "different names"),
+        ({"columns": ["age"]}, "different names"),
+        ({"share": 0.5}, "exactly one question for now"),
+        ({"share": 0}, "above 0 and at most 1"),
+        ({"share": "1"}, "must be a number"),
+        ({"exponent": 2}, "between 0 and 1"),
+        ({"maximum_step": 0}, "above 0"),
         ({"noise": "white"}, "no noise"),
         ({"dropout": 0.5}, "under one half"),
         ({"corruption": -0.1}, "under one half"),
@@ -261,6 +271,30 @@ def test_bad_keys_are_refused(content: bytes, tmp_path: Path) -> None:
 def test_plans_that_make_no_sense(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         WORLD.plan(**changes)
+
+
+@pytest.mark.parametrize("questions", [(), [Question(points=3)], (Question(points=3),) * 2, (3,)])
+def test_a_plan_asks_one_question(questions: Any) -> None:
+    with pytest.raises(InvalidInputError, match="question"):
+        replace(WORLD.plan(), questions=questions)
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        None,
+        {},
+        [],
+        ["kl"],
+        [{}],
+        [Question(points=3).to_dict() | {"columns": "age"}],
+        [Question(points=3).to_dict() | {"more": 1}],
+        [Question(points=3).to_dict()] * 2,
+    ],
+)
+def test_questions_that_no_plan_has_are_refused(questions: Any) -> None:
+    with pytest.raises(InvalidInputError, match="question"):
+        Plan.from_dict(WORLD.plan().to_dict() | {"questions": questions})
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from fedprikl.privacy import (
     charge_to_dict,
 )
 from fedprikl.protocol import RoundResult
-from fedprikl.protocol.round import LARGEST_MARK, entry_maxima, noise_share
+from fedprikl.protocol.noisy_histogram import LARGEST_MARK, NoisyHistogram
 from fedprikl.secure_sum import Leaves
 from tests.false_alarm import FALSE_ALARM, looks_as_frequent, missed
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted
@@ -39,7 +39,7 @@ def released_noise(world: World, result: RoundResult) -> Floats:
 
 def sharing(result: RoundResult) -> SharedLaplaceMechanism:
     sums = result.round.cohorts[0].sums
-    share = noise_share(result.round.plan, clients=sums.clients, minimum=sums.minimum)
+    share = NoisyHistogram(result.round.plan).share(sums.clients)
     assert isinstance(share, SharedLaplaceMechanism)
     return share
 
@@ -47,9 +47,7 @@ def sharing(result: RoundResult) -> SharedLaplaceMechanism:
 def test_a_round_with_dropouts_states_and_charges_what_is_true(tmp_path: Path) -> None:
     world = World.make(clients=40)
     with budgeted(tmp_path / "ledger.db", epsilon=2.5) as ledger:
-        result = world.run(
-            world.plan(estimator="baseline", cohort=40), leaves=LEAVES, ledger=ledger
-        )
+        result = world.run(world.plan(trust="none", cohort=40), leaves=LEAVES, ledger=ledger)
         [charged] = ledger.account("testers").rounds
         assert charged.charge == sharing(result).charge(1e-6)
         assert charge_to_dict(charged.charge)["proved_delta"] == SAMPLER_DELTA
@@ -67,10 +65,10 @@ def test_a_round_with_dropouts_states_and_charges_what_is_true(tmp_path: Path) -
 def test_without_noise_the_sums_are_exact_and_with_it_they_are_not() -> None:
     """The shift by `included` times the reach is taken off again, dropouts or not."""
     world = World.make(clients=40)
-    plan = world.plan(estimator="baseline", cohort=20, batches=2, points=4)
+    plan = world.plan(trust="none", cohort=20, batches=2, points=4)
     bare = world.run(plan, leaves=LEAVES, source=InsecureNoNoise())
     assert not released_noise(world, bare).any()
-    loud = world.plan(estimator="baseline", cohort=20, batches=2, points=4, epsilon=0.1)
+    loud = world.plan(trust="none", cohort=20, batches=2, points=4, epsilon=0.1)
     noise = released_noise(world, world.run(loud, leaves=LEAVES))
     assert noise.any()  # ten noises that are 0 once in 40: all of them once in 1e16
     assert np.array_equal(noise, np.rint(noise))
@@ -91,7 +89,7 @@ def test_the_sum_carries_the_noise_that_the_release_tells() -> None:
     Ten times or a tenth of the variance would pass with a probability below 1e-9, also exact.
     """
     world = World.make(clients=40, cells=300)
-    plan = world.plan(estimator="baseline", cohort=40, points=300, epsilon=0.2)
+    plan = world.plan(trust="none", cohort=40, points=300, epsilon=0.2)
     result = world.run(plan, leaves=LEAVES)
     told, share = result.release.content["noisy_counts"], sharing(result)
     assert told["noise"]["kind"] == "laplace"
@@ -110,21 +108,22 @@ def test_the_sum_carries_the_noise_that_the_release_tells() -> None:
 
 def test_the_plan_chooses_the_noise() -> None:
     world = World.make(clients=40)
-    laplace = noise_share(world.plan(estimator="baseline"), clients=40, minimum=36)
-    gaussian = noise_share(
-        world.plan(estimator="baseline", noise="gaussian", delta=1e-4), clients=40, minimum=36
-    )
+    either = NoisyHistogram(world.plan(trust="none"))
+    other = NoisyHistogram(world.plan(trust="none", noise="gaussian", delta=1e-4))
+    laplace, gaussian = either.share(40), other.share(40)
+    assert either.minimum(40) == other.minimum(40) == 36
     assert isinstance(laplace, SharedLaplaceMechanism)
     assert isinstance(gaussian, SharedGaussianMechanism)
     assert laplace.shares == gaussian.shares == 32  # four may collude
-    for share in (laplace, gaussian):
-        maxima = entry_maxima(world.plan(), 6, share)
-        assert maxima == (10**6 + 2 * share.reach,) * 7 + (10**6, LARGEST_MARK)
+    for trust in (either, other):
+        reach = trust.share(40).reach
+        maxima = trust.maxima(clients=40, points=6)
+        assert maxima == (10**6 + 2 * reach,) * 7 + (10**6, LARGEST_MARK)
 
 
 def test_gaussian_shares_still_state_and_charge_the_plans_delta(tmp_path: Path) -> None:
     world = World.make(clients=40)
-    plan = world.plan(estimator="baseline", cohort=40, noise="gaussian", epsilon=4.0)
+    plan = world.plan(trust="none", cohort=40, noise="gaussian", epsilon=4.0)
     with budgeted(tmp_path / "ledger.db") as ledger:
         content = world.run(plan, ledger=ledger).release.content
         [charged] = ledger.account("testers").rounds
@@ -134,11 +133,21 @@ def test_gaussian_shares_still_state_and_charge_the_plans_delta(tmp_path: Path) 
     assert "Gaussian" in content["privacy"]["mechanism"]
 
 
+class Hasty(NoisyHistogram):
+    """Opens sums with half of the inputs."""
+
+    def minimum(self, clients: int) -> int:
+        return clients // 2
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"noise": "laplace", "delta": 1e-30}, "Raise delta"), ({"corruption": 0.49}, "none would")],
+    [
+        ({"noise": "laplace", "delta": 1e-30}, "Raise delta"),
+        ({"corruption": 0.49}, "none would"),
+    ],
 )
 def test_noise_that_cannot_be_shared_is_refused(changes: dict[str, Any], words: str) -> None:
-    plan = World.make().plan(estimator="baseline", **changes)
+    plan = World.make().plan(trust="none", **changes)
     with pytest.raises(InvalidInputError, match=words):
-        noise_share(plan, clients=10, minimum=5)
+        Hasty(plan).share(10)

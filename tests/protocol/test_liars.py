@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError
-from fedprikl.protocol import Client, Invitation
+from fedprikl.protocol import Client, Invitation, Plan
 from fedprikl.protocol.possible_counts import possible_counts
 from fedprikl.secure_sum.ring import Ring
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted
@@ -152,7 +152,7 @@ def test_a_liar_at_the_edge_is_no_oracle(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_insecure_noise_of_one_client_marks_the_release() -> None:
     """Its share is known to whoever knows the seed, so the release must not claim to be proved."""
     world = World.make(clients=12)
-    plan = world.plan(estimator="baseline", cohort=12)
+    plan = world.plan(trust="none", cohort=12)
     honest = world.run(plan).release.content["privacy"]
     assert not honest["insecure"]
     assert honest["holds"]
@@ -174,7 +174,7 @@ def test_nobody_takes_the_mark_off_again(monkeypatch: pytest.MonkeyPatch) -> Non
     """A liar that sends one less than nothing would cancel a mark of 1."""
     monkeypatch.setattr("fedprikl.secure_sum.sum_client.SumClient._check_values", lambda _, v: v)
     world = World.make(clients=12)
-    plan = world.plan(estimator="baseline", cohort=12)
+    plan = world.plan(trust="none", cohort=12)
     clients = world.clients()
     clients["c7"] = Client(
         world.held[7],
@@ -198,11 +198,8 @@ class Unmarking(Client):
         return vector
 
 
-def test_a_release_that_the_ledger_cannot_charge_is_refused(tmp_path: Path) -> None:
+def test_a_plan_that_the_ledger_cannot_charge_is_refused() -> None:
     """The true epsilon of the paper's noise is known only once the sums are open: too late."""
-    world = World.make()
-    with (
-        budgeted(tmp_path / "ledger.db") as ledger,
-        pytest.raises(InvalidInputError, match="cannot be charged"),
-    ):
-        world.run(world.plan(estimator="paper"), ledger=ledger)
+    document = World.make().plan().to_dict() | {"trust": "paper"}
+    with pytest.raises(InvalidInputError, match="Trust is"):
+        Plan.from_dict(document)

@@ -7,7 +7,8 @@ import pytest
 
 from fedprikl.privacy import SAMPLER_DELTA, SharedLaplaceMechanism, SharedMechanism
 from fedprikl.protocol import Roster, SigningKey
-from fedprikl.protocol.round import noise_share, plan_cohort
+from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.round import size_cohort
 from fedprikl.secure_sum import DEFAULT_FAILURE
 from tests.protocol.worlds import World
 
@@ -16,10 +17,7 @@ ROSTER = Roster(frozenset(bytes.fromhex(SigningKey.generate().public) for _ in r
 
 
 def share_of(clients: int, **plan: object) -> SharedMechanism:
-    made = WORLD.plan(estimator="baseline", **plan)
-    found = noise_share(made, clients=clients, minimum=plan_cohort(made, clients, 6).minimum)
-    assert found is not None
-    return found
+    return NoisyHistogram(WORLD.plan(trust="none", **plan)).share(clients)
 
 
 def epsilon_of_the_rest(share: SharedLaplaceMechanism, left: int) -> float:
@@ -47,11 +45,9 @@ def test_a_participant_that_knows_its_own_share_sees_no_more_than_stated(clients
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_failure_of_a_sparse_graph_is_in_the_stated_delta(noise: str) -> None:
-    plan = WORLD.plan(estimator="baseline", noise=noise, cohort=400, epsilon=4.0)
-    sparse = noise_share(plan, clients=400, minimum=360)
-    complete = noise_share(replace(plan, roster=ROSTER.fingerprint), clients=400, minimum=360)
-    assert sparse is not None
-    assert complete is not None
+    plan = WORLD.plan(trust="none", noise=noise, cohort=400, epsilon=4.0)
+    among_known = replace(plan, roster=ROSTER.fingerprint)
+    sparse, complete = NoisyHistogram(plan).share(400), NoisyHistogram(among_known).share(400)
     assert sparse.failure == DEFAULT_FAILURE
     assert complete.failure == 0.0
     if noise == "laplace":
@@ -61,8 +57,8 @@ def test_the_failure_of_a_sparse_graph_is_in_the_stated_delta(noise: str) -> Non
 
 def test_a_release_states_what_delta_pays_for() -> None:
     """Where nobody is expected to vanish or to collude, even small cohorts are sparse."""
-    plan = WORLD.plan(estimator="baseline", cohort=9, dropout=0.0, corruption=0.0)
-    assert plan_cohort(plan, 9, 6).neighbours < 8
+    plan = WORLD.plan(trust="none", cohort=9, dropout=0.0, corruption=0.0)
+    assert size_cohort(plan, clients=9, points=6).neighbours < 8
     told = WORLD.run(plan).release.content["privacy"]
     assert told["delta"] >= DEFAULT_FAILURE
     assert told["holds"]

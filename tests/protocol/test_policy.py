@@ -1,5 +1,6 @@
 """A client guards itself: what it refuses, and that nothing is sent then."""
 
+import json
 import os
 from dataclasses import replace
 from datetime import timedelta
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedprikl import PolicyRefusal, Reference
+from fedprikl import InvalidInputError, PolicyRefusal, Reference
 from fedprikl.errors import WrongStepError
 from fedprikl.protocol import Client, Invitation, Policy, SignedPlan, SigningKey
 from tests.protocol.worlds import AT, World, consistent
@@ -42,7 +43,7 @@ def test_a_sound_invitation_is_taken_once() -> None:
         (Policy(smallest_cohort=100), "is too small"),
         (Policy(smallest_threshold=50), "is too small"),
         (Policy(organiser=SigningKey.generate().public), "not signed by the organiser"),
-        (Policy(estimators=frozenset({"baseline"})), "does not protect"),
+        (Policy(trusts=frozenset({"none"})), "no part in a round with trust 'aggregator'"),
     ],
 )
 def test_a_policy_is_kept(policy: Policy, words: str) -> None:
@@ -199,15 +200,18 @@ def test_a_client_with_more_records_than_the_plan_has_room_for() -> None:
         client().join(small.to_bytes(), at=AT)
 
 
-def test_unprotected_estimators_need_consent() -> None:
-    for estimator in ("no privacy", "paper"):
-        if estimator == "paper":
-            asked = invitation()
-            asked = replace(asked, signed=SignedPlan(replace(asked.signed.plan, estimator="paper")))
-        else:
-            asked = invitation(estimator=estimator)
-        with pytest.raises(PolicyRefusal, match="does not protect"):
-            client().join(asked.to_bytes(), at=AT)
+@pytest.mark.parametrize("trust", ["no privacy", "paper", "exact"])
+def test_a_plan_without_protection_is_no_plan(trust: str) -> None:
+    """Whatever a client's policy says: its records would be released without enough noise."""
+    document = json.loads(invitation().to_bytes())
+    document["signed"]["plan"]["trust"] = trust
+    with pytest.raises(InvalidInputError, match="Trust is"):
+        client().join(json.dumps(document).encode(), at=AT)
+
+
+def test_a_client_that_trusts_nobody_takes_part_where_nobody_is_trusted() -> None:
+    careful = Policy(trusts=frozenset({"none"}))
+    client(careful).join(invitation(trust="none").to_bytes(), at=AT)
 
 
 def test_a_step_is_answered_once_and_in_order() -> None:

@@ -27,9 +27,10 @@ from fedprikl.protocol import (
     SigningKey,
     Step,
     introduce,
-    smallest_cohort,
+    trust_of,
 )
-from fedprikl.protocol.round import noise_share, plan_cohort
+from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.round import plan_cohort, size_cohort
 from fedprikl.secure_sum import Leaves
 from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise, World, consistent
 
@@ -125,7 +126,7 @@ def test_a_plan_carries_the_roster_under_its_signature() -> None:
         with pytest.raises(InvalidInputError, match="roster of a plan"):
             WORLD.plan(roster=bad)
     older = plan.to_dict() | {"version": 2}
-    with pytest.raises(InvalidInputError, match="has version 2; this software reads version 4"):
+    with pytest.raises(InvalidInputError, match="has version 2; this software reads version 5"):
         Plan.from_dict(older)
 
 
@@ -160,9 +161,9 @@ def client(who: int, **changes: Any) -> Client:
     return Client(WORLD.held[who], WORLD.reference, **(settings | changes))
 
 
-@pytest.mark.parametrize("estimator", ["exact", "baseline"])
-def test_a_member_of_the_roster_takes_its_seat(estimator: str) -> None:
-    asked, who = invitation(estimator=estimator)
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_a_member_of_the_roster_takes_its_seat(trust: str) -> None:
+    asked, who = invitation(trust=trust)
     assert len(asked.sums.roster) == 9
     session = client(who).join(asked.to_bytes(), at=AT)
     assert len(session.answer(Step.ADVERTISE)) > 0
@@ -248,7 +249,7 @@ def test_a_plan_without_a_roster_has_none_in_its_sums() -> None:
     ],
 )
 def test_a_sum_that_does_not_follow_from_the_signed_plan_is_refused(lie: dict[str, Any]) -> None:
-    asked, who = invitation(estimator="baseline")
+    asked, who = invitation(trust="none")
     client(who).join(asked.to_bytes(), at=AT)  # nothing else is wrong with it
     with pytest.raises(PolicyRefusal, match="does not fit the plan"):
         client(who).join(replace(asked, sums=replace(asked.sums, **lie)).to_bytes(), at=AT)
@@ -256,10 +257,12 @@ def test_a_sum_that_does_not_follow_from_the_signed_plan_is_refused(lie: dict[st
 
 def test_members_of_a_sum_hold_the_same_plan() -> None:
     """Two plans may have sums of the same sizes, and one of them less noise: no mixture."""
-    asked, who = invitation(estimator="baseline", epsilon=1.0)
+    asked, who = invitation(trust="none", epsilon=1.0)
     plan, sums = asked.signed.plan, asked.sums
     weaker = replace(plan, epsilon=1.0 + 1e-9)
-    same = plan_cohort(weaker, 9, len(asked.cells), sums.nonce, sums.roster)
+    same = plan_cohort(
+        weaker, clients=9, points=len(asked.cells), nonce=sums.nonce, roster=sums.roster
+    )
     assert same == sums  # nothing else would tell them apart
     mixed = replace(asked, signed=SignedPlan.sign(weaker, WORLD.key))
     for lie in (mixed, replace(asked, round_id="00" * 16)):
@@ -281,25 +284,27 @@ def smaller(asked: Invitation, clients: int) -> Invitation:
     keys = asked.sums.roster[:clients]
     plan, points = asked.signed.plan, len(asked.cells)
     nonce = asked.sums.nonce
-    return replace(asked, sums=plan_cohort(plan, clients, points, nonce, keys))
+    return replace(
+        asked, sums=plan_cohort(plan, clients=clients, points=points, nonce=nonce, roster=keys)
+    )
 
 
 def test_where_nobody_is_trusted_a_cohort_is_nearly_the_whole_roster() -> None:
     """Whoever deals could put a client among colluders; with a trusted aggregator that is moot."""
-    alone, who = invitation(estimator="baseline", corruption=0.0)
+    alone, who = invitation(trust="none", corruption=0.0)
     client(who).join(smaller(alone, 8).to_bytes(), at=AT)
     with pytest.raises(PolicyRefusal, match=r"has 7 clients; .* needs 8 of the roster's 9"):
         client(who).join(smaller(alone, 7).to_bytes(), at=AT)
     trusted, who = invitation()
     client(who).join(smaller(trusted, 5).to_bytes(), at=AT)
-    assert smallest_cohort(alone.signed.plan, 100) == 90
-    assert smallest_cohort(trusted.signed.plan, 100) == 3
+    assert trust_of(alone.signed.plan).smallest_cohort(100) == 90
+    assert trust_of(trusted.signed.plan).smallest_cohort(100) == 3
 
 
 def test_where_nobody_is_trusted_every_client_is_everybodys_neighbour() -> None:
-    plan = WORLD.plan(estimator="baseline", cohort=400)
-    sparse = plan_cohort(plan, 400, 6)
-    complete = plan_cohort(replace(plan, roster=ROSTER.fingerprint), 400, 6)
+    plan = WORLD.plan(trust="none", cohort=400)
+    sparse = size_cohort(plan, clients=400, points=6)
+    complete = size_cohort(replace(plan, roster=ROSTER.fingerprint), clients=400, points=6)
     assert sparse.neighbours < 399 == complete.neighbours
     assert 2 * complete.threshold > complete.neighbours + 40  # of whom 40 may collude
     assert complete.minimum == sparse.minimum == 360
@@ -309,18 +314,18 @@ def test_where_nobody_is_trusted_every_client_is_everybodys_neighbour() -> None:
 @pytest.mark.parametrize("corruption", [0.0, 0.1, 0.2])
 def test_sums_withstand_as_many_colluders_as_their_noise(clients: int, corruption: float) -> None:
     """A tenth of eight clients is one client, for the noise and for the secrets alike."""
-    plan = WORLD.plan(estimator="baseline", corruption=corruption, roster=ROSTER.fingerprint)
-    sums = plan_cohort(plan, clients, 6)
+    plan = WORLD.plan(trust="none", corruption=corruption, roster=ROSTER.fingerprint)
+    sums = size_cohort(plan, clients=clients, points=6)
     colluding = math.ceil(corruption * clients)
     assert sums.neighbours == clients - 1
     assert 2 * sums.threshold > sums.neighbours + colluding
-    share = noise_share(plan, clients=clients, minimum=sums.minimum)
+    share = NoisyHistogram(plan).share(clients)
     assert share is not None
     assert share.shares == sums.minimum - max(1, colluding)  # everybody knows its own
 
 
 def test_a_cohort_that_no_plan_allows_is_refused_and_not_an_error() -> None:
-    asked, who = invitation(estimator="baseline", corruption=0.45, dropout=0.0)
+    asked, who = invitation(trust="none", corruption=0.45, dropout=0.0)
     hopeless = replace(asked.signed.plan, dropout=0.4)
     changed = replace(asked, signed=SignedPlan.sign(hopeless, WORLD.key))
     with pytest.raises(PolicyRefusal, match="does not fit the plan"):

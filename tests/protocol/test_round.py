@@ -1,4 +1,4 @@
-"""Whole rounds over real secure sums: equal to plain sums, with dropouts, for all estimators."""
+"""Whole rounds over real secure sums: equal to plain sums, with dropouts, whoever is trusted."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 
 from fedprikl import (
+    BatchCounts,
     BudgetExceededError,
     InvalidInputError,
     PaperCalibrationWarning,
     ReleaseRefused,
+    iid_points,
     kl_divergence,
 )
 from fedprikl.checks import Ints
 from fedprikl.estimation import weighted_score
+from fedprikl.paper import no_privacy, printed_aggregator
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     Aggregator,
@@ -25,7 +28,9 @@ from fedprikl.protocol import (
     Policy,
     Server,
     SignedPlan,
+    trust_of,
 )
+from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.secure_sum import Leaves, SumAggregator
 from tests.protocol.worlds import AT, InsecureNoNoise, World, budgeted
 
@@ -38,7 +43,7 @@ def run_exact(world: World, leaves: dict[str, Leaves], **changes: Any) -> None:
     result = world.run(plan, leaves=leaves, source=InsecureNoNoise())
     left_early = {name for name, when in leaves.items() if when not in SENT}
     plain = world.plain_counts(result, left_early)
-    assert result.release.value == weighted_score(plain, plan.score)
+    assert result.release.value == weighted_score(plain, trust_of(plan).score)
     assert sum(o.included for o in result.outcomes) == len(world.held) - len(left_early)
 
 
@@ -64,16 +69,26 @@ def test_cohort_and_batch_are_separate() -> None:
     assert one.release.value == many.release.value
 
 
-def test_all_estimators_go_the_same_way() -> None:
+def test_both_kinds_of_trust_go_the_same_way() -> None:
     world = World.make()
-    for estimator in ("exact", "no privacy", "baseline"):
-        result = world.run(world.plan(estimator=estimator, epsilon=1.0))
-        assert result.release.content["estimator"] == estimator
+    for trust in ("aggregator", "none"):
+        result = world.run(world.plan(trust=trust, epsilon=1.0))
+        assert result.release.content["estimator"] == trust
         assert np.isfinite(result.release.value)
+
+
+def test_the_papers_estimators_work_on_the_same_counts() -> None:
+    """They are for experiments: no plan asks for them."""
+    world = World.make()
+    plain = no_privacy(world.plain_counts(world.run(world.plan(points=12)), set()))
+    assert np.isfinite(plain.value)
+    points = iid_points(world.reference.probabilities, 6, batches=2, rng=np.random.default_rng(1))
+    held = world.held.reshape(2, 12, -1).sum(axis=1)
+    counts = BatchCounts(points, held[points.batch, points.cells], held.sum(axis=1))
     with pytest.warns(PaperCalibrationWarning):
-        paper = world.run(world.plan(estimator="paper", batches=2))
-    assert paper.release.content["privacy"]["holds"] is False
-    assert paper.release.content["privacy"]["true_epsilon"] > 1
+        paper = printed_aggregator(counts, epsilon=1.0).privacy
+    assert paper.holds is False
+    assert paper.epsilon > 1
 
 
 def test_the_release_says_what_it_is_about() -> None:
@@ -97,7 +112,7 @@ def test_the_release_says_what_it_is_about() -> None:
 def test_noisy_counts_allow_any_divergence_afterwards() -> None:
     """With almost no noise, the other direction of the divergence can be read off the release."""
     world = World.make(clients=60)
-    plan = world.plan(estimator="baseline", epsilon=60.0, delta=0.01, points=12, cohort=60)
+    plan = world.plan(trust="none", epsilon=60.0, delta=0.01, points=12, cohort=60)
     content = world.run(plan).release.content
     noisy = content["noisy_counts"]
     counts = np.append(np.maximum(noisy["counts"], 0), max(noisy["rest"][0], 0))
@@ -114,7 +129,7 @@ def test_noisy_counts_allow_any_divergence_afterwards() -> None:
 
 def test_the_baseline_is_noised_before_anybody_sees_it() -> None:
     world = World.make(clients=40)
-    plan = world.plan(estimator="baseline", cohort=40)
+    plan = world.plan(trust="none", cohort=40)
     content = world.run(plan).release.content
     plain = world.plain_counts(world.run(plan, source=InsecureNoNoise()), set())
     assert content["noisy_counts"]["counts"] != plain.counts.tolist()
@@ -128,7 +143,7 @@ def test_the_budget_is_charged_once_and_the_release_anchored(tmp_path: Path) -> 
         first = world.run(world.plan(), ledger=ledger)
         assert ledger.account("testers").spent == pytest.approx(1.0, abs=1e-6)
         assert first.release.content["ledger"]["count"] == 2  # budget, reservation
-        world.run(world.plan(estimator="baseline", cohort=24), ledger=ledger)
+        world.run(world.plan(trust="none", cohort=24), ledger=ledger)
         assert ledger.account("testers").spent == pytest.approx(2.0, abs=1e-3)
         with pytest.raises(BudgetExceededError, match="would fit"):
             world.run(world.plan(), ledger=ledger)
@@ -147,18 +162,16 @@ def nothing_charged(ledger: Ledger) -> bool:
     return account.spent == 0 and not account.open_rounds
 
 
-@pytest.mark.parametrize("estimator", ["exact", "no privacy"])
-def test_a_batch_without_records_refuses_the_release(estimator: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("charged", [True, False])
+def test_a_batch_without_records_refuses_the_release(charged: bool, tmp_path: Path) -> None:
     world = World.make()
     world.client_type = Empty
     with budgeted(tmp_path / "ledger.db") as ledger:
-        words = "but the budget stays charged" if estimator == "exact" else "no records left"
+        words = "but the budget stays charged" if charged else "no records left"
         with pytest.raises(ReleaseRefused, match=words):
-            world.run(
-                world.plan(estimator=estimator), ledger=ledger if estimator == "exact" else None
-            )
+            world.run(world.plan(), ledger=ledger if charged else None)
         spent = ledger.account("testers").spent
-        assert spent == pytest.approx(1.0 if estimator == "exact" else 0.0)  # sums were opened
+        assert spent == pytest.approx(1.0 if charged else 0.0)  # sums were opened
 
 
 def test_everybody_gone_releases_and_charges_nothing(tmp_path: Path) -> None:
@@ -178,7 +191,7 @@ def test_without_a_trusted_party_nothing_opened_is_nothing_charged(
     with budgeted(tmp_path / "ledger.db") as ledger:
         with pytest.raises(ReleaseRefused):
             world.run(
-                world.plan(estimator="baseline", cohort=24),
+                world.plan(trust="none", cohort=24),
                 leaves=dict.fromkeys(world.names(), when),
                 ledger=ledger,
             )
@@ -194,10 +207,10 @@ def test_a_cohort_under_its_threshold_is_dropped_and_the_rest_goes_on() -> None:
     assert np.isfinite(result.release.value)
 
 
-@pytest.mark.parametrize("estimator", ["exact", "baseline"])
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
 @pytest.mark.parametrize("early", [True, False])
 def test_the_budget_is_reserved_before_a_sum_is_opened(
-    estimator: str, early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trust: str, early: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A refused budget leaves every sum closed; where it is known, nobody is even asked.
 
@@ -216,7 +229,7 @@ def test_the_budget_is_reserved_before_a_sum_is_opened(
     monkeypatch.setattr(Client, "join", noted)
     with budgeted(tmp_path / "ledger.db", epsilon=0.5) as ledger:
         with pytest.raises(BudgetExceededError):
-            world.run(world.plan(estimator=estimator, cohort=24), ledger=ledger)
+            world.run(world.plan(trust=trust, cohort=24), ledger=ledger)
         assert nothing_charged(ledger)
     assert opened == []
     assert bool(asked) is not early
@@ -227,7 +240,7 @@ def test_a_round_that_fails_after_a_sum_was_opened_stays_charged(
 ) -> None:
     """Its sums were seen: nothing gives the budget back, whatever happens then."""
     world = World.make()
-    monkeypatch.setattr(Aggregator, "_add", _fail)
+    monkeypatch.setattr(ScoredSum, "open", _fail)
     with budgeted(tmp_path / "ledger.db") as ledger:
         with pytest.raises(ArithmeticError):
             world.run(world.plan(), ledger=ledger)
@@ -247,12 +260,12 @@ def test_sums_that_were_opened_are_never_refunded(tmp_path: Path) -> None:
         assert [known.state.value for known in account.rounds] == ["open"]
 
 
-def _fail(*_: object) -> None:
+def _fail(*_: object, **__: object) -> None:
     raise ArithmeticError
 
 
-@pytest.mark.parametrize("estimator", ["exact", "baseline"])
-def test_a_round_releases_once_also_without_a_ledger(estimator: str) -> None:
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_a_round_releases_once_also_without_a_ledger(trust: str) -> None:
     """A second release would carry fresh noise, and two of them give away the value."""
     world = World.make(clients=9)
     kept: list[Aggregator] = []
@@ -264,7 +277,7 @@ def test_a_round_releases_once_also_without_a_ledger(estimator: str) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedprikl.protocol.run.Aggregator", Kept)
-        world.run(world.plan(cohort=9, estimator=estimator))
+        world.run(world.plan(cohort=9, trust=trust))
     with pytest.raises(ReleaseRefused, match="has released already"):
         kept[0].release(at=AT, rng=np.random.default_rng(0))
 
@@ -330,13 +343,10 @@ def test_a_client_that_refuses_is_left_out_and_named() -> None:
     assert sum(outcome.included for outcome in result.outcomes) == 23
 
 
-def test_a_release_without_privacy_is_not_charged_to_a_budget(tmp_path: Path) -> None:
-    world = World.make()
-    with (
-        budgeted(tmp_path / "ledger.db") as ledger,
-        pytest.raises(InvalidInputError, match="without privacy"),
-    ):
-        world.run(world.plan(estimator="no privacy"), ledger=ledger)
+@pytest.mark.parametrize("kind", ["no privacy", "paper", "exact", "baseline", "", None])
+def test_no_plan_releases_without_privacy_that_a_budget_could_be_charged_for(kind: Any) -> None:
+    with pytest.raises(InvalidInputError, match="Trust is 'aggregator' or 'none'"):
+        World.make().plan(trust=kind)
 
 
 def test_a_server_needs_the_reference_of_its_plan() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fedprikl.checks import Ints
 from fedprikl.estimation import weighted_score
-from fedprikl.protocol import Client, Invitation, Server
+from fedprikl.protocol import Client, Invitation, Server, trust_of
 from fedprikl.secure_sum import SumAggregator
 from tests.protocol.worlds import World
 
@@ -77,7 +77,7 @@ def test_no_role_sees_what_it_must_not(monkeypatch: pytest.MonkeyPatch) -> None:
     views, result, clients = recorded_round(monkeypatch, world, plan)
     counts = asked(world, result)
     sums = counts.sum(axis=0)
-    exact = weighted_score(world.plain_counts(result, set()), plan.score)
+    exact = weighted_score(world.plain_counts(result, set()), trust_of(plan).score)
 
     assert len(views.server) == 1  # the release and nothing else
     assert not contains(views.server, sums[:3])

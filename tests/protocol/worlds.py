@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from fedprikl.protocol import (
     Invitation,
     Plan,
     Policy,
+    Question,
     Roster,
     RoundResult,
     Server,
@@ -27,11 +28,11 @@ from fedprikl.protocol import (
 from fedprikl.protocol.round import plan_cohort, sum_nonce
 from fedprikl.secure_sum import Leaves
 
+QUESTION = {field.name for field in fields(Question)}
 AT = "2030-01-31T12:00:00+00:00"
 EVERYTHING = Policy(
     largest_epsilon=1e6,
     largest_delta=1.0,
-    estimators=frozenset({"exact", "baseline", "paper", "no privacy"}),
 )
 
 
@@ -91,8 +92,9 @@ class World:
             "epsilon": 1.0,
             "points": 6,
             "cohort": 8,
-        }
-        return Plan(**(settings | changes))
+        } | changes
+        asked = {name: settings.pop(name) for name in QUESTION & settings.keys()}
+        return Plan(**settings, questions=(Question(**asked),))
 
     def clients(self, source: NoiseSource | None = None) -> dict[str, Client]:
         return {
@@ -148,9 +150,10 @@ def consistent(asked: Invitation) -> Invitation:
     nonce = sum_nonce(
         plan, asked.round_id, cohort=asked.cohort, batch=asked.batch, cells=asked.cells
     )
-    return replace(
-        asked, sums=plan_cohort(plan, sums.clients, len(asked.cells), nonce, sums.roster)
+    expected = plan_cohort(
+        plan, clients=sums.clients, points=len(asked.cells), nonce=nonce, roster=sums.roster
     )
+    return replace(asked, sums=expected)
 
 
 def budgeted(path: Path, *, epsilon: float = 10.0, delta: float = 1e-5) -> Ledger:

@@ -169,9 +169,10 @@ def _fingerprint(roster: Path, clients: int) -> str:
 
 def _print_planned(console: Console, planned: PlannedRound) -> None:
     plan, cost = planned.plan, planned.cost
+    points = plan.question.points
     groups = "" if plan.batches == 1 else f" of each of {plan.batches} batches of clients"
     console.print(
-        f"{plan.points:,} cells are asked{groups}: {cost.masked_bytes:,} bytes of counts per "
+        f"{points:,} cells are asked{groups}: {cost.masked_bytes:,} bytes of counts per "
         f"client. {_sums(cost)}, {cost.neighbours} key agreements and {cost.sent_bytes:,} bytes "
         "sent per client."
     )

@@ -3,6 +3,7 @@
 from fedprikl.paper.audit_cases import AuditCase, exact_case, paper_case, worst_neighbours
 from fedprikl.paper.baseline import baseline
 from fedprikl.paper.no_privacy import no_privacy
+from fedprikl.paper.printed_aggregator import printed_aggregator
 from fedprikl.paper.variance import (
     estimator_variance,
     jeffreys_divergence,
@@ -24,6 +25,7 @@ __all__ = [
     "optimal_control_lower_bound",
     "optimal_control_with_noise",
     "paper_case",
+    "printed_aggregator",
     "ratio_variance",
     "variance_bound",
     "worst_neighbours",

@@ -4,11 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
+from fedprikl.divergence import divergence_named
 from fedprikl.planning.design import Design, DesignForecast
 from fedprikl.planning.release_budget import ReleaseBudget
 from fedprikl.protocol.plan import Plan
 
-__all__ = ["Reason", "common_reasons", "design_reasons"]
+__all__ = ["MOST_POINTS", "Reason", "common_reasons", "design_reasons", "noise_reasons"]
+
+MOST_POINTS = 1000  # what clients accept by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +27,14 @@ class Reason:
         return asdict(self)
 
 
-def common_reasons(
-    plan: Plan, *, budget: ReleaseBudget | None, releases: int, support: int, most_points: int
-) -> list[Reason]:
-    """What does not depend on a search."""
-    found = [
+def common_reasons(plan: Plan, *, support: int) -> list[Reason]:
+    """What does not depend on trust or a search. `support` is the number of cells of Pi."""
+    return [
         Reason(
             "skew",
-            f"{plan.skew:g}",
+            f"{plan.question.skew:g}",
             "fixed in advance: it defines what is estimated, "
-            + plan.score.divergence.target("skew Pi + (1 - skew) P"),
+            + divergence_named(plan.question.divergence).target("skew Pi + (1 - skew) P"),
         ),
         Reason(
             "control",
@@ -47,31 +48,31 @@ def common_reasons(
         ),
         Reason(
             "points",
-            f"{plan.points:,}",
-            _why_points(plan, support, most_points),
+            f"{plan.question.points:,}",
+            _why_points(plan.question.points, support),
         ),
     ]
-    if budget is not None:
-        other = "gaussian" if budget.noise == "laplace" else "laplace"
-        found.append(
-            Reason(
-                "noise",
-                budget.noise,
-                f"smaller than {other} noise for {releases} release{'s'[: releases > 1]}: "
-                f"{budget.gain:.3g} times the sensitivity each",
-            )
-        )
-        found.append(
-            Reason("epsilon", f"{budget.epsilon:.4g}", f"of each of {releases} planned releases")
-        )
-    return found
 
 
-def _why_points(plan: Plan, support: int, most_points: int) -> str:
-    if plan.points >= support:
+def noise_reasons(budget: ReleaseBudget, releases: int) -> list[Reason]:
+    """What the releases do to the noise of a trusted aggregator."""
+    other = "gaussian" if budget.noise == "laplace" else "laplace"
+    return [
+        Reason(
+            "noise",
+            budget.noise,
+            f"smaller than {other} noise for {releases} release{'s'[: releases > 1]}: "
+            f"{budget.gain:.3g} times the sensitivity each",
+        ),
+        Reason("epsilon", f"{budget.epsilon:.4g}", f"of each of {releases} planned releases"),
+    ]
+
+
+def _why_points(points: int, support: int) -> str:
+    if points >= support:
         return f"all {support:,} cells fit into the payload"
-    if plan.points >= most_points:
-        return f"of {support:,} cells; clients answer at most {most_points:,} by default"
+    if points >= MOST_POINTS:
+        return f"of {support:,} cells; clients answer at most {MOST_POINTS:,} by default"
     return f"as many of {support:,} cells as fit into the payload at once"
 
 

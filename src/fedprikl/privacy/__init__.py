@@ -2,6 +2,7 @@
 
 from fedprikl.privacy.account import Account, Round, RoundState
 from fedprikl.privacy.audit import AuditResult, AuditTest, audit, lowest_bit
+from fedprikl.privacy.calibrated import Calibrated
 from fedprikl.privacy.calibration import (
     GaussianMechanism,
     IntegerGaussianMechanism,
@@ -54,6 +55,7 @@ __all__ = [
     "AuditResult",
     "AuditTest",
     "BatchIncrements",
+    "Calibrated",
     "Charge",
     "Entry",
     "GaussianMechanism",

@@ -7,13 +7,15 @@ from fedprikl.protocol.identity_check import IdentityCheck, introduce
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.policy import Policy, check_roster, check_validity
+from fedprikl.protocol.question import Question
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.roster import Roster
-from fedprikl.protocol.round import Cohort, Invitation, Round, smallest_cohort
+from fedprikl.protocol.round import Cohort, Invitation, Round
 from fedprikl.protocol.round_driver import RoundDriver, StepCount, seal_answer, seal_refusal
 from fedprikl.protocol.run import RoundResult, run_round
 from fedprikl.protocol.sealing import Address, SealingKey
 from fedprikl.protocol.server import Server
+from fedprikl.protocol.trust import trust_of
 
 __all__ = [
     "Address",
@@ -26,6 +28,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "Policy",
+    "Question",
     "Release",
     "Roster",
     "Round",
@@ -43,5 +46,5 @@ __all__ = [
     "run_round",
     "seal_answer",
     "seal_refusal",
-    "smallest_cohort",
+    "trust_of",
 ]

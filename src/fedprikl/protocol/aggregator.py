@@ -1,44 +1,22 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from fedprikl.checks import Ints
 from fedprikl.errors import FedPriKLError, InvalidInputError, ReleaseRefused, SecureSumError
-from fedprikl.estimation import (
-    BatchCounts,
-    Estimate,
-    NoisyCounts,
-    estimate_noisy_counts,
-    judge_noisy_release,
-    noisy_interval,
-    trusted_aggregator,
-)
-from fedprikl.paper import no_privacy
-from fedprikl.privacy import (
-    SECURE_NOISE,
-    Charge,
-    Ledger,
-    NoiseSource,
-    PrivacyStatement,
-    Reservation,
-    SharedLaplaceMechanism,
-    SharedMechanism,
-    calibrate,
-)
+from fedprikl.estimation import Estimate, NoisyCounts
+from fedprikl.privacy import SECURE_NOISE, Charge, Ledger, NoiseSource, Reservation
+from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.keys import SigningKey
-from fedprikl.protocol.possible_counts import possible_counts
 from fedprikl.protocol.release import Release
-from fedprikl.protocol.round import Cohort, Round, noise_share
+from fedprikl.protocol.round import Round
+from fedprikl.protocol.trust import trust_of
 from fedprikl.secure_sum import SumAggregator
 
 __all__ = ["Aggregator", "Outcome"]
-
-NOBODY = "nobody: every client adds its share of the noise inside the secure sum."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +38,6 @@ class Outcome:
         }
 
 
-@dataclass(slots=True, eq=False)
-class _BatchSum:
-    """SECRET: the running sum of one batch."""
-
-    counts: Ints = field(repr=False)
-    records: int = field(default=0, repr=False)
-    included: int = 0
-    noise_variance: float = 0.0
-
-
 class Aggregator:
     """One round, seen from the aggregator. It learns cohort sums, never a client's counts.
 
@@ -83,7 +51,7 @@ class Aggregator:
 
     def __init__(
         self,
-        this: Round,
+        current: Round,
         *,
         key: SigningKey,
         ledger: Ledger | None,
@@ -91,19 +59,12 @@ class Aggregator:
         source: NoiseSource = SECURE_NOISE,
         request: str = "",
     ) -> None:
-        if ledger is not None and this.plan.estimator in ("no privacy", "paper"):
-            raise InvalidInputError(
-                "A release without privacy, or with the paper's noise, cannot be charged to a "
-                "budget. Run it without a ledger, on data that need no protection."
-            )
-        self._round, self._key, self._ledger = this, key, ledger
+        self._round, self._key, self._ledger = current, key, ledger
+        self._trust = trust_of(current.plan)
         self._software, self._source, self._request = software, source, request
-        self._insecure = source.insecure  # or any client's noise, once its cohort is in
-        self.sums = tuple(SumAggregator(cohort.sums) for cohort in this.cohorts)
+        self.sums = tuple(SumAggregator(cohort.sums) for cohort in current.cohorts)
         self._outcomes: dict[int, Outcome] = {}
-        sizes = np.bincount(this.points.batch, minlength=this.plan.batches)
-        rest = 1 if this.plan.estimator == "baseline" else 0
-        self._batches = [_BatchSum(np.zeros(size + rest, np.int64)) for size in sizes]
+        self._batches: dict[int, OpenedSum] = {}  # SECRET: of batches with an opened sum
         self._reservation: Reservation | None = None
         self._opened = False  # whether any sum was opened
         self._spent = False
@@ -125,8 +86,11 @@ class Aggregator:
         except SecureSumError as error:
             return self.drop(number, str(error))
         self._opened = True
-        self._add(cohort, result.total, len(result.included))
-        outcome = Outcome(cohort.batch, len(cohort.members), len(result.included))
+        included = len(result.included)
+        opened = self._trust.open(result.total, clients=cohort.sums.clients, included=included)
+        before = self._batches.get(cohort.batch)
+        self._batches[cohort.batch] = opened if before is None else before + opened
+        outcome = Outcome(cohort.batch, len(cohort.members), included)
         self._outcomes[number] = outcome
         return outcome
 
@@ -135,23 +99,6 @@ class Aggregator:
         cohort = self._round.cohorts[number]
         self._outcomes[number] = Outcome(cohort.batch, len(cohort.members), 0, reason)
         return self._outcomes[number]
-
-    def _add(self, cohort: Cohort, total: Ints, included: int) -> None:
-        """Adds a cohort's sum to its batch. A sum that cannot be right is made possible."""
-        plan, batch = self._round.plan, self._batches[cohort.batch]
-        top = plan.most_records * included
-        share = noise_share(plan, clients=cohort.sums.clients, minimum=cohort.sums.minimum)
-        if share is None:
-            records = min(int(total[-1]), top)
-            counts = possible_counts(total[:-1], top=top, records=records)
-        else:
-            records = min(int(total[-2]), top)
-            counts = total[:-2] - included * share.reach
-            batch.noise_variance += included * share.share_variance
-            self._insecure = self._insecure or bool(total[-1])
-        batch.counts = batch.counts + counts
-        batch.records += records
-        batch.included += included
 
     def release(self, *, at: str, rng: np.random.Generator) -> bytes:
         """The signed release; refuses if a batch is empty.
@@ -163,75 +110,23 @@ class Aggregator:
         missing = [n for n in range(len(self.sums)) if n not in self._outcomes]
         if missing:
             raise ReleaseRefused(f"Cohort {missing[0]} is still open; close or drop it first.")
-        for t, batch in enumerate(self._batches):
-            if batch.records == 0:
+        batches = [self._batches.get(t) for t in range(self._round.plan.batches)]
+        for t, batch in enumerate(batches):
+            if batch is None or batch.records == 0:
                 charged = self._give_back(at)
                 raise ReleaseRefused(
                     f"Batch {t} has no records left: its cohorts were dropped or hold nothing. "
                     f"Nothing was released{charged}; start the round again."
                 )
         self._spent = True
-        plan = self._round.plan
-        noisy = self._noisy_counts() if plan.estimator == "baseline" else None
-        estimate = self._estimate() if noisy is None else self._noisy_estimate(noisy, rng)
-        return self._sign(estimate, noisy, at).to_bytes()
-
-    def _estimate(self) -> Estimate:
-        plan = self._round.plan
-        records = np.array([batch.records for batch in self._batches])
-        counts = BatchCounts(
-            self._round.points, np.concatenate([b.counts for b in self._batches]), records
-        )
-        if plan.estimator == "no privacy":
-            return no_privacy(counts, score=plan.score)
-        calibration: Any = "paper" if plan.estimator == "paper" else "exact"
-        return trusted_aggregator(
-            counts,
-            epsilon=plan.epsilon,
-            delta=plan.delta,
-            score=plan.score,
-            calibration=calibration,
-            noise=plan.noise,
-            client_effect=plan.client_effect,
+        estimate = self._trust.estimate(
+            self._round.points,
+            [self._batches[t] for t in range(len(batches))],
+            self._sizes,
             source=self._source,
+            rng=rng,
         )
-
-    def _noisy_counts(self) -> NoisyCounts:
-        worst = self._worst_share()  # all shares of a round have one kind and one scale
-        return NoisyCounts(
-            points=self._round.points,
-            counts=np.concatenate([b.counts[:-1] for b in self._batches]).astype(np.float64),
-            rest=np.array([b.counts[-1] for b in self._batches], dtype=np.float64),
-            records=np.array([b.records for b in self._batches]),
-            noise_sd=np.sqrt([b.noise_variance for b in self._batches]),
-            laplace_scale=worst.scale if isinstance(worst, SharedLaplaceMechanism) else None,
-        )
-
-    def _noisy_estimate(self, noisy: NoisyCounts, rng: np.random.Generator) -> Estimate:
-        plan = self._round.plan
-        worst = self._worst_share()
-        proved = worst.charge(plan.delta)
-        found = estimate_noisy_counts(noisy, score=plan.score, rng=rng)
-        return Estimate(
-            method="noisy counts, no trusted party",
-            value=found.value,
-            target=plan.score.target,
-            unit=plan.score.unit,
-            payload=self._round.points.payload + 1,
-            noise_sd=found.noise_sd,
-            limits=partial(noisy_interval, noisy, found.value, score=plan.score),
-            judge=partial(judge_noisy_release, noisy),
-            privacy=PrivacyStatement(
-                epsilon=proved.proved_epsilon,
-                delta=proved.proved_delta,
-                claimed_epsilon=plan.epsilon,
-                mechanism=str(worst),
-                released=f"the noisy counts of {len(self._round.points)} cells",
-                trust=NOBODY,
-                sensitivity=worst.sensitivity,
-                insecure=self._insecure,
-            ),
-        )
+        return self._sign(estimate, estimate.noisy_counts, at).to_bytes()
 
     def _verdict(self, estimate: Estimate) -> dict[str, Any] | None:
         """Drifted or not, from public quantities; None where the law without drift is unknown."""
@@ -240,24 +135,14 @@ class Aggregator:
         plan = self._round.plan
         return estimate.judge(plan.false_alarm, plan.design_effect).to_dict()
 
-    def _worst_share(self) -> SharedMechanism:
-        """The noise of the least protected cohort: a record is in one cohort only."""
-        plan = self._round.plan
-        found = [
-            noise_share(plan, clients=cohort.sums.clients, minimum=cohort.sums.minimum)
-            for cohort in self._round.cohorts
-        ]
-        shares = [share for share in found if share is not None]
-        return max(shares, key=lambda share: share.epsilon(plan.delta))
+    @property
+    def _sizes(self) -> list[int]:
+        """Of all cohorts: the noise of noise shares depends on them."""
+        return [cohort.sums.clients for cohort in self._round.cohorts]
 
     def _charge(self) -> Charge:
-        """What the release costs, known before any sum is: noise is scaled to the sensitivity, so
-        the noise for a sensitivity of 1 costs the same.
-        """
-        plan = self._round.plan
-        if plan.estimator == "baseline":
-            return self._worst_share().charge(plan.delta)
-        return calibrate(epsilon=plan.epsilon, delta=plan.delta, sensitivity=1.0, kind=plan.noise)
+        """What the release costs, known before any sum is."""
+        return self._trust.charge(self._sizes)
 
     def check_budget(self) -> None:
         """Raises `BudgetExceededError` if the release does not fit; charges nothing."""
@@ -288,7 +173,7 @@ class Aggregator:
                 "round": self._round.round_id,
                 "request": self._request,
                 "population": plan.population,
-                "estimator": plan.estimator,
+                "estimator": plan.trust,
                 "value": estimate.value,
                 "interval": _or_none(lambda: estimate.interval),
                 "verdict": _or_none(lambda: self._verdict(estimate)),

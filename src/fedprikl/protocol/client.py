@@ -11,7 +11,8 @@ from fedprikl.protocol.client_session import ClientSession, Step
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.policy import Policy, check_invitation, check_roster
 from fedprikl.protocol.roster import Roster
-from fedprikl.protocol.round import Invitation, noise_share
+from fedprikl.protocol.round import Invitation
+from fedprikl.protocol.trust import trust_of
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import SEED_BYTES, ClientRules
 
@@ -31,7 +32,7 @@ class Client:
 
     def __init__(
         self,
-        held: Ints,
+        counts: Ints,
         reference: Reference,
         *,
         policy: Policy | None = None,
@@ -40,7 +41,7 @@ class Client:
         identity: SigningKey | None = None,
         roster: Roster | None = None,
     ) -> None:
-        self._held = held  # SECRET: records per cell of the domain, "other" last
+        self._counts = counts  # SECRET: records per cell of the domain, "other" last
         self._reference = reference
         self._policy = policy or Policy()
         self._randomness = randomness
@@ -72,7 +73,7 @@ class Client:
         if plan.serial < self._newest.get(line, 0):
             raise PolicyRefusal("the organiser has replaced this plan by a newer one")
         check_roster(invitation, self._policy, self._roster, self._identity)
-        records = int(self._held.sum())
+        records = int(self._counts.sum())
         if records > plan.most_records:
             raise PolicyRefusal(NO_ROOM)
         self._newest[line] = plan.serial
@@ -92,23 +93,14 @@ class Client:
         return self._session
 
     def _vector(self, invitation: Invitation) -> Ints:
-        """Counts of the asked points and the number of records; noised where the plan says so.
-
-        A client whose noise is not secure says so in the last entry, which marks the release.
-        """
-        asked = self._held[np.array(invitation.cells, dtype=np.int64)]
-        records = self._held.sum()
-        share = noise_share(
-            invitation.signed.plan,
+        """Counts of the asked points and the number of records; noised where the plan says so."""
+        return trust_of(invitation.signed.plan).vector(
+            self._counts[np.array(invitation.cells, dtype=np.int64)],
+            int(self._counts.sum()),
             clients=invitation.sums.clients,
-            minimum=invitation.sums.minimum,
+            source=self._source,
+            randomness=self._randomness,
         )
-        if share is None:
-            return np.append(asked, records).astype(np.int64)
-        counts = np.append(asked, records - asked.sum())
-        noise = share.draw_share(len(counts), self._source)
-        mark = 1 + int.from_bytes(self._randomness(4), "little") if self._source.insecure else 0
-        return np.append(counts + noise + share.reach, [records, mark]).astype(np.int64)
 
     def advertise(self, _: bytes = b"") -> bytes:
         """Step 1 of the secure sum; answers nothing but the invitation."""

@@ -12,8 +12,9 @@ from fedprikl.documents import canonical, parse_document
 from fedprikl.errors import InvalidInputError, WrongStepError
 from fedprikl.privacy import Charge
 from fedprikl.protocol.keys import SigningKey
-from fedprikl.protocol.round import Invitation, noise_share
+from fedprikl.protocol.round import Invitation
 from fedprikl.protocol.sealing import Address
+from fedprikl.protocol.trust import trust_of
 from fedprikl.secure_sum import ClientRules, SumClient
 
 __all__ = ["ClientSession", "Step"]
@@ -78,9 +79,8 @@ class ClientSession:
     @property
     def charge(self) -> Charge | None:
         """What the opened sum costs the records in it; None if it is opened to be noised."""
-        plan, sums = self.invitation.signed.plan, self.invitation.sums
-        share = noise_share(plan, clients=sums.clients, minimum=sums.minimum)
-        return None if share is None else share.charge(plan.delta)
+        trust = trust_of(self.invitation.signed.plan)
+        return trust.client_charge(self.invitation.sums.clients)
 
     def address(self, step: Step) -> Address:
         """Where this client's answer of a step belongs."""

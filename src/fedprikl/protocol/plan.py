@@ -1,6 +1,5 @@
 """The plan: what all parties agree on before any data is touched. All of it is public."""
 
-import math
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,27 +9,22 @@ from fedprikl.checks import (
     check_delta,
     check_epsilon,
     check_finite,
-    check_open_unit,
     check_positive_int,
 )
-from fedprikl.divergence import Score, Skew
 from fedprikl.documents import canonical, check_version, digest, parse_document
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import check_design_effect, check_false_alarm
 from fedprikl.privacy import NoiseKind
 from fedprikl.protocol.keys import SigningKey, verify_signature
+from fedprikl.protocol.question import Question
 from fedprikl.protocol.roster import is_fingerprint
 from fedprikl.protocol.sealing import is_sealing_key
 
-__all__ = ["EstimatorName", "Plan", "SignedPlan"]
+__all__ = ["Plan", "SignedPlan", "Trust"]
 
 NUMBERS = (
     "epsilon",
     "delta",
-    "skew",
-    "control",
-    "exponent",
-    "maximum_step",
     "dropout",
     "corruption",
     "threshold",
@@ -40,27 +34,40 @@ NUMBERS = (
     "budget_epsilon",
     "budget_delta",
 )
-EstimatorName = Literal["exact", "baseline", "paper", "no privacy"]
-FORMAT, VERSION = "fedprikl plan", 4
+Trust = Literal["aggregator", "none"]
+FORMAT, VERSION = "fedprikl plan", 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything the parties agree on before any data is touched. All of it is public."""
+    """Everything the parties agree on before any data is touched. All of it is public.
+
+    `trust` says who may see exact sums of counts: the "aggregator", which adds the noise, or
+    "none": then every client adds a share of the noise before anything is summed. `epsilon` and
+    `delta` are those of one release, `budget_epsilon` and `budget_delta` of all `releases`.
+    `fedprikl.plan_round` chooses what is best for a reference.
+
+    Examples
+    --------
+    >>> from fedprikl.protocol import Plan, Question
+    >>> plan = Plan(
+    ...     population="patients",
+    ...     reference=64 * "0",  # Reference.fingerprint
+    ...     epsilon=1.0,
+    ...     questions=(Question(points=100),),
+    ... )
+    >>> plan.trust, plan.question.points, plan.budget
+    ('aggregator', 100, (1.0, 1e-06))
+
+    """
 
     population: str  # whose budget is charged
     reference: str  # fingerprint of the reference
+    trust: Trust = "aggregator"  # who may see exact sums
     epsilon: float
     delta: float = 1e-6
-    points: int  # m   counts each client reports
-    batches: int = 1  # T   disjoint groups asked different points
-    estimator: EstimatorName = "exact"
-    skew: float = 0.01  # gamma, share of Pi mixed into P so that the log stays finite
-    control: float = 0.0  # lambda
-    exponent: float = 1.0  # cells are asked of a share of the batches as Pi^exponent
-    maximum_step: float | None = (
-        None  # c, the most one record may lower the estimate; None: no limit
-    )
+    questions: tuple[Question, ...]  # exactly one for now
+    batches: int = 1  # T   disjoint groups of clients that are asked different points
     noise: NoiseKind = "auto"
     cohort: int = 50  # clients of one secure sum, about
     dropout: float = 0.1  # share of a cohort that may vanish
@@ -92,12 +99,13 @@ class Plan:
                 raise InvalidInputError(f"{name} of a plan must be a number, got {value!r:.40}.")
         check_epsilon(self.epsilon)
         check_delta(self.delta)
-        for name in ("points", "batches", "cohort", "most_records", "releases"):
+        for name in ("batches", "cohort", "most_records", "releases"):
             check_positive_int(getattr(self, name), name)
-        check_open_unit(self.skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
-        check_finite(self.control, "control")
+        self._check_questions()
         self._check_choices()
-        self._check_design()
+        check_false_alarm(self.false_alarm)
+        check_design_effect(self.design_effect)
+        check_design_effect(self.client_effect)
         self._check_validity()
         if self.budget_epsilon is not None:
             check_epsilon(self.budget_epsilon)
@@ -113,9 +121,20 @@ class Plan:
                 "The roster of a plan is a fingerprint of 64 hexadecimal digits, or empty."
             )
 
+    def _check_questions(self) -> None:
+        """One question about all columns, with the whole budget: others would be answered wrong."""
+        asked = self.questions
+        if not isinstance(asked, tuple) or not all(isinstance(each, Question) for each in asked):
+            raise InvalidInputError("The questions of a plan are a tuple of `Question`.")
+        if len(asked) != 1 or asked[0].columns != () or asked[0].share != 1:
+            raise InvalidInputError(
+                "A plan asks exactly one question for now, about all columns (columns=()) and with "
+                "the whole budget (share=1)."
+            )
+
     def _check_choices(self) -> None:
-        if self.estimator not in get_args(EstimatorName):
-            raise InvalidInputError(f"There is no estimator {self.estimator!r}.")
+        if self.trust not in get_args(Trust):
+            raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {self.trust!r:.40}.")
         if self.noise not in get_args(NoiseKind):
             raise InvalidInputError(f"There is no noise {self.noise!r}.")
         for name in ("dropout", "corruption"):
@@ -125,15 +144,6 @@ class Plan:
             raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
         if self.threshold is not None:
             check_finite(self.threshold, "threshold")
-
-    def _check_design(self) -> None:
-        if not 0 <= check_finite(self.exponent, "exponent") <= 1:
-            raise InvalidInputError("The exponent of the points lies between 0 and 1.")
-        if self.maximum_step is not None and check_finite(self.maximum_step, "maximum_step") <= 0:
-            raise InvalidInputError("The maximum step must be above 0.")
-        check_false_alarm(self.false_alarm)
-        check_design_effect(self.design_effect)
-        check_design_effect(self.client_effect)
 
     def _check_validity(self) -> None:
         if type(self.serial) is not int or not 0 <= self.serial < 2**53:
@@ -162,16 +172,9 @@ class Plan:
         return epsilon, self.delta if self.budget_delta is None else self.budget_delta
 
     @property
-    def score(self) -> Score:
-        """The score of a count that this plan asks for."""
-        corrected = self.estimator in ("exact", "no privacy")
-        limited = self.estimator == "exact" and self.maximum_step is not None
-        return Score(
-            Skew(self.skew),
-            control=self.control,
-            correction=self.client_effect if corrected else 0.0,
-            maximum_step=self.maximum_step if limited and self.maximum_step else math.inf,
-        )
+    def question(self) -> Question:
+        """The one question."""
+        return self.questions[0]
 
     @property
     def fingerprint(self) -> str:
@@ -180,7 +183,8 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+        content = asdict(self) | {"questions": [each.to_dict() for each in self.questions]}
+        return {"format": FORMAT, "version": VERSION, **content}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "Plan":
@@ -192,6 +196,9 @@ class Plan:
         if set(content) != names:
             odd = ", ".join(sorted(set(content) ^ names))
             raise InvalidInputError(f"The plan has missing or unknown fields: {odd}.")
+        if not isinstance(content["questions"], list):
+            raise InvalidInputError("The questions of a plan are a list.")
+        content["questions"] = tuple(Question.from_dict(each) for each in content["questions"])
         try:
             return cls(**content)
         except TypeError:

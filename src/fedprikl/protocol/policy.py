@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import get_args
 
 from fedprikl.errors import InvalidInputError, PolicyRefusal
 from fedprikl.protocol.keys import SigningKey
-from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.roster import Roster
-from fedprikl.protocol.round import Invitation, plan_cohort, smallest_cohort, sum_nonce
+from fedprikl.protocol.round import Invitation, plan_cohort, sum_nonce
+from fedprikl.protocol.trust import trust_of
 from fedprikl.reference import Reference
 
 __all__ = ["Policy", "check_invitation", "check_roster", "check_validity"]
@@ -23,7 +25,7 @@ class Policy:
     smallest_cohort: int = 3
     smallest_threshold: int = 2
     organiser: str = ""  # public key that must have signed the plan; "" accepts any plan
-    estimators: frozenset[str] = frozenset({"exact", "baseline"})  # those whose claim is true
+    trusts: frozenset[Trust] = frozenset(get_args(Trust))  # whom it lets see exact sums
     require_roster: bool = False  # take part only among clients that the plan knows
     population: str = ""  # the only population it belongs to; "" accepts any name
     least_corruption: float = 0.0  # the share of a cohort that a plan must allow to collude
@@ -46,8 +48,8 @@ def check_invitation(
         raise PolicyRefusal("the plan is about another population than this client belongs to")
     if plan.reference != reference.fingerprint:
         raise PolicyRefusal("the plan is about another reference than this client has")
-    if plan.estimator not in policy.estimators:
-        raise PolicyRefusal(f"the estimator {plan.estimator!r} does not protect records")
+    if plan.trust not in policy.trusts:
+        raise PolicyRefusal(f"this client takes no part in a round with trust {plan.trust!r}")
     if plan.epsilon > policy.largest_epsilon or plan.delta > policy.largest_delta:
         raise PolicyRefusal(
             f"epsilon {plan.epsilon:g} and delta {plan.delta:g} exceed the limits "
@@ -101,7 +103,7 @@ def check_roster(
         raise PolicyRefusal("the cohort has members who are not in the roster")
     if sums.roster[index : index + 1] != (bytes.fromhex(identity.public),):
         raise PolicyRefusal("its identity does not stand at its place in the cohort")
-    least = smallest_cohort(plan, len(roster))
+    least = trust_of(plan).smallest_cohort(len(roster))
     if sums.clients < least:
         raise PolicyRefusal(
             f"the cohort has {sums.clients} clients; where nobody is trusted it needs {least} of "
@@ -125,7 +127,9 @@ def _fits_the_plan(invitation: Invitation) -> bool:
         cells=cells,
     )
     try:
-        expected = plan_cohort(plan, sums.clients, len(cells), nonce, sums.roster)
+        expected = plan_cohort(
+            plan, clients=sums.clients, points=len(cells), nonce=nonce, roster=sums.roster
+        )
     except InvalidInputError:
         return False
     return sums == expected
@@ -135,9 +139,7 @@ def _check_points(invitation: Invitation, policy: Policy, reference: Reference) 
     plan, cells = invitation.signed.plan, invitation.cells
     if not 1 <= len(cells) <= policy.most_points:
         raise PolicyRefusal(f"{len(cells)} points are asked, at most {policy.most_points} allowed")
-    # The paper draws its points with replacement, so a batch may have fewer different ones.
-    fewer = plan.estimator == "paper" and len(cells) < plan.points
-    if (len(cells) != plan.points and not fewer) or invitation.batch >= plan.batches:
+    if len(cells) != plan.question.points or invitation.batch >= plan.batches:
         raise PolicyRefusal("other points or batches are asked than the plan has")
     if len(set(cells)) < len(cells):
         raise PolicyRefusal("a point is asked twice")

@@ -3,35 +3,27 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
-
-import numpy as np
 
 from fedprikl.checks import Ints
 from fedprikl.documents import canonical, parse_document
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy import SharedMechanism, calibrate_shared
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.sealing import Address
+from fedprikl.protocol.trust import trust_of
 from fedprikl.reference import QueryPoints
-from fedprikl.secure_sum import DEFAULT_FAILURE, NONCE_BYTES, Degree, SumPlan, choose_degree
+from fedprikl.secure_sum import NONCE_BYTES, SumPlan
 
 __all__ = [
-    "LARGEST_MARK",
     "Cohort",
     "Invitation",
     "Round",
     "cohort_sizes",
-    "entry_maxima",
-    "noise_share",
     "plan_cohort",
-    "smallest_cohort",
+    "size_cohort",
     "sum_nonce",
 ]
 
-
-LARGEST_MARK = 2**32  # of insecure noise
 FIELDS = {"round", "signed", "cohort", "batch", "index", "cells", "sums"}  # of an invitation
 
 
@@ -74,17 +66,17 @@ class Invitation:
     sums: SumPlan
 
     @classmethod
-    def to_member(cls, this: Round, cohort: Cohort, index: int) -> "Invitation":
+    def to_member(cls, current: Round, cohort: Cohort, index: int) -> "Invitation":
         """The invitation of one member of a cohort."""
         cells = tuple(cohort.cells.tolist())
         return cls(
-            this.round_id, this.signed, cohort.number, cohort.batch, index, cells, cohort.sums
+            current.round_id, current.signed, cohort.number, cohort.batch, index, cells, cohort.sums
         )
 
     def address(self, step: str) -> Address:
         """Where the answer of a step belongs: to this invitation, whole, and to no other.
 
-        It travels in the open. A relay that changes any of it gets letters that do not open.
+        It travels in the open. A relay that changes any of it gets answers that do not open.
         """
         return Address(
             round_id=self.round_id,
@@ -156,48 +148,6 @@ def _whole(value: Any) -> int:
     return value
 
 
-def noise_share(plan: Plan, *, clients: int, minimum: int) -> SharedMechanism | None:
-    """The noise each client adds without a trusted aggregator; None where the aggregator does.
-
-    A sum can be opened with `minimum` inputs, of which a share `corruption` of the cohort may
-    collude and subtract its own noise: the rest must suffice. At least one share is discounted:
-    whoever takes part knows its own and sees the release.
-    """
-    if plan.estimator != "baseline":
-        return None
-    honest = minimum - max(1, int(np.ceil(plan.corruption * clients)))
-    if honest < 1:
-        raise InvalidInputError(
-            f"Of {minimum} inputs none would be honest for certain. Use larger cohorts, or a "
-            "smaller corruption."
-        )
-    sparse = _plan_degree(plan, clients).neighbours < clients - 1
-    return calibrate_shared(
-        epsilon=plan.epsilon,
-        delta=plan.delta,
-        shares=honest,
-        kind=plan.noise,
-        failure=DEFAULT_FAILURE if sparse else 0.0,  # a complete graph leaves nothing to chance
-    )
-
-
-def entry_maxima(plan: Plan, points: int, share: SharedMechanism | None) -> tuple[int, ...]:
-    """The largest value of each entry of a client's vector.
-
-        counts of the points, number of records                           trusted aggregator
-        noised counts of the points and of the rest, records, insecure    noise in shares
-
-    Exact counts have twice the room they need: the aggregator folds impossible sums back into what
-    is possible (`possible_counts`), and folding takes a ring twice as large. Noise may be
-    negative, so noised entries are shifted up by its reach. `insecure` is a random number from 1
-    for a client whose noise is not from a secure source, and 0 for all others: whoever wants to
-    cancel the mark of another has to guess it.
-    """
-    if share is None:
-        return (2 * plan.most_records,) * points + (plan.most_records,)
-    return (plan.most_records + 2 * share.reach,) * (points + 1) + (plan.most_records, LARGEST_MARK)
-
-
 def cohort_sizes(plan: Plan, members: int) -> list[int]:
     """How many clients each cohort of a batch of so many members has: nearly equal."""
     size = members // max(1, round(members / plan.cohort))
@@ -206,30 +156,29 @@ def cohort_sizes(plan: Plan, members: int) -> list[int]:
 
 
 def plan_cohort(
-    plan: Plan,
-    clients: int,
-    points: int,
-    nonce: bytes = bytes(NONCE_BYTES),
-    roster: Sequence[bytes] = (),
+    plan: Plan, *, clients: int, points: int, nonce: bytes, roster: Sequence[bytes] = ()
 ) -> SumPlan:
     """The secure sum of one cohort, as the plan demands it: a client computes the same.
 
-    `nonce` is the sum's own, from `sum_nonce`; sizes do not depend on it.
-
+    `nonce` is the sum's own, from `sum_nonce`; `roster` are the clients' identities, if the plan
+    names a roster.
     """
-    degree = _plan_degree(plan, clients)
-    least = degree.threshold + 1
-    minimum = max(least, int(np.floor((1 - plan.dropout) * clients)))
-    share = noise_share(plan, clients=clients, minimum=minimum)
+    trust = trust_of(plan)
+    degree = trust.degree(clients)
     return SumPlan(
         nonce=nonce,
         clients=clients,
         neighbours=degree.neighbours,
         threshold=degree.threshold,
-        minimum=minimum if share else least,
-        maxima=entry_maxima(plan, points, share),
+        minimum=trust.minimum(clients),
+        maxima=trust.maxima(clients=clients, points=points),
         roster=tuple(roster),
     )
+
+
+def size_cohort(plan: Plan, *, clients: int, points: int) -> SumPlan:
+    """A secure sum of this size, to see what it costs: it is never run, so it needs no nonce."""
+    return plan_cohort(plan, clients=clients, points=points, nonce=bytes(NONCE_BYTES))
 
 
 def sum_nonce(plan: Plan, round_id: str, *, cohort: int, batch: int, cells: Sequence[int]) -> bytes:
@@ -248,29 +197,3 @@ def sum_nonce(plan: Plan, round_id: str, *, cohort: int, batch: int, cells: Sequ
         "cells": [int(cell) for cell in cells],
     }
     return hashlib.sha256(b"fedprikl/round/2/" + canonical(asked)).digest()
-
-
-def _plan_degree(plan: Plan, clients: int) -> Degree:
-    """How many neighbours each client has.
-
-    Where nobody is trusted, neither is whoever gives the clients their places. Only in a
-    complete graph is no place surrounded by colluders.
-    """
-    alone = plan.estimator == "baseline" and plan.roster != ""
-    return _degree(clients, plan.dropout, plan.corruption, alone)
-
-
-@cache
-def _degree(clients: int, dropout: float, corruption: float, complete: bool) -> Degree:
-    return choose_degree(clients, dropout=dropout, corruption=corruption, complete=complete)
-
-
-def smallest_cohort(plan: Plan, roster: int) -> int:
-    """The fewest clients of a cohort, of a roster of so many, that may rely on each other's noise.
-
-    Up to a share `corruption` of a cohort may collude. Whoever deals the cohorts could deal all
-    colluders to one client; so a cohort is the whole roster, but for as many as may vanish.
-    """
-    if plan.estimator != "baseline":
-        return 3
-    return max(3, int(np.floor((1 - plan.dropout) * roster)))

@@ -9,7 +9,8 @@ from fedprikl.protocol.dealing import deal
 from fedprikl.protocol.plan import SignedPlan
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.round import Cohort, Round, plan_cohort, sum_nonce
-from fedprikl.reference import QueryPoints, Reference, distinct_points, iid_points, spread_points
+from fedprikl.protocol.trust import trust_of
+from fedprikl.reference import QueryPoints, Reference
 
 __all__ = ["Server"]
 
@@ -59,7 +60,7 @@ class Server:
                 "the clients have theirs, or plan without a roster."
             )
         round_id = randomness(16).hex()
-        points = self._draw_points(rng)
+        points = trust_of(plan).draw_points(self._reference.probabilities, rng)
         cohorts = [
             self._cohort(round_id, number, batch, members, points, known)
             for number, (batch, members) in enumerate(deal(plan, clients, together, rng))
@@ -78,24 +79,16 @@ class Server:
         plan, cells = self._signed.plan, points.cells[points.batch == batch]
         nonce = sum_nonce(plan, round_id, cohort=number, batch=batch, cells=cells.tolist())
         roster = [identities[name] for name in members] if plan.roster else ()
-        sums = plan_cohort(plan, len(members), len(cells), nonce, roster)
+        sums = plan_cohort(
+            plan, clients=len(members), points=len(cells), nonce=nonce, roster=roster
+        )
         return Cohort(number, batch, tuple(members), cells, sums)
 
-    def accept(self, this: Round, message: bytes, *, aggregator: str) -> Release:
+    def accept(self, current: Round, message: bytes, *, aggregator: str) -> Release:
         """The release of a round, if the aggregator made it and it is about this very plan."""
         release = Release.from_bytes(message)
         if not release.is_signed_by(aggregator):
             raise InvalidInputError("The release is not signed by the aggregator.")
-        if release.round_id != this.round_id or release.plan != this.plan.fingerprint:
+        if release.round_id != current.round_id or release.plan != current.plan.fingerprint:
             raise InvalidInputError("The release belongs to another round or plan.")
         return release
-
-    def _draw_points(self, rng: np.random.Generator) -> QueryPoints:
-        plan, pi = self._signed.plan, self._reference.probabilities
-        if plan.estimator == "paper":
-            return iid_points(pi, plan.points, batches=plan.batches, rng=rng)
-        if plan.estimator == "exact" or plan.batches == 1:
-            return spread_points(
-                pi, plan.points, batches=plan.batches, exponent=plan.exponent, rng=rng
-            )
-        return distinct_points(pi, plan.points, batches=plan.batches, rng=rng)

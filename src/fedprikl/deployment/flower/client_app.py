@@ -40,8 +40,8 @@ from fedprikl.protocol import (
     introduce,
     seal_answer,
     seal_refusal,
+    trust_of,
 )
-from fedprikl.protocol.round import noise_share
 from fedprikl.records import open_records
 from fedprikl.reference import Reference
 
@@ -107,7 +107,7 @@ def _check_company(invitation: Invitation, settings: NodeSettings) -> None:
     if not plan.aggregator:
         raise PolicyRefusal("the plan names no aggregator to seal the answers to")
     check_validity(plan, settings.policy, at=now())
-    if plan.estimator == "baseline" and not plan.roster:
+    if trust_of(plan).shares_noise and not plan.roster:
         raise PolicyRefusal("without a trusted aggregator it needs a roster of clients")
     check_roster(invitation, settings.policy, *_credentials(plan, settings))
     _check_own_budget(invitation, settings)
@@ -123,8 +123,8 @@ def _credentials(plan: Plan, settings: NodeSettings) -> tuple[Roster | None, Sig
 def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
     """Refuses early what the site's own ledger would not allow when the counts are to leave."""
     plan, sums = invitation.signed.plan, invitation.sums
-    share = noise_share(plan, clients=sums.clients, minimum=sums.minimum)
-    if share is None:
+    charge = trust_of(plan).client_charge(sums.clients)
+    if charge is None:
         return
     if not settings.ledger.exists():
         raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
@@ -132,7 +132,7 @@ def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
         if plan.population not in ledger.populations():
             raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
         try:
-            ledger.check(plan.population, share.charge(plan.delta))
+            ledger.check(plan.population, charge)
         except BudgetExceededError:
             raise PolicyRefusal("its own budget does not allow another round") from None
 

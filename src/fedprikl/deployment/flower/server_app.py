@@ -46,7 +46,7 @@ from fedprikl.protocol import (
     SignedPlan,
     SigningKey,
     Step,
-    smallest_cohort,
+    trust_of,
 )
 from fedprikl.reference import Reference
 
@@ -172,7 +172,7 @@ def _check_trust(plan: Plan) -> None:
 
     Flower's node keys are registered at the relay, so they do not tell clients from the relay.
     """
-    if plan.estimator == "baseline" and not plan.roster:
+    if trust_of(plan).shares_noise and not plan.roster:
         raise InvalidInputError(
             "Over Flower, a plan without a trusted aggregator (`plan --trust none`) needs a roster "
             "of clients: a relay that poses as clients would leave too little noise. Plan again "
@@ -202,7 +202,7 @@ def _everybody(
 def _check_cohorts(this: Round, roster: Roster | None) -> None:
     """Says early what every client would refuse."""
     smallest = min(len(cohort.members) for cohort in this.cohorts)
-    needed = 0 if roster is None else smallest_cohort(this.plan, len(roster))
+    needed = 0 if roster is None else trust_of(this.plan).smallest_cohort(len(roster))
     if smallest < needed:
         raise DeploymentError(
             f"A cohort has {smallest} clients; without a trusted aggregator it needs {needed} of "

@@ -1,0 +1,52 @@
+"""What a user knows of a federation before any data is touched, and what fits into it."""
+
+import math
+from dataclasses import dataclass
+
+from fedprikl.errors import InvalidInputError
+from fedprikl.planning.explain import MOST_POINTS
+from fedprikl.planning.planned_round import SumCost
+from fedprikl.planning.spectrum import Spectrum
+from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.round import cohort_sizes, size_cohort
+from fedprikl.reference import Reference
+
+__all__ = ["Known"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What the user said. Public."""
+
+    reference: Reference
+    spectrum: Spectrum
+    clients: int
+    records: int
+    payload: int
+    cohort: int | None  # clients of one secure sum; None: what is best
+
+    def cohort_of(self, usual: int) -> int:
+        """Clients of one secure sum: what the user said, or as many as usual; at least 3."""
+        return max(3, min(self.clients, self.cohort or usual))
+
+    def points_that_fit(self, plan: Plan) -> int:
+        """The most points whose counts, packed, fit into the payload."""
+        sums = size_cohort(plan, clients=self._largest_cohort(plan), points=1)
+        first, *others = ((top * sums.clients).bit_length() for top in sums.maxima)
+        points = (8 * self.payload - sum(others)) // first
+        if points < 1:
+            raise InvalidInputError(
+                f"A payload of {self.payload} bytes has no room for a count of {first} bits beside "
+                "the number of records. Allow more bytes, or lower most_records."
+            )
+        return min(points, self.spectrum.cells, MOST_POINTS)
+
+    def cost(self, plan: Plan) -> SumCost:
+        """Of the secure sums of this plan."""
+        largest = self._largest_cohort(plan)
+        sums = size_cohort(plan, clients=largest, points=plan.question.points)
+        members = self.clients // plan.batches
+        return SumCost.of(sums, plan.batches * len(cohort_sizes(plan, members)))
+
+    def _largest_cohort(self, plan: Plan) -> int:
+        return max(cohort_sizes(plan, math.ceil(self.clients / plan.batches)))

@@ -1,0 +1,38 @@
+"""What all secure sums of cohorts have in common, whoever is trusted."""
+
+from dataclasses import dataclass, field
+from functools import cache
+
+from fedprikl.checks import Ints
+from fedprikl.protocol.plan import Plan
+from fedprikl.secure_sum import Degree, choose_degree
+
+__all__ = ["OpenedSum", "cohort_degree"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenedSum:
+    """SECRET: what one cohort, or several of a batch, sum to."""
+
+    counts: Ints = field(repr=False)
+    records: int = field(repr=False)
+    noise_variance: float = 0.0  # of the clients' own noise on each count
+    insecure: bool = False  # whether any client's noise is not from a secure source
+
+    def __add__(self, other: "OpenedSum") -> "OpenedSum":
+        return OpenedSum(
+            self.counts + other.counts,
+            self.records + other.records,
+            self.noise_variance + other.noise_variance,
+            self.insecure or other.insecure,
+        )
+
+
+def cohort_degree(plan: Plan, clients: int, *, complete: bool) -> Degree:
+    """How many neighbours each client of a cohort has, and how many of them reveal its mask."""
+    return _degree(clients, plan.dropout, plan.corruption, complete)
+
+
+@cache
+def _degree(clients: int, dropout: float, corruption: float, complete: bool) -> Degree:
+    return choose_degree(clients, dropout=dropout, corruption=corruption, complete=complete)

@@ -1,0 +1,217 @@
+"""Trust "none": every client adds a share of the noise, and only noisy counts are opened."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import (
+    Estimate,
+    NoisyCounts,
+    estimate_noisy_counts,
+    judge_noisy_release,
+    noisy_interval,
+)
+from fedprikl.privacy import (
+    Charge,
+    NoiseSource,
+    PrivacyStatement,
+    SharedLaplaceMechanism,
+    SharedMechanism,
+    calibrate_shared,
+)
+from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree
+from fedprikl.protocol.plan import Plan
+from fedprikl.reference import QueryPoints, distinct_points, spread_points
+from fedprikl.secure_sum import DEFAULT_FAILURE, Degree
+
+__all__ = ["LARGEST_MARK", "NoisyHistogram"]
+
+LARGEST_MARK = 2**32  # of insecure noise
+NOBODY = "nobody: every client adds its share of the noise inside the secure sum."
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyHistogram:
+    """What follows from an untrusted aggregator: noise shares, and counts that are public."""
+
+    plan: Plan
+    shares_noise: ClassVar[bool] = True
+    _made: dict[int, SharedMechanism] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def score(self) -> Score:
+        """Neither corrected nor limited: noisy counts are public, and debiased by simulation."""
+        return self.plan.question.score(correction=0.0, limited=False)
+
+    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
+        """Points of all batches; several batches are asked different cells, as none is pooled."""
+        plan, question = self.plan, self.plan.question
+        if plan.batches > 1:
+            return distinct_points(pi, question.points, batches=plan.batches, rng=rng)
+        return spread_points(pi, question.points, batches=1, exponent=question.exponent, rng=rng)
+
+    def share(self, clients: int) -> SharedMechanism:
+        """The noise that each client of a cohort adds. Made once: drawn, charged and stated."""
+        if clients not in self._made:
+            self._made[clients] = self._make_share(clients)
+        return self._made[clients]
+
+    def _make_share(self, clients: int) -> SharedMechanism:
+        """For the honest clients of every sum that can be opened.
+
+        A sum can be opened with `minimum` inputs, of which a share `corruption` of the cohort may
+        collude and subtract its own noise: the rest must suffice. At least one share is discounted:
+        whoever takes part knows its own and sees the release.
+        """
+        plan, minimum = self.plan, self.minimum(clients)
+        honest = minimum - max(1, int(np.ceil(plan.corruption * clients)))
+        if honest < 1:
+            raise InvalidInputError(
+                f"Of {minimum} inputs none would be honest for certain. Use larger cohorts, or a "
+                "smaller corruption."
+            )
+        sparse = self.degree(clients).neighbours < clients - 1
+        return calibrate_shared(
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            shares=honest,
+            kind=plan.noise,
+            failure=DEFAULT_FAILURE if sparse else 0.0,  # a complete graph leaves none to chance
+        )
+
+    def worst_share(self, cohorts: Sequence[int]) -> SharedMechanism:
+        """The noise of the least protected cohort: a record is in one cohort only."""
+        delta = self.plan.delta
+        return max(map(self.share, cohorts), key=lambda share: share.epsilon(delta))
+
+    def degree(self, clients: int) -> Degree:
+        """Of the graph of a cohort's secure sum.
+
+        Where nobody is trusted, neither is whoever gives the clients their places. Only in a
+        complete graph is no place surrounded by colluders.
+        """
+        return cohort_degree(self.plan, clients, complete=self.plan.roster != "")
+
+    def minimum(self, clients: int) -> int:
+        """The fewest inputs with which a sum may be opened: their noise must suffice."""
+        least = self.degree(clients).threshold + 1
+        return max(least, int(np.floor((1 - self.plan.dropout) * clients)))
+
+    def smallest_cohort(self, roster: int) -> int:
+        """The fewest clients of a cohort, of a roster of so many, that may rely on each other.
+
+        Up to a share `corruption` of a cohort may collude. Whoever deals the cohorts could deal all
+        colluders to one client; so a cohort is the whole roster, but for as many as may vanish.
+        """
+        return max(3, int(np.floor((1 - self.plan.dropout) * roster)))
+
+    def maxima(self, *, clients: int, points: int) -> tuple[int, ...]:
+        """The largest value of each entry of a client's vector.
+
+            noisy counts of the points and of the rest, records, insecure
+
+        Noise may be negative, so noisy entries are shifted up by its reach. `insecure` is a random
+        number from 1 for a client whose noise is not from a secure source, and 0 for all others:
+        whoever wants to cancel the mark of another has to guess it.
+        """
+        most, reach = self.plan.most_records, self.share(clients).reach
+        return (most + 2 * reach,) * (points + 1) + (most, LARGEST_MARK)
+
+    def vector(
+        self,
+        asked: Ints,
+        records: int,
+        *,
+        clients: int,
+        source: NoiseSource,
+        randomness: Callable[[int], bytes],
+    ) -> Ints:
+        """What a client hands to the secure sum of a cohort. SECRET.
+
+        A client whose noise is not secure says so in the last entry, which marks the release.
+        """
+        share = self.share(clients)
+        counts = np.append(asked, records - asked.sum())
+        noise = share.draw_share(len(counts), source)
+        mark = 1 + int.from_bytes(randomness(4), "little") if source.insecure else 0
+        return np.append(counts + noise + share.reach, [records, mark]).astype(np.int64)
+
+    def open(self, total: Ints, *, clients: int, included: int) -> OpenedSum:
+        """The sum of a cohort: noisy counts of the points, and of the rest as the last one."""
+        share = self.share(clients)
+        return OpenedSum(
+            counts=total[:-2] - included * share.reach,
+            records=min(int(total[-2]), self.plan.most_records * included),
+            noise_variance=included * share.share_variance,
+            insecure=bool(total[-1]),
+        )
+
+    def charge(self, cohorts: Sequence[int]) -> Charge:
+        """What a release costs, known before any sum is. `cohorts` are their sizes."""
+        return self.worst_share(cohorts).charge(self.plan.delta)
+
+    def client_charge(self, clients: int) -> Charge | None:
+        """What a client of a cohort charges to a ledger of its own."""
+        return self.share(clients).charge(self.plan.delta)
+
+    def expected_noise(self, cohorts: Sequence[int]) -> tuple[float, float | None]:
+        """If nobody leaves: the noise's sd on each count, and the scale of Laplace noise."""
+        variance = sum(size * self.share(size).share_variance for size in cohorts)
+        return math.sqrt(variance), _laplace_scale(self.share(cohorts[-1]))
+
+    def estimate(
+        self,
+        points: QueryPoints,
+        batches: Sequence[OpenedSum],
+        cohorts: Sequence[int],
+        *,
+        source: NoiseSource,
+        rng: np.random.Generator,
+    ) -> Estimate:
+        """The divergence from noisy counts, its interval and verdict: all of it post-processing.
+
+        `rng` serves the debiasing only; it never makes release noise.
+        """
+        share = self.worst_share(cohorts)  # all shares of a round have one kind and one scale
+        proved = share.charge(self.plan.delta)
+        noisy = NoisyCounts(
+            points=points,
+            counts=np.concatenate([batch.counts[:-1] for batch in batches]).astype(np.float64),
+            rest=np.array([batch.counts[-1] for batch in batches], dtype=np.float64),
+            records=np.array([batch.records for batch in batches]),
+            noise_sd=np.sqrt([batch.noise_variance for batch in batches]),
+            laplace_scale=_laplace_scale(share),
+        )
+        found = estimate_noisy_counts(noisy, score=self.score, rng=rng)
+        return Estimate(
+            method="noisy counts, no trusted party",
+            value=found.value,
+            target=self.score.target,
+            unit=self.score.unit,
+            payload=points.payload + 1,
+            noise_sd=found.noise_sd,
+            noisy_counts=noisy,
+            limits=partial(noisy_interval, noisy, found.value, score=self.score),
+            judge=partial(judge_noisy_release, noisy),
+            privacy=PrivacyStatement(
+                epsilon=proved.proved_epsilon,
+                delta=proved.proved_delta,
+                claimed_epsilon=self.plan.epsilon,
+                mechanism=str(share),
+                released=f"the noisy counts of {len(points)} cells",
+                trust=NOBODY,
+                sensitivity=share.sensitivity,
+                insecure=source.insecure or any(batch.insecure for batch in batches),
+            ),
+        )
+
+
+def _laplace_scale(share: SharedMechanism) -> float | None:
+    return share.scale if isinstance(share, SharedLaplaceMechanism) else None

@@ -1,0 +1,99 @@
+"""A question: which divergence of which columns is estimated, and from how many counts. Public."""
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from fedprikl.checks import check_finite, check_open_unit, check_positive_int
+from fedprikl.divergence import Score, Skew, divergence_named
+from fedprikl.errors import InvalidInputError
+
+__all__ = ["Question"]
+
+NUMBERS = ("share", "exponent", "skew", "maximum_step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a release answers with one number.
+
+        D_f(Pi || skew Pi + (1 - skew) P)
+
+    over the cells of `columns`, from the counts of `points` cells that are asked of each client.
+    A cell x is asked of a share of the batches in proportion to Pi(x)^exponent. `maximum_step`
+    limits how far one record may lower the estimate, so that less noise is needed.
+
+    Examples
+    --------
+    >>> from fedprikl.protocol import Question
+    >>> question = Question(points=100, skew=0.02)
+    >>> question.divergence, question.columns, question.exponent
+    ('kl', (), 1.0)
+    >>> Question.from_dict(question.to_dict()) == question
+    True
+
+    """
+
+    divergence: str = "kl"
+    columns: tuple[str, ...] = ()  # of the reference; empty: all of them
+    share: float = 1.0  # of the plan's budget
+    points: int  # m   counts each client reports
+    exponent: float = 1.0
+    skew: float = 0.01  # gamma, share of Pi mixed into P so that the divergence stays finite
+    maximum_step: float | None = None  # c, in the unit of the divergence; None: no limit
+
+    def __post_init__(self) -> None:
+        for name in NUMBERS:  # a text would be signed as a text and used as a number
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float)
+            ):
+                raise InvalidInputError(f"{name} of a plan must be a number, got {value!r:.40}.")
+        divergence_named(self.divergence)
+        _check_columns(self.columns)
+        if not 0 < check_finite(self.share, "share") <= 1:
+            raise InvalidInputError("A question's share of the budget is above 0 and at most 1.")
+        check_positive_int(self.points, "points")
+        if not 0 <= check_finite(self.exponent, "exponent") <= 1:
+            raise InvalidInputError("The exponent of the points lies between 0 and 1.")
+        check_open_unit(self.skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
+        if self.maximum_step is not None and check_finite(self.maximum_step, "maximum_step") <= 0:
+            raise InvalidInputError("The maximum step must be above 0.")
+
+    def score(self, *, correction: float, limited: bool) -> Score:
+        """The score of a count: the plan's one formula, which depends on trust in two places.
+
+        `correction` is 0 where counts are noisy, else the design effect of clients; `limited` says
+        whether the maximum step holds, which noisy counts do not need.
+        """
+        step = self.maximum_step if limited else None
+        return Score(
+            Skew(self.skew),
+            divergence_named(self.divergence),
+            correction=correction,
+            maximum_step=math.inf if step is None else step,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"columns": list(self.columns)}
+
+    @classmethod
+    def from_dict(cls, document: Any) -> "Question":
+        """The question of a document; unknown or missing fields are refused."""
+        if not isinstance(document, dict):
+            raise InvalidInputError("A question of the plan is not an object with fields.")
+        names = {field.name for field in fields(cls)}
+        if set(document) != names:
+            odd = ", ".join(sorted(map(str, set(document) ^ names)))
+            raise InvalidInputError(f"A question has missing or unknown fields: {odd}.")
+        columns = document["columns"]
+        if not isinstance(columns, list):
+            raise InvalidInputError("The columns of a question are a list of names.")
+        return cls(**document | {"columns": tuple(columns)})
+
+
+def _check_columns(columns: tuple[str, ...]) -> None:
+    named = isinstance(columns, tuple) and all(isinstance(c, str) and c for c in columns)
+    if not named or len(set(columns)) < len(columns):
+        raise InvalidInputError("The columns of a question are different names, or none for all.")

@@ -1,0 +1,28 @@
+"""Whom the clients trust with exact sums, and the object that owns what follows from it."""
+
+from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.plan import Plan, Trust
+from fedprikl.protocol.scored_sum import ScoredSum
+
+__all__ = ["TrustMode", "trust_of"]
+
+TrustMode = ScoredSum | NoisyHistogram
+MODES: dict[Trust, type[ScoredSum] | type[NoisyHistogram]] = {
+    "aggregator": ScoredSum,
+    "none": NoisyHistogram,
+}
+
+
+def trust_of(plan: Plan) -> TrustMode:
+    """The object that owns what follows from the plan's trust: points, vectors, noise, estimate.
+
+    Examples
+    --------
+    >>> from fedprikl.protocol import Plan, Question, trust_of
+    >>> asked = (Question(points=3),)
+    >>> plan = Plan(population="p", reference=64 * "0", epsilon=1.0, questions=asked, trust="none")
+    >>> trust_of(plan).shares_noise
+    True
+
+    """
+    return MODES[plan.trust](plan)
