@@ -1,7 +1,9 @@
 """A divergence in one file of its own goes through everything that KL goes through."""
 
+import html
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,9 +37,21 @@ from fedprikl.estimation import (
     weighted_score,
 )
 from fedprikl.estimation.drift_model import model_drift
-from fedprikl.planning import Design, DesignMoments, Spectrum, forecast_design, search_designs
+from fedprikl.planning import (
+    Design,
+    DesignMoments,
+    PlannedRound,
+    Spectrum,
+    forecast_design,
+    plan_round,
+    search_designs,
+)
+from fedprikl.protocol import Plan, Release
+from fedprikl.protocol.plan import Trust
+from fedprikl.reporting import release_page
 from tests.brute_force import Histogram, largest_change
 from tests.extending.page import module
+from tests.protocol.worlds import InsecureNoNoise, World, budgeted
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +222,63 @@ def test_noisy_counts_are_estimated_and_judged(triangular: Divergence) -> None:
     least = smallest_noisy_drift(current, score=score, false_alarm=0.01, design_effect=1.0)
     assert least is not None
     assert 0 < least < truth
+
+
+def plan_for(world: World, trust: Trust, **changes: Any) -> PlannedRound:
+    settings: dict[str, Any] = {
+        "clients": len(world.held),
+        "records": int(world.held.sum()),
+        "epsilon": 1.0,
+        "population": "testers",
+        "trust": trust,
+        "divergence": "triangular",
+    }
+    return plan_round(world.reference, **settings | changes)
+
+
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_a_plan_asks_for_it_and_predicts_its_error(triangular: Divergence, trust: Trust) -> None:
+    world = World.make()
+    planned, of_kl = (plan_for(world, trust, divergence=name) for name in ("triangular", "kl"))
+    assert planned.plan.question.divergence == "triangular"
+    assert Plan.from_dict(planned.plan.to_dict()) == planned.plan
+    assert [f.divergence for f in planned.forecasts] == list(triangular.drifts(0.01))
+    assert planned.smallest_drift is None or 0 < planned.smallest_drift < 2
+    assert planned.plan.fingerprint != of_kl.plan.fingerprint
+    told = next(reason for reason in planned.reasons if reason.parameter == "skew")
+    assert "T(Pi || skew Pi + (1 - skew) P)" in told.why
+
+
+@pytest.mark.usefixtures("triangular")
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_a_round_releases_it(trust: Trust) -> None:
+    """Without noise the release is the divergence of the counts, as defined on paper."""
+    world = World.make()
+    plan = plan_for(world, trust).plan
+    result = world.run(plan, source=InsecureNoNoise())
+    counts = world.held.sum(axis=0)
+    pi = np.append(world.reference.probabilities, 0.0)[: len(counts)]
+    assert result.release.value == pytest.approx(
+        by_definition(pi, counts / counts.sum(), 0.01), abs=0.02 if trust == "none" else 1e-9
+    )
+
+
+@pytest.mark.usefixtures("triangular")
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_a_charged_release_has_interval_verdict_and_report(trust: Trust, tmp_path: Path) -> None:
+    world = World.make()
+    world.held[:, 0] *= 9  # drift
+    plan, ledger = plan_for(world, trust).plan, budgeted(tmp_path / "ledger")
+    release = Release.from_bytes(world.run(plan, ledger=ledger).release.to_bytes())
+    assert release.is_signed_by(world.key.public)
+    assert release.interval is not None
+    low, high = release.interval
+    assert 0 <= low < high <= 2
+    page = release_page(release, plan, {})
+    assert "T(Pi || 0.01 Pi + 0.99 P)" in html.unescape(page)
+    assert "Drift found" in page
+    if trust == "aggregator":  # its verdict is about the value itself
+        assert "units is above" in page
 
 
 class Rising(Divergence):
