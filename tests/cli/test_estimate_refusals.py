@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from fedprikl.cli import estimate_command
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import SignedPlan, SigningKey
+from fedprikl.protocol import Policy, SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
 
 ESTIMATE = ("estimate", "plan.json", "clients")
@@ -119,14 +120,29 @@ def test_a_plan_that_was_changed(planned: Path, refused: Any) -> None:
     assert "changed after it was signed" in refused(*ESTIMATE)
 
 
+@pytest.mark.parametrize("trust", ["no privacy", "paper"])
+def test_a_plan_that_protects_nobody(planned: Path, refused: Any, trust: str) -> None:
+    document = json.loads((planned / "plan.json").read_text())
+    document["plan"]["trust"] = trust
+    (planned / "plan.json").write_text(json.dumps(document))
+    assert "Trust is 'aggregator' or 'none'" in refused(*ESTIMATE)
+    assert not (planned / "ledger.db").exists()
+
+
 @pytest.mark.parametrize(
-    "changes", [{"estimator": "no privacy"}, {"estimator": "paper"}, {"batches": 3}]
+    ("changes", "words"),
+    [({"cohort": 3}, "would refuse: a sum of"), ({"batches": 3}, "too few")],
 )
 def test_a_plan_that_clients_would_refuse(
-    planned: Path, refused: Any, changes: dict[str, Any]
+    planned: Path,
+    refused: Any,
+    changes: dict[str, Any],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     change_plan(**changes)
-    assert any(words in refused(*ESTIMATE) for words in ("would refuse", "too few"))
+    monkeypatch.setattr(estimate_command, "Policy", partial(Policy, smallest_cohort=5))
+    assert words in refused(*ESTIMATE)
     assert not (planned / "ledger.db").exists()
 
 
