@@ -22,8 +22,8 @@ def release(
     """What a round would release, with Laplace noise where it is quiet."""
     scale = noise_sd / math.sqrt(2) if noise_sd == QUIET else None
     records, counts = int(held.sum()), held[points.cells]
-    this = NoisyRound(points, records=records, noise_sd=noise_sd, laplace_scale=scale)
-    on_counts, on_rest = this.empty.draw_noise(rng)
+    current = NoisyRound(points, records=records, noise_sd=noise_sd, laplace_scale=scale)
+    on_counts, on_rest = current.empty.draw_noise(rng)
     return NoisyCounts(
         points=points,
         counts=counts + on_counts[0],

@@ -24,17 +24,16 @@ from fedprikl import (
     trusted_aggregator,
 )
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import (
+from fedprikl.estimation import Verdict
+from fedprikl.estimation.no_drift import (
     NoDrift,
-    Verdict,
-    alarm_threshold,
-    judge_noisy_counts,
+    group_sizes,
+    multinomial,
     null_values,
-    overdispersion,
     public_simulation,
 )
-from fedprikl.estimation.no_drift import group_sizes, multinomial
-from fedprikl.estimation.verdict import Noise
+from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
+from fedprikl.estimation.verdict import Noise, alarm_threshold
 from fedprikl.planning import smallest_drift
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from tests.false_alarm import FALSE_ALARM, looks_centred

@@ -39,6 +39,7 @@ from fedprikl.estimation import (
 from fedprikl.estimation.drift_model import model_drift
 from fedprikl.planning import (
     Design,
+    DesignForecast,
     DesignMoments,
     PlannedRound,
     Spectrum,
@@ -46,6 +47,7 @@ from fedprikl.planning import (
     plan_round,
     search_designs,
 )
+from fedprikl.planning.explain import design_reasons
 from fedprikl.protocol import Plan, Release
 from fedprikl.protocol.plan import Trust
 from fedprikl.reporting import release_page
@@ -245,8 +247,15 @@ def test_a_plan_asks_for_it_and_predicts_its_error(triangular: Divergence, trust
     assert [f.divergence for f in planned.forecasts] == list(triangular.drifts(0.01))
     assert planned.smallest_drift is None or 0 < planned.smallest_drift < 2
     assert planned.plan.fingerprint != of_kl.plan.fingerprint
-    told = next(reason for reason in planned.reasons if reason.parameter == "skew")
-    assert "T(Pi || skew Pi + (1 - skew) P)" in told.why
+    why = {reason.parameter: reason.why for reason in planned.reasons}
+    assert "T(Pi || skew Pi + (1 - skew) P)" in why["skew"]
+
+
+def test_a_plan_of_several_batches_says_that_it_corrects_nothing(triangular: Divergence) -> None:
+    design = Design(points=30, batches=4, exponent=1.0)
+    for divergence, value in ((triangular, "none"), (KL, "full")):
+        reasons = design_reasons(DesignForecast(design, ()), [], divergence)
+        assert reasons[-1].value == value
 
 
 @pytest.mark.usefixtures("triangular")

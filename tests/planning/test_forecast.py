@@ -126,8 +126,8 @@ def test_the_search_tries_every_design() -> None:
         (d.design.batches, d.design.exponent, d.design.maximum_step == math.inf) for d in found
     }
     assert len(designs) == 2 * 3 * 2
-    limited = [d for d in found if d.design.maximum_step < math.inf]
-    plain = {(d.design.batches, d.design.exponent): d for d in found if d not in limited}
-    for each in limited:
+    clipped = [d for d in found if d.design.maximum_step < math.inf]
+    plain = {(d.design.batches, d.design.exponent): d for d in found if d not in clipped}
+    for each in clipped:
         same = plain[each.design.batches, each.design.exponent]
         assert each.forecasts[0].noise < same.forecasts[0].noise

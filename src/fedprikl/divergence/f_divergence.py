@@ -62,6 +62,11 @@ class Divergence(ABC):
         del variance
         return self.f(v)
 
+    @property
+    def corrects(self) -> bool:
+        """Whether it has a correction of its own."""
+        return type(self).corrected is not Divergence.corrected
+
     def size(self, least: Floats, most: Floats, spread: Floats) -> Floats:
         """At least |f(v)| + |v f'(v)| + 1 for v from `least` to `most`; bounds rounding errors.
 
@@ -107,9 +112,9 @@ class Divergence(ABC):
         return self.empty(skew) + self.rise(skew, highest)
 
     def square_ratio(self, skew: float, highest: float) -> float:
-        """rho = max f(v)^2 / gap(v) over skew <= v <= highest.
+        """R = max f(v)^2 / gap(v) over skew <= v <= highest.
 
-        The mean square of the scores is at most rho times the divergence, whatever the population.
+        The mean square of the scores is at most R times the divergence, whatever the population.
         The default looks at 4,096 ratios; near v = 1 it is 2 f'(1)^2 / f''(1).
         """
         v = np.geomspace(skew, max(highest, 1.0), 4096)

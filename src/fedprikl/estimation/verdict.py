@@ -31,7 +31,14 @@ DRAWS = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether a statistic exceeds what populations without drift reach."""
+    """Whether a statistic exceeds what populations without drift reach.
+
+    >>> found = Verdict(
+    ...     statistic=0.5, threshold=0.2, false_alarm=0.01, design_effect=1.0, unit="nats"
+    ... )
+    >>> found.drifted, str(found)[:36]
+    (True, 'Drift found: 0.5 nats is above 0.2, ')
+    """
 
     statistic: float
     threshold: float

@@ -57,7 +57,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
         reasons=(
             *common_reasons(plan, support=known.spectrum.cells),
             *noise_reasons(budget, draft.releases),
-            *design_reasons(best, searched),
+            *design_reasons(best, searched, ScoredSum(plan).score.divergence),
         ),
     )
 
