@@ -319,10 +319,12 @@ class Bench:
                 spectrum,
                 points=plan.question.points,
                 exponent=plan.question.exponent,
-                gamma=GAMMA,
+                score=trust_of(plan).score,
                 drifts=drifts,
             )
-            return forecast_noisy(this, gamma=GAMMA, drifts=drifts, sampling=sampling)[0].error
+            return forecast_noisy(
+                this, score=trust_of(plan).score, drifts=drifts, sampling=sampling
+            )[0].error
         question = plan.question
         design = Design(
             points=question.points,
@@ -335,7 +337,7 @@ class Bench:
             design,
             records=self._records(),
             noise_gain=split_budget(epsilon=epsilon, delta=DELTA).gain,
-            gamma=GAMMA,
+            score=trust_of(plan).score,
             drifts=drifts,
         )
         return found.error

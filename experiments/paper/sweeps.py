@@ -10,7 +10,7 @@ from scipy import stats
 
 from experiments.paper.jobs import Document, Unit
 from experiments.paper.world import PAIRS, REPETITIONS, SKEW, World
-from fedprikl.divergence import Smoothing
+from fedprikl.divergence import Score, Smoothing
 from fedprikl.privacy import paper_true_epsilon
 from fedprikl.simulation import BASELINE_FLOOR, Pair, Setting
 
@@ -124,7 +124,7 @@ def describe(row: Row) -> Document:
         "T": setting.batches,
         "epsilon": setting.epsilon if private else None,
         "lambda": setting.control,
-        "empty_cells": str(setting.smoothing),
+        "empty_cells": Score(setting.smoothing).target,
         "true_epsilon_on_the_papers_premises": paper_true_epsilon(
             epsilon=setting.epsilon,
             delta=setting.delta,

@@ -84,7 +84,7 @@ class Theory:
                             counts,
                             epsilon=epsilon,
                             delta=DELTA,
-                            score=Score(SKEW, control),
+                            score=Score(SKEW, control=control),
                             released="mean",
                             source=InsecureSeededNoise(noise),
                         ).value

@@ -232,11 +232,15 @@ def test_texts_that_are_taken_as_missing_are_named(tmp_path: Path, suffix: str) 
 
 
 def test_two_numbers_that_differ_look_different() -> None:
-    verdict = Verdict(statistic=0.0321004, threshold=0.0321001, false_alarm=0.01, design_effect=1.0)
+    verdict = Verdict(
+        statistic=0.0321004, threshold=0.0321001, false_alarm=0.01, design_effect=1.0, unit="nats"
+    )
     assert "Drift found: 0.0321004 nats is above 0.0321001, which" in str(verdict)
-    plain = Verdict(statistic=0.5, threshold=0.03210012, false_alarm=0.01, design_effect=1.0)
+    plain = Verdict(
+        statistic=0.5, threshold=0.03210012, false_alarm=0.01, design_effect=1.0, unit="nats"
+    )
     assert "0.5 nats is above 0.0321, which" in str(plain)
-    same = Verdict(statistic=0.5, threshold=0.5, false_alarm=0.01, design_effect=1.0)
+    same = Verdict(statistic=0.5, threshold=0.5, false_alarm=0.01, design_effect=1.0, unit="nats")
     assert "No drift found: 0.5 nats" in str(same)
 
 

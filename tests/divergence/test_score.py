@@ -73,7 +73,7 @@ def test_the_smoothings_are_what_they_say() -> None:
         assert Score(smoothing).ratio(h, pi, n)[0] == pytest.approx(ratio)
         value = Score(smoothing, control=2.0)(h, pi, n)[0]
         assert value == pytest.approx(2 * (ratio - 1) - np.log(ratio))
-        assert str(smoothing).startswith("D(Pi || ")
+        assert Score(smoothing).target == f"D(Pi || {smoothing})"
 
 
 def expected_score(score: Score, pi: float, records: int, p: float) -> float:
@@ -102,20 +102,20 @@ def test_every_score_but_a_floor_is_convex(score: Score, records: int) -> None:
 
 def test_the_line_is_exact_for_vanished_cells_and_far_from_them() -> None:
     pi, n, weight = np.array([0.1]), of(10_000), 0.1
-    plain, limited = Score(), Score(maximum_step=0.005)
+    plain, clipped = Score(), Score(maximum_step=0.005)
     counts = np.array([0, 5, 400, 1000])
-    values = limited(counts, pi, n, weights=weight) - plain(counts, pi, n)
+    values = clipped(counts, pi, n, weights=weight) - plain(counts, pi, n)
     assert values[[0, 2, 3]].tolist() == [0, 0, 0]
     assert 0.1 < values[1] < 0.3  # 0.5% of the usual count: nearly vanished
 
 
 def test_a_batch_of_a_finite_population_needs_less_correction() -> None:
     """One of T batches is a draw without replacement: its counts vary 1 - 1/T as much."""
-    records, held, batches, pi = 4000, 160, 4, 0.03
+    records, everybody, batches, pi = 4000, 160, 4, 0.03
     size = records // batches
-    counts = np.arange(min(held, size) + 1)
-    chance = stats.hypergeom.pmf(counts, records, held, size)
-    truth = float(Score()(held, np.array([pi]), of(records))[0])
+    counts = np.arange(min(everybody, size) + 1)
+    chance = stats.hypergeom.pmf(counts, records, everybody, size)
+    truth = float(Score()(everybody, np.array([pi]), of(records))[0])
 
     def bias(outside: float) -> float:
         values = Score(correction=1.0)(counts, np.array([pi]), of(size), outside=outside)

@@ -63,7 +63,7 @@ def test_the_interval_covers(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["no drift", "spread drift", "concentrated drift"])
-def test_the_interval_covers_with_pooled_batches_and_a_limit(kind: str) -> None:
+def test_the_interval_covers_with_pooled_batches_and_clipping(kind: str) -> None:
     """100 repetitions of a planner's design: at least 88% (a true 95% fails with p = 0.002)."""
     pi, held = population(kind)
     truth = skewed_divergence(pi, held / held.sum(), skew=0.01)
@@ -120,10 +120,10 @@ def test_batches_widen_the_interval(rng: np.random.Generator) -> None:
 
 
 def error_by_hand(points: QueryPoints, score: Score, divergence: float) -> tuple[float, float]:
-    """Standard deviation and mean of what small batches and the limit add, in 600 populations."""
+    """Standard deviation and mean of what small batches and clipping add, in 600 populations."""
     terms, rng, sums = Terms.of(points, BATCHES[: points.batches]), np.random.default_rng(1), []
     everybody = int(BATCHES[: points.batches].sum())
-    drift = fit_drift(terms.weights, terms.pi, divergence=divergence, gamma=0.01)
+    drift = fit_drift(terms.weights, terms.pi, divergence=divergence, score=Score())
     for _ in range(600):
         rate = terms.pi * drift.ratios(terms.pi, rng.random(len(terms.pi)))
         asked = rng.poisson(terms.records * rate)
@@ -137,7 +137,7 @@ BATCHES = np.full(6, 10_000)
 
 
 @pytest.mark.parametrize("batches", [1, 6])
-def test_the_bias_of_a_limit_is_the_one_that_populations_show(batches: int) -> None:
+def test_the_bias_of_clipping_is_the_one_that_populations_show(batches: int) -> None:
     """Within 25%: the cells are sampled, so their weights are not their probabilities, and mixing
     up the two gives a quarter of the bias.
     """
@@ -159,7 +159,7 @@ def test_the_spread_without_drift_is_the_one_that_populations_show() -> None:
 
 
 def test_the_interval_leaves_room_for_twice_the_bias_on_its_side() -> None:
-    """A limit makes values too large, so a large value does not contradict a small divergence."""
+    """Clipping makes values too large, so a large value does not contradict a small divergence."""
     pi, _ = population("no drift")
     points = spread_points(pi, 40, batches=6, rng=np.random.default_rng(3))
     score, truth = Score(correction=1.0, maximum_step=0.005), 0.15 * math.log(100)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedprikl import InvalidInputError, Score, Skew, all_points, skewed_divergence
-from fedprikl.estimation import NoisyCounts, estimate_noisy_counts, project_counts
+from fedprikl.estimation import NoisyCounts, estimate_noisy_counts
+from fedprikl.estimation.noisy_counts import project_counts
 from fedprikl.privacy import laplace_variance
 from tests.false_alarm import FALSE_ALARM, looks_centred, looks_distributed
 

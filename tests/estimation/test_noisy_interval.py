@@ -22,8 +22,8 @@ def release(
     """What a round would release, with Laplace noise where it is quiet."""
     scale = noise_sd / math.sqrt(2) if noise_sd == QUIET else None
     records, counts = int(held.sum()), held[points.cells]
-    this = NoisyRound(points, records=records, noise_sd=noise_sd, laplace_scale=scale)
-    on_counts, on_rest = this.empty.draw_noise(rng)
+    current = NoisyRound(points, records=records, noise_sd=noise_sd, laplace_scale=scale)
+    on_counts, on_rest = current.empty.draw_noise(rng)
     return NoisyCounts(
         points=points,
         counts=counts + on_counts[0],
@@ -43,7 +43,7 @@ def coverage(kind: str, noise_sd: float, cells: int, repetitions: int) -> tuple[
     for repetition in range(repetitions):
         if repetition == 0 or cells < ALL:
             points = spread_points(pi, cells, batches=1, rng=rng)
-            errors = NoisyErrors.of(release(points, held, noise_sd, rng), 0.01)
+            errors = NoisyErrors.of(release(points, held, noise_sd, rng), score)
         noisy = release(points, held, noise_sd, rng)
         found = estimate_noisy_counts(noisy, score=score, rng=rng, resamples=50)
         low, high = errors.interval(found.value, 0.95)

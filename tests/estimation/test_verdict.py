@@ -24,17 +24,16 @@ from fedprikl import (
     trusted_aggregator,
 )
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import (
+from fedprikl.estimation import Verdict
+from fedprikl.estimation.no_drift import (
     NoDrift,
-    Verdict,
-    alarm_threshold,
-    judge_noisy_counts,
+    group_sizes,
+    multinomial,
     null_values,
-    overdispersion,
     public_simulation,
 )
-from fedprikl.estimation.no_drift import group_sizes, multinomial
-from fedprikl.estimation.verdict import Noise
+from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
+from fedprikl.estimation.verdict import Noise, alarm_threshold
 from fedprikl.planning import smallest_drift
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from tests.false_alarm import FALSE_ALARM, looks_centred
@@ -326,7 +325,9 @@ def test_where_the_law_is_not_known_there_is_no_verdict(rng: np.random.Generator
 
 
 def test_verdicts_speak_plainly() -> None:
-    calm = Verdict(statistic=0.012, threshold=0.034, false_alarm=0.01, design_effect=1.0)
+    calm = Verdict(
+        statistic=0.012, threshold=0.034, false_alarm=0.01, design_effect=1.0, unit="nats"
+    )
     assert str(calm) == (
         "No drift found: 0.012 nats is below 0.034, which populations without drift exceed at "
         "most 1% of the time"

@@ -496,7 +496,7 @@ def scores() -> dict[str, Any]:
         bounded = not isinstance(score.smoothing, Unsmoothed)
         extremes = score.extreme_increments(pi, records, outside=0.6, weights=0.8)
         found[name] = {
-            "target": str(score.smoothing),
+            "target": score.target,
             "values": score(counts, pi, records),
             "values_of_samples": score(counts, pi, records, outside=0.75, weights=0.3),
             "ratios": score.ratio(counts, pi, records),
@@ -530,7 +530,7 @@ def drift_fits() -> dict[str, Any]:
         (9, 700), (0.0, 0.02, 0.5, 3.0), (0.01, 0.03)
     ):
         pi = zipf(cells)
-        drift = fit_drift(pi, pi, divergence=divergence, gamma=gamma)
+        drift = fit_drift(pi, pi, divergence=divergence, score=Score(Skew(gamma)))
         found[f"{cells} cells, {divergence:g} nats, skew {gamma:g}"] = {
             "rarity": drift.rarity,
             "shape": drift.alpha,
@@ -552,7 +552,7 @@ def design_moments() -> dict[str, Any]:
     found = {}
     for (name, (pi, design)), effect in itertools.product(DESIGNS.items(), (1.0, 2.5)):
         moments = DesignMoments.of(
-            Spectrum.of(pi), design, records=20_000, gamma=0.01, client_effect=effect
+            Spectrum.of(pi), design, records=20_000, score=Score(correction=effect)
         )
         groups = moments.in_groups(4.0)
         found[f"{name}, client effect {effect:g}"] = {
@@ -573,12 +573,12 @@ def design_forecasts() -> dict[str, Any]:
                     design,
                     records=20_000,
                     noise_gain=1.4,
-                    gamma=0.01,
+                    score=Score(correction=effect),
                     client_effect=effect,
                 )
             ),
             "sampling": sampling_errors(
-                Spectrum.of(pi), points=design.points, exponent=design.exponent, gamma=0.01
+                Spectrum.of(pi), points=design.points, exponent=design.exponent, score=Score()
             ),
         }
         for (name, (pi, design)), effect in itertools.product(DESIGNS.items(), (1.0, 2.5))
@@ -591,7 +591,7 @@ def design_search() -> dict[str, Any]:
         records=20_000,
         points={1: 30, 4: 25},
         noise_gain=1.4,
-        gamma=0.01,
+        score=Score(correction=1.5),
         client_effect=1.5,
     )
     return {

@@ -1,4 +1,4 @@
-"""Drift pictures, spectra and forecasts: what a plan's predictions are made of."""
+"""Drift models, spectra and forecasts: what a plan's predictions are made of."""
 
 import math
 from dataclasses import replace
@@ -10,9 +10,9 @@ from scipy import stats
 from fedprikl import InvalidInputError, Score, Skew, spread_points
 from fedprikl.checks import Floats
 from fedprikl.estimation.drift_model import fit_drift, model_drift
-from fedprikl.estimation.forecast import simulate_scores
+from fedprikl.estimation.simulated_scores import simulate_scores
 from fedprikl.estimation.terms import Terms
-from fedprikl.planning import DRIFTS, Design, Spectrum, forecast_design, search_designs
+from fedprikl.planning import Design, Spectrum, forecast_design, search_designs
 from fedprikl.reference import spread_shares
 
 
@@ -24,37 +24,37 @@ def zipf(cells: int) -> Floats:
 
 @pytest.mark.parametrize("divergence", [0.01, 0.1, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("gamma", [0.01, 0.1])
-def test_a_picture_has_the_divergence_it_is_of(divergence: float, gamma: float) -> None:
+def test_a_model_has_the_divergence_it_is_of(divergence: float, gamma: float) -> None:
     if divergence > 0.9 * -math.log(gamma):
         with pytest.raises(InvalidInputError, match="out of reach"):
-            fit_drift(zipf(500), zipf(500), divergence=divergence, gamma=gamma)
+            fit_drift(zipf(500), zipf(500), divergence=divergence, score=Score(Skew(gamma)))
         return
     pi = zipf(500)
-    picture = model_drift(pi, pi, divergence=divergence, gamma=gamma, draws=2**17)
-    v = gamma + (1 - gamma) * picture.ratios
+    model = model_drift(pi, pi, divergence=divergence, score=Score(Skew(gamma)), draws=2**17)
+    v = gamma + (1 - gamma) * model.ratios
     assert float(-np.log(v).mean()) == pytest.approx(divergence, rel=0.05, abs=2e-3)
-    assert picture.mean_square == pytest.approx(float(np.mean(np.log(v) ** 2)))
+    assert model.mean_square == pytest.approx(float(np.mean(np.log(v) ** 2)))
 
 
 def test_rare_cells_vanish_more_often() -> None:
     pi = zipf(500)
-    drift = fit_drift(pi, pi, divergence=0.5, gamma=0.01)
+    drift = fit_drift(pi, pi, divergence=0.5, score=Score())
     uniforms = (np.arange(1000) + 0.5) / 1000
     gone = [(drift.ratios(np.full(1000, p), uniforms) == 0).mean() for p in (pi[0], pi[-1])]
     assert gone[0] < 0.3 * gone[1]
-    assert np.all(fit_drift(pi, pi, divergence=0.0, gamma=0.01).ratios(pi, uniforms[:500]) == 1)
+    assert np.all(fit_drift(pi, pi, divergence=0.0, score=Score()).ratios(pi, uniforms[:500]) == 1)
 
 
 def test_random_drift_has_the_law_of_its_quantiles(rng: np.random.Generator) -> None:
     """False alarms: 1e-9; another alpha is told apart."""
     pi = np.repeat(zipf(20), 2000)
-    drift = fit_drift(zipf(20), zipf(20), divergence=0.3, gamma=0.01)
+    drift = fit_drift(zipf(20), zipf(20), divergence=0.3, score=Score())
     assert 0 < drift.alpha < math.inf
     drawn, uniforms = drift.draw(pi, rng)[0], rng.random(len(pi))
     assert stats.ks_2samp(drawn, drift.ratios(pi, uniforms)).pvalue > 1e-9
     other = replace(drift, alpha=1.3 * drift.alpha)
     assert stats.ks_2samp(drawn, other.ratios(pi, uniforms)).pvalue < 1e-9
-    still = fit_drift(pi, pi, divergence=0.0, gamma=0.01)
+    still = fit_drift(pi, pi, divergence=0.0, score=Score())
     assert np.all(still.draw(pi, rng) == 1)
 
 
@@ -79,28 +79,28 @@ def test_a_large_domain_is_grouped_and_keeps_its_mass() -> None:
         spectrum.shares(300, 2.0)
 
 
-def test_everybody_asked_without_a_limit_has_no_error_but_noise() -> None:
+def test_everybody_asked_without_clipping_has_no_error_but_noise() -> None:
     found = forecast_design(
         Spectrum.of(zipf(100)),
         Design(points=100, batches=1, exponent=1.0),
         records=10_000,
         noise_gain=2.0,
-        gamma=0.01,
+        score=Score(correction=1.0),
     )
     for forecast in found.forecasts:
         assert (forecast.sampling, forecast.bias, forecast.spread) == (0, 0, 0)
         assert forecast.error == forecast.noise > 0
-    assert [f.divergence for f in found.forecasts] == list(DRIFTS)
+    assert [f.divergence for f in found.forecasts] == [0.0, 0.1, 0.5, 1.0]
 
 
-def test_small_batches_are_biased_upwards_and_the_outlook_sees_it() -> None:
+def test_small_batches_are_biased_upwards_and_the_moments_show_it() -> None:
     """Against a plain simulation: binomial thinning of one drawn population."""
     rng, pi = np.random.default_rng(2), zipf(300)
     points = spread_points(pi, 30, batches=10, rng=rng)
     terms = Terms.of(points, np.full(10, 2000))
-    picture = model_drift(terms.weights, terms.pi, divergence=0.0, gamma=0.01, draws=2**15)
+    model = model_drift(terms.weights, terms.pi, divergence=0.0, score=Score(), draws=2**15)
     score = Score(Skew(0.01))  # without correction
-    seen = simulate_scores(terms, score, picture).moments()
+    seen = simulate_scores(terms, score, model).moments()
     errors = []
     for _ in range(300):
         everywhere = rng.poisson(20_000 * terms.pi)
@@ -110,20 +110,24 @@ def test_small_batches_are_biased_upwards_and_the_outlook_sees_it() -> None:
         errors.append(float(terms.weights @ difference))
     assert seen.bias == pytest.approx(np.mean(errors), rel=0.1)
     assert math.sqrt(seen.error_variance) == pytest.approx(np.std(errors), rel=0.2)
-    corrected = simulate_scores(terms, Score(correction=1.0), picture).moments()
+    corrected = simulate_scores(terms, Score(correction=1.0), model).moments()
     assert 0 < corrected.bias < 0.8 * seen.bias
 
 
 def test_the_search_tries_every_design() -> None:
     found = search_designs(
-        Spectrum.of(zipf(300)), records=10_000, points={1: 20, 4: 20}, noise_gain=1.4, gamma=0.01
+        Spectrum.of(zipf(300)),
+        score=Score(correction=1.0),
+        records=10_000,
+        points={1: 20, 4: 20},
+        noise_gain=1.4,
     )
     designs = {
         (d.design.batches, d.design.exponent, d.design.maximum_step == math.inf) for d in found
     }
     assert len(designs) == 2 * 3 * 2
-    limited = [d for d in found if d.design.maximum_step < math.inf]
-    plain = {(d.design.batches, d.design.exponent): d for d in found if d not in limited}
-    for each in limited:
+    clipped = [d for d in found if d.design.maximum_step < math.inf]
+    plain = {(d.design.batches, d.design.exponent): d for d in found if d not in clipped}
+    for each in clipped:
         same = plain[each.design.batches, each.design.exponent]
         assert each.forecasts[0].noise < same.forecasts[0].noise

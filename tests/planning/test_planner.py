@@ -20,8 +20,9 @@ from fedprikl import (
     spread_points,
     trusted_aggregator,
 )
-from fedprikl.estimation import judge_noisy_release, overdispersion
+from fedprikl.estimation import judge_noisy_release
 from fedprikl.estimation.drift_model import fit_drift
+from fedprikl.estimation.noisy_verdict import overdispersion
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
 from fedprikl.planning.release_budget import split_budget
@@ -93,7 +94,7 @@ def modelled_drift(reference: Reference, rng: np.random.Generator, divergence: f
     """So many nats away as the planner pictures it."""
     pi = reference.probabilities
     some = pi > 0
-    drift = fit_drift(pi[some], pi[some], divergence=divergence, gamma=0.01)
+    drift = fit_drift(pi[some], pi[some], divergence=divergence, score=fk.Score())
     mass = np.zeros_like(pi)
     mass[some] = pi[some] * drift.ratios(pi[some], rng.random(int(some.sum())))
     return mass

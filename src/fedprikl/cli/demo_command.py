@@ -99,7 +99,8 @@ def _document(
 
 def _print_table(rows: list[ComparedEstimate], truth: float, report: Path) -> None:
     console = Console(highlight=False)
-    console.print(f"truth: {rows[-1].estimate.target} = [bold]{truth:.3f}[/bold] nats")
+    ours = rows[-1].estimate
+    console.print(f"truth: {ours.target} = [bold]{truth:.3f}[/bold] {ours.unit}")
     table = Table(*HEAD)
     for column in table.columns[1:]:
         column.justify = "right"

@@ -13,6 +13,7 @@ from rich.table import Table
 from fedprikl.cli.console import print_json, say
 from fedprikl.cli.options import load_reference, plan_words
 from fedprikl.cli.outputs import check_outputs, json_text, write_whole
+from fedprikl.divergence import divergence_named
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.planned_round import SumCost
@@ -56,7 +57,7 @@ def plan_command(
         typer.Option(help="Correlation of one client's records; default: the reference's, or 1."),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Divergence in nats to draw into the report.")
+        float | None, typer.Option(help="Divergence to draw into the report.")
     ] = None,
     key: Annotated[
         Path | None, typer.Option(help="Sign the plan with this key; made if it is missing.")
@@ -185,18 +186,19 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
             f"Each of {planned.releases} releases may spend epsilon {plan.epsilon:.3g}; all of "
             f"them together spend {plan.budget[0]:.3g} at delta {plan.budget[1]:g}."
         )
+    unit = divergence_named(plan.question.divergence).unit
     table = Table("if the drift is", "error", "sampling", "bias and spread", "noise", box=None)
     for forecast in planned.forecasts:
         small = f"{forecast.bias:+.4f} ± {forecast.spread:.4f}"
         row = (f"{forecast.error:.4f}", f"{forecast.sampling:.4f}", small, f"{forecast.noise:.4f}")
-        table.add_row(f"{forecast.divergence:g} nats", *row)
-    console.print("\nPredicted error, in nats (root mean square):")
+        table.add_row(f"{forecast.divergence:g} {unit}", *row)
+    console.print(f"\nPredicted error, in {unit} (root mean square):")
     console.print(table)
     if planned.smallest_drift is None:
         console.print("No drift would be found with 95% power.")
     else:
         console.print(
-            f"Smallest drift found with 95% power: {planned.smallest_drift:.3g} nats "
+            f"Smallest drift found with 95% power: {planned.smallest_drift:.3g} {unit} "
             f"(a prediction; false alarms: {100 * plan.false_alarm:.3g}%, design effect "
             f"{plan.design_effect:.3g})."
         )

@@ -4,7 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, check_open_unit, check_probabilities
-from fedprikl.divergence.phi import bregman_gap
+from fedprikl.divergence.f_divergence import Divergence
+from fedprikl.divergence.kl import KL
 from fedprikl.errors import InvalidInputError
 
 __all__ = ["kl_divergence", "skewed_divergence"]
@@ -14,19 +15,27 @@ def kl_divergence(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     """D(first || second), in nats; infinite where `second` misses a cell of `first`.
 
     D(Pi || P) = sum_x Pi(x) ln(Pi(x) / P(x))                            [def:KLDiv]
+
+    >>> round(kl_divergence([0.5, 0.5], [0.9, 0.1]), 4)
+    0.5108
     """
     pi, p = _pair(first, second)
-    return _gap_sum(pi, p, keep=1.0)
+    return _gap_sum(pi, p, KL, keep=1.0)
 
 
-def skewed_divergence(pi: npt.ArrayLike, p: npt.ArrayLike, *, skew: float) -> float:
-    """D_gamma = D(Pi || gamma Pi + (1 - gamma) P), in nats; at most ln(1/gamma).
+def skewed_divergence(
+    pi: npt.ArrayLike, p: npt.ArrayLike, *, skew: float, divergence: Divergence = KL
+) -> float:
+    """D_gamma = D_f(Pi || gamma Pi + (1 - gamma) P); for KL in nats, at most ln(1/gamma).
 
-    The target of every private release: finite for all P, zero exactly if P = Pi, and
-    D(Pi || P) in the limit gamma -> 0 (`skew`).
+    The target of every private release: finite for all P, zero if P = Pi, and D_f(Pi || P) in the
+    limit gamma -> 0 (`skew`).
+
+    >>> round(skewed_divergence([0.5, 0.5], [1.0, 0.0], skew=0.01), 4)
+    1.9585
     """
     gamma = check_open_unit(skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
-    return _gap_sum(*_pair(pi, p), keep=1 - gamma)
+    return _gap_sum(*_pair(pi, p), divergence, keep=1 - gamma)
 
 
 def _pair(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -38,13 +47,15 @@ def _pair(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[Floats, Floats]:
     return pi, p
 
 
-def _gap_sum(pi: Floats, p: Floats, *, keep: float) -> float:
-    """-sum Pi ln v for v = 1 + keep (P/Pi - 1), as a sum of non-negative terms.
+def _gap_sum(pi: Floats, p: Floats, divergence: Divergence, *, keep: float) -> float:
+    """sum Pi f(v) for v = 1 + keep (P/Pi - 1), as a sum of non-negative terms.
 
-    -E[ln v] = E[(v - 1) - ln v] - E[v - 1], and the last mean is -keep times P's mass off Pi's
-    support: no cancellation when P is close to Pi.
+    E[f(v)] = E[f(v) - f'(1) (v - 1)] + f'(1) E[v - 1], and the last mean is -keep times P's mass
+    off Pi's support: no cancellation when P is close to Pi.
     """
     on = pi > 0
     excess = keep * ((p[on] - pi[on]) / pi[on])
     ratio = (1 - keep) + keep * (p[on] / pi[on])
-    return float(np.sum(pi[on] * bregman_gap(ratio, excess)) + keep * np.sum(p[~on]))
+    slope = float(divergence.slope(np.ones(1))[0])
+    gaps = np.sum(pi[on] * divergence.gap(ratio, excess))
+    return float(gaps - slope * (keep * np.sum(p[~on])))

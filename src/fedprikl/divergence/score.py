@@ -1,12 +1,14 @@
 """The score of a count, and how much one more record can change it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_finite
+from fedprikl.divergence.f_divergence import Divergence
+from fedprikl.divergence.kl import KL
 from fedprikl.divergence.smoothing import DEFAULT_SKEW, Floor, Smoothing, Unsmoothed
 from fedprikl.errors import InvalidInputError
 
@@ -17,25 +19,38 @@ __all__ = ["ExtremeIncrements", "Score", "clip_steps"]
 class Score:
     """s(h), the public function of one cell's count whose weighted sum is the estimate.
 
-        s(h) = max( lambda (v - 1) - ln(v + rho a^2 h / (2 v)),   s(0) - c h / |w| )
+        s(h) = max( lambda (v - 1) + f(v),   s(0) - c h / |w| )
 
-    with v(h) = o + a h the effective ratio of the smoothing.
+    with v(h) = o + a h the effective ratio of the smoothing and f the convex function of the
+    divergence. For KL, f(v) = -ln v                                    [lem:estimator_sum_expect].
 
-    `correction`: the logarithm of a sample is biased. E[-ln v] exceeds -ln E[v] by about
-    Var(v) / (2 v^2), and Var(v) is close to rho a^2 h, where rho is the share of the population
-    outside the sample (`outside`): counts of everybody are no sample at all. Inside the logarithm
-    the correction keeps s convex; 0 switches it off, 1 is full, and more is right where records of
-    one client resemble each other and counts vary more (by the design effect).
+    `correction`: f of a sample is biased upwards, by about f''(v) Var(v) / 2, and Var(v) is close
+    to rho a^2 h, where rho is the share of the population outside the sample (`outside`): counts
+    of everybody are no sample. What is done about it is the divergence's own; KL has
+    -ln(v + rho a^2 h / (2 v)). 0 switches it off, 1 is full, and more is right where records of one
+    client resemble each other and counts vary more (by the design effect).
 
-    `maximum_step` (c): what noise hides is the maximum step, the first record of an empty cell. The
-    line lets no record lower `weight * s` by more than c. It starts at s(0), so a cell that
-    vanished still scores exactly; cells that nearly vanished score a little high.
+    `maximum_step` (c): what noise hides is the maximum step, the first record of an empty cell.
+    Clipping lets no record lower `weight * s` by more than c. The line starts at s(0), so a cell
+    that vanished still scores exactly; cells that nearly vanished score a little high.
 
     All methods broadcast over `counts`, `pi` (Pi(x)), `records` (N of the cell's sample),
     `outside` and `weights`.
+
+    >>> from fedprikl.divergence import Skew
+    >>> score = Score(Skew(0.01))
+    >>> score.target, score.unit
+    ('D(Pi || 0.01 Pi + 0.99 P)', 'nats')
+    >>> pi, records = np.array([0.2]), np.array([50])
+    >>> score([0, 10, 20], pi, records).round(3).tolist()
+    [4.605, 0.0, -0.688]
+    >>> Score(Skew(0.01), maximum_step=0.4)([0, 1, 10], pi, records).round(3).tolist()
+    [4.605, 4.205, 0.605]
     """
 
     smoothing: Smoothing = DEFAULT_SKEW
+    divergence: Divergence = KL
+    _: KW_ONLY
     control: float = 0.0
     correction: float = 0.0
     maximum_step: float = math.inf
@@ -63,20 +78,35 @@ class Score:
         outside: npt.ArrayLike = 1.0,
         weights: npt.ArrayLike = 1.0,
     ) -> Floats:
-        """s(h) per entry; infinite only for an empty cell without smoothing."""
+        """s(h) per entry; infinite at most for an empty cell without smoothing."""
         h = np.asarray(counts, dtype=np.float64)
         v = self.ratio(h, pi, records)
-        inside = v
         if self.correction:
             _, slope = self.smoothing.line(pi, records)
-            inside = v + self.correction * np.asarray(outside) * slope**2 * h / (2 * v)
-        with np.errstate(divide="ignore"):
-            scores = self.control * (v - 1) - np.log(inside)
+            variance = self.correction * np.asarray(outside) * slope**2 * h
+            scores = self.control * (v - 1) + self.divergence.corrected(v, variance)
+        else:
+            scores = self.control * (v - 1) + self.divergence.f(v)
         if self.maximum_step < math.inf:
             v = self.ratio(0, pi, records)
-            empty = self.control * (v - 1) - np.log(v)
+            empty = self.control * (v - 1) + self.divergence.f(v)
             scores = clip_steps(scores, empty, h, weights, self.maximum_step)
         return np.asarray(scores, dtype=np.float64)
+
+    @property
+    def plain(self) -> "Score":
+        """f(v) alone: without lambda, correction and clipping. What a count of everybody scores."""
+        return Score(self.smoothing, self.divergence)
+
+    @property
+    def target(self) -> str:
+        """What the estimate is of, in words."""
+        return self.divergence.target(str(self.smoothing))
+
+    @property
+    def unit(self) -> str:
+        """Of the estimate."""
+        return self.divergence.unit
 
     def ratio(self, counts: npt.ArrayLike, pi: Floats, records: Ints) -> Floats:
         """v(h), the effective ratio P'(x) / Pi(x)."""
@@ -101,18 +131,12 @@ class Score:
         return after - self(h, pi, records, outside=outside, weights=weights)
 
     def bound(self, pi: Floats, records: Ints) -> Floats:
-        """At least |s(h)| + 1 for every h = 0 .. N; sizes the slack for rounding.
-
-        The 1 stands for the rounding of v, which reaches ln v undiminished where ln v is small.
-        """
+        """At least |s(h)| + 1 for every h = 0 .. N; sizes the slack for rounding."""
         _, slope = self.smoothing.line(pi, records)
         least, most = self.ratio(0, pi, records), self.ratio(records, pi, records)
-        with np.errstate(divide="ignore"):
-            # As a h <= v, the correction adds at most rho a / 2 to v.
-            above = most + self.correction * slope / 2
-            size = np.maximum(np.abs(np.log(least)), np.abs(np.log(above)))
-            size = np.maximum(size, np.abs(np.log(most)))
-        return np.asarray(size + 1 + abs(self.control) * (most + 1), dtype=np.float64)
+        # Var(v) is at most correction a^2 h, and a h <= v.
+        size = self.divergence.size(least, most, self.correction * slope)
+        return np.asarray(size + abs(self.control) * (most + 1), dtype=np.float64)
 
     def extreme_increments(
         self,
@@ -155,11 +179,15 @@ class Score:
 def clip_steps(
     scores: Floats, empty: Floats, counts: Floats, weights: npt.ArrayLike, maximum_step: float
 ) -> Floats:
-    """Scores raised to the line of `maximum_step` that starts at the `empty` cell's score."""
+    """Clipped scores: raised to the line of `maximum_step` that starts at the `empty` cell's score.
+
+    >>> clip_steps(np.array([4.6, 1.0]), np.array(4.6), np.array([0.0, 1.0]), 0.5, 1.0).tolist()
+    [4.6, 2.5999999999999996]
+    """
     if maximum_step == math.inf:
         return scores
-    limited: Floats = np.maximum(scores, empty - maximum_step * counts / np.abs(weights))
-    return limited
+    clipped: Floats = np.maximum(scores, empty - maximum_step * counts / np.abs(weights))
+    return clipped
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,11 @@
-"""Smoothings: public rules, fixed before any data is seen, that keep the logarithm finite.
+"""Smoothings: public rules, fixed before any data is seen, that keep scores finite.
 
 Each turns the count h of a cell into an effective ratio v(h) = P'(x) / Pi(x). The paper calls P'
-the "prespecified effective distribution" [rem:min_occurance]; it is the target of the estimate.
+the "prespecified effective distribution" [rem:min_occurance]; it is the target of the estimate, and
+`str` describes it.
+
+>>> str(Skew(0.01)), str(Floor(0.001))
+('0.01 Pi + 0.99 P', 'max(P, 0.001)')
 """
 
 from dataclasses import dataclass
@@ -31,7 +35,7 @@ class Skew:
         return np.full(np.shape(pi), self.gamma), (1 - self.gamma) / (records * pi)
 
     def __str__(self) -> str:
-        return f"D(Pi || {self.gamma:g} Pi + {1 - self.gamma:g} P)"
+        return f"{self.gamma:g} Pi + {1 - self.gamma:g} P"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class Additive:
         return self.pseudo * slope, slope
 
     def __str__(self) -> str:
-        return f"D(Pi || P with {self.pseudo:g} added to each of {self.cells} cells)"
+        return f"P with {self.pseudo:g} added to each of {self.cells} cells"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +79,19 @@ class Floor:
         return Unsmoothed().line(pi, records)
 
     def __str__(self) -> str:
-        return f"D(Pi || max(P, {self.tau:g}))"
+        return f"max(P, {self.tau:g})"
 
 
 @dataclass(frozen=True, slots=True)
 class Unsmoothed:
-    """P' = P: the logarithm of an empty cell is infinite, so no noise can make it private."""
+    """P' = P. Where f(0) is infinite, as for KL, no noise can make an empty cell private."""
 
     def line(self, pi: Floats, records: Ints) -> Line:
         """v = h / (N Pi)."""
         return np.zeros(np.shape(pi)), 1 / (records * pi)
 
     def __str__(self) -> str:
-        return "D(Pi || P)"
+        return "P"
 
 
 DEFAULT_SKEW = Skew()

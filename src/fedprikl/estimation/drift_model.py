@@ -5,7 +5,9 @@ the divergence comes from cells that vanished, rare cells more often than common
 mass that was shuffled around as a Dirichlet distribution would:
 
     r(x) = P(x)/Pi(x) = 0 with probability q(x), else Gamma(alpha) of mean 1/(1 - q(x))
-    q(x) = min(0.9, k / sqrt Pi(x)),   E_Pi[q] = D / (2 ln 1/gamma),   E_Pi[-ln v(r)] = D
+    q(x) = min(0.9, k / sqrt Pi(x)),   E_Pi[q] = D / (2 f(gamma)),   E_Pi[f(v(r))] = D
+
+where v(r) = gamma + (1 - gamma) r, f is the divergence's, and f(gamma) is ln 1/gamma for KL.
 
 No guarantee rests on it; how well it predicts is measured (benchmarks/accuracy.py).
 """
@@ -17,10 +19,11 @@ from functools import lru_cache
 import numpy as np
 import scipy
 
-from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
+from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
+from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["Drift", "DriftModel", "fit_drift", "model_drift"]
+__all__ = ["Drift", "DriftModel", "fit_drift", "model_drift", "skew_of"]
 
 SEED = 7  # of public simulations: the same question always gets the same answer
 DRAWS = 4096
@@ -61,22 +64,35 @@ class DriftModel:
     """
 
     divergence: float
-    gamma: float
     cells: Ints  # positions in the list of probabilities
     ratios: Floats
+    scores: Floats  # f(v(r)) of the ratios
 
     @property
     def mean_square(self) -> float:
-        """E_Pi[(ln v)^2]."""
-        return float(np.mean(np.log(self.gamma + (1 - self.gamma) * self.ratios) ** 2))
+        """E_Pi[f(v)^2]."""
+        return float(np.mean(self.scores**2))
+
+
+def skew_of(score: Score) -> float:
+    """gamma; only for a skew is the spread of scores known."""
+    if not isinstance(score.smoothing, Skew):
+        raise InvalidInputError("Errors are known for a skew only; use Skew(0.01).")
+    return score.smoothing.gamma
 
 
 def model_drift(
-    mass: Floats, pi: Floats, *, divergence: float, gamma: float, draws: int = DRAWS
+    mass: Floats, pi: Floats, *, divergence: float, score: Score, draws: int = DRAWS
 ) -> DriftModel:
-    """A drift of `divergence` nats on cells of probability `pi` drawn in proportion to `mass`.
+    """A drift of size `divergence` on cells of probability `pi` drawn in proportion to `mass`.
 
-    `mass` is Pi for a whole domain, the design weights for a sample of it.
+    `mass` is Pi for a whole domain, the design weights for a sample of it. The size is in the unit
+    of the score's divergence.
+
+    >>> pi = np.full(10, 0.1)
+    >>> model = model_drift(pi, pi, divergence=0.3, score=Score())
+    >>> round(float(model.scores.mean()), 2)
+    0.3
     """
     rng, pairs = np.random.default_rng(SEED), check_positive_int(draws, "draws") // 2
     # Two shuffled grids: every cell and every quantile of drift gets its share of the draws.
@@ -85,30 +101,33 @@ def model_drift(
     cumulative = np.cumsum(mass)
     cells = np.searchsorted(cumulative, steps * cumulative[-1], side="right")
     cells = np.repeat(np.minimum(cells, len(mass) - 1), 2)
-    drift = fit_drift(mass, pi, divergence=divergence, gamma=gamma)
-    return DriftModel(divergence, gamma, cells, drift.ratios(pi[cells], quantiles))
+    drift = fit_drift(mass, pi, divergence=divergence, score=score)
+    gamma, ratios = skew_of(score), drift.ratios(pi[cells], quantiles)
+    scores = score.divergence.f(gamma + (1 - gamma) * ratios)
+    return DriftModel(divergence, cells, ratios, scores)
 
 
-def fit_drift(mass: Floats, pi: Floats, *, divergence: float, gamma: float) -> Drift:
-    """k and alpha of a drift of `divergence` nats. Cost: some thousand incomplete gammas."""
-    check_open_unit(gamma, "skew", "It is the share of Pi mixed into P; try 0.01.")
+def fit_drift(mass: Floats, pi: Floats, *, divergence: float, score: Score) -> Drift:
+    """k and alpha of a drift of this size. Cost: some thousand incomplete gammas."""
+    gamma, f = skew_of(score), score.divergence.f
     if check_finite(divergence, "divergence") <= 0:
         return Drift(0.0, 0.0, math.inf)
-    if divergence > 0.9 * -math.log(gamma):
+    empty = score.divergence.empty(gamma)
+    if divergence > 0.9 * empty:
         raise InvalidInputError(
             f"A divergence of {divergence:g} is out of reach: with a skew of {gamma:g} it is at "
-            f"most {-math.log(gamma):.3g}."
+            f"most {empty:.3g}."
         )
     steps = _fitted_steps()
     cumulative = np.cumsum(mass)
     at = np.minimum(np.searchsorted(cumulative, steps * cumulative[-1]), len(mass) - 1)
     some = pi[at]
-    rarity = _rarity(divergence / (2 * -math.log(gamma)), some)
+    rarity = _rarity(divergence / (2 * empty), some)
     gone = np.minimum(MOST_VANISHED, rarity / np.sqrt(some))
 
     def missing(log_alpha: float) -> float:
         left = _fitted_quantiles(log_alpha) / (1 - gone)
-        scores = (1 - gone) * -np.log(gamma + (1 - gamma) * left) + gone * -math.log(gamma)
+        scores = (1 - gone) * f(gamma + (1 - gamma) * left) + gone * empty
         return float(scores.mean()) - divergence
 
     low, high = math.log(1e-3), math.log(1e8)

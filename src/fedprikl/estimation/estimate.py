@@ -17,11 +17,12 @@ __all__ = ["ComparedEstimate", "Estimate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """An estimate of D(Pi || P), in nats."""
+    """An estimate of a divergence of P from Pi."""
 
     method: str
     value: float
     target: str  # the divergence that is estimated, smoothing included
+    unit: str  # of `value`
     privacy: PrivacyStatement
     payload: int  # counts each client reported
     noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
@@ -60,7 +61,9 @@ class Estimate:
         )
 
     def __str__(self) -> str:
-        return f"{self.target} is about {self.value:.4f} nats ({self.method}). {self.privacy}"
+        return (
+            f"{self.target} is about {self.value:.4f} {self.unit} ({self.method}). {self.privacy}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -87,10 +90,10 @@ class ComparedEstimate:
 
     @property
     def error(self) -> float:
-        """Of the real estimate, absolute, in nats."""
+        """Of the real estimate, absolute."""
         return abs(self.estimate.value - self.truth)
 
     @property
     def typical_error(self) -> float:
-        """Mean absolute error of the repetitions, in nats."""
+        """Mean absolute error of the repetitions."""
         return float(np.mean(np.abs(self.repetitions - self.truth)))

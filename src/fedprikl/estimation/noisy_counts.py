@@ -1,4 +1,4 @@
-"""What the server makes of noisy counts: no trusted party, only post-processing.
+"""What the server makes of noisy counts (untrusted aggregator): only post-processing.
 
 Noisy counts are public. Everything here, and any other divergence, is free of privacy cost.
 """
@@ -101,7 +101,7 @@ class NoisyCounts:
 
 @dataclass(frozen=True, slots=True)
 class NoisyEstimate:
-    """A value with part of its bias removed, and the spread of the noise in it, in nats."""
+    """A value with part of its bias removed, and the spread of the noise in it."""
 
     value: float
     noise_sd: float
@@ -110,9 +110,9 @@ class NoisyEstimate:
 def estimate_noisy_counts(
     noisy: NoisyCounts, *, score: Score, rng: np.random.Generator, resamples: int = 200
 ) -> NoisyEstimate:
-    """D(Pi || P) from noisy counts, less the bias that the known noise is seen to cause.
+    """The divergence from noisy counts, less the bias that the known noise is seen to cause.
 
-    The logarithm of a noisy count is biased. The noise is known, so noise of the same law is
+    The score of a noisy count is biased. The noise is known, so noise of the same law is
     added once more to the projected counts, and what that does to the estimate is subtracted
     (parametric bootstrap). That removes much of the bias while the noise is small against the
     counts and nearly none of it where the noise exceeds them; `noisy_interval` leaves room for

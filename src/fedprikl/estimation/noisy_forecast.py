@@ -1,4 +1,4 @@
-"""What error to expect without a trusted party: simulated, because its bias has no formula."""
+"""What error to expect with an untrusted aggregator: simulated, as its bias has no formula."""
 
 import math
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.divergence import Score, Skew
-from fedprikl.estimation.drift_model import SEED, Drift, fit_drift
+from fedprikl.divergence import Score
+from fedprikl.estimation.drift_model import SEED, Drift, fit_drift, skew_of
 from fedprikl.estimation.forecast import Forecast
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_counts import NoisyCounts, debias
@@ -22,7 +22,7 @@ POWER_DRAWS = 100
 
 
 class NoisyRound:
-    """A round of one batch without a trusted party: its points, records and noise. Public."""
+    """A round of one batch with an untrusted aggregator: points, records and noise. Public."""
 
     def __init__(
         self, points: QueryPoints, *, records: int, noise_sd: float, laplace_scale: float | None
@@ -61,22 +61,22 @@ class DrawnRounds:
 
 
 def forecast_noisy(
-    this: NoisyRound,
+    current: NoisyRound,
     *,
-    gamma: float,
+    score: Score,
     drifts: Sequence[float],
     sampling: Sequence[float],
     repetitions: int = REPETITIONS,
 ) -> tuple[Forecast, ...]:
     """The errors to expect at each drift; `sampling` is what the choice of points adds."""
-    score, points = Score(Skew(gamma)), this.points
+    score, points = score.plain, current.points
     forecasts = []
     for divergence, chosen in zip(drifts, sampling, strict=True):
         rng = np.random.default_rng(SEED)
-        drift = fit_drift(points.weights, points.pi, divergence=divergence, gamma=gamma)
-        drawn = this.draw(drift, rng, repetitions)
+        drift = fit_drift(points.weights, points.pi, divergence=divergence, score=score)
+        drawn = current.draw(drift, rng, repetitions)
         found, _ = debias(
-            this.empty,
+            current.empty,
             drawn.noisy,
             drawn.rest,
             drawn.records,
@@ -98,16 +98,16 @@ def forecast_noisy(
 
 
 def smallest_noisy_drift(
-    this: NoisyRound,
+    current: NoisyRound,
     *,
-    gamma: float,
+    score: Score,
     false_alarm: float,
     design_effect: float,
     power: float = 0.95,
 ) -> float | None:
-    """The least drift that the verdict finds with this power, in nats; None if none is."""
-    points, records = this.points, np.array([this.records])
-    sd = np.full(len(points), float(this.empty.noise_sd[0]))
+    """The least drift that the verdict finds with this power; None if none is."""
+    points, records = current.points, np.array([current.records])
+    sd = np.full(len(points), float(current.empty.noise_sd[0]))
     model = NoDrift(
         pi=points.pi,
         records=records,
@@ -119,12 +119,12 @@ def smallest_noisy_drift(
 
     def found(divergence: float) -> bool:
         rng = np.random.default_rng(SEED)
-        drift = fit_drift(points.weights, points.pi, divergence=divergence, gamma=gamma)
-        noisy = this.draw(drift, rng, POWER_DRAWS, design_effect).noisy
+        drift = fit_drift(points.weights, points.pi, divergence=divergence, score=score)
+        noisy = current.draw(drift, rng, POWER_DRAWS, design_effect).noisy
         seen = overdispersion(noisy, points.pi, records, sd, design_effect=design_effect)
         return bool(np.mean(seen > alarm) >= power)
 
-    low, high = 1e-5, 0.9 * -math.log(gamma)
+    low, high = 1e-5, 0.9 * score.divergence.empty(skew_of(score))
     if not found(high):
         return None
     while high / low > 1.05:

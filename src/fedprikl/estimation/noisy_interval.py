@@ -1,11 +1,10 @@
-"""A confidence interval without a trusted party, from the noisy counts alone: it costs nothing.
+"""A confidence interval from noisy counts (untrusted aggregator): it costs no privacy.
 
 The noise on the counts is known; what it does to the estimate, a bias and a spread, depends on the
-counts. So rounds are simulated at several divergences, with the drift model of `drift.py`: an
+counts. So rounds are simulated at several divergences, with the drift model of `drift_model.py`: an
 assumption, as for small batches in `interval.py`, and the interval has room for twice the bias.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,8 @@ import scipy
 
 from fedprikl.checks import Floats, check_open_unit
 from fedprikl.divergence import Score, Skew
-from fedprikl.estimation.interval import DRIFT_GRID, sampling_ratio
+from fedprikl.estimation.drift_model import skew_of
+from fedprikl.estimation.interval import DRIFT_GRID
 from fedprikl.estimation.noisy_counts import NoisyCounts
 from fedprikl.estimation.noisy_forecast import NoisyRound, forecast_noisy
 
@@ -26,7 +26,7 @@ CANDIDATES = 4001
 def noisy_interval(
     noisy: NoisyCounts, value: float, *, score: Score, level: float = 0.95
 ) -> tuple[float, float] | None:
-    """All divergences D that an estimate from noisy counts does not contradict, in nats.
+    """All divergences D that an estimate from noisy counts does not contradict, in their unit.
 
     None for a score other than a skew with lambda = 0, and for several batches. Cost: below a
     second for 500 cells.
@@ -34,7 +34,7 @@ def noisy_interval(
     check_open_unit(level, "level", "Use 0.95 for a 95% interval.")
     if not isinstance(score.smoothing, Skew) or score.control or noisy.points.batches > 1:
         return None
-    return NoisyErrors.of(noisy, score.smoothing.gamma).interval(value, level)
+    return NoisyErrors.of(noisy, score).interval(value, level)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,9 +46,10 @@ class NoisyErrors:
     bias: Floats
 
     @classmethod
-    def of(cls, noisy: NoisyCounts, gamma: float) -> "NoisyErrors":
+    def of(cls, noisy: NoisyCounts, score: Score) -> "NoisyErrors":
         """From rounds with these points, records and noise; the counts do not matter."""
-        points, largest = noisy.points, -math.log(gamma)
+        points, gamma, divergence = noisy.points, skew_of(score), score.divergence
+        empty, highest = divergence.empty(gamma), 1 / points.pi_min
         seen = forecast_noisy(
             NoisyRound(
                 points,
@@ -56,15 +57,16 @@ class NoisyErrors:
                 noise_sd=float(noisy.noise_sd[0]),
                 laplace_scale=noisy.laplace_scale,
             ),
-            gamma=gamma,
-            drifts=(grid := largest * DRIFT_GRID).tolist(),
+            score=score,
+            drifts=(grid := empty * DRIFT_GRID).tolist(),
             sampling=[0.0] * len(grid),  # bounded below, for every candidate
             repetitions=REPETITIONS,
         )
         # Squares: fine steps near 0, where errors are small.
+        largest = empty + divergence.rise(gamma, highest)
         candidates: Floats = largest * np.linspace(0, 1, CANDIDATES) ** 2
         noise = np.interp(candidates, grid, [each.noise for each in seen])
-        sampling = points.gain * sampling_ratio(gamma) * candidates
+        sampling = points.gain * divergence.square_ratio(gamma, highest) * candidates
         bias = np.interp(candidates, grid, [each.bias for each in seen])
         return cls(candidates, np.sqrt(noise**2 + sampling), np.asarray(bias))
 

@@ -30,15 +30,15 @@ class Terms:
     def of(cls, points: QueryPoints, records: Ints) -> "Terms":
         """The terms of these points for batches of so many records."""
         if not points.pooled:
-            held = records[points.batch]
+            counted = records[points.batch]
             of_point, pi, weights = np.arange(len(points)), points.pi, points.weights
         else:
             _, first, of_point = np.unique(points.cells, return_index=True, return_inverse=True)
             pi, weights = points.pi[first], points.weights[first]
-            held = np.zeros(len(first), np.int64)
-            np.add.at(held, of_point, records[points.batch])
-        outside: Floats = 1 - held / records.sum()
-        return cls(of_point=of_point, pi=pi, weights=weights, records=held, outside=outside)
+            counted = np.zeros(len(first), np.int64)
+            np.add.at(counted, of_point, records[points.batch])
+        outside: Floats = 1 - counted / records.sum()
+        return cls(of_point=of_point, pi=pi, weights=weights, records=counted, outside=outside)
 
     def pool(self, values: npt.ArrayLike) -> Ints:
         """Whole values per point, added up per term."""

@@ -82,7 +82,8 @@ def estimate_scored_sum(
     return Estimate(
         method="trusted aggregator, exact calibration",
         value=value,
-        target=str(score.smoothing),
+        target=score.target,
+        unit=score.unit,
         payload=points.payload,
         noise_sd=mechanism.standard_deviation,
         limits=partial(

@@ -31,13 +31,20 @@ DRAWS = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether a statistic exceeds what populations without drift reach."""
+    """Whether a statistic exceeds what populations without drift reach.
+
+    >>> found = Verdict(
+    ...     statistic=0.5, threshold=0.2, false_alarm=0.01, design_effect=1.0, unit="nats"
+    ... )
+    >>> found.drifted, str(found)[:36]
+    (True, 'Drift found: 0.5 nats is above 0.2, ')
+    """
 
     statistic: float
     threshold: float
     false_alarm: float  # how often, at most, a population without drift exceeds the threshold
     design_effect: float  # 1 if records of one client are as different as those of two
-    unit: str = "nats"
+    unit: str  # of statistic and threshold; empty for the variation of noisy counts
 
     @property
     def drifted(self) -> bool:
@@ -144,6 +151,7 @@ def judge_release(
         threshold=alarm_threshold(values, noise, false_alarm=false_alarm),
         false_alarm=false_alarm,
         design_effect=design_effect,
+        unit=score.unit,
     )
 
 

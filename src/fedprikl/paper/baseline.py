@@ -66,7 +66,8 @@ def baseline(
     return Estimate(
         method=METHOD[calibration],
         value=math.fsum((share[of_term] * terms).tolist()),
-        target=str(score.smoothing),
+        target=score.target,
+        unit=score.unit,
         payload=points.payload,
         privacy=statement,
     )

@@ -21,7 +21,8 @@ def no_privacy(counts: BatchCounts, *, score: Score = PLAIN_SCORE) -> Estimate:
     return Estimate(
         method="no privacy",
         value=value,
-        target=str(score.smoothing),
+        target=score.target,
+        unit=score.unit,
         payload=counts.points.payload,
         noise_sd=0.0,
         judge=partial(

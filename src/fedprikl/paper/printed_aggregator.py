@@ -94,7 +94,8 @@ def printed_aggregator(
     return Estimate(
         method="trusted aggregator, paper's calibration",
         value=math.fsum((share * noisy).tolist()),
-        target=str(score.smoothing),
+        target=score.target,
+        unit=score.unit,
         payload=points.payload,
         noise_sd=_mean_sd(points, sigmas),
         privacy=statement,

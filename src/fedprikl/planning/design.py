@@ -1,4 +1,4 @@
-"""Designs: how many points, for how many batches, how spread and how limited; and their search.
+"""Designs: how many points, for how many batches, how spread and how clipped; and their search.
 
 Everything here is computed from public quantities: Pi, the number of records, the budget.
 """
@@ -12,14 +12,13 @@ import numpy as np
 
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
-from fedprikl.estimation.drift_model import SEED, DriftModel, model_drift
-from fedprikl.estimation.forecast import Forecast, mean_error, simulate_scores
+from fedprikl.estimation.drift_model import SEED, DriftModel, model_drift, skew_of
+from fedprikl.estimation.forecast import Forecast, mean_error
+from fedprikl.estimation.simulated_scores import simulate_scores
 from fedprikl.estimation.terms import Terms
 from fedprikl.planning.spectrum import Spectrum
-from fedprikl.protocol.question import Question
 
 __all__ = [
-    "DRIFTS",
     "EXPONENTS",
     "Design",
     "DesignForecast",
@@ -29,25 +28,19 @@ __all__ = [
     "search_designs",
 ]
 
-DRIFTS = (0.0, 0.1, 0.5, 1.0)  # nats; a design is judged by its mean square error over these
 EXPONENTS = (0.5, 0.75, 1.0)
 SEARCH_DRAWS, FINAL_DRAWS = 2**12, 2**14
-LIMITS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1)  # of the maximum step without a limit
+CLIPPING = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1)  # shares of the maximum step; 1: no clipping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What is asked of whom, and how a record's largest effect is limited."""
+    """What is asked of whom, and the maximum step of a record."""
 
     points: int  # m
     batches: int  # T
     exponent: float  # cells are asked of a share of the batches in proportion to Pi^exponent
     maximum_step: float = math.inf  # c
-
-    def question(self, gamma: float) -> Question:
-        """What a plan with this design asks."""
-        limit = None if self.maximum_step == math.inf else self.maximum_step
-        return Question(points=self.points, exponent=self.exponent, skew=gamma, maximum_step=limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +65,27 @@ class DesignForecast:
 def search_designs(
     spectrum: Spectrum,
     *,
+    score: Score,
     records: int,
     points: Mapping[int, int],
     noise_gain: float,
-    gamma: float,
     client_effect: float = 1.0,
 ) -> list[DesignForecast]:
-    """Forecasts of all designs: every number of batches, exponent and limit.
+    """Forecasts of all designs: every number of batches, exponent and maximum step.
 
-    `points` says how many points there may be for each number of batches, `noise_gain` is the
-    noise's standard deviation per unit of sensitivity, `client_effect` the design effect of
-    clients whose records resemble each other. Cost: a fixed number of simulated scores
-    for each design, whatever the size of the domain.
+    `score` is that of the plan; its maximum step does not matter. `points` says how many points
+    there may be for each number of batches, `noise_gain` is the noise's standard deviation per unit
+    of sensitivity, `client_effect` the design effect of clients whose records resemble each other.
+    A design is judged by its mean square error over the divergence's `drifts`. Cost: a fixed number
+    of simulated scores for each design, whatever the size of the domain.
     """
-    models = _models(spectrum, DRIFTS, gamma)
+    models = _models(spectrum, _drifts(score), score)
     return [
         forecast
         for layout in _layouts(spectrum, points)
-        for forecast in _forecasts(layout, models, records, noise_gain, LIMITS, client_effect)
+        for forecast in _forecasts(
+            layout, score, models, records, noise_gain, CLIPPING, client_effect
+        )
     ]
 
 
@@ -97,21 +93,22 @@ def forecast_design(
     spectrum: Spectrum,
     design: Design,
     *,
+    score: Score,
     records: int,
     noise_gain: float,
-    gamma: float,
-    drifts: Sequence[float] = DRIFTS,
+    drifts: Sequence[float] | None = None,
     client_effect: float = 1.0,
 ) -> DesignForecast:
     """The predicted errors of one design, from more draws than the search takes.
 
     The winner of a search owes part of its win to the luck of the draw; these are new draws.
+    `drifts` are those of the divergence unless given; `score` is as in `search_designs`.
     """
     layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
-    models = _models(spectrum, drifts, gamma, draws=FINAL_DRAWS)
-    maximum_step = float(layout.first_steps(records, gamma, client_effect).max())
-    limit = [min(1.0, design.maximum_step / maximum_step)]
-    (found,) = _forecasts(layout, models, records, noise_gain, limit, client_effect)
+    models = _models(spectrum, _drifts(score) if drifts is None else drifts, score, FINAL_DRAWS)
+    maximum_step = float(layout.first_steps(records, score).max())
+    share = [min(1.0, design.maximum_step / maximum_step)]
+    (found,) = _forecasts(layout, score, models, records, noise_gain, share, client_effect)
     return DesignForecast(design, found.forecasts)
 
 
@@ -121,30 +118,22 @@ class DesignMoments:
 
     layout: "_Layout"
     score: Score
-    gamma: float
     records: int
 
     @classmethod
     def of(
-        cls,
-        spectrum: Spectrum,
-        design: Design,
-        *,
-        records: int,
-        gamma: float,
-        client_effect: float = 1.0,
+        cls, spectrum: Spectrum, design: Design, *, score: Score, records: int
     ) -> "DesignMoments":
-        """Of a population of so many unrelated records."""
+        """Of a population of so many unrelated records; the maximum step is that of the design."""
         layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
-        score = design.question(gamma).score(correction=client_effect, limited=True)
-        return cls(layout, score, gamma, records)
+        return cls(layout, replace(score, maximum_step=design.maximum_step), records)
 
     def in_groups(self, design_effect: float) -> "DesignMoments":
         """Of the same records if they come in groups of `design_effect` equal ones.
 
         Then there are so many times fewer groups than records, and one group does what so many
-        records do: the limit on a record's step becomes a limit on a group's, so many times as
-        large, and the correction, which grows with the square of a step, as many times smaller.
+        records do: the maximum step of a record becomes that of a group, so many times as large,
+        and the correction, which grows with the square of a step, as many times smaller.
         """
         groups = max(1, round(self.records / design_effect))
         size = self.records / groups
@@ -158,7 +147,7 @@ class DesignMoments:
     def __call__(self, divergence: float) -> tuple[float, float]:
         """Mean and standard deviation of the estimate before noise."""
         layout = self.layout
-        (model,) = _models(layout.spectrum, [divergence], self.gamma)
+        (model,) = _models(layout.spectrum, [divergence], self.score)
         terms = layout.terms(self.records)
         seen = simulate_scores(terms, self.score, model).moments(self.score.maximum_step)
         return seen.mean, math.sqrt(seen.variance + layout.sampling_variance(model))
@@ -166,43 +155,48 @@ class DesignMoments:
     @property
     def sensitivity(self) -> float:
         """The sensitivity to expect."""
-        steps = self.layout.first_steps(self.records, self.gamma, self.score.correction)
-        return self.layout.expected_sensitivity(np.minimum(steps, self.score.maximum_step))
+        steps = self.layout.first_steps(self.records, self.score)
+        falling = self.layout.expected_sensitivity(np.minimum(steps, self.score.maximum_step))
+        return falling + self.layout.last_step(self.records, self.score)
 
 
 def sampling_errors(
     spectrum: Spectrum,
     *,
+    score: Score,
     points: int,
     exponent: float,
-    gamma: float,
-    drifts: Sequence[float] = DRIFTS,
+    drifts: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
     """Standard deviation from the choice of points of one batch, for each assumed drift."""
     layout = _Layout.of(spectrum, points, 1, exponent)
-    models = _models(spectrum, drifts, gamma)
+    models = _models(spectrum, _drifts(score) if drifts is None else drifts, score)
     return tuple(math.sqrt(layout.sampling_variance(model)) for model in models)
 
 
+def _drifts(score: Score) -> tuple[float, ...]:
+    return score.divergence.drifts(skew_of(score))
+
+
 def _models(
-    spectrum: Spectrum, drifts: Sequence[float], gamma: float, draws: int = SEARCH_DRAWS
+    spectrum: Spectrum, drifts: Sequence[float], score: Score, draws: int = SEARCH_DRAWS
 ) -> list[DriftModel]:
-    return _cached_models(spectrum, tuple(drifts), gamma, draws)
+    return _cached_models(spectrum, tuple(drifts), score.plain, draws)
 
 
 @lru_cache(maxsize=16)  # a plan asks for the same ones several times
 def _cached_models(
-    spectrum: Spectrum, drifts: tuple[float, ...], gamma: float, draws: int
+    spectrum: Spectrum, drifts: tuple[float, ...], score: Score, draws: int
 ) -> list[DriftModel]:
     return [
-        model_drift(spectrum.mass, spectrum.pi, divergence=drift, gamma=gamma, draws=draws)
+        model_drift(spectrum.mass, spectrum.pi, divergence=drift, score=score, draws=draws)
         for drift in drifts
     ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layout:
-    """How often each cell is asked, before any limit is chosen."""
+    """How often each cell is asked, before a maximum step is chosen."""
 
     spectrum: Spectrum
     points: int
@@ -229,17 +223,20 @@ class _Layout:
             outside=np.clip(1 - share, 0.0, None),
         )
 
-    def score(self, gamma: float, client_effect: float) -> Score:
-        """Of a count, before any limit is chosen."""
-        asked = Question(points=self.points, exponent=self.exponent, skew=gamma)
-        return asked.score(correction=client_effect, limited=False)
+    def first_steps(self, records: int, score: Score) -> Floats:
+        """How far the first record of each cell lowers the estimate: its step before clipping."""
+        return -self._steps(self.terms(records, fewest=True), score, last=False)
 
-    def first_steps(self, records: int, gamma: float, client_effect: float = 1.0) -> Floats:
-        """What the first record of each cell does to the estimate: its maximum step."""
-        terms = self.terms(records, fewest=True)
-        score = self.score(gamma, client_effect)
-        steps: Floats = -terms.weights * score.increments(
-            np.zeros(len(terms.pi)), terms.pi, terms.records, outside=terms.outside
+    def last_step(self, records: int, score: Score) -> float:
+        """How far a record can raise the estimate, at most; 0 if f stops rising, as for KL."""
+        steps = self._steps(self.terms(records, fewest=True), score, last=True)
+        return max(0.0, float(steps.max()))
+
+    def _steps(self, terms: Terms, score: Score, *, last: bool) -> Floats:
+        before = terms.records - 1 if last else np.zeros(len(terms.pi))
+        unclipped = replace(score, maximum_step=math.inf)
+        steps: Floats = terms.weights * unclipped.increments(
+            before, terms.pi, terms.records, outside=terms.outside
         )
         return steps
 
@@ -276,27 +273,28 @@ def _layouts(spectrum: Spectrum, points: Mapping[int, int]) -> Iterator[_Layout]
 
 def _forecasts(
     layout: _Layout,
+    score: Score,
     models: Sequence[DriftModel],
     records: int,
     noise_gain: float,
-    limits: Sequence[float],
+    clipping: Sequence[float],
     client_effect: float,
 ) -> Iterator[DesignForecast]:
-    """The errors of a layout for each limit, given as a share of the maximum step."""
-    gamma = models[0].gamma
-    terms, steps = layout.terms(records), layout.first_steps(records, gamma, client_effect)
-    score = layout.score(gamma, client_effect)
+    """The errors of a layout for each maximum step, given as a share of the one before clipping."""
+    terms, steps = layout.terms(records), layout.first_steps(records, score)
+    rising = layout.last_step(records, score)
     drawn = [simulate_scores(terms, score, each, client_effect=client_effect) for each in models]
     sampling = [math.sqrt(layout.sampling_variance(model)) for model in models]
-    for limit in limits:
-        maximum_step = math.inf if limit == 1 else limit * float(steps.max())
+    for share in clipping:
+        maximum_step = math.inf if share == 1 else share * float(steps.max())
         design = Design(
             points=layout.points,
             batches=layout.batches,
             exponent=layout.exponent,
             maximum_step=maximum_step,
         )
-        noise = noise_gain * layout.expected_sensitivity(np.minimum(steps, maximum_step))
+        falling = layout.expected_sensitivity(np.minimum(steps, maximum_step))
+        noise = noise_gain * (falling + rising)
         forecasts = []
         for scores, chosen in zip(drawn, sampling, strict=True):
             seen = scores.moments(maximum_step)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
+from fedprikl.divergence import Divergence, divergence_named
 from fedprikl.planning.design import Design, DesignForecast
 from fedprikl.planning.release_budget import ReleaseBudget
 from fedprikl.protocol.plan import Plan
@@ -32,7 +33,8 @@ def common_reasons(plan: Plan, *, support: int) -> list[Reason]:
         Reason(
             "skew",
             f"{plan.question.skew:g}",
-            "fixed in advance: it defines what is estimated, D(Pi || skew Pi + (1 - skew) P)",
+            "fixed in advance: it defines what is estimated, "
+            + divergence_named(plan.question.divergence).target("skew Pi + (1 - skew) P"),
         ),
         Reason(
             "control",
@@ -74,7 +76,9 @@ def _why_points(points: int, support: int) -> str:
     return f"as many of {support:,} cells as fit into the payload at once"
 
 
-def design_reasons(best: DesignForecast, searched: Sequence[DesignForecast]) -> list[Reason]:
+def design_reasons(
+    best: DesignForecast, searched: Sequence[DesignForecast], divergence: Divergence
+) -> list[Reason]:
     """What the search chose, beside the best it found otherwise."""
     chosen = best.design
 
@@ -100,15 +104,18 @@ def design_reasons(best: DesignForecast, searched: Sequence[DesignForecast]) -> 
             "maximum_step",
             limit,
             otherwise(
-                "with a limit" if limit == "none" else "without a limit",
+                "with clipping" if limit == "none" else "without clipping",
                 lambda d: (d.maximum_step == math.inf) != (chosen.maximum_step == math.inf),
             ),
         ),
-        Reason(
-            "correction",
-            "full" if chosen.batches > 1 else "not needed",
-            "batches are samples, and the logarithm of a sample is biased"
-            if chosen.batches > 1
-            else "the counts of everybody are no sample",
-        ),
+        _correction(chosen.batches, divergence),
     ]
+
+
+def _correction(batches: int, divergence: Divergence) -> Reason:
+    if batches == 1:
+        return Reason("correction", "not needed", "the counts of everybody are no sample")
+    if not divergence.corrects:
+        return Reason("correction", "none", f"the divergence {divergence.name} has none")
+    why = "batches are samples, and the score of a sample is biased"
+    return Reason("correction", "full", why)

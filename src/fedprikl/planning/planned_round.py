@@ -62,7 +62,7 @@ class PlannedRound:
 
     @property
     def smallest_drift(self) -> float | None:
-        """The least drift, in nats, that the verdict finds with 95% power; None if none is.
+        """The least drift that the verdict finds with 95% power; None if none is.
 
         Computed when asked for, like `doublings` (tenths of a second).
         """

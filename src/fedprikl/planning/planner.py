@@ -37,6 +37,7 @@ def plan_round(
     trust: Trust = "aggregator",
     releases: int = 1,
     population: str = "clients",
+    divergence: str = "kl",
     skew: float = 0.01,
     most_records: int | None = None,
     cohort: int | None = None,
@@ -49,11 +50,12 @@ def plan_round(
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
     `epsilon` and `delta` are for all `releases` together. `trust` says who may see exact sums: the
-    "aggregator", or "none". `most_records` is the largest number of records one client may hold
-    (default: 16 times the average); a client with more stays away. `design_effect` says how much
-    records of one client resemble each other; by default what the reference shows, or 1.
-    `aggregator` is the key that answers are sealed to, where a relay carries them, `roster` the
-    fingerprint of the clients who may take part. Cost: about a second, whatever the domain.
+    "aggregator", or "none". `divergence` is the name of a registered one. `most_records` is the
+    largest number of records one client may hold (default: 16 times the average); a client with
+    more stays away. `design_effect` says how much records of one client resemble each other; by
+    default what the reference shows, or 1. `aggregator` is the key that answers are sealed to,
+    where a relay carries them, `roster` the fingerprint of the clients who may take part. Cost:
+    about a second, whatever the domain.
 
     Examples
     --------
@@ -84,7 +86,7 @@ def plan_round(
         trust=trust,
         epsilon=epsilon,
         delta=delta,
-        questions=(Question(points=1, skew=skew),),
+        questions=(Question(divergence=divergence, points=1, skew=skew),),
         most_records=most_records or _room(records / clients),
         false_alarm=false_alarm,
         design_effect=design_effect,

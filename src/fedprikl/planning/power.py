@@ -11,7 +11,7 @@ from fedprikl.estimation.verdict import Noise
 
 __all__ = ["Moments", "smallest_drift"]
 
-# Mean and standard deviation of the value before noise if the divergence is D, in nats.
+# Mean and standard deviation of the value before noise if the divergence is D.
 Moments = Callable[[float], tuple[float, float]]
 
 
@@ -24,10 +24,10 @@ def smallest_drift(
     power: float = 0.95,
     precision: float = 1e-9,
 ) -> float | None:
-    """The least D that exceeds the threshold with probability `power`, in nats.
+    """The least D that exceeds the threshold with probability `power`.
 
     `moments` says how the drift shows; the value before noise is taken as normal with these. None
-    if not even `largest` (ln 1/gamma for a skew) is found so often. `precision` is relative.
+    if not even `largest` is found so often. `precision` is relative.
     """
     if not 0.5 < check_finite(power, "power") < 1:
         raise InvalidInputError(f"The power lies between 0.5 and 1, got {power}.")

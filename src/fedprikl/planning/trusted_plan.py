@@ -20,6 +20,7 @@ from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.power import smallest_drift
 from fedprikl.planning.release_budget import ReleaseBudget, split_budget
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.question import Question
 from fedprikl.protocol.scored_sum import ScoredSum
 
 __all__ = ["plan_trusted"]
@@ -43,7 +44,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
     best = search.best(searched)
     plan = replace(
         search.draft,
-        questions=(best.design.question(draft.question.skew),),
+        questions=(_asking(draft.question, best.design),),
         batches=best.design.batches,
     )
     return PlannedRound(
@@ -56,9 +57,15 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
         reasons=(
             *common_reasons(plan, support=known.spectrum.cells),
             *noise_reasons(budget, draft.releases),
-            *design_reasons(best, searched),
+            *design_reasons(best, searched, ScoredSum(plan).score.divergence),
         ),
     )
+
+
+def _asking(question: Question, design: Design) -> Question:
+    """The question with the numbers of a design."""
+    step = None if design.maximum_step == math.inf else design.maximum_step
+    return replace(question, points=design.points, exponent=design.exponent, maximum_step=step)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +86,10 @@ class _Search:
         }
         return search_designs(
             known.spectrum,
+            score=ScoredSum(draft).score,
             records=known.records,
             points=points,
             noise_gain=self.budget.gain,
-            gamma=draft.question.skew,
             client_effect=draft.client_effect,
         )
 
@@ -91,9 +98,9 @@ class _Search:
         return forecast_design(
             self.known.spectrum,
             min(searched, key=lambda each: each.error).design,
+            score=ScoredSum(self.draft).score,
             records=self.known.records,
             noise_gain=self.budget.gain,
-            gamma=self.draft.question.skew,
             client_effect=self.draft.client_effect,
         )
 
@@ -115,7 +122,7 @@ def _smallest_drift(known: Known, plan: Plan, design: Design) -> float | None:
     them, its mean that of unrelated records. Groups leave cells empty, which raises the mean;
     clients are less lumpy than groups, and a plan must not count on it.
     """
-    trust, skew = ScoredSum(plan), plan.question.skew
+    trust = ScoredSum(plan)
     points = trust.draw_points(known.reference.probabilities, np.random.default_rng(SEED))
     records = np.full(plan.batches, max(1, known.records // plan.batches))
     noise = trust.noise.for_sensitivity(score_sensitivity(points, records, trust.score))
@@ -128,17 +135,11 @@ def _smallest_drift(known: Known, plan: Plan, design: Design) -> float | None:
         records=records,
         score=trust.score,
     ).threshold
-    actual = DesignMoments.of(
-        known.spectrum,
-        design,
-        records=known.records,
-        gamma=skew,
-        client_effect=plan.client_effect,
-    )
+    actual = DesignMoments.of(known.spectrum, design, score=trust.score, records=known.records)
     grouped = actual.in_groups(plan.design_effect)
 
     def moments(divergence: float) -> tuple[float, float]:
         return actual(divergence)[0], grouped(divergence)[1]
 
-    largest = 0.85 * -math.log(skew)
+    largest = 0.85 * trust.score.divergence.empty(plan.question.skew)
     return smallest_drift(moments, noise, alarm, largest=largest, precision=PRECISION)

@@ -12,7 +12,7 @@ from fedprikl.estimation import (
     mean_error,
     smallest_noisy_drift,
 )
-from fedprikl.planning.design import DRIFTS, EXPONENTS, sampling_errors
+from fedprikl.planning.design import EXPONENTS, sampling_errors
 from fedprikl.planning.explain import Reason, common_reasons
 from fedprikl.planning.known import Known
 from fedprikl.planning.planned_round import PlannedRound
@@ -60,7 +60,7 @@ def plan_untrusted(known: Known, draft: Plan) -> PlannedRound:
         find_smallest=cache(
             lambda: smallest_noisy_drift(
                 _round_of(known, plan),
-                gamma=plan.question.skew,
+                score=NoisyHistogram(plan).score,
                 false_alarm=plan.false_alarm,
                 design_effect=plan.design_effect,
             )
@@ -96,12 +96,12 @@ def _asking(plan: Plan, *, points: int, exponent: float) -> Plan:
 
 
 def _forecast(known: Known, plan: Plan) -> tuple[Forecast, ...]:
-    question = plan.question
+    question, score = plan.question, NoisyHistogram(plan).score
     sampling = sampling_errors(
-        known.spectrum, points=question.points, exponent=question.exponent, gamma=question.skew
+        known.spectrum, score=score, points=question.points, exponent=question.exponent
     )
-    current = _round_of(known, plan)
-    return forecast_noisy(current, gamma=question.skew, drifts=DRIFTS, sampling=sampling)
+    drifts = score.divergence.drifts(question.skew)
+    return forecast_noisy(_round_of(known, plan), score=score, drifts=drifts, sampling=sampling)
 
 
 def _reasons(plan: Plan) -> list[Reason]:

@@ -139,7 +139,7 @@ def _refuse_infinite(increments: Floats) -> None:
     if not np.all(np.isfinite(increments)):
         raise UnboundedSensitivityError(
             "One record can move this score without limit (an empty cell has an infinite "
-            "logarithm), so no finite noise makes it private. Choose a smoothing, as Skew(0.01)."
+            "score), so no finite noise makes it private. Choose a smoothing, as Skew(0.01)."
         )
 
 

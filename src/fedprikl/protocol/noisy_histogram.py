@@ -193,7 +193,8 @@ class NoisyHistogram:
         return Estimate(
             method="noisy counts, no trusted party",
             value=found.value,
-            target=str(self.score.smoothing),
+            target=self.score.target,
+            unit=self.score.unit,
             payload=points.payload + 1,
             noise_sd=found.noise_sd,
             noisy_counts=noisy,

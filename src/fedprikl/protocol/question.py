@@ -5,20 +5,19 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from fedprikl.checks import check_finite, check_open_unit, check_positive_int
-from fedprikl.divergence import Score, Skew
+from fedprikl.divergence import Score, Skew, divergence_named
 from fedprikl.errors import InvalidInputError
 
 __all__ = ["Question"]
 
 NUMBERS = ("share", "exponent", "skew", "maximum_step")
-DIVERGENCES = ("kl",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What a release answers with one number.
 
-        D(Pi || skew Pi + (1 - skew) P)
+        D_f(Pi || skew Pi + (1 - skew) P)
 
     over the cells of `columns`, from the counts of `points` cells that are asked of each client.
     A cell x is asked of a share of the batches in proportion to Pi(x)^exponent. `maximum_step`
@@ -50,8 +49,7 @@ class Question:
                 isinstance(value, bool) or not isinstance(value, int | float)
             ):
                 raise InvalidInputError(f"{name} of a plan must be a number, got {value!r:.40}.")
-        if self.divergence not in DIVERGENCES:
-            raise InvalidInputError(f"There is no divergence {self.divergence!r:.40}.")
+        divergence_named(self.divergence)
         _check_columns(self.columns)
         if not 0 < check_finite(self.share, "share") <= 1:
             raise InvalidInputError("A question's share of the budget is above 0 and at most 1.")
@@ -71,6 +69,7 @@ class Question:
         step = self.maximum_step if limited else None
         return Score(
             Skew(self.skew),
+            divergence_named(self.divergence),
             correction=correction,
             maximum_step=math.inf if step is None else step,
         )

@@ -55,7 +55,7 @@ def estimates_chart(rows: Sequence[ComparedEstimate]) -> str:
     )
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.6)
-    axes.set_xlabel("divergence in nats")
+    axes.set_xlabel(f"divergence in {rows[0].estimate.unit}")
     return _svg(figure)
 
 

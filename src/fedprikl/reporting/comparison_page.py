@@ -33,7 +33,8 @@ def comparison_page(
     ours, truth = rows[-1], rows[-1].truth
     broken = [not row.estimate.privacy.holds for row in rows]
     answer = (
-        f"{ours.estimate.target} is about {ours.estimate.value:.3f} nats (truth: {truth:.3f}), "
+        f"{ours.estimate.target} is about {ours.estimate.value:.3f} {ours.estimate.unit} "
+        f"(truth: {truth:.3f}), "
         f"released with epsilon {ours.estimate.privacy.claimed_epsilon:g}."
     )
     note = (

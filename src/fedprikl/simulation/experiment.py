@@ -77,8 +77,8 @@ class Repetition:
         counts = self.counts(pair, setting)
         score = Score(
             setting.smoothing,
-            setting.control,
-            1.0 if setting.corrected else 0.0,
+            control=setting.control,
+            correction=1.0 if setting.corrected else 0.0,
         )
         if setting.method == "no privacy":
             return no_privacy(counts, score=score)
