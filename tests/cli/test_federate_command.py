@@ -4,6 +4,7 @@ import importlib.util
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def answer(world: World, plan: Plan, request: str, *, age: timedelta = timedelta()) -> Release:
     """A release as the aggregator makes it for a request."""
-    content = dict(world.run(plan).release.content)
-    del content["format"], content["version"]
-    content |= {"request": request, "released_at": (datetime.now(UTC) - age).isoformat()}
-    return Release.sign(content, world.key)
+    at = (datetime.now(UTC) - age).isoformat()
+    return replace(world.run(plan).release, request=request, released_at=at).sign(world.key)
 
 
 def record(
@@ -239,7 +238,7 @@ def test_a_relay_cannot_pass_an_old_release_for_todays(
     line = ["federate", "mine", "--key", world.key.public]
     assert runner.invoke(app, line).exit_code == 0
     old = Release.load("release.json")
-    assert old.content["request"] == seen["request"]
+    assert old.request == seen["request"]
     Path("release.json").unlink()
     Path("report.html").unlink()
     replay(world, monkeypatch, old)

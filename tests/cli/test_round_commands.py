@@ -120,7 +120,7 @@ def test_a_changed_release_is_not_genuine(
     other = SigningKey.generate().public
     assert "NOT genuine" in fails(monkeypatch, capsys, "verify", "release.json", "--key", other)
     document = json.loads((folder / "release.json").read_text())
-    document["release"]["value"] = 0.0
+    document["release"]["answers"][0]["value"] = 0.0
     (folder / "release.json").write_text(json.dumps(document))
     assert "NOT genuine" in fails(monkeypatch, capsys, "verify", "release.json")
 

@@ -17,6 +17,8 @@ from fedprikl.protocol import (
     Invitation,
     Plan,
     Policy,
+    Release,
+    ReleasedCounts,
     Roster,
     RoundResult,
     Server,
@@ -151,6 +153,12 @@ def consistent(asked: Invitation) -> Invitation:
     return replace(
         asked, sums=plan_cohort(plan, sums.clients, len(asked.cells), nonce, sums.roster)
     )
+
+
+def noisy_counts(release: Release) -> ReleasedCounts:
+    """The noisy counts of a release that has some."""
+    assert release.noisy_counts is not None
+    return release.noisy_counts
 
 
 def budgeted(path: Path, *, epsilon: float = 10.0, delta: float = 1e-5) -> Ledger:

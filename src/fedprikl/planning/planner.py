@@ -137,7 +137,7 @@ class _Asked:
     def points_that_fit(self, plan: Plan) -> int:
         """The most points whose counts, packed, fit into the payload."""
         sums = plan_cohort(plan, self._largest_cohort(plan), 1)
-        first, *others = ((top * sums.clients).bit_length() for top in sums.maxima)
+        first, *others = map(int, sums.ring().widths)
         points = (8 * self.payload - sum(others)) // first
         if points < 1:
             raise InvalidInputError(

@@ -9,17 +9,18 @@ import numpy as np
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
 from fedprikl.estimation import ComparedEstimate
+from fedprikl.protocol import Answer
 from fedprikl.reporting.page import paragraphs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "answer_chart",
     "drawn",
     "epsilon_chart",
     "epsilon_text",
     "estimates_chart",
-    "release_chart",
     "why_no_charts",
 ]
 
@@ -82,8 +83,9 @@ def epsilon_chart(rows: Sequence[ComparedEstimate]) -> str:
     return _svg(figure)
 
 
-def release_chart(value: float, interval: Sequence[float] | None, threshold: float | None) -> str:
-    """One estimate with its interval and, if there is one, the threshold it is judged by."""
+def answer_chart(answer: Answer, threshold: float | None) -> str:
+    """One estimate with its interval and, if there is one, the threshold drawn into the report."""
+    value, interval = answer.value, answer.interval
     if max(map(abs, (value, *(interval or ()), threshold or 0.0))) > LARGEST:
         raise InvalidInputError("Its numbers are too large for one.")
     figure = _figure(1.5)
@@ -98,7 +100,8 @@ def release_chart(value: float, interval: Sequence[float] | None, threshold: flo
     axes.set_ylim(-1, 1)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("divergence in nats")
+    unit = f" in {answer.unit}" if answer.unit else ""
+    axes.set_xlabel(_without_markup(f"divergence{unit}"))
     return _svg(figure)
 
 
@@ -126,6 +129,11 @@ def _figure(height: float) -> "Figure":
             "Charts need matplotlib. Install it with: pip install 'fedprikl[report]'"
         ) from None
     return Figure(figsize=(8, height), layout="constrained")
+
+
+def _without_markup(text: str) -> str:
+    """A text as it is: matplotlib would set what stands between dollar signs as a formula."""
+    return text.replace("$", r"\$")
 
 
 def _svg(figure: "Figure") -> str:
