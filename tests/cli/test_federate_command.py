@@ -19,7 +19,7 @@ from fedprikl.deployment.flower.connection import check_connection
 from fedprikl.deployment.progress import release_line
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
 from fedprikl.protocol import Plan, Release, SealingKey, SignedPlan
-from tests.cli.test_round_commands import fails
+from tests.cli.test_round_commands import fails, shown
 from tests.protocol.worlds import World
 
 runner = CliRunner()
@@ -90,6 +90,7 @@ def test_a_round_is_followed_verified_and_written(
     assert Path("release.json").exists()
     assert "differ from the reference" in Path("report.html").read_text(encoding="utf-8")
     assert ("home" in seen, len(seen["request"])) == (False, 32)
+    assert result.stdout.startswith(shown(Release.load("release.json")))
     assert "drift found" in result.stdout.lower()
     document = json.loads(runner.invoke(app, [*line, "--json", "--force"]).stdout)
     assert document["release"]["request"] == seen["request"]

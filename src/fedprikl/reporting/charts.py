@@ -100,8 +100,7 @@ def answer_chart(answer: Answer, threshold: float | None) -> str:
     axes.set_ylim(-1, 1)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    unit = f" in {answer.unit}" if answer.unit else ""
-    axes.set_xlabel(_without_markup(f"divergence{unit}"))
+    axes.set_xlabel("divergence")  # nothing here is a text of the release: fonts and markup fail
     return _svg(figure)
 
 
@@ -129,11 +128,6 @@ def _figure(height: float) -> "Figure":
             "Charts need matplotlib. Install it with: pip install 'fedprikl[report]'"
         ) from None
     return Figure(figsize=(8, height), layout="constrained")
-
-
-def _without_markup(text: str) -> str:
-    """A text as it is: matplotlib would set what stands between dollar signs as a formula."""
-    return text.replace("$", r"\$")
 
 
 def _svg(figure: "Figure") -> str:

@@ -43,8 +43,11 @@ def release_page(
 
 
 def _picture(answer: Answer, threshold: float | None) -> str:
+    unit = f", in {answer.unit}" if answer.unit else ""
     bar = "" if answer.interval is None else " Bar: its 95% interval."
-    caption = f"Dot: the estimate.{bar} 0 means no difference; noise may take the estimate below."
+    caption = (
+        f"Dot: the estimate{unit}.{bar} 0 means no difference; noise may take the estimate below."
+    )
     return drawn(lambda: answer_chart(answer, threshold), caption=caption)
 
 
