@@ -49,10 +49,10 @@ def python(code: str, *line: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("place", "command", "work"),
     [
-        *(("estimate._count_clients", ESTIMATE, work) for work in BUSY),
-        ("demo.compare", ("demo",), "duckdb"),
-        ("verify.check_key", ("verify", "plan.json"), "duckdb"),
-        ("federate.check_key", ("federate", "some-superlink"), "sleep"),
+        *(("estimate_command._count_clients", ESTIMATE, work) for work in BUSY),
+        ("demo_command.compare", ("demo",), "duckdb"),
+        ("verify_command.check_key", ("verify", "plan.json"), "duckdb"),
+        ("federate_command.check_key", ("federate", "some-superlink"), "sleep"),
     ],
 )
 def test_ctrl_c_is_one_line(planned: Path, place: str, command: tuple[str, ...], work: str) -> None:
