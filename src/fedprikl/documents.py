@@ -1,5 +1,6 @@
-"""Canonical JSON: one text per content, so that it can be hashed and signed."""
+"""Documents as text: JSON that can be hashed and signed, JSON for people, and bytes in JSON."""
 
+import base64
 import hashlib
 import json
 import math
@@ -7,12 +8,25 @@ from typing import Any, NoReturn
 
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["canonical", "check_version", "digest", "parse_document"]
+__all__ = [
+    "bytes_of_text",
+    "canonical",
+    "check_version",
+    "digest",
+    "parse_document",
+    "readable",
+    "text_of_bytes",
+]
 
 
 def canonical(content: dict[str, Any]) -> bytes:
     """The content as JSON with sorted keys and no spaces; nan and infinity are refused."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def readable(content: dict[str, Any]) -> str:
+    """The content as JSON for people, in its own order; nan and infinity are refused."""
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
 def digest(content: dict[str, Any]) -> str:
@@ -46,6 +60,23 @@ def check_version(content: dict[str, Any], name: str, version: int, advice: str)
         raise InvalidInputError(
             f"This {name} has version {number}; this software reads version {version}. {advice}"
         )
+
+
+def text_of_bytes(data: bytes) -> str:
+    """Bytes as JSON can hold them: base64.
+
+    >>> text_of_bytes(b"seed"), bytes_of_text("c2VlZA==")
+    ('c2VlZA==', b'seed')
+    """
+    return base64.b64encode(data).decode()
+
+
+def bytes_of_text(text: Any) -> bytes:
+    """The inverse of `text_of_bytes`; refuses anything else."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raise InvalidInputError("The document is damaged: bytes in it are not base64.") from None
 
 
 def _refuse(name: str) -> NoReturn:

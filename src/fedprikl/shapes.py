@@ -1,79 +1,117 @@
-"""Shapes: what a document from outside must look like, all the way down.
+"""Typed objects as plain documents, and back: a document has exactly the shape of its class.
 
-NUMBER, WHOLE, TEXT, TRUTH, ANY    a finite number, a whole one from 0, a text, true or false
-None                               null
-{"name": shape, ...}               an object with exactly these fields
-[shape]                            a list of any length
-Pair                               a list of two numbers
-(None, shape, ...)                 one of these
+| annotation          | in a document                                       |
+| ------------------- | --------------------------------------------------- |
+| float               | a finite number                                     |
+| int                 | a whole number of at least 0                        |
+| str, bool           | a text, true or false                               |
+| Literal["a", "b"]   | one of these texts                                  |
+| tuple[X, ...]       | a list of any length                                |
+| tuple[X, Y]         | a list of this length                               |
+| X or None           | X, or null                                          |
+| a dataclass         | an object; its own `to_dict` and `from_dict` if any |
 """
 
 import math
-from collections.abc import Mapping
-from enum import Enum
-from typing import Any
+import types
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["ANY", "NUMBER", "TEXT", "TRUTH", "WHOLE", "Kind", "Pair", "Shape", "fits"]
+from fedprikl.errors import InvalidInputError
 
+__all__ = ["is_same", "read_fields", "to_plain"]
 
-class Kind(Enum):
-    """A simple value."""
-
-    NUMBER = "a finite number"
-    WHOLE = "a whole number of at least 0"
-    TEXT = "a text"
-    TRUTH = "true or false"
-    ANY = "anything"
+Typed = TypeVar("Typed")
+LARGEST = 2**63  # whole numbers stay below: beyond, not every reader reads the same number
 
 
-NUMBER, WHOLE, TEXT, TRUTH, ANY = Kind.NUMBER, Kind.WHOLE, Kind.TEXT, Kind.TRUTH, Kind.ANY
+def read_fields(kind: type[Typed], document: dict[str, Any]) -> Typed:
+    """The dataclass `kind` with the fields of a document; each is read as its annotation says.
+
+    Fields of the document that `kind` does not have are passed over. Whoever must know the whole
+    document compares it with what the object writes: see `is_same`.
+
+    >>> from dataclasses import make_dataclass
+    >>> Pair = make_dataclass("Pair", [("count", int), ("share", float | None)])
+    >>> read_fields(Pair, {"count": 2, "share": None})
+    Pair(count=2, share=None)
+    >>> read_fields(Pair, {"count": True, "share": None})
+    Traceback (most recent call last):
+    fedprikl.errors.InvalidInputError: The document lacks a proper field 'count'.
+    """
+    found = {}
+    for name, annotation in get_type_hints(kind).items():
+        try:
+            found[name] = _read(annotation, document[name])
+        except (_WrongKindError, KeyError):
+            raise InvalidInputError(f"The document lacks a proper field {name!r}.") from None
+    return kind(**found)
 
 
-class Pair:
-    """Two numbers in a list."""
+def to_plain(value: Any) -> Any:
+    """The value as JSON has it: dataclasses become objects, tuples become lists.
+
+    >>> from dataclasses import make_dataclass
+    >>> Pair = make_dataclass("Pair", [("count", int), ("share", float | None)])
+    >>> to_plain((Pair(2, 0.5), None))
+    [{'count': 2, 'share': 0.5}, None]
+    """
+    if is_dataclass(value):
+        own = getattr(value, "to_dict", None)
+        return own() if own else {f.name: to_plain(getattr(value, f.name)) for f in fields(value)}
+    return [to_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-Shape = Kind | None | type[Pair] | Mapping[str, "Shape"] | list["Shape"] | tuple["Shape", ...]
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two plain values are written in the same way: 1, 1.0 and true are different.
 
-
-def fits(value: Any, shape: Shape) -> bool:
-    """Whether a value has this shape."""
-    if shape is None:
-        return value is None
-    if isinstance(shape, Kind):
-        return _is(value, shape)
-    if shape is Pair:
-        return isinstance(value, list) and len(value) == 2 and all(_is(v, NUMBER) for v in value)
-    if isinstance(shape, tuple):
-        return any(fits(value, one) for one in shape)
-    if isinstance(shape, list):
-        return isinstance(value, list) and all(fits(item, shape[0]) for item in value)
-    return (
-        isinstance(shape, Mapping)
-        and isinstance(value, dict)
-        and value.keys() == shape.keys()
-        and all(fits(value[name], inner) for name, inner in shape.items())
-    )
-
-
-def _is(value: Any, kind: Kind) -> bool:
-    match kind:
-        case Kind.NUMBER:
-            return _is_number(value)
-        case Kind.WHOLE:
-            return type(value) is int and 0 <= value < 2**63
-        case Kind.TEXT:
-            return isinstance(value, str)
-        case Kind.TRUTH:
-            return isinstance(value, bool)
-        case Kind.ANY:
-            return True
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    >>> is_same({"a": [1, 2]}, {"a": [1, 2]}), is_same({"a": 1}, {"a": 1.0})
+    (True, False)
+    """
+    if type(one) is not type(other):
         return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
-        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(is_same(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return bool(one == other)
+
+
+class _WrongKindError(Exception):
+    """A value is not what its annotation says."""
+
+
+def _read(annotation: Any, value: Any) -> Any:
+    kind, inner = get_origin(annotation), get_args(annotation)
+    if kind is tuple:
+        return _read_tuple(inner, value)
+    if kind in (Union, types.UnionType):
+        (some,) = (option for option in inner if option is not type(None))
+        return None if value is None else _read(some, value)
+    if is_dataclass(annotation):
+        if not isinstance(value, dict):
+            raise _WrongKindError
+        own = getattr(annotation, "from_dict", None)
+        return own(value) if own else read_fields(annotation, value)  # type: ignore[arg-type]
+    if not (value in inner if kind is Literal else _is(annotation, value)):
+        raise _WrongKindError
+    return value
+
+
+def _read_tuple(inner: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise _WrongKindError
+    if inner[-1] is Ellipsis:
+        return tuple(_read(inner[0], item) for item in value)
+    if len(value) != len(inner):
+        raise _WrongKindError
+    return tuple(map(_read, inner, value))
+
+
+def _is(annotation: Any, value: Any) -> bool:
+    if annotation is float:
+        whole = type(value) is int and abs(value) < LARGEST
+        return whole or (isinstance(value, float) and math.isfinite(value))
+    if annotation is int:
+        return type(value) is int and 0 <= value < LARGEST
+    return annotation in (str, bool) and isinstance(value, annotation)

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from fedprikl.deployment.flower.connection import check_connection
 from fedprikl.deployment.progress import release_line
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
 from fedprikl.protocol import Plan, Release, SealingKey, SignedPlan
-from tests.cli.test_round_commands import fails
+from tests.cli.test_round_commands import fails, shown
 from tests.protocol.worlds import World
 
 runner = CliRunner()
@@ -34,10 +35,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def answer(world: World, plan: Plan, request: str, *, age: timedelta = timedelta()) -> Release:
     """A release as the aggregator makes it for a request."""
-    content = dict(world.run(plan).release.content)
-    del content["format"], content["version"]
-    content |= {"request": request, "released_at": (datetime.now(UTC) - age).isoformat()}
-    return Release.sign(content, world.key)
+    at = (datetime.now(UTC) - age).isoformat()
+    return replace(world.run(plan).release, request=request, released_at=at).sign(world.key)
 
 
 def record(
@@ -91,6 +90,7 @@ def test_a_round_is_followed_verified_and_written(
     assert Path("release.json").exists()
     assert "differ from the reference" in Path("report.html").read_text(encoding="utf-8")
     assert ("home" in seen, len(seen["request"])) == (False, 32)
+    assert result.stdout.startswith(shown(Release.load("release.json")))
     assert "drift found" in result.stdout.lower()
     document = json.loads(runner.invoke(app, [*line, "--json", "--force"]).stdout)
     assert document["release"]["request"] == seen["request"]
@@ -239,7 +239,7 @@ def test_a_relay_cannot_pass_an_old_release_for_todays(
     line = ["federate", "mine", "--key", world.key.public]
     assert runner.invoke(app, line).exit_code == 0
     old = Release.load("release.json")
-    assert old.content["request"] == seen["request"]
+    assert old.request == seen["request"]
     Path("release.json").unlink()
     Path("report.html").unlink()
     replay(world, monkeypatch, old)

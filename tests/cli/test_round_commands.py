@@ -1,5 +1,6 @@
 """A folder of client files, a public file, three commands, an answer and a report."""
 
+import html
 import json
 import re
 import sys
@@ -12,7 +13,8 @@ from typer.testing import CliRunner
 
 from fedprikl.cli import estimate_command
 from fedprikl.cli.app import app, main
-from fedprikl.protocol import SigningKey
+from fedprikl.protocol import Release, SigningKey
+from fedprikl.reporting import ReleaseFacts
 
 runner = CliRunner()
 NINE = ("--clients", "9", "--records", "9")
@@ -51,6 +53,26 @@ def fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *
     error = capsys.readouterr().err
     assert "Traceback" not in error
     return error
+
+
+def shown(release: Release) -> str:
+    """A release as every command shows it: drift first, then how much, of whom, how protected."""
+    facts = ReleaseFacts.of(release)
+    return "\n".join([facts.drift, *facts.answers, facts.counted, "", facts.privacy])
+
+
+def test_estimate_and_verify_say_the_same_about_a_release(folder: Path) -> None:
+    call("reference", "public.csv", "-o", "ref.json")
+    call("plan", "ref.json", "--clients", "12", "--records", "720")
+    estimated = call("estimate", "plan.json", "clients").stdout
+    words = shown(Release.load(folder / "release.json"))
+    assert words.lower().startswith(("drift found", "no drift found"))
+    assert estimated.startswith(words)
+    verified = call("verify", "release.json").stdout
+    assert verified.startswith("genuine\nsigner: ")
+    assert verified.endswith(f"\n{words}\n")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert html.escape(words.splitlines()[0]) in page
 
 
 def test_the_readme_walk_works_as_written(folder: Path) -> None:
@@ -120,7 +142,7 @@ def test_a_changed_release_is_not_genuine(
     other = SigningKey.generate().public
     assert "NOT genuine" in fails(monkeypatch, capsys, "verify", "release.json", "--key", other)
     document = json.loads((folder / "release.json").read_text())
-    document["release"]["value"] = 0.0
+    document["release"]["answers"][0]["value"] = 0.0
     (folder / "release.json").write_text(json.dumps(document))
     assert "NOT genuine" in fails(monkeypatch, capsys, "verify", "release.json")
 

@@ -244,7 +244,7 @@ def test_answers_to_another_invitation_do_not_open(
     else:
         release, lines = federation.run(grid)
         assert "advertise: 7 of 8 answered, 0 refused, 1 lost" in lines[1]
-        assert release.content["cohorts"][0]["included"] == 7
+        assert release.cohorts[0].included == 7
     assert joined == [True] * victims  # nothing else stopped them
 
 
@@ -319,7 +319,7 @@ def test_only_the_same_letter_gets_the_same_answer_again(federation: FakeFederat
 
     grid.alter = alter
     release, _ = federation.run(grid)
-    assert release.content["cohorts"][0]["included"] == 8
+    assert release.cohorts[0].included == 8
     assert seen == (
         ["this round has been answered already"] * 8
         + ["this step has been answered already"] * 24

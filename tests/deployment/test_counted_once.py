@@ -103,7 +103,7 @@ def test_a_round_that_failed_after_the_counts_left_stays_counted(
     all_refuse(federation, federation.grid())
     write_plan(federation.home, releases=2)  # what the documentation says to do
     release, _ = federation.run(federation.grid(most_counts=2))
-    assert release.content["cohorts"][0]["included"] == 8
+    assert release.cohorts[0].included == 8
 
 
 def test_a_round_that_failed_before_the_counts_left_can_be_repeated(
@@ -114,7 +114,7 @@ def test_a_round_that_failed_before_the_counts_left_can_be_repeated(
     with pytest.raises(ReleaseRefused):
         federation.run(grid)
     release, _ = federation.run(federation.grid())
-    assert release.content["cohorts"][0]["included"] == 8
+    assert release.cohorts[0].included == 8
 
 
 # The aggregator's own part
@@ -146,7 +146,7 @@ def test_newcomers_are_asked_and_those_before_are_not(federation: FakeFederation
     federation.run(first, clients=4)
     release, lines = federation.run(rest)
     assert "4 clients were counted before: not asked" in lines[0]
-    assert release.content["cohorts"][0]["clients"] == 4
+    assert release.cohorts[0].clients == 4
     asked = {message.metadata.dst_node_id for message in rest.carried}
     assert asked & {1, 2, 3, 4} == set()
 

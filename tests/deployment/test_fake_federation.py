@@ -66,7 +66,7 @@ def test_cohorts_go_side_by_side_and_nothing_is_left_at_the_clients(
     grid = federation.grid()
     release, lines = federation.run(grid)
     assert "8 clients in 2 cohorts of 4 to 4" in lines[0]
-    assert [c["included"] for c in release.content["cohorts"]] == [4, 4]
+    assert [c.included for c in release.cohorts] == [4, 4]
     assert len(grid.carried) == 2 * 8 * len(Step)
     assert all(SESSION not in context.state for context in grid.contexts.values())
     saved = json.loads((Home(federation.home).releases / f"{release.round_id}.json").read_text())
@@ -80,7 +80,7 @@ def test_slow_clients_are_waited_for_and_late_ones_are_not(federation: FakeFeder
     release, lines = federation.run(grid)
     assert "echo: 7 of 8 answered, 0 refused, 1 lost" in lines[4]
     assert "reveal: 7 of 7" in lines[5]
-    assert release.content["cohorts"][0]["included"] == 8  # its counts had been sent
+    assert release.cohorts[0].included == 8  # its counts had been sent
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_letter_is_sent_again_where_flower_reports_an_error(
 
     grid.alter = alter
     release, _ = federation.run(grid)
-    assert release.content["cohorts"][0]["included"] == included
+    assert release.cohorts[0].included == included
     assert len(made) == 3
     assert len(set(made)) == 1
 
@@ -157,7 +157,7 @@ def test_a_serverapp_that_dies_leaves_a_void_round_and_a_right_ledger(
     first = {unpack(message).round_id for message in grid.carried}
     release, _ = federation.run(grid)  # the clients still hold the old round
     assert {release.round_id} & first == set()
-    assert release.content["cohorts"][0]["included"] == 8
+    assert release.cohorts[0].included == 8
     assert spent(federation) == pytest.approx(1.0, abs=1e-6)
 
 
@@ -190,7 +190,7 @@ def test_refusals_that_cannot_be_written_lose_no_release(federation: FakeFederat
     grid = federation.grid()
     grid.contexts[7].node_config["largest-epsilon"] = 0.5
     release, lines = federation.run(grid)
-    assert release.content["cohorts"][0]["included"] == 7
+    assert release.cohorts[0].included == 7
     assert any("could not be written" in line for line in lines)
 
 
@@ -199,7 +199,7 @@ def test_some_may_refuse_and_the_rest_go_on(federation: FakeFederation) -> None:
     grid.contexts[7].node_config["largest-epsilon"] = 0.5
     release, lines = federation.run(grid)
     assert "advertise: 7 of 8 answered, 1 refused, 0 lost" in lines[1]
-    assert release.content["cohorts"][0]["included"] == 7
+    assert release.cohorts[0].included == 7
     counters = read_counters(Home(federation.home).metrics)
     assert counters["fedprikl_clients_refused_total"] == 1
     text = Home(federation.home).metrics.read_text()
@@ -214,7 +214,7 @@ def test_a_site_that_is_not_set_up_tells_only_itself_why(
     grid = federation.grid()
     grid.contexts[7].node_config.update(config)
     release, _ = federation.run(grid)
-    assert release.content["cohorts"][0]["included"] == 7
+    assert release.cohorts[0].included == 7
     (told,) = {unpack(message).refusal for message in grid.carried} - {""}
     assert "not set up for this round" in told
     assert any(name in caplog.text for name in config)
@@ -322,7 +322,7 @@ def test_a_site_whose_file_is_missing_seals_that_too(federation: FakeFederation)
     grid = federation.grid()
     grid.contexts[7].node_config["data"] = "/nowhere.csv"
     release, _ = federation.run(grid)
-    assert release.content["cohorts"][0]["included"] == 7
+    assert release.cohorts[0].included == 7
     assert {unpack(message).refusal for message in grid.carried} == {""}
     (path,) = Home(federation.home).refusals.iterdir()
     assert list(json.loads(path.read_text())) == ["7"]

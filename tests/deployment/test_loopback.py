@@ -142,13 +142,13 @@ def test_the_release_is_the_in_process_one_to_the_bit(finished: Finished) -> Non
     assert finished.code == 0, finished.output
     release = Release.load(finished.federation.folder / "release.json")
     assert release.is_signed_by(SigningKey.load(Home(finished.home).signing_key).public)
-    assert release.content["privacy"]["insecure"] is True  # a test's noise says so
+    assert release.privacy.insecure is True  # a test's noise says so
     gone = {
         finished.files[KILLED]: Leaves.BEFORE_INPUT,
         finished.files[REFUSING]: Leaves.BEFORE_ADVERT,
     }
     assert release.value == in_process_value(finished.home, finished.files, gone)
-    assert [c["included"] for c in release.content["cohorts"]] == [ALL - 2]
+    assert [c.included for c in release.cohorts] == [ALL - 2]
 
 
 def test_a_serverapp_killed_in_the_middle_leaves_a_void_round(finished: Finished) -> None:

@@ -9,7 +9,7 @@ from flwr.app import Message
 
 import fedprikl.deployment.flower.client_app
 from fedprikl.checks import Ints
-from fedprikl.protocol import Client, Invitation
+from fedprikl.protocol import Client, Invitation, Outcome
 from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
 
 LIAR = 3
@@ -58,8 +58,8 @@ def test_an_impossible_sum_is_released_and_charged_like_any_other(
     plan: dict[str, Any] = {"most_records": 1000}
     write_plan(federation.home, **plan)
     release, lines = federation.run(with_liar(federation, monkeypatch, by(amount, place)))
-    (cohort,) = release.content["cohorts"]
-    assert cohort == {"batch": 0, "clients": 8, "included": 8, "dropped_because": ""}
+    (cohort,) = release.cohorts
+    assert cohort == Outcome(batch=0, clients=8, included=8)
     assert spent(federation) == pytest.approx(1.0, abs=1e-6)
     assert not any("was dropped" in line for line in lines)
     assert all("8 of 8 answered, 0 refused, 0 lost" in line for line in lines[1:6])

@@ -19,7 +19,7 @@ from fedprikl.errors import (
     LedgerDamagedError,
     ReleaseRefused,
 )
-from fedprikl.privacy import Ledger
+from fedprikl.privacy import Head, Ledger
 from fedprikl.protocol import Release, SigningKey
 from tests.deployment.fake_grid import AT, FakeFederation
 from tests.deployment.test_counted_once import all_refuse
@@ -76,7 +76,7 @@ def test_a_site_may_allow_longer_or_shorter_plans(federation: FakeFederation) ->
     all_refuse(federation, strict, "valid for more than 20 days")
     write_plan(federation.home, valid_until=days(500))
     release, _ = federation.run(federation.grid(longest_validity_days=600))
-    assert release.content["cohorts"][0]["included"] == 8
+    assert release.cohorts[0].included == 8
 
 
 def test_an_old_plan_is_refused_once_a_newer_one_was_seen(federation: FakeFederation) -> None:
@@ -89,7 +89,7 @@ def test_an_old_plan_is_refused_once_a_newer_one_was_seen(federation: FakeFedera
         federation.run(grid, plan="stolen.json")
     assert {message.metadata.message_type for message in grid.carried} == {"query.advertise"}
     release, _ = federation.run(federation.grid(most_counts=9))  # the newer one still works
-    assert release.content["cohorts"][0]["included"] == 8
+    assert release.cohorts[0].included == 8
 
 
 # Releases
@@ -107,12 +107,12 @@ def test_a_release_repeats_the_request_it_answers(federation: FakeFederation) ->
             for found in map(parse_line, lines)
             if found is not None and found[0] == "release"
         ]
-        assert told.content["request"] == request
+        assert told.request == request
         assert told.is_signed_by(signer)
         seen.append(told)
     replayed = seen[0]
-    assert replayed.content["request"] != "22" * 32
-    forged = replace(replayed, content=replayed.content | {"request": "22" * 32})
+    assert replayed.request != "22" * 32
+    forged = replace(replayed, request="22" * 32)
     assert not forged.is_signed_by(signer)
 
 
@@ -141,16 +141,15 @@ def test_an_older_ledger_than_its_releases_is_refused(federation: FakeFederation
         federation.run(grid)
     assert grid.carried == []
     shutil.rmtree(Home(federation.home).releases)  # what gave it away
-    assert federation.run(grid)[0].content["cohorts"][0]["included"] == 8
+    assert federation.run(grid)[0].cohorts[0].included == 8
 
 
 def test_foreign_and_damaged_releases_stop_no_round(federation: FakeFederation) -> None:
     write_plan(federation.home, releases=2)
     home = Home(federation.home)
     release, _ = federation.run(federation.grid(most_counts=2))
-    content = {k: v for k, v in release.content.items() if k not in ("format", "version")}
-    far = content | {"ledger": {"count": 10**9, "hash": "f" * 64}}
-    foreign = Release.sign(far, SigningKey.generate())
+    far = replace(release, ledger=Head(10**9, "f" * 64))
+    foreign = far.sign(SigningKey.generate())
     document: dict[str, Any] = json.loads(release.to_bytes())
     document["release"]["ledger"]["count"] = 10**9  # signed by our key, and changed
     (home.releases / "foreign.json").write_bytes(foreign.to_bytes())
@@ -163,9 +162,9 @@ def test_foreign_and_damaged_releases_stop_no_round(federation: FakeFederation) 
     signer = SigningKey.load(home.signing_key).public
     found = newest_head(home.releases, signer)
     assert found is not None
-    assert found.count == release.content["ledger"]["count"]
+    assert found == release.ledger
     assert newest_head(home.folder / "no such folder", signer) is None
-    assert federation.run(federation.grid(most_counts=2))[0].content["cohorts"][0]["included"] == 8
+    assert federation.run(federation.grid(most_counts=2))[0].cohorts[0].included == 8
 
 
 # Budgets

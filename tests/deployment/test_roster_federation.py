@@ -27,7 +27,7 @@ from fedprikl.protocol import Client, Invitation, Release, SigningKey, Step, sea
 from fedprikl.secure_sum import Leaves, SumClient
 from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
 from tests.deployment.in_process import in_process_release, in_process_value
-from tests.protocol.worlds import InsecureNoNoise
+from tests.protocol.worlds import InsecureNoNoise, noisy_counts
 
 NOBODY: dict[str, Any] = {"trust": "none", "corruption": 0.0}
 
@@ -80,12 +80,12 @@ def test_a_trusted_round_with_a_roster_equals_the_in_process_one(
 
 def same_sums(release: Release, other: Release) -> None:
     """Noisy counts by cell; the order of the points is drawn anew in each round."""
-    mine, theirs = release.content["noisy_counts"], other.content["noisy_counts"]
-    assert dict(zip(mine["cells"], mine["counts"], strict=True)) == dict(
-        zip(theirs["cells"], theirs["counts"], strict=True)
+    mine, theirs = noisy_counts(release), noisy_counts(other)
+    assert dict(zip(mine.cells, mine.counts, strict=True)) == dict(
+        zip(theirs.cells, theirs.counts, strict=True)
     )
-    assert (mine["rest"], mine["records"]) == (theirs["rest"], theirs["records"])
-    assert mine["noise_sd"] == theirs["noise_sd"]
+    assert (mine.rest, mine.records) == (theirs.rest, theirs.records)
+    assert mine.noise_sd == theirs.noise_sd
 
 
 @pytest.mark.parametrize("gone", [None, *Step])
@@ -101,7 +101,7 @@ def test_without_a_trusted_party_sums_equal_the_in_process_ones(
     leaves = dict(zip(Step, Leaves, strict=True))
     left = {federation.files[2]: leaves[gone]} if gone else {}
     same_sums(release, in_process_release(federation.home, federation.files, left))
-    assert release.content["privacy"]["trust"].startswith("nobody")
+    assert release.privacy.trust.startswith("nobody")
     assert spent(federation) == pytest.approx(1.0, abs=1e-6)
 
 
@@ -118,13 +118,13 @@ def test_without_a_trusted_party_the_sum_carries_the_stated_noise(
     variance passes with a probability below 1e-15 (chi-squared of 60 noises).
     """
     with_roster(federation, **NOBODY, epsilon=0.5, delta=1e-7, noise="gaussian", releases=3)
-    exact = in_process_release(federation.home, federation.files, {}).content["noisy_counts"]
-    cells = dict(zip(exact["cells"], exact["counts"], strict=True))
+    exact = noisy_counts(in_process_release(federation.home, federation.files, {}))
+    cells = dict(zip(exact.cells, exact.counts, strict=True))
     noise = []
     for _ in range(3):
-        told = federation.run(federation.grid(most_counts=3))[0].content["noisy_counts"]
-        noise += [n - cells[cell] for cell, n in zip(told["cells"], told["counts"], strict=True)]
-    variance = told["noise_sd"][0] ** 2
+        told = noisy_counts(federation.run(federation.grid(most_counts=3))[0])
+        noise += [n - cells[cell] for cell, n in zip(told.cells, told.counts, strict=True)]
+    variance = told.noise_sd[0] ** 2
     assert len(noise) >= 60
     assert plausible(np.array(noise), variance)
     assert not plausible(np.array(noise), 20 * variance)
@@ -297,7 +297,7 @@ def test_a_site_that_lacks_its_part_takes_no_part(
 
     grid.deliver = after_the_roll  # type: ignore[method-assign]
     release, _ = federation.run(grid)
-    assert release.content["cohorts"][0]["included"] == 7
+    assert release.cohorts[0].included == 7
     (told,) = refusals(grid)
     assert words in told
 
@@ -312,7 +312,7 @@ def test_a_site_may_insist_on_a_roster(federation: FakeFederation) -> None:
     known = federation.grid()
     for context in known.contexts.values():
         context.node_config["require-roster"] = True
-    assert federation.run(known)[0].content["cohorts"][0]["included"] == 8
+    assert federation.run(known)[0].cohorts[0].included == 8
 
 
 def test_the_aggregators_roster_must_be_the_plans(federation: FakeFederation) -> None:
@@ -428,7 +428,7 @@ def test_a_budget_that_was_spent_in_the_meantime_stops_the_counts(
     grid.deliver = meanwhile  # type: ignore[method-assign]
     release, lines = federation.run(grid)
     assert "input: 7 of 8 answered, 1 refused, 0 lost" in lines[4]
-    assert release.content["cohorts"][0]["included"] == 7
+    assert release.cohorts[0].included == 7
 
 
 def test_nobody_pays_for_a_sum_that_one_member_spoils(
@@ -458,7 +458,7 @@ def test_a_site_without_a_budget_takes_no_part(federation: FakeFederation) -> No
         ledger.set_budget("others", epsilon=1.0, delta=1e-6, at="2030-01-31T12:00:00Z")
     grid.contexts[2].node_config["ledger"] = str(federation.files[1].with_suffix(".other"))
     release, _ = federation.run(grid)
-    assert release.content["cohorts"][0]["included"] == 6
+    assert release.cohorts[0].included == 6
     assert refusals(grid) == {"without a trusted aggregator it needs a budget of its own"}
     assert not federation.files[0].with_suffix(".db").exists()
 
@@ -494,7 +494,7 @@ def test_a_refusal_of_a_known_site_is_signed_and_counts(federation: FakeFederati
     grid.contexts[7].node_config["largest-epsilon"] = 0.5
     release, lines = federation.run(grid)
     assert "advertise: 7 of 8 answered, 1 refused, 0 lost" in lines[2]
-    assert release.content["cohorts"][0]["included"] == 7
+    assert release.cohorts[0].included == 7
 
 
 @pytest.mark.parametrize("signed", [False, True])

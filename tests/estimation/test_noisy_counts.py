@@ -12,6 +12,7 @@ from fedprikl import InvalidInputError, Score, Skew, all_points, skewed_divergen
 from fedprikl.estimation import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_counts import project_counts
 from fedprikl.privacy import laplace_variance
+from fedprikl.protocol import CountNoise, ReleasedCounts
 from tests.false_alarm import FALSE_ALARM, looks_centred, looks_distributed
 
 PI = np.array([0.4, 0.3, 0.2, 0.1, 0.0])
@@ -100,10 +101,11 @@ def test_normal_noise_is_simulated_as_normal(rng: np.random.Generator) -> None:
 
 def test_the_noise_is_told() -> None:
     rng = np.random.default_rng(1)
-    assert noisy(5.0, rng).noise_to_dict() == {"kind": "gaussian"}
+    assert ReleasedCounts.of(noisy(5.0, rng)).noise == CountNoise("gaussian")
     sd = np.array([np.sqrt(3 * laplace_variance(2.0))])
-    told = noisy(1.0, rng, noise_sd=sd, laplace_scale=2.0).noise_to_dict()
-    assert told == {"kind": "laplace", "scale": 2.0, "sums": pytest.approx([3.0])}
+    told = ReleasedCounts.of(noisy(1.0, rng, noise_sd=sd, laplace_scale=2.0)).noise
+    assert (told.kind, told.scale) == ("laplace", 2.0)
+    assert told.sums == pytest.approx((3.0,))
 
 
 def test_the_bias_of_laplace_noise_is_reduced(rng: np.random.Generator) -> None:

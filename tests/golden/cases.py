@@ -79,6 +79,7 @@ from fedprikl.protocol import (
     Client,
     Plan,
     Question,
+    ReleasedCounts,
     RoundResult,
     Server,
     SignedPlan,
@@ -809,37 +810,31 @@ def rounds(
 
 
 def show_round(result: RoundResult) -> dict[str, Any]:
-    content, points = result.release.content, result.round.points
-    verdict, privacy, noisy = content["verdict"], content["privacy"], content["noisy_counts"]
+    release, points = result.release, result.round.points
+    (answer,), verdict, privacy = release.answers, release.verdict, release.privacy
     return {
-        "value": content["value"],
-        "interval": content["interval"],
-        "target": content["target"],
-        "counts_per_client": content["payload_counts"],
+        "value": answer.value,
+        "interval": answer.interval,
+        "target": answer.target,
+        "counts_per_client": release.payload,
         "verdict": {
-            name: verdict[name]
+            name: getattr(verdict, name)
             for name in ("statistic", "threshold", "drifted", "false_alarm", "design_effect")
         },
-        "privacy": {
-            name: privacy[name]
-            for name in (
-                "true_epsilon",
-                "claimed_epsilon",
-                "delta",
-                "sensitivity",
-                "insecure",
-                "holds",
-            )
+        "privacy": {"true_epsilon": privacy.epsilon}
+        | {
+            name: getattr(privacy, name)
+            for name in ("claimed_epsilon", "delta", "sensitivity", "insecure", "holds")
         },
-        "noisy_counts": noisy and show_noisy(noisy),
+        "noisy_counts": release.noisy_counts and show_noisy(release.noisy_counts),
         "cohorts": [
             {
-                "batch": cohort["batch"],
-                "clients": cohort["clients"],
-                "included": cohort["included"],
-                "dropped": cohort["dropped_because"] != "",
+                "batch": cohort.batch,
+                "clients": cohort.clients,
+                "included": cohort.included,
+                "dropped": cohort.reason != "",
             }
-            for cohort in content["cohorts"]
+            for cohort in release.cohorts
         ],
         "members": [cohort.members for cohort in result.round.cohorts],
         "asked_cells": points.cells,
@@ -849,17 +844,17 @@ def show_round(result: RoundResult) -> dict[str, Any]:
     }
 
 
-def show_noisy(noisy: Mapping[str, Any]) -> dict[str, Any]:
+def show_noisy(noisy: ReleasedCounts) -> dict[str, Any]:
     return {
-        "cells": noisy["cells"],
-        "batch": noisy["batch"],
-        "counts": noisy["counts"],
-        "rest": noisy["rest"],
-        "records": noisy["records"],
-        "noise_sd": noisy["noise_sd"],
-        "kind": noisy["noise"]["kind"],
-        "scale": noisy["noise"].get("scale"),
-        "sums": noisy["noise"].get("sums"),
+        "cells": noisy.cells,
+        "batch": noisy.batch,
+        "counts": noisy.counts,
+        "rest": noisy.rest,
+        "records": noisy.records,
+        "noise_sd": noisy.noise_sd,
+        "kind": noisy.noise.kind,
+        "scale": noisy.noise.scale,
+        "sums": noisy.noise.sums or None,
     }
 
 

@@ -14,12 +14,22 @@ from hypothesis import strategies as st
 
 from fedprikl import InvalidInputError
 from fedprikl.documents import canonical, parse_document
-from fedprikl.protocol import Invitation, Plan, Question, Release, SignedPlan, SigningKey
+from fedprikl.protocol import (
+    Invitation,
+    Plan,
+    Question,
+    Release,
+    RoundResult,
+    SignedPlan,
+    SigningKey,
+)
 from fedprikl.protocol.keys import verify_signature
 from tests.protocol.worlds import World
 
+FOLDER = Path(__file__).parent
 WORLD = World.make(clients=9)
 RESULT = WORLD.run(WORLD.plan(cohort=9))
+NOISY = WORLD.run(WORLD.plan(cohort=9, trust="none"))
 SIGNED = RESULT.round.signed
 INVITATION = Invitation.to_member(RESULT.round, RESULT.round.cohorts[0], 3)
 JSON = st.recursive(
@@ -35,7 +45,8 @@ def test_documents_come_back() -> None:
     assert again == SIGNED
     assert again.is_signed_by(WORLD.key.public)
     assert Invitation.from_bytes(INVITATION.to_bytes()).to_bytes() == INVITATION.to_bytes()
-    assert Release.from_bytes(RESULT.release.to_bytes()).to_dict() == RESULT.release.to_dict()
+    for result in (RESULT, NOISY):
+        assert Release.from_bytes(result.release.to_bytes()) == result.release
 
 
 def test_a_changed_plan_is_not_signed_any_more() -> None:
@@ -62,8 +73,9 @@ def changes(value: Any) -> Iterator[Any]:
         yield value + 1
 
 
-def test_a_release_changed_anywhere_is_noticed() -> None:
-    document = json.loads(RESULT.release.to_bytes())
+@pytest.mark.parametrize("result", [RESULT, NOISY], ids=["scored", "noisy counts"])
+def test_a_release_changed_anywhere_is_noticed(result: RoundResult) -> None:
+    document = json.loads(result.release.to_bytes())
     assert Release.from_bytes(json.dumps(document)).is_intact
     tried = 0
     for changed in changes(document):
@@ -77,9 +89,10 @@ def test_a_release_changed_anywhere_is_noticed() -> None:
     assert tried > 40
 
 
-def test_every_field_of_a_release_is_checked() -> None:
+@pytest.mark.parametrize("result", [RESULT, NOISY], ids=["scored", "noisy counts"])
+def test_every_field_of_a_release_is_checked(result: RoundResult) -> None:
     """A missing field, one too many, or one of another kind: at every depth."""
-    document = json.loads(RESULT.release.to_bytes())
+    document = json.loads(result.release.to_bytes())
 
     def damaged(value: Any) -> Iterator[Any]:
         yield ["odd", {"a": 1}]
@@ -138,18 +151,19 @@ def test_an_old_document_gets_a_message_that_says_what_to_do(name: str) -> None:
 
 def test_the_fields_of_a_release_are_those_of_its_version() -> None:
     """Whoever changes them raises the version; the recorded release keeps being read."""
-    recorded = Release.load(Path(__file__).parent / "release_version_3.json")
+    recorded = Release.load(FOLDER / "release_version_4.json")
     assert recorded.is_intact
-    assert recorded.content["version"] == 3
-    assert recorded.content.keys() == RESULT.release.content.keys()
-    assert recorded.interval == (0.25, 0.75)
-    assert recorded.value == 0.5
-    assert replaced(recorded, interval=None).interval is None
+    content = recorded.to_dict()["release"]
+    assert content["version"] == 4
+    assert content.keys() == RESULT.release.to_dict()["release"].keys()
+    assert (recorded.value, recorded.interval) == (0.5, (0.25, 0.75))
+    assert recorded.drifted is True
+    assert replace(recorded, verdict=None).drifted is None
 
 
-def replaced(release: Release, **fields: Any) -> Release:
-    content = {k: v for k, v in release.content.items() if k not in ("format", "version")}
-    return Release.sign(content | fields, WORLD.key)
+def test_a_release_of_an_older_version_is_refused_in_words() -> None:
+    with pytest.raises(InvalidInputError, match=r"has version 3; .* Have it released again"):
+        Release.load(FOLDER / "release_version_3.json")
 
 
 def test_numbers_are_not_texts() -> None:
@@ -160,8 +174,7 @@ def test_numbers_are_not_texts() -> None:
 
 def test_a_release_under_another_key_is_not_the_aggregators() -> None:
     other = SigningKey.generate()
-    content = {k: v for k, v in RESULT.release.content.items() if k not in ("format", "version")}
-    forged = Release.sign(content, other)
+    forged = RESULT.release.sign(other)
     assert forged.is_intact
     assert not forged.is_signed_by(WORLD.key.public)
 

@@ -16,11 +16,11 @@ from fedprikl.privacy import (
     SharedLaplaceMechanism,
     charge_to_dict,
 )
-from fedprikl.protocol import RoundResult
+from fedprikl.protocol import CountNoise, RoundResult
 from fedprikl.protocol.noisy_histogram import LARGEST_MARK, NoisyHistogram
 from fedprikl.secure_sum import Leaves
 from tests.false_alarm import FALSE_ALARM, looks_as_frequent, missed
-from tests.protocol.worlds import InsecureNoNoise, World, budgeted
+from tests.protocol.worlds import InsecureNoNoise, World, budgeted, noisy_counts
 
 LEAVES = {"c2": Leaves.BEFORE_INPUT, "c17": Leaves.BEFORE_ECHO, "c30": Leaves.BEFORE_UNMASK}
 EARLY = {"c2"}  # its input is in no sum
@@ -29,12 +29,12 @@ EARLY = {"c2"}  # its input is in no sum
 def released_noise(world: World, result: RoundResult) -> Floats:
     """What the release carries beyond the plain sums of those who took part."""
     plain = world.plain_counts(result, EARLY)
-    noisy = result.release.content["noisy_counts"]
+    noisy = noisy_counts(result.release)
     rest = plain.records - np.bincount(
         plain.points.batch, weights=plain.counts, minlength=plain.points.batches
     )
-    assert noisy["records"] == plain.records.tolist()
-    return np.concatenate([noisy["counts"] - plain.counts, noisy["rest"] - rest])
+    assert list(noisy.records) == plain.records.tolist()
+    return np.concatenate([noisy.counts - plain.counts, noisy.rest - rest])
 
 
 def sharing(result: RoundResult) -> SharedLaplaceMechanism:
@@ -52,13 +52,13 @@ def test_a_round_with_dropouts_states_and_charges_what_is_true(tmp_path: Path) -
         assert charged.charge == sharing(result).charge(1e-6)
         assert charge_to_dict(charged.charge)["proved_delta"] == SAMPLER_DELTA
         assert 1 - 1e-9 < ledger.account("testers").spent <= 1.0
-    privacy = result.release.content["privacy"]
-    assert privacy["holds"] is True
-    assert 1 - 1e-9 < privacy["true_epsilon"] <= 1.0
-    assert privacy["delta"] == SAMPLER_DELTA
-    assert privacy["sensitivity"] == 2.0
-    assert "discrete Laplace noise in shares" in privacy["mechanism"]
-    assert privacy["trust"].startswith("nobody")
+    privacy = result.release.privacy
+    assert privacy.holds is True
+    assert 1 - 1e-9 < privacy.epsilon <= 1.0
+    assert privacy.delta == SAMPLER_DELTA
+    assert privacy.sensitivity == 2.0
+    assert "discrete Laplace noise in shares" in privacy.mechanism
+    assert privacy.trust.startswith("nobody")
     assert [outcome.included for outcome in result.outcomes] == [39]
 
 
@@ -91,13 +91,13 @@ def test_the_sum_carries_the_noise_that_the_release_tells() -> None:
     world = World.make(clients=40, cells=300)
     plan = world.plan(trust="none", cohort=40, points=300, epsilon=0.2)
     result = world.run(plan, leaves=LEAVES)
-    told, share = result.release.content["noisy_counts"], sharing(result)
-    assert told["noise"]["kind"] == "laplace"
-    assert told["noise"]["scale"] == pytest.approx(10.0)
-    assert told["noise"]["sums"] == pytest.approx([39 / share.shares])
-    assert told["noise_sd"] == pytest.approx([np.sqrt(39 * share.share_variance)])
-    noise, cut, scale = released_noise(world, result), 15, told["noise"]["scale"]
-    large, (sums,) = int(np.count_nonzero(np.abs(noise) >= cut)), told["noise"]["sums"]
+    told, share = noisy_counts(result.release), sharing(result)
+    assert told.noise.kind == "laplace"
+    assert told.noise.scale == pytest.approx(10.0)
+    assert told.noise.sums == pytest.approx((39 / share.shares,))
+    assert told.noise_sd == pytest.approx((np.sqrt(39 * share.share_variance),))
+    noise, cut, scale = released_noise(world, result), 15, told.noise.scale or 0.0
+    large, (sums,) = int(np.count_nonzero(np.abs(noise) >= cut)), told.noise.sums
     true = chance_of_large(scale, sums, cut)
     assert looks_as_frequent(large, len(noise), true)
     for factor in (0.1, 10.0):
@@ -125,12 +125,12 @@ def test_gaussian_shares_still_state_and_charge_the_plans_delta(tmp_path: Path) 
     world = World.make(clients=40)
     plan = world.plan(trust="none", cohort=40, noise="gaussian", epsilon=4.0)
     with budgeted(tmp_path / "ledger.db") as ledger:
-        content = world.run(plan, ledger=ledger).release.content
+        release = world.run(plan, ledger=ledger).release
         [charged] = ledger.account("testers").rounds
         assert charge_to_dict(charged.charge)["proved_delta"] == 1e-6
-    assert content["privacy"]["delta"] == 1e-6
-    assert content["noisy_counts"]["noise"] == {"kind": "gaussian"}
-    assert "Gaussian" in content["privacy"]["mechanism"]
+    assert release.privacy.delta == 1e-6
+    assert noisy_counts(release).noise == CountNoise("gaussian")
+    assert "Gaussian" in release.privacy.mechanism
 
 
 class Hasty(NoisyHistogram):

@@ -145,7 +145,8 @@ def test_a_liar_at_the_edge_is_no_oracle(monkeypatch: pytest.MonkeyPatch) -> Non
             plan, clients=with_liar(there, shifted_by(taken)), source=InsecureNoNoise()
         )
         values.append(result.release.value)
-    sensitivity = float(result.release.content["privacy"]["sensitivity"])
+    sensitivity = result.release.privacy.sensitivity
+    assert sensitivity is not None
     assert abs(values[0] - values[1]) <= 2 * sensitivity
 
 
@@ -153,9 +154,9 @@ def test_insecure_noise_of_one_client_marks_the_release() -> None:
     """Its share is known to whoever knows the seed, so the release must not claim to be proved."""
     world = World.make(clients=12)
     plan = world.plan(trust="none", cohort=12)
-    honest = world.run(plan).release.content["privacy"]
-    assert not honest["insecure"]
-    assert honest["holds"]
+    honest = world.run(plan).release.privacy
+    assert not honest.insecure
+    assert honest.holds
     clients = world.clients()
     clients["c7"] = Client(
         world.held[7],
@@ -164,10 +165,10 @@ def test_insecure_noise_of_one_client_marks_the_release() -> None:
         randomness=lambda n: b"x" * n,
         source=InsecureNoNoise(),
     )
-    marked = world.run(plan, clients=clients).release.content["privacy"]
-    assert marked["insecure"]
-    assert not marked["holds"]
-    assert marked["statement"].startswith("INSECURE")
+    marked = world.run(plan, clients=clients).release.privacy
+    assert marked.insecure
+    assert not marked.holds
+    assert str(marked).startswith("INSECURE")
 
 
 def test_nobody_takes_the_mark_off_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +187,7 @@ def test_nobody_takes_the_mark_off_again(monkeypatch: pytest.MonkeyPatch) -> Non
     clients["c3"] = Unmarking(
         world.held[3], world.reference, policy=world.policy, randomness=os.urandom
     )
-    assert world.run(plan, clients=clients).release.content["privacy"]["insecure"]
+    assert world.run(plan, clients=clients).release.privacy.insecure
 
 
 class Unmarking(Client):

@@ -59,6 +59,6 @@ def test_a_release_states_what_delta_pays_for() -> None:
     """Where nobody is expected to vanish or to collude, even small cohorts are sparse."""
     plan = WORLD.plan(trust="none", cohort=9, dropout=0.0, corruption=0.0)
     assert size_cohort(plan, clients=9, points=6).neighbours < 8
-    told = WORLD.run(plan).release.content["privacy"]
-    assert told["delta"] >= DEFAULT_FAILURE
-    assert told["holds"]
+    told = WORLD.run(plan).release.privacy
+    assert told.delta >= DEFAULT_FAILURE
+    assert told.holds

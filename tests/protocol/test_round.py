@@ -32,7 +32,7 @@ from fedprikl.protocol import (
 )
 from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.secure_sum import Leaves, SumAggregator
-from tests.protocol.worlds import AT, InsecureNoNoise, World, budgeted
+from tests.protocol.worlds import AT, InsecureNoNoise, World, budgeted, noisy_counts
 
 SENT = {Leaves.BEFORE_ECHO, Leaves.BEFORE_UNMASK}  # those who leave here have sent their input
 
@@ -73,7 +73,7 @@ def test_both_kinds_of_trust_go_the_same_way() -> None:
     world = World.make()
     for trust in ("aggregator", "none"):
         result = world.run(world.plan(trust=trust, epsilon=1.0))
-        assert result.release.content["estimator"] == trust
+        assert result.release.trust == trust
         assert np.isfinite(result.release.value)
 
 
@@ -94,28 +94,29 @@ def test_the_papers_estimators_work_on_the_same_counts() -> None:
 def test_the_release_says_what_it_is_about() -> None:
     world = World.make()
     plan = world.plan()
-    content = world.run(plan, leaves={"c1": Leaves.BEFORE_INPUT}).release.content
-    assert content["plan"] == plan.fingerprint
-    assert content["reference"] == world.reference.fingerprint
-    assert content["target"] == "D(Pi || 0.01 Pi + 0.99 P)"
-    assert content["privacy"]["true_epsilon"] <= 1.0
-    assert sum(c["clients"] for c in content["cohorts"]) == 24
-    assert sum(c["included"] for c in content["cohorts"]) == 23
-    low, high = content["interval"]
+    release = world.run(plan, leaves={"c1": Leaves.BEFORE_INPUT}).release
+    assert release.plan == plan.fingerprint
+    assert release.reference == world.reference.fingerprint
+    assert release.answers[0].target == "D(Pi || 0.01 Pi + 0.99 P)"
+    assert release.privacy.epsilon <= 1.0
+    assert sum(c.clients for c in release.cohorts) == 24
+    assert sum(c.included for c in release.cohorts) == 23
+    assert release.interval is not None
+    low, high = release.interval
     assert 0 <= low <= high <= np.log(100)  # equal if the noise throws the value far out
-    assert min(max(content["value"], 0), np.log(100)) == pytest.approx(
-        np.clip(content["value"], low, high)
+    assert min(max(release.value, 0), np.log(100)) == pytest.approx(
+        np.clip(release.value, low, high)
     )
-    assert content["software"] == "fedprikl test"
+    assert release.software == "fedprikl test"
 
 
 def test_noisy_counts_allow_any_divergence_afterwards() -> None:
     """With almost no noise, the other direction of the divergence can be read off the release."""
     world = World.make(clients=60)
     plan = world.plan(trust="none", epsilon=60.0, delta=0.01, points=12, cohort=60)
-    content = world.run(plan).release.content
-    noisy = content["noisy_counts"]
-    counts = np.append(np.maximum(noisy["counts"], 0), max(noisy["rest"][0], 0))
+    release = world.run(plan).release
+    noisy = noisy_counts(release)
+    counts = np.append(np.maximum(noisy.counts, 0), max(noisy.rest[0], 0))
     held = world.held.sum(axis=0)
     pi = np.append(world.reference.probabilities[:-1], 0)
     keep = counts[:-1] > 0
@@ -124,17 +125,17 @@ def test_noisy_counts_allow_any_divergence_afterwards() -> None:
     )
     truth = kl_divergence(held[:-1] / held[:-1].sum(), pi[:-1])
     assert free == pytest.approx(truth, abs=0.05)
-    assert noisy["records"] == [int(held.sum())]
+    assert noisy.records == (int(held.sum()),)
 
 
 def test_the_baseline_is_noised_before_anybody_sees_it() -> None:
     world = World.make(clients=40)
     plan = world.plan(trust="none", cohort=40)
-    content = world.run(plan).release.content
+    release = world.run(plan).release
     plain = world.plain_counts(world.run(plan, source=InsecureNoNoise()), set())
-    assert content["noisy_counts"]["counts"] != plain.counts.tolist()
-    assert content["privacy"]["trust"].startswith("nobody")
-    assert 0.99 < content["privacy"]["true_epsilon"] <= 1.0
+    assert list(noisy_counts(release).counts) != plain.counts.tolist()
+    assert release.privacy.trust.startswith("nobody")
+    assert 0.99 < release.privacy.epsilon <= 1.0
 
 
 def test_the_budget_is_charged_once_and_the_release_anchored(tmp_path: Path) -> None:
@@ -142,7 +143,8 @@ def test_the_budget_is_charged_once_and_the_release_anchored(tmp_path: Path) -> 
     with budgeted(tmp_path / "ledger.db", epsilon=2.5) as ledger:
         first = world.run(world.plan(), ledger=ledger)
         assert ledger.account("testers").spent == pytest.approx(1.0, abs=1e-6)
-        assert first.release.content["ledger"]["count"] == 2  # budget, reservation
+        assert first.release.ledger is not None
+        assert first.release.ledger.count == 2  # budget, reservation
         world.run(world.plan(trust="none", cohort=24), ledger=ledger)
         assert ledger.account("testers").spent == pytest.approx(2.0, abs=1e-3)
         with pytest.raises(BudgetExceededError, match="would fit"):

@@ -54,24 +54,22 @@ def test_the_aggregators_noise_is_made_once(
     monkeypatch.setattr(Calibrated, "__post_init__", note)
     world, source = World.make(), Watched()
     with budgeted(tmp_path / "ledger.db") as ledger:
-        privacy = world.run(world.plan(noise=noise), ledger=ledger, source=source).release.content[
-            "privacy"
-        ]
+        privacy = world.run(world.plan(noise=noise), ledger=ledger, source=source).release.privacy
         [charged] = ledger.account("testers").rounds
     [calibrated] = made
     assert charged.charge == calibrated.charge
-    mechanism = calibrated.for_sensitivity(privacy["sensitivity"])
+    mechanism = calibrated.for_sensitivity(privacy.sensitivity or 0.0)
     size = mechanism.scale if isinstance(mechanism, LaplaceMechanism) else mechanism.sigma
     assert source.drawn == [(kind, size, 1)]
-    assert privacy["mechanism"] == str(mechanism)
-    assert privacy["true_epsilon"] == mechanism.epsilon(1e-6)
+    assert privacy.mechanism == str(mechanism)
+    assert privacy.epsilon == mechanism.epsilon(1e-6)
 
 
 def test_noise_shares_are_drawn_charged_and_stated_alike(tmp_path: Path) -> None:
     world, source = World.make(clients=40), Watched()
     plan = world.plan(trust="none", cohort=40)
     with budgeted(tmp_path / "ledger.db") as ledger:
-        privacy = world.run(plan, ledger=ledger, source=source).release.content["privacy"]
+        privacy = world.run(plan, ledger=ledger, source=source).release.privacy
         [charged] = ledger.account("testers").rounds
     trust = NoisyHistogram(plan)
     share = trust.share(40)
@@ -79,8 +77,8 @@ def test_noise_shares_are_drawn_charged_and_stated_alike(tmp_path: Path) -> None
     assert trust.share(40) is share
     assert source.drawn == [("laplace share", share.scale, share.shares)] * 40
     assert charged.charge == trust.charge([40]) == trust.client_charge(40)
-    assert privacy["mechanism"] == str(share)
-    assert privacy["true_epsilon"] == charge_to_dict(charged.charge)["proved_epsilon"]
+    assert privacy.mechanism == str(share)
+    assert privacy.epsilon == charge_to_dict(charged.charge)["proved_epsilon"]
 
 
 def test_a_round_is_charged_for_its_least_protected_cohort() -> None:

@@ -18,6 +18,8 @@ from fedprikl.protocol import (
     Plan,
     Policy,
     Question,
+    Release,
+    ReleasedCounts,
     Roster,
     RoundResult,
     Server,
@@ -154,6 +156,12 @@ def consistent(asked: Invitation) -> Invitation:
         plan, clients=sums.clients, points=len(asked.cells), nonce=nonce, roster=sums.roster
     )
     return replace(asked, sums=expected)
+
+
+def noisy_counts(release: Release) -> ReleasedCounts:
+    """The noisy counts of a release that has some."""
+    assert release.noisy_counts is not None
+    return release.noisy_counts
 
 
 def budgeted(path: Path, *, epsilon: float = 10.0, delta: float = 1e-5) -> Ledger:

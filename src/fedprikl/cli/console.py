@@ -4,7 +4,6 @@ What comes from elsewhere (a release, a relay's log, a file's name) passes throu
 that it cannot steer the terminal it is shown on.
 """
 
-import json
 import math
 import re
 import sys
@@ -13,6 +12,8 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
+
+from fedprikl.documents import readable
 
 __all__ = ["notes", "plain", "print_json", "progress_bar", "say", "show_warning_plainly"]
 
@@ -43,8 +44,7 @@ def progress_bar() -> Progress:
 
 def print_json(document: dict[str, Any]) -> None:
     """One JSON object on standard output; infinities become null."""
-    json.dump(_finite(document), sys.stdout, indent=2, allow_nan=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(readable(_finite(document)))
 
 
 def show_warning_plainly(

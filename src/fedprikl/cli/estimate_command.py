@@ -29,7 +29,6 @@ from fedprikl.protocol import (
     Invitation,
     Policy,
     Round,
-    RoundResult,
     Server,
     SignedPlan,
     SigningKey,
@@ -114,8 +113,9 @@ def estimate_command(
                 report=lambda outcome: progress.advance(task, outcome.clients),
             )
         left = round(book.account(signed.plan.population).left, 6)  # 1e-9 is nothing left
+    ring = result.round.cohorts[0].sums.ring()
     costs = {
-        "bytes of masked counts per client": f"{_bytes_per_client(result):,}",
+        "bytes of masked counts per client": f"{ring.packed_bytes:,}",
         "epsilon left in the budget": f"{left:.3g}",
     }
     absent = absences(result.refusals.values(), signed.plan.most_records)
@@ -225,9 +225,3 @@ def _count_clients(
         name: Client(counted.counts, reference, policy=policy, randomness=os.urandom)
         for name, counted in found.require_all().items()
     }
-
-
-def _bytes_per_client(result: RoundResult) -> int:
-    sums = result.round.cohorts[0].sums
-    bits = sum((top * sums.clients).bit_length() for top in sums.maxima)
-    return (bits + 7) // 8

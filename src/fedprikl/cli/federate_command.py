@@ -106,11 +106,11 @@ def federate_command(
 def _check_fresh(release: Release, request: str, started: datetime) -> None:
     """Refuses a release that does not answer this very request: a relay may have kept others."""
     try:
-        released = datetime.fromisoformat(release.content["released_at"])
+        released = datetime.fromisoformat(release.released_at)
         in_time = started - CLOCKS <= released <= datetime.now(UTC) + CLOCKS
     except (TypeError, ValueError):  # no time, or one without an offset
         in_time = False
-    if release.content["request"] != request:
+    if release.request != request:
         raise InvalidInputError(
             "An old or foreign release was offered: it does not answer this request. Nothing was "
             "written. The relay may have replayed it; ask the aggregator what its ledger says."

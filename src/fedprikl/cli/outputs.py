@@ -1,14 +1,12 @@
 """Files that commands write: never over another one unasked, and always whole."""
 
-import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["check_outputs", "json_text", "write_whole"]
+__all__ = ["check_outputs", "write_whole"]
 
 
 def check_outputs(*paths: Path, force: bool) -> None:
@@ -43,11 +41,6 @@ def write_whole(path: Path, text: str) -> None:
         if fresh:
             Path(fresh).unlink(missing_ok=True)
         raise InvalidInputError(f"Cannot write {path}: {error.strerror}.") from None
-
-
-def json_text(document: dict[str, Any]) -> str:
-    """A document as it is written to a file."""
-    return json.dumps(document, indent=2) + "\n"
 
 
 def _umask() -> int:

@@ -12,8 +12,9 @@ from rich.table import Table
 
 from fedprikl.cli.console import print_json, say
 from fedprikl.cli.options import load_reference, plan_words
-from fedprikl.cli.outputs import check_outputs, json_text, write_whole
+from fedprikl.cli.outputs import check_outputs, write_whole
 from fedprikl.divergence import divergence_named
+from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.planned_round import SumCost
@@ -130,7 +131,7 @@ def plan_command(
     )
     planned = replace(planned, plan=plan)
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
-    write_whole(output, json_text(signed.to_dict()))
+    write_whole(output, readable(signed.to_dict()))
     if json:
         print_json(planned.to_dict() | {"file": str(output), "signer": signed.signer})
         return

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedprikl.cli.console import notes, print_json, say
-from fedprikl.cli.outputs import json_text, write_whole
+from fedprikl.cli.outputs import write_whole
+from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol import Plan, Release
 from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
@@ -23,7 +24,7 @@ def write_release(
 ) -> None:
     """The release first, then its page. A release that cannot be written is printed."""
     try:
-        write_whole(output, json_text(release.to_dict()))
+        write_whole(output, readable(release.to_dict()))
     except InvalidInputError as error:
         print_json(release.to_dict())
         raise InvalidInputError(
@@ -44,9 +45,9 @@ def note_missing_charts(report: Path) -> None:
 
 
 def print_release(release: Release, absent: Sequence[str] = ()) -> None:
-    """The answer, the verdict, who was counted and what is protected."""
-    facts = ReleaseFacts.of(release)
-    say(facts.sentence, style="bold")
-    say(facts.verdict or "There is no verdict: it could not be computed for this release.")
-    say("\n".join(["", facts.counted, *absent]))
-    say(f"\n{facts.statement}")
+    """Whether there is drift; how much, in how many clients; what is protected."""
+    facts = ReleaseFacts.of(release, absent)
+    say(facts.drift, style="bold")
+    say("\n".join(facts.answers))
+    say(facts.counted)
+    say(f"\n{facts.privacy}")

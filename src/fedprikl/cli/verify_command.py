@@ -42,10 +42,10 @@ def verify_command(
     if signed is not None and found.plan != signed.plan.fingerprint:
         raise InvalidInputError(f"{release} is genuine, but about another plan than {plan}.")
     if json:
-        print_json({"genuine": True, "signer": found.signer, "release": found.content})
+        print_json({"genuine": True} | found.to_dict())
         return
     say("genuine", style="green")
-    say(f"signer: {found.signer}\nreleased: {found.content['released_at']}")
+    say(f"signer: {found.signer}\nreleased: {found.released_at}")
     if signed is not None:
         say(f"plan: {plan_words(signed)}")
     print_release(found)

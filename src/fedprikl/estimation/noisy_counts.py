@@ -4,7 +4,6 @@ Noisy counts are public. Everything here, and any other divergence, is free of p
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -71,12 +70,6 @@ class NoisyCounts:
         sums, success = self.laplace_sums[batch], -np.expm1(-1 / self.laplace_scale)
         above, below = (rng.negative_binomial(sums, success, shape) for _ in range(2))
         return (above - below).astype(np.float64)
-
-    def noise_to_dict(self) -> dict[str, Any]:
-        """What noise each count carries, for whoever works with them."""
-        if self.laplace_scale is None:
-            return {"kind": "gaussian"}
-        return {"kind": "laplace", "scale": self.laplace_scale, "sums": self.laplace_sums.tolist()}
 
     def projected(self) -> Floats:
         """The likeliest counts: not negative, summing to N_t with the rest."""

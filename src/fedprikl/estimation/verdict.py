@@ -33,11 +33,13 @@ DRAWS = 4_000
 class Verdict:
     """Whether a statistic exceeds what populations without drift reach.
 
-    >>> found = Verdict(
-    ...     statistic=0.5, threshold=0.2, false_alarm=0.01, design_effect=1.0, unit="nats"
-    ... )
-    >>> found.drifted, str(found)[:36]
-    (True, 'Drift found: 0.5 nats is above 0.2, ')
+        drifted  if  statistic > threshold,   P(statistic > threshold | no drift) <= false_alarm
+
+    >>> verdict = Verdict(statistic=0.5, threshold=0.25, false_alarm=0.01, design_effect=1.0)
+    >>> verdict.drifted
+    True
+    >>> print(verdict)  # doctest: +ELLIPSIS
+    Drift found: 0.5 nats is above 0.25, which populations without drift exceed at most 1% of ...
     """
 
     statistic: float

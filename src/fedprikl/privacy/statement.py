@@ -1,8 +1,10 @@
 """The privacy statement: what a release protects, in words and numbers that are true."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from fedprikl.shapes import read_fields
 
 __all__ = ["PrivacyStatement"]
 
@@ -77,6 +79,13 @@ class PrivacyStatement:
             "sensitivity": self.sensitivity,
             "statement": str(self),
         }
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> "PrivacyStatement":
+        """The statement whose numbers a document holds; what follows from them is passed over."""
+        epsilon = document["true_epsilon"]
+        found = read_fields(cls, document | {"epsilon": 0.0 if epsilon is None else epsilon})
+        return replace(found, epsilon=math.inf) if epsilon is None else found
 
 
 def _power(epsilon: float) -> str:

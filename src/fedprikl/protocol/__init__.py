@@ -1,14 +1,17 @@
 """Protocol: the parties, their messages and one round. Start with `run.py`."""
 
-from fedprikl.protocol.aggregator import Aggregator, Outcome
+from fedprikl.protocol.aggregator import Aggregator
+from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.client import Client
 from fedprikl.protocol.client_session import ClientSession, Step
 from fedprikl.protocol.identity_check import IdentityCheck, introduce
 from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.policy import Policy, check_roster, check_validity
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.release import Release
+from fedprikl.protocol.released_counts import CountNoise, ReleasedCounts
 from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Cohort, Invitation, Round
 from fedprikl.protocol.round_driver import RoundDriver, StepCount, seal_answer, seal_refusal
@@ -20,9 +23,11 @@ from fedprikl.protocol.trust import trust_of
 __all__ = [
     "Address",
     "Aggregator",
+    "Answer",
     "Client",
     "ClientSession",
     "Cohort",
+    "CountNoise",
     "IdentityCheck",
     "Invitation",
     "Outcome",
@@ -30,6 +35,7 @@ __all__ = [
     "Policy",
     "Question",
     "Release",
+    "ReleasedCounts",
     "Roster",
     "Round",
     "RoundDriver",

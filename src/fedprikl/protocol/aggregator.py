@@ -1,41 +1,26 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, ReleaseRefused, SecureSumError
-from fedprikl.estimation import Estimate, NoisyCounts
+from fedprikl.estimation import Estimate, NoisyCounts, Verdict
 from fedprikl.privacy import SECURE_NOISE, Charge, Ledger, NoiseSource, Reservation
+from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.release import Release
+from fedprikl.protocol.released_counts import ReleasedCounts
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.trust import trust_of
 from fedprikl.secure_sum import SumAggregator
 
-__all__ = ["Aggregator", "Outcome"]
+__all__ = ["Aggregator"]
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a cohort ended. Public."""
-
-    batch: int
-    clients: int
-    included: int  # clients whose counts are in the sum; 0 if the cohort was dropped
-    reason: str = ""  # why it was dropped
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "batch": self.batch,
-            "clients": self.clients,
-            "included": self.included,
-            "dropped_because": self.reason,
-        }
+Found = TypeVar("Found")
 
 
 class Aggregator:
@@ -128,12 +113,12 @@ class Aggregator:
         )
         return self._sign(estimate, estimate.noisy_counts, at).to_bytes()
 
-    def _verdict(self, estimate: Estimate) -> dict[str, Any] | None:
+    def _verdict(self, estimate: Estimate) -> Verdict | None:
         """Drifted or not, from public quantities; None where the law without drift is unknown."""
         if estimate.judge is None:
             return None
         plan = self._round.plan
-        return estimate.judge(plan.false_alarm, plan.design_effect).to_dict()
+        return estimate.judge(plan.false_alarm, plan.design_effect)
 
     @property
     def _sizes(self) -> list[int]:
@@ -167,51 +152,42 @@ class Aggregator:
         return ""
 
     def _sign(self, estimate: Estimate, noisy: NoisyCounts | None, at: str) -> Release:
-        plan, held = self._round.plan, self._reservation
-        release = Release.sign(
-            {
-                "round": self._round.round_id,
-                "request": self._request,
-                "population": plan.population,
-                "estimator": plan.trust,
-                "value": estimate.value,
-                "interval": _or_none(lambda: estimate.interval),
-                "verdict": _or_none(lambda: self._verdict(estimate)),
-                "target": estimate.target,
-                "plan": plan.fingerprint,
-                "reference": plan.reference,
-                "privacy": estimate.privacy.to_dict(),
-                "cohorts": [self._outcomes[n].to_dict() for n in sorted(self._outcomes)],
-                "payload_counts": estimate.payload,
-                "noisy_counts": None if noisy is None else _noisy_dict(noisy),
-                "ledger": None if held is None else asdict(held.head),
-                "software": self._software,
-                "released_at": at,
-            },
-            self._key,
+        plan, reserved = self._round.plan, self._reservation
+        question = plan.question
+        answer = Answer(
+            divergence=question.divergence,
+            columns=question.columns,
+            value=estimate.value,
+            interval=_or_none(lambda: estimate.interval),
+            target=estimate.target,
+            unit=estimate.unit,
+            mechanism=estimate.privacy.mechanism,
         )
-        if self._ledger is not None and held is not None:
-            self._ledger.commit(held, release_hash=release.fingerprint, at=at)
+        release = Release(
+            round_id=self._round.round_id,
+            request=self._request,
+            population=plan.population,
+            trust=plan.trust,
+            plan=plan.fingerprint,
+            reference=plan.reference,
+            answers=(answer,),
+            verdict=_or_none(lambda: self._verdict(estimate)),
+            privacy=estimate.privacy,
+            cohorts=tuple(self._outcomes[n] for n in sorted(self._outcomes)),
+            payload=estimate.payload,
+            noisy_counts=None if noisy is None else ReleasedCounts.of(noisy),
+            ledger=None if reserved is None else reserved.head,
+            software=self._software,
+            released_at=at,
+        ).sign(self._key)
+        if self._ledger is not None and reserved is not None:
+            self._ledger.commit(reserved, release_hash=release.fingerprint, at=at)
         return release
 
 
-def _or_none(compute: Callable[[], Any]) -> Any:
+def _or_none(compute: Callable[[], Found | None]) -> Found | None:
     """What is computed after the budget was charged must not lose the release: None if it fails."""
     try:
-        found = compute()
+        return compute()
     except (FedPriKLError, ValueError, ArithmeticError):
         return None
-    return list(found) if isinstance(found, tuple) else found
-
-
-def _noisy_dict(noisy: NoisyCounts) -> dict[str, Any]:
-    """The noisy counts, from which anybody may compute any other divergence."""
-    return {
-        "batch": noisy.points.batch.tolist(),
-        "cells": noisy.points.cells.tolist(),
-        "counts": noisy.counts.tolist(),
-        "rest": noisy.rest.tolist(),
-        "records": noisy.records.tolist(),
-        "noise_sd": noisy.noise_sd.tolist(),
-        "noise": noisy.noise_to_dict(),
-    }

@@ -1,14 +1,12 @@
 """A client's session in one round: what it must remember from one message to the next."""
 
-import base64
-import binascii
 from dataclasses import asdict
 from enum import StrEnum
 
 import numpy as np
 
 from fedprikl.checks import Ints
-from fedprikl.documents import canonical, parse_document
+from fedprikl.documents import bytes_of_text, canonical, parse_document, text_of_bytes
 from fedprikl.errors import InvalidInputError, WrongStepError
 from fedprikl.privacy import Charge
 from fedprikl.protocol.keys import SigningKey
@@ -108,11 +106,11 @@ class ClientSession:
         """SECRET: all of it, to go on in another process."""
         return canonical(
             {
-                "invitation": _text(self.invitation.to_bytes()),
+                "invitation": text_of_bytes(self.invitation.to_bytes()),
                 "vector": self._vector.tolist(),
-                "seed": _text(self._seed),
+                "seed": text_of_bytes(self._seed),
                 "rules": asdict(self._rules),
-                "letters": [_text(letter) for letter in self._letters],
+                "letters": [text_of_bytes(letter) for letter in self._letters],
             }
         )
 
@@ -122,23 +120,15 @@ class ClientSession:
         document = parse_document(data, "session")
         try:
             session = cls(
-                Invitation.from_bytes(_bytes(document["invitation"])),
+                Invitation.from_bytes(bytes_of_text(document["invitation"])),
                 vector=np.array(document["vector"], dtype=np.int64),
-                seed=_bytes(document["seed"]),
+                seed=bytes_of_text(document["seed"]),
                 rules=ClientRules(**document["rules"]),
                 identity=identity,
             )
-            letters = [_bytes(letter) for letter in document["letters"]]
-        except (KeyError, TypeError, binascii.Error):
+            letters = [bytes_of_text(letter) for letter in document["letters"]]
+        except (KeyError, TypeError):
             raise InvalidInputError("What this client kept of the round is damaged.") from None
         for step, letter in zip(Step, letters, strict=False):
             session.answer(step, letter)
         return session
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)

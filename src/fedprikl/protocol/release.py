@@ -1,92 +1,109 @@
 """The release: a signed document that says what was found, about what, and what it cost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedprikl.documents import canonical, check_version, digest, parse_document
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import Verdict
+from fedprikl.privacy import Head, PrivacyStatement
+from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.keys import SigningKey, verify_signature
-from fedprikl.shapes import ANY, NUMBER, TEXT, TRUTH, WHOLE, Pair, Shape, fits
+from fedprikl.protocol.outcome import Outcome
+from fedprikl.protocol.released_counts import ReleasedCounts
+from fedprikl.shapes import is_same, read_fields, to_plain
 
 __all__ = ["Release"]
 
-FORMAT, VERSION = "fedprikl release", 3
-SHAPE: dict[str, Shape] = {
-    "format": TEXT,
-    "version": WHOLE,
-    "round": TEXT,
-    "request": TEXT,  # the organiser's nonce: an old release cannot pass for this one
-    "population": TEXT,
-    "estimator": TEXT,
-    "value": NUMBER,
-    "interval": (None, Pair),
-    "verdict": (
-        None,
-        {
-            "drifted": TRUTH,
-            "statistic": NUMBER,
-            "threshold": NUMBER,
-            "false_alarm": NUMBER,
-            "design_effect": NUMBER,
-            "unit": TEXT,
-            "statement": TEXT,
-        },
-    ),
-    "target": TEXT,
-    "plan": TEXT,
-    "reference": TEXT,
-    "privacy": {
-        "claimed_epsilon": (None, NUMBER),
-        "true_epsilon": (None, NUMBER),
-        "delta": NUMBER,
-        "holds": TRUTH,
-        "insecure": TRUTH,
-        "unit": TEXT,
-        "mechanism": TEXT,
-        "released": TEXT,
-        "trust": TEXT,
-        "sensitivity": (None, NUMBER),
-        "statement": TEXT,
-    },
-    "cohorts": [{"batch": WHOLE, "clients": WHOLE, "included": WHOLE, "dropped_because": TEXT}],
-    "payload_counts": WHOLE,
-    "noisy_counts": (
-        None,
-        {
-            "batch": [WHOLE],
-            "cells": [WHOLE],
-            "counts": [NUMBER],
-            "rest": [NUMBER],
-            "records": [WHOLE],
-            "noise_sd": [NUMBER],
-            "noise": ({"kind": TEXT}, {"kind": TEXT, "scale": NUMBER, "sums": [NUMBER]}),
-        },
-    ),
-    "ledger": (None, {"count": WHOLE, "hash": TEXT}),
-    "software": TEXT,
-    "released_at": TEXT,
-}
+# The version rises with the fields, and with the words of a verdict or a privacy statement: a
+# release whose words are not those of its numbers is refused.
+FORMAT, VERSION = "fedprikl release", 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One released document and its signature. Public."""
+    """The answers of one round under one verdict, one privacy statement and one signature. Public.
 
-    content: dict[str, Any]
-    signer: str
-    signature: str
+    The aggregator makes and signs it. Whoever knows the aggregator's key can check that nobody
+    changed it: `is_signed_by`. The signature covers everything else, as canonical JSON.
 
-    @classmethod
-    def sign(cls, content: dict[str, Any], key: SigningKey) -> "Release":
-        """The content, checked and signed by the aggregator."""
-        body = {"format": FORMAT, "version": VERSION, **content}
-        _check(body)
-        return cls(body, key.public, key.sign(canonical(body)))
+    >>> from fedprikl.estimation import Verdict
+    >>> from fedprikl.privacy import PrivacyStatement
+    >>> from fedprikl.protocol import Answer, Outcome, SigningKey
+    >>> noise = "Laplace noise of scale 0.2693"
+    >>> release = Release(
+    ...     round_id="7aa28379b0451df65889870b737c57e8",
+    ...     population="phones",
+    ...     trust="aggregator",
+    ...     plan="d5a5...",
+    ...     reference="3961...",
+    ...     answers=(
+    ...         Answer(
+    ...             divergence="kl",
+    ...             value=0.5,
+    ...             interval=(0.25, 0.75),
+    ...             target="D(Pi || 0.01 Pi + 0.99 P)",
+    ...             mechanism=noise,
+    ...         ),
+    ...     ),
+    ...     verdict=Verdict(statistic=0.5, threshold=0.2, false_alarm=0.01, design_effect=1.0),
+    ...     privacy=PrivacyStatement(
+    ...         epsilon=1.0,
+    ...         delta=0.0,
+    ...         claimed_epsilon=1.0,
+    ...         mechanism=noise,
+    ...         released="one number",
+    ...         trust="the aggregator.",
+    ...     ),
+    ...     cohorts=(Outcome(batch=0, clients=9, included=8),),
+    ...     payload=6,
+    ...     software="fedprikl",
+    ...     released_at="2030-01-31T12:00:00+00:00",
+    ... )
+    >>> key = SigningKey.generate()
+    >>> signed = release.sign(key)
+    >>> Release.from_bytes(signed.to_bytes()) == signed
+    True
+    >>> signed.is_signed_by(key.public), signed.drifted, signed.value
+    (True, True, 0.5)
+    """
+
+    round_id: str
+    request: str = ""  # the organiser's nonce: an old release cannot pass for this one
+    population: str  # whose budget was charged
+    trust: Literal["aggregator", "none"]  # who saw exact sums
+    plan: str  # fingerprint
+    reference: str  # fingerprint
+    answers: tuple[Answer, ...]  # one for each question of the plan
+    verdict: Verdict | None  # None where it could not be computed
+    privacy: PrivacyStatement
+    cohorts: tuple[Outcome, ...]
+    payload: int  # counts each client reported
+    noisy_counts: ReleasedCounts | None = None  # where no party is trusted
+    ledger: Head | None = None  # of the ledger that was charged
+    software: str
+    released_at: str  # ISO 8601 with an offset
+    signer: str = ""  # public key, hexadecimal
+    signature: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.answers:
+            raise InvalidInputError("A release answers at least one question.")
+        if (self.noisy_counts is None) is (self.trust == "none"):
+            raise InvalidInputError(
+                "A release carries noisy counts if no party is trusted, and only then."
+            )
+
+    def sign(self, key: SigningKey) -> "Release":
+        """The release with the aggregator's signature; refuses what nobody could read."""
+        content = self._content()
+        _read(content, key.public, "")
+        return replace(self, signer=key.public, signature=key.sign(canonical(content)))
 
     def is_signed_by(self, public: str) -> bool:
         """Whether the holder of this key made the release, and nobody changed it since."""
-        body = canonical(self.content)
+        body = canonical(self._content())
         return self.signer == public and verify_signature(public, self.signature, body)
 
     @property
@@ -95,30 +112,24 @@ class Release:
         return self.is_signed_by(self.signer)
 
     @property
-    def round_id(self) -> str:
-        """The round it belongs to."""
-        return str(self.content["round"])
-
-    @property
-    def plan(self) -> str:
-        """Fingerprint of the plan."""
-        return str(self.content["plan"])
+    def drifted(self) -> bool | None:
+        """Whether drift was found; None without a verdict."""
+        return None if self.verdict is None else self.verdict.drifted
 
     @property
     def value(self) -> float:
-        """The estimate, in nats."""
-        return float(self.content["value"])
+        """The estimate of the first answer."""
+        return self.answers[0].value
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Its 95% interval, where there is one."""
-        limits = self.content["interval"]
-        return None if limits is None else (float(limits[0]), float(limits[1]))
+        """The 95% interval of the first answer, where there is one."""
+        return self.answers[0].interval
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the content."""
-        return digest(self.content)
+        return digest(self._content())
 
     def to_bytes(self) -> bytes:
         """As it travels."""
@@ -126,19 +137,27 @@ class Release:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"release": self.content, "signer": self.signer, "signature": self.signature}
+        return {"release": self._content(), "signer": self.signer, "signature": self.signature}
+
+    def _content(self) -> dict[str, Any]:
+        """What the signature is about."""
+        content: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+        for field in fields(self):
+            if field.name not in ("signer", "signature"):
+                content[field.name] = to_plain(getattr(self, field.name))
+        return content
 
     @classmethod
     def from_bytes(cls, data: str | bytes) -> "Release":
         """The release in a message or a file; `is_signed_by` says whether it is genuine."""
-        document = parse_document(data, "release")
-        if not fits(document, {"release": ANY, "signer": TEXT, "signature": TEXT}):
-            raise InvalidInputError(
-                "This is not a fedprikl release: release, signer and signature are needed, and "
-                "nothing else."
-            )
-        _check(document["release"])
-        return cls(document["release"], document["signer"], document["signature"])
+        match parse_document(data, "release"):
+            case {"release": content, "signer": str(signer), "signature": str(signature), **rest}:
+                if not rest:
+                    return _read(content, signer, signature)
+        raise InvalidInputError(
+            "This is not a fedprikl release: release, signer and signature are needed, and "
+            "nothing else."
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> "Release":
@@ -149,13 +168,20 @@ class Release:
             raise InvalidInputError(f"Cannot read the release {path}: {error.strerror}.") from None
 
 
-def _check(content: Any) -> None:
+def _read(content: Any, signer: str, signature: str) -> Release:
+    """The release that writes exactly this content: it has no other fields and no other words."""
     if not isinstance(content, dict):
         raise InvalidInputError("This is not a fedprikl release.")
     advice = "Have it released again, or read it with the software that made it."
     check_version(content, FORMAT, VERSION, advice)
-    for name, shape in SHAPE.items():
-        if name not in content or not fits(content[name], shape):
-            raise InvalidInputError(f"The release lacks a proper field {name!r}.")
-    if set(content) != set(SHAPE):
-        raise InvalidInputError("The release has fields this version does not know.")
+    found = read_fields(Release, content | {"signer": signer, "signature": signature})
+    written = found._content()
+    for name, value in content.items():
+        if name not in written:
+            raise InvalidInputError(f"The release has an unknown field, {name!r:.40}.")
+        if not is_same(value, written[name]):
+            raise InvalidInputError(
+                f"The field {name!r} of the release has unknown parts, or words that do not "
+                "follow from its numbers."
+            )
+    return found

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedprikl.errors import InvalidInputError, SealError, SecureSumError
-from fedprikl.protocol.aggregator import Aggregator, Outcome
+from fedprikl.protocol.aggregator import Aggregator
 from fedprikl.protocol.client_session import Step
 from fedprikl.protocol.keys import SigningKey, verify_signature
+from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.round import Invitation, Round
 from fedprikl.protocol.sealing import Address, SealingKey, seal
 

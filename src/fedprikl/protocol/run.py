@@ -18,9 +18,10 @@ import numpy as np
 
 from fedprikl.errors import PolicyRefusal, ReleaseRefused, SecureSumError
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
-from fedprikl.protocol.aggregator import Aggregator, Outcome
+from fedprikl.protocol.aggregator import Aggregator
 from fedprikl.protocol.client import Client
 from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.round import Cohort, Invitation, Round
 from fedprikl.protocol.server import Server

@@ -9,17 +9,18 @@ import numpy as np
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
 from fedprikl.estimation import ComparedEstimate
+from fedprikl.protocol import Answer
 from fedprikl.reporting.page import paragraphs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "answer_chart",
     "drawn",
     "epsilon_chart",
     "epsilon_text",
     "estimates_chart",
-    "release_chart",
     "why_no_charts",
 ]
 
@@ -82,8 +83,9 @@ def epsilon_chart(rows: Sequence[ComparedEstimate]) -> str:
     return _svg(figure)
 
 
-def release_chart(value: float, interval: Sequence[float] | None, threshold: float | None) -> str:
-    """One estimate with its interval and, if there is one, the threshold it is judged by."""
+def answer_chart(answer: Answer, threshold: float | None) -> str:
+    """One estimate with its interval and, if there is one, the threshold drawn into the report."""
+    value, interval = answer.value, answer.interval
     if max(map(abs, (value, *(interval or ()), threshold or 0.0))) > LARGEST:
         raise InvalidInputError("Its numbers are too large for one.")
     figure = _figure(1.5)
@@ -98,7 +100,7 @@ def release_chart(value: float, interval: Sequence[float] | None, threshold: flo
     axes.set_ylim(-1, 1)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("divergence in nats")
+    axes.set_xlabel("divergence")  # nothing here is a text of the release: fonts and markup fail
     return _svg(figure)
 
 

@@ -1,11 +1,11 @@
-"""What a release says to people."""
+"""What a release says to people: the command line and the pages show the same words."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fedprikl.protocol import Release
+from fedprikl.protocol import Answer, Outcome, Release
 from fedprikl.protocol.client import NO_ROOM
 
 __all__ = ["ReleaseFacts", "absences", "decimals"]
@@ -13,62 +13,24 @@ __all__ = ["ReleaseFacts", "absences", "decimals"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseFacts:
-    """The part of a release that people read."""
+    """A release in words, in the order in which they are shown."""
 
-    population: str
-    target: str
-    value: float
-    interval: tuple[float, float] | None
-    verdict: str  # empty where there is none
-    statement: str  # of privacy
-    released_at: str
-    clients: int  # invited
-    included: int
-    cohorts: int
-    dropped: tuple[str, ...]  # why, for each cohort that was
-    payload: int
+    drift: str  # whether there is any
+    answers: tuple[str, ...]  # one sentence for each
+    counted: str  # how many clients the answers are about, and who is missing
+    privacy: str
 
     @classmethod
-    def of(cls, release: Release) -> "ReleaseFacts":
-        """Of a release, whose content has been checked field by field."""
-        content = release.content
-        verdict, cohorts = content["verdict"], content["cohorts"]
-        reasons = [cohort["dropped_because"] for cohort in cohorts]
+    def of(cls, release: Release, absent: Iterable[str] = ()) -> "ReleaseFacts":
+        """What a release says; `absent` are lines about clients that took no part."""
+        drift = "There is no verdict: it could not be computed for this release."
+        if release.verdict is not None:
+            drift = f"{release.verdict}."
         return cls(
-            population=content["population"],
-            target=content["target"],
-            value=release.value,
-            interval=release.interval,
-            verdict="" if verdict is None else verdict["statement"],
-            statement=content["privacy"]["statement"],
-            released_at=content["released_at"],
-            clients=sum(cohort["clients"] for cohort in cohorts),
-            included=sum(cohort["included"] for cohort in cohorts),
-            cohorts=len(cohorts),
-            dropped=tuple(reason for reason in reasons if reason),
-            payload=content["payload_counts"],
-        )
-
-    @property
-    def counted(self) -> str:
-        """How many clients the answer is about, and the secure sums that failed."""
-        lines = [f"Counted: {self.included:,} of {self.clients:,} clients."]
-        for reason, sums in Counter(self.dropped).items():
-            what = "1 secure sum was" if sums == 1 else f"{sums:,} secure sums were"
-            lines.append(f"{what} dropped: {reason}")
-        return "\n".join(lines)
-
-    @property
-    def sentence(self) -> str:
-        """The answer in one sentence."""
-        digits, between = 3, ""
-        if self.interval is not None:
-            low, high = self.interval
-            digits = decimals(high - low)
-            between = f" (95% interval: {_shown(low, digits)} to {_shown(high, digits)})"
-        return (
-            f"The records of {self.population} differ from the reference by "
-            f"{self.target} = {_shown(self.value, digits)} nats{between}."
+            drift=drift,
+            answers=tuple(_sentence(answer, release.population) for answer in release.answers),
+            counted="\n".join([*_counted(release.cohorts), *absent]),
+            privacy=str(release.privacy),
         )
 
 
@@ -93,6 +55,29 @@ def decimals(width: float) -> int:
     if not 0 < width < math.inf:
         return 3
     return min(max(3, 1 - math.floor(math.log10(width))), 12)
+
+
+def _sentence(answer: Answer, population: str) -> str:
+    digits, between = 3, ""
+    if answer.interval is not None:
+        low, high = answer.interval
+        digits = decimals(high - low)
+        between = f" (95% interval: {_shown(low, digits)} to {_shown(high, digits)})"
+    where = f" in {', '.join(answer.columns)}" if answer.columns else ""
+    value = f"{_shown(answer.value, digits)} {answer.unit}".rstrip()
+    return (
+        f"The records of {population} differ from the reference{where} by "
+        f"{answer.target} = {value}{between}."
+    )
+
+
+def _counted(cohorts: Iterable[Outcome]) -> Iterable[str]:
+    ended = tuple(cohorts)
+    included, clients = sum(c.included for c in ended), sum(c.clients for c in ended)
+    yield f"Counted: {included:,} of {clients:,} clients."
+    for reason, sums in Counter(c.reason for c in ended if c.reason).items():
+        what = "1 secure sum was" if sums == 1 else f"{sums:,} secure sums were"
+        yield f"{what} dropped: {reason}"
 
 
 def _shown(value: float, digits: int) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from fedprikl.protocol import Plan, Release
-from fedprikl.reporting.charts import drawn, release_chart
+from fedprikl.protocol import Answer, Plan, Release
+from fedprikl.reporting.charts import answer_chart, drawn
 from fedprikl.reporting.facts import ReleaseFacts
 from fedprikl.reporting.page import page, paragraphs, table
 
@@ -13,31 +13,28 @@ __all__ = ["release_page"]
 def release_page(
     release: Release, plan: Plan, costs: Mapping[str, str], absent: Sequence[str] = ()
 ) -> str:
-    """The whole report: answer, picture, what was asked, privacy, costs, parameters.
+    """The whole report: verdict, answers, pictures, what was asked, privacy, costs, parameters.
 
     All of it follows from the release, the plan and why clients took no part, which are public.
     """
-    facts = ReleaseFacts.of(release)
-    asked = {
-        "clients invited": f"{facts.clients:,}",
-        "clients in the sums": f"{facts.included:,}",
-        "cohorts (secure sums)": f"{facts.cohorts}, of which {len(facts.dropped)} were dropped",
-        "counts each client sent, masked": f"{facts.payload} and its number of records",
-    }
+    facts = ReleaseFacts.of(release, absent)
+    thresholds = [plan.threshold] + [None] * (len(release.answers) - 1)  # a plan has one
     return page(
         "fedprikl report",
         [
-            paragraphs(facts.sentence, "answer"),
-            paragraphs(facts.verdict),
-            paragraphs("\n".join([facts.counted, *absent])),
-            drawn(
-                lambda: release_chart(facts.value, facts.interval, plan.threshold),
-                caption=_caption(facts),
+            paragraphs(facts.drift, "answer"),
+            *(
+                part
+                for said, answer, threshold in zip(
+                    facts.answers, release.answers, thresholds, strict=True
+                )
+                for part in (paragraphs(said), _picture(answer, threshold))
             ),
+            paragraphs(facts.counted),
             "<h2>What was asked of the clients</h2>",
-            _facts(asked),
+            _facts(_asked(release)),
             "<h2>What is protected</h2>",
-            paragraphs(facts.statement),
+            paragraphs(facts.privacy),
             *(["<h2>What it cost</h2>", _facts(costs)] if costs else []),
             "<h2>Parameters</h2>",
             _facts({n: "none" if v is None else str(v) for n, v in plan.to_dict().items()}),
@@ -45,9 +42,24 @@ def release_page(
     )
 
 
-def _caption(facts: ReleaseFacts) -> str:
-    bar = "" if facts.interval is None else " Bar: its 95% interval."
-    return f"Dot: the estimate.{bar} 0 means no difference; noise may take the estimate below."
+def _picture(answer: Answer, threshold: float | None) -> str:
+    unit = f", in {answer.unit}" if answer.unit else ""
+    bar = "" if answer.interval is None else " Bar: its 95% interval."
+    caption = (
+        f"Dot: the estimate{unit}.{bar} 0 means no difference; noise may take the estimate below."
+    )
+    return drawn(lambda: answer_chart(answer, threshold), caption=caption)
+
+
+def _asked(release: Release) -> dict[str, str]:
+    cohorts = release.cohorts
+    dropped = sum(1 for cohort in cohorts if cohort.reason)
+    return {
+        "clients invited": f"{sum(cohort.clients for cohort in cohorts):,}",
+        "clients in the sums": f"{sum(cohort.included for cohort in cohorts):,}",
+        "cohorts (secure sums)": f"{len(cohorts)}, of which {dropped} were dropped",
+        "counts each client sent, masked": f"{release.payload} and its number of records",
+    }
 
 
 def _facts(facts: Mapping[str, str]) -> str:

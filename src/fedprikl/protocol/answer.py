@@ -1,0 +1,32 @@
+"""The answer to one question of a plan."""
+
+from dataclasses import dataclass
+
+__all__ = ["Answer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An estimate of one divergence between the reference Pi and the records P of the clients.
+
+    `value` estimates `target`, as D(Pi || (1 - s) P + s Pi) for a skew of s, and `interval` is
+    its 95% interval. Both account for the noise that `mechanism` names.  [alg:sys_tagg]
+
+    >>> answer = Answer(
+    ...     divergence="kl",
+    ...     value=0.5,
+    ...     interval=(0.25, 0.75),
+    ...     target="D(Pi || 0.01 Pi + 0.99 P)",
+    ...     mechanism="Laplace noise of scale 0.2693",
+    ... )
+    >>> answer.unit, answer.columns
+    ('nats', ())
+    """
+
+    divergence: str  # its name
+    columns: tuple[str, ...] = ()  # the columns that are compared; empty: all
+    value: float
+    interval: tuple[float, float] | None  # 95%; None where it is not known
+    target: str  # the divergence as a formula, smoothing included
+    unit: str = "nats"
+    mechanism: str  # the noise, in words

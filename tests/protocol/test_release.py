@@ -1,0 +1,227 @@
+"""Releases of any kind: what is written comes back, says one thing, and is shown in words."""
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedprikl import InvalidInputError
+from fedprikl.documents import canonical
+from fedprikl.estimation import Verdict
+from fedprikl.privacy import Head, PrivacyStatement
+from fedprikl.protocol import Answer, CountNoise, Outcome, Release, ReleasedCounts, SigningKey
+from fedprikl.reporting import ReleaseFacts, release_page
+from tests.protocol.worlds import World
+
+KEY = SigningKey.generate()
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63) + 1, 2**63 - 1)
+WHOLE = st.integers(0, 2**63 - 1)
+TEXTS = st.text(max_size=8)
+ODD = [
+    *(None, True, "1", "", -1, 0, 0.0, 2**63, 10**400, 1e308, -1e308, 5e-324, -0.0, [], {}),
+    *([1], [None, 1], ["x", "y"], {"kind": "laplace"}, "aggregator", "none", "\ud800"),
+]
+
+
+def some(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(of, max_size=3).map(tuple)
+
+
+@st.composite
+def released_counts(draw: st.DrawFn) -> ReleasedCounts:
+    points, batches = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+
+    def each(size: int, of: st.SearchStrategy[Any]) -> Any:
+        return draw(st.lists(of, min_size=size, max_size=size).map(tuple))
+
+    noise = CountNoise("gaussian")
+    if draw(st.booleans()):
+        noise = CountNoise("laplace", draw(NUMBERS), each(batches, NUMBERS))
+    return ReleasedCounts(
+        batch=each(points, WHOLE),
+        cells=each(points, WHOLE),
+        counts=each(points, NUMBERS),
+        rest=each(batches, NUMBERS),
+        records=each(batches, WHOLE),
+        noise_sd=each(batches, NUMBERS),
+        noise=noise,
+    )
+
+
+ANSWERS = st.builds(
+    Answer,
+    divergence=TEXTS,
+    columns=some(TEXTS),
+    value=NUMBERS,
+    interval=st.none() | st.tuples(NUMBERS, NUMBERS),
+    target=TEXTS,
+    unit=TEXTS,
+    mechanism=TEXTS,
+)
+VERDICTS = st.builds(
+    Verdict,
+    statistic=NUMBERS,
+    threshold=NUMBERS,
+    false_alarm=NUMBERS,
+    design_effect=NUMBERS,
+    unit=TEXTS,
+)
+STATEMENTS = st.builds(
+    PrivacyStatement,
+    epsilon=NUMBERS | st.just(float("inf")),
+    delta=NUMBERS,
+    claimed_epsilon=st.none() | NUMBERS,
+    mechanism=TEXTS,
+    released=TEXTS,
+    trust=TEXTS,
+    sensitivity=st.none() | NUMBERS,
+    insecure=st.booleans(),
+)
+
+
+@st.composite
+def releases(draw: st.DrawFn) -> Release:
+    trust = draw(st.sampled_from(["aggregator", "none"]))
+    return draw(
+        st.builds(
+            Release,
+            round_id=TEXTS,
+            request=TEXTS,
+            population=TEXTS,
+            trust=st.just(trust),
+            plan=TEXTS,
+            reference=TEXTS,
+            answers=st.lists(ANSWERS, min_size=1, max_size=3).map(tuple),
+            verdict=st.none() | VERDICTS,
+            privacy=STATEMENTS,
+            cohorts=some(st.builds(Outcome, WHOLE, WHOLE, WHOLE, TEXTS)),
+            payload=WHOLE,
+            noisy_counts=released_counts() if trust == "none" else st.none(),
+            ledger=st.none() | st.builds(Head, WHOLE, TEXTS),
+            software=TEXTS,
+            released_at=TEXTS,
+        )
+    )
+
+
+@given(releases())
+def test_any_release_comes_back(release: Release) -> None:
+    signed = release.sign(KEY)
+    again = Release.from_bytes(signed.to_bytes())
+    assert again == signed
+    assert again.to_bytes() == signed.to_bytes()
+    assert again.fingerprint == signed.fingerprint
+    assert again.is_signed_by(KEY.public)
+    assert ReleaseFacts.of(again).answers
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a document."""
+    if path:
+        yield path
+    places = (
+        value if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0)
+    )
+    for place in places:
+        yield from paths(value[place], (*path, place))
+
+
+@given(releases(), st.data())
+def test_a_changed_document_is_refused_or_read_as_it_is(release: Release, data: Any) -> None:
+    """Whatever is read writes the very document again: nothing is passed over or put right."""
+    signed = release.sign(KEY)
+    document = copy.deepcopy(signed.to_dict())
+    path = data.draw(st.sampled_from(list(paths(document))))
+    place = document
+    for name in path[:-1]:
+        place = place[name]
+    match data.draw(st.sampled_from(["replace", "remove", "add"])):
+        case "replace":
+            place[path[-1]] = data.draw(st.sampled_from(ODD) | NUMBERS | TEXTS)
+        case "remove":
+            del place[path[-1]]
+        case "add":
+            place.update(more=1) if isinstance(place, dict) else place.append(1)
+    try:
+        found = Release.from_bytes(json.dumps(document))
+    except InvalidInputError:
+        return
+    assert found.to_bytes() == canonical(document)
+    assert found.is_intact == (found.to_bytes() == signed.to_bytes())
+
+
+WORLD = World.make(clients=9)
+PLAN = WORLD.plan(cohort=9, threshold=0.5)
+GENUINE = WORLD.run(PLAN).release
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "words"),
+    [
+        ("verdict", "statement", "No drift found: all is well."),
+        ("verdict", "drifted", None),  # the opposite
+        ("privacy", "statement", "epsilon 0: nothing can be learned."),
+        ("privacy", "holds", None),
+        ("privacy", "unit", "all records of a client"),
+    ],
+)
+def test_a_signed_release_says_one_thing(part: str, field: str, words: str | None) -> None:
+    """Even the aggregator cannot sign words that its own numbers do not bear out."""
+    content = copy.deepcopy(GENUINE.to_dict()["release"])
+    content[part][field] = not content[part][field] if words is None else words
+    signature = KEY.sign(canonical(content))
+    document = {"release": content, "signer": KEY.public, "signature": signature}
+    with pytest.raises(InvalidInputError, match=rf"The field '{part}' .* do not follow"):
+        Release.from_bytes(json.dumps(document))
+
+
+def test_parts_that_contradict_each_other_make_no_release() -> None:
+    with pytest.raises(InvalidInputError, match="at least one question"):
+        replace(GENUINE, answers=())
+    with pytest.raises(InvalidInputError, match="noisy counts if no party is trusted"):
+        replace(GENUINE, trust="none")
+    noisy = WORLD.run(WORLD.plan(cohort=9, trust="none")).release
+    with pytest.raises(InvalidInputError, match="noisy counts if no party is trusted"):
+        replace(noisy, trust="aggregator")
+    assert noisy.noisy_counts is not None
+    with pytest.raises(InvalidInputError, match="do not fit its batches"):
+        replace(noisy.noisy_counts, rest=())
+
+
+def test_what_nobody_could_read_is_not_signed() -> None:
+    for value in (float("nan"), float("inf"), 10**400):
+        (answer,) = GENUINE.answers
+        with pytest.raises(InvalidInputError, match="proper field 'value'"):
+            replace(GENUINE, answers=(replace(answer, value=value),)).sign(KEY)
+
+
+def test_a_release_with_two_answers_reads_and_shows_well() -> None:
+    (first,) = GENUINE.answers
+    first = replace(first, value=0.5, interval=(0.25, 0.75))
+    second = Answer(
+        divergence="tv",
+        columns=("age", "plan"),
+        value=0.125,
+        interval=None,
+        target="TV(Pi, P)",
+        unit="",
+        mechanism="Gaussian noise",
+    )
+    signed = replace(GENUINE, answers=(first, second)).sign(KEY)
+    assert Release.from_bytes(signed.to_bytes()) == signed
+    assert (signed.value, signed.interval) == (0.5, (0.25, 0.75))
+    facts = ReleaseFacts.of(signed)
+    assert facts.answers == (
+        "The records of testers differ from the reference by D(Pi || 0.01 Pi + 0.99 P) = 0.500 "
+        "nats (95% interval: 0.250 to 0.750).",
+        "The records of testers differ from the reference in age, plan by TV(Pi, P) = 0.125.",
+    )
+    page = release_page(signed, PLAN, {})
+    assert page.count("<svg") == 2
+    assert page.count("threshold 0.5") == 1
+    assert page.index(facts.drift) < page.index("= 0.500 nats") < page.index("= 0.125")
