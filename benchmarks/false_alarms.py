@@ -30,7 +30,8 @@ from fedprikl.estimation import (
     release_mechanism,
 )
 from fedprikl.planning import smallest_drift
-from fedprikl.privacy import SECURE_NOISE, calibrate_integer_gaussian
+from fedprikl.privacy import SECURE_NOISE
+from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
 from fedprikl.reference import Correlation
 
 Floats = npt.NDArray[np.float64]

@@ -29,7 +29,7 @@ from fedprikl.paper import (
     optimal_control_with_noise,
     variance_bound,
 )
-from fedprikl.privacy import paper_noise_gain, paper_term_sensitivity
+from fedprikl.privacy.paper_calibration import paper_noise_gain, paper_term_sensitivity
 from fedprikl.simulation import BatchHistograms, Pair, Population, deal_clients
 
 EPSILONS = (0.1, 1.0)

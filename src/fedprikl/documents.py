@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from fedprikl.errors import InvalidInputError
@@ -10,12 +11,12 @@ from fedprikl.errors import InvalidInputError
 __all__ = ["canonical", "check_version", "digest", "parse_document"]
 
 
-def canonical(content: dict[str, Any]) -> bytes:
+def canonical(content: Mapping[str, Any] | Sequence[Any]) -> bytes:
     """The content as JSON with sorted keys and no spaces; nan and infinity are refused."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def digest(content: dict[str, Any]) -> str:
+def digest(content: Mapping[str, Any] | Sequence[Any]) -> str:
     """SHA-256 of the canonical content, as hexadecimal digits."""
     return hashlib.sha256(canonical(content)).hexdigest()
 

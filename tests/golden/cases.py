@@ -51,27 +51,29 @@ from fedprikl.privacy import (
     AccountedRelease,
     Charge,
     GaussianMechanism,
-    IntegerGaussianMechanism,
-    IntegerLaplaceMechanism,
     LaplaceMechanism,
     Ledger,
     PrivacyStatement,
-    SharedGaussianMechanism,
-    SharedLaplaceMechanism,
     calibrate,
     calibrate_integer,
     calibrate_shared,
-    classic_constant,
     exact_sensitivity,
-    largest_fitting_epsilon,
-    paper_noise_gain,
-    paper_term_sensitivity,
-    paper_true_epsilon,
     rounding_slack,
     terms_sensitivity,
     total_epsilon,
     worst_substitution,
 )
+from fedprikl.privacy.composition import largest_fitting_epsilon
+from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
+from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
+from fedprikl.privacy.paper_calibration import (
+    classic_constant,
+    paper_noise_gain,
+    paper_term_sensitivity,
+    paper_true_epsilon,
+)
+from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
+from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
 from fedprikl.protocol import Client, Plan, RoundResult, Server, SignedPlan, run_round
 from fedprikl.reference import QueryPoints
 from fedprikl.secure_sum import Leaves
@@ -175,6 +177,7 @@ def show_charge(charge: Charge) -> dict[str, Any]:
         return {"kind": "laplace", "noise": charge.scale, "sensitivity": charge.sensitivity}
     if isinstance(charge, GaussianMechanism):
         return {"kind": "gaussian", "noise": charge.sigma, "sensitivity": charge.sensitivity}
+    assert isinstance(charge, IntegerGaussianMechanism)
     return {"kind": "integer gaussian", "noise": charge.sigma, "moved": charge.coordinates}
 
 

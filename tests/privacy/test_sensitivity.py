@@ -25,13 +25,12 @@ from fedprikl.estimation import increments_per_batch, score_sensitivity, weighte
 from fedprikl.paper import worst_neighbours
 from fedprikl.privacy import (
     exact_sensitivity,
-    paper_kl_sensitivity,
-    paper_term_sensitivity,
     rounding_slack,
     terms_sensitivity,
     worst_substitution,
 )
 from fedprikl.privacy import sensitivity as module
+from fedprikl.privacy.paper_calibration import paper_kl_sensitivity, paper_term_sensitivity
 from tests.brute_force import Histogram, histograms, largest_change, neighbours
 
 Case = tuple[QueryPoints, np.ndarray[Any, np.dtype[np.int64]], Score]

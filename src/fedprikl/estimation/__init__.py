@@ -3,7 +3,7 @@
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import ComparedEstimate, Estimate
 from fedprikl.estimation.forecast import Forecast, mean_error
-from fedprikl.estimation.interval import confidence_interval, noise_quantile
+from fedprikl.estimation.interval import confidence_interval
 from fedprikl.estimation.no_drift import (
     NoDrift,
     check_design_effect,
@@ -48,7 +48,6 @@ __all__ = [
     "judge_noisy_release",
     "judge_release",
     "mean_error",
-    "noise_quantile",
     "noisy_interval",
     "null_values",
     "overdispersion",

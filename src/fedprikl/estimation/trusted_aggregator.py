@@ -21,16 +21,15 @@ from fedprikl.estimation.verdict import judge_release
 from fedprikl.privacy import (
     SECURE_NOISE,
     GaussianMechanism,
-    LaplaceMechanism,
+    Mechanism,
     NoiseKind,
     NoiseSource,
     PrivacyStatement,
     calibrate,
     exact_sensitivity,
-    paper_noise_gain,
-    paper_term_sensitivity,
     terms_sensitivity,
 )
+from fedprikl.privacy.paper_calibration import paper_noise_gain, paper_term_sensitivity
 from fedprikl.reference import QueryPoints
 
 __all__ = ["Calibration", "Released", "release_mechanism", "trusted_aggregator"]
@@ -80,7 +79,7 @@ def release_mechanism(
     calibration: Calibration,
     noise: NoiseKind = "auto",
     released: Released = "terms",
-) -> LaplaceMechanism | GaussianMechanism:
+) -> Mechanism:
     """The noise of a release and its sensitivity, from public quantities: known before any data.
 
     For the paper's calibration, the Gaussian mechanism that is exactly as private.
@@ -135,7 +134,7 @@ def _exact(
         ),
         privacy=PrivacyStatement(
             epsilon=mechanism.epsilon(delta),
-            delta=0.0 if isinstance(mechanism, LaplaceMechanism) else delta,
+            delta=mechanism.proved_delta(delta),
             claimed_epsilon=epsilon,
             mechanism=str(mechanism),
             released="one number",

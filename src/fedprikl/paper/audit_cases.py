@@ -18,10 +18,9 @@ from fedprikl.privacy import (
     NoiseKind,
     NoiseSource,
     calibrate,
-    paper_noise_gain,
-    paper_term_sensitivity,
     worst_substitution,
 )
+from fedprikl.privacy.paper_calibration import paper_noise_gain, paper_term_sensitivity
 from fedprikl.reference import QueryPoints
 
 __all__ = ["AuditCase", "exact_case", "paper_case", "worst_neighbours"]

@@ -18,13 +18,12 @@ from fedprikl.estimation.scoring import check_score
 from fedprikl.privacy import (
     SECURE_NOISE,
     GaussianMechanism,
-    IntegerLaplaceMechanism,
     NoiseKind,
     NoiseSource,
     PrivacyStatement,
     calibrate_integer,
-    classic_constant,
 )
+from fedprikl.privacy.paper_calibration import classic_constant
 
 __all__ = ["baseline"]
 
@@ -76,16 +75,15 @@ def _integer_noise(
 ) -> tuple[Floats, PrivacyStatement]:
     coordinates = min(2, counts.points.payload)
     mechanism = calibrate_integer(epsilon=epsilon, delta=delta, coordinates=coordinates, kind=noise)
-    pure = isinstance(mechanism, IntegerLaplaceMechanism)
     noisy = mechanism.add_to(counts.counts, source)
     return noisy, PrivacyStatement(
         epsilon=mechanism.epsilon(delta),
-        delta=0.0 if pure else delta,
+        delta=mechanism.proved_delta(delta),
         claimed_epsilon=epsilon,
         mechanism=str(mechanism),
         released=f"{len(noisy)} noisy counts",
         trust=TRUST,
-        sensitivity=coordinates if pure else math.sqrt(coordinates),
+        sensitivity=mechanism.sensitivity,
         insecure=source.insecure,
     )
 

@@ -36,7 +36,6 @@ from fedprikl.planning.planned_round import PlannedRound, SumCost
 from fedprikl.planning.power import smallest_drift
 from fedprikl.planning.release_budget import ReleaseBudget, split_budget
 from fedprikl.planning.spectrum import Spectrum
-from fedprikl.privacy import SharedLaplaceMechanism
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes, noise_share, plan_cohort
 from fedprikl.reference import QueryPoints, Reference, spread_points
@@ -181,9 +180,9 @@ def noisy_round(
     for size in cohort_sizes(plan, clients):
         minimum = plan_cohort(plan, size, plan.points).minimum
         share = noise_share(plan, clients=size, minimum=minimum)
-        if isinstance(share, SharedLaplaceMechanism):
-            scale = share.scale
-        variance += 0.0 if share is None else size * share.share_variance
+        if share is not None:
+            scale = share.laplace_scale
+            variance += size * share.share_variance
     return NoisyRound(points, records=records, noise_sd=math.sqrt(variance), laplace_scale=scale)
 
 

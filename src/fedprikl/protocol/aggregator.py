@@ -26,7 +26,6 @@ from fedprikl.privacy import (
     NoiseSource,
     PrivacyStatement,
     Reservation,
-    SharedLaplaceMechanism,
     SharedMechanism,
     calibrate,
 )
@@ -204,7 +203,7 @@ class Aggregator:
             rest=np.array([b.counts[-1] for b in self._batches], dtype=np.float64),
             records=np.array([b.records for b in self._batches]),
             noise_sd=np.sqrt([b.noise_variance for b in self._batches]),
-            laplace_scale=worst.scale if isinstance(worst, SharedLaplaceMechanism) else None,
+            laplace_scale=worst.laplace_scale,
         )
 
     def _noisy_estimate(self, noisy: NoisyCounts, rng: np.random.Generator) -> Estimate:
