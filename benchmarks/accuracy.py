@@ -38,7 +38,7 @@ from fedprikl.estimation import (
     noisy_interval,
     trusted_aggregator,
 )
-from fedprikl.paper import baseline, no_privacy
+from fedprikl.paper import baseline, no_privacy, printed_aggregator
 from fedprikl.planning import Design, Spectrum, forecast_design, sampling_errors
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import noisy_round, plan_round
@@ -189,12 +189,11 @@ class Bench:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PaperCalibrationWarning)
             if trust == "aggregator":
-                return trusted_aggregator(
+                return printed_aggregator(
                     counts,
                     epsilon=epsilon,
                     delta=DELTA,
                     score=Score(Skew(GAMMA)),
-                    calibration="paper",
                     source=source,
                 ).value
             return baseline(

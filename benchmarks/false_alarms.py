@@ -27,10 +27,10 @@ from fedprikl.estimation import (
     judge_noisy_counts,
     judge_release,
     overdispersion,
-    release_mechanism,
+    score_sensitivity,
 )
 from fedprikl.planning import smallest_drift
-from fedprikl.privacy import SECURE_NOISE
+from fedprikl.privacy import SECURE_NOISE, Calibrated
 from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
 from fedprikl.reference import Correlation
 
@@ -118,14 +118,8 @@ class Verdicts:
         self.case, self.points = known.case, known.points
         self.records = np.array([known.case.records])
         points = known.points
-        self.mechanism = release_mechanism(
-            points,
-            self.records,
-            epsilon=EPSILON,
-            delta=DELTA,
-            score=SCORE,
-            calibration="exact",
-        )
+        sensitivity = score_sensitivity(points, self.records, SCORE)
+        self.mechanism = Calibrated(EPSILON, DELTA).for_sensitivity(sensitivity)
         self.threshold = judge_release(
             0.0,
             FALSE_ALARM,

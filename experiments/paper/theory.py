@@ -20,16 +20,17 @@ from fedprikl import (
     PaperCalibrationWarning,
     Score,
     iid_points,
-    trusted_aggregator,
 )
 from fedprikl.checks import Floats
 from fedprikl.paper import (
     estimator_variance,
     optimal_control,
     optimal_control_with_noise,
+    paper_noise_gain,
+    paper_term_sensitivity,
+    printed_aggregator,
     variance_bound,
 )
-from fedprikl.privacy.paper_calibration import paper_noise_gain, paper_term_sensitivity
 from fedprikl.simulation import BatchHistograms, Pair, Population, deal_clients
 
 EPSILONS = (0.1, 1.0)
@@ -80,12 +81,11 @@ class Theory:
                 counts = sums.ask(points)
                 for e, epsilon in enumerate(EPSILONS):
                     for c, control in enumerate(CONTROLS):
-                        values[w, e, c, trial] = trusted_aggregator(
+                        values[w, e, c, trial] = printed_aggregator(
                             counts,
                             epsilon=epsilon,
                             delta=DELTA,
                             score=Score(SKEW, control),
-                            calibration="paper",
                             released="mean",
                             source=InsecureSeededNoise(noise),
                         ).value

@@ -152,7 +152,7 @@ def test_the_installed_command_prints_its_version_and_warns_plainly(tmp_path: Pa
         cwd=tmp_path,
     )
     assert json.loads(demo.stdout)["truth"] > 0
-    assert demo.stderr.count("warning: calibration='paper' claims epsilon 1") == 2
+    assert demo.stderr.count("warning: The paper's calibration claims epsilon 1") == 2
     assert (tmp_path / "fedprikl-demo.html").exists()
 
 

@@ -22,9 +22,9 @@ from fedprikl import (
     kl_divergence,
     no_privacy,
     skewed_divergence,
-    trusted_aggregator,
 )
 from fedprikl.checks import Floats, Ints
+from fedprikl.paper import printed_aggregator
 from fedprikl.simulation import deal_clients, drifted_population, true_divergence
 
 ROOT = Path(__file__).parent.parent.parent
@@ -136,8 +136,6 @@ def test_the_bias_exceeds_the_noise_at_the_paper_settings(rng: np.random.Generat
         points = iid_points(pi, 10, batches=20, rng=rng)
         counts = world.population.batch_counts(points, deal_clients(600, 20, rng))
         errors.append(no_privacy(counts).value - truth)
-    noise = trusted_aggregator(
-        counts, epsilon=1.0, calibration="paper", source=InsecureSeededNoise(0)
-    ).noise_sd
+    noise = printed_aggregator(counts, epsilon=1.0, source=InsecureSeededNoise(0)).noise_sd
     assert noise is not None
     assert np.mean(errors) > 5 * max(noise, float(np.std(errors)) / np.sqrt(30))

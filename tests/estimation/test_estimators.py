@@ -29,6 +29,7 @@ from fedprikl import (
     trusted_aggregator,
 )
 from fedprikl.estimation import score_sensitivity, weighted_score
+from fedprikl.paper import printed_aggregator
 from fedprikl.privacy import NoiseKind
 from tests.false_alarm import looks_centred
 
@@ -102,7 +103,7 @@ def test_the_paper_calibration_is_for_the_papers_design(rng: np.random.Generator
     """Pooled counts or a correction would be scored in one way and accounted in another."""
     counts = sampled(rng)
     with pytest.raises(InvalidInputError, match="its own design"):
-        trusted_aggregator(counts, epsilon=1.0, calibration="paper", score=Score(correction=1.0))
+        printed_aggregator(counts, epsilon=1.0, score=Score(correction=1.0))
 
 
 def test_the_default_score_corrects_the_bias_of_batches(rng: np.random.Generator) -> None:
@@ -117,7 +118,7 @@ def test_the_paper_calibration_warns_in_words_with_the_true_epsilon(
 ) -> None:
     counts = sampled(rng)
     with pytest.warns(PaperCalibrationWarning, match="claims epsilon 1, but the noise") as caught:
-        estimate = trusted_aggregator(counts, epsilon=1.0, calibration="paper")
+        estimate = printed_aggregator(counts, epsilon=1.0)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert f"{estimate.privacy.epsilon:.3g}" in str(caught[0].message)
@@ -135,10 +136,7 @@ def test_the_exact_calibration_does_not_warn() -> None:
 def test_the_paper_noise_is_the_printed_one(rng: np.random.Generator) -> None:
     """sd of the mean: c kappa / (epsilon T sqrt(m T)), with kappa = ln 2 for lambda = 0."""
     counts, source = sampled(rng), InsecureSeededNoise(2)
-    estimates = [
-        trusted_aggregator(counts, epsilon=1.0, calibration="paper", source=source)
-        for _ in range(2000)
-    ]
+    estimates = [printed_aggregator(counts, epsilon=1.0, source=source) for _ in range(2000)]
     c = math.sqrt(2 * math.log(1.25e6))
     printed = c * math.log(2) / (3 * math.sqrt(18))
     assert estimates[0].noise_sd == pytest.approx(printed)
@@ -146,9 +144,7 @@ def test_the_paper_noise_is_the_printed_one(rng: np.random.Generator) -> None:
     assert values.std() == pytest.approx(printed, rel=0.15)
     assert looks_centred(values, weighted_score(counts, Score()))
     kappa = 2 / (HELD.sum() * 0.1) + math.log(2)
-    control = trusted_aggregator(
-        counts, epsilon=1.0, calibration="paper", score=Score(control=2.0), source=source
-    )
+    control = printed_aggregator(counts, epsilon=1.0, score=Score(control=2.0), source=source)
     assert control.noise_sd == pytest.approx(printed * kappa / math.log(2))
 
 
@@ -157,8 +153,8 @@ def test_the_paper_noise_of_a_mean_protects_more_than_that_of_the_terms(
     rng: np.random.Generator,
 ) -> None:
     counts = sampled(rng)
-    terms = trusted_aggregator(counts, epsilon=1.0, calibration="paper")
-    mean = trusted_aggregator(counts, epsilon=1.0, calibration="paper", released="mean")
+    terms = printed_aggregator(counts, epsilon=1.0)
+    mean = printed_aggregator(counts, epsilon=1.0, released="mean")
     assert mean.privacy.epsilon < terms.privacy.epsilon
     assert mean.privacy.released == "the mean of noisy terms"
 
@@ -175,7 +171,7 @@ def test_the_paper_claim_is_false_at_its_own_settings() -> None:
         batches=20,
     )
     counts = BatchCounts(points, np.full(200, 40), np.full(20, 400))
-    privacy = trusted_aggregator(counts, epsilon=1.0, calibration="paper").privacy
+    privacy = printed_aggregator(counts, epsilon=1.0).privacy
     assert not privacy.holds
     assert privacy.epsilon > 20
     assert "FALSE" in privacy.verdict
@@ -288,17 +284,15 @@ def with_counts(counts: Any, records: Any = (400,)) -> BatchCounts:
         (lambda: trusted_aggregator(census(), epsilon=np.nan), "finite"),
         (lambda: trusted_aggregator(census(), epsilon=1.0, delta=0.0), "strictly between"),
         (lambda: trusted_aggregator(census(), epsilon=1.0, delta=1.0), "strictly between"),
-        (lambda: trusted_aggregator(census(), epsilon=1.0, calibration="x"), "'exact' or 'paper'"),  # type: ignore[arg-type]
-        (
-            lambda: trusted_aggregator(census(), epsilon=1.0, calibration="paper", released="x"),  # type: ignore[arg-type]
-            "'terms' or 'mean'",
-        ),
+        (lambda: trusted_aggregator(census(), epsilon=1.0, noise="x"), "'laplace' or 'gaussian'"),  # type: ignore[arg-type]
+        (lambda: printed_aggregator(census(), epsilon=0.0), "above 0"),
+        (lambda: printed_aggregator(census(), epsilon=1.0, delta=0.0), "strictly between"),
         (lambda: baseline(census(), epsilon=1.0, calibration="x"), "'exact' or 'paper'"),  # type: ignore[arg-type]
         (lambda: baseline(census(), epsilon=0.0), "above 0"),
         (lambda: baseline(census(), epsilon=1.0, noise="x"), "'laplace' or 'gaussian'"),  # type: ignore[arg-type]
         (lambda: baseline(census(), epsilon=1.0, score=Score(Unsmoothed())), "smooth it"),
         (lambda: no_privacy(census(), score=Skew(0.05)), r"write Score\(Skew"),  # type: ignore[arg-type]
-        (lambda: trusted_aggregator(census(), epsilon=1.0, released="x"), "'terms' or 'mean'"),  # type: ignore[arg-type]
+        (lambda: printed_aggregator(census(), epsilon=1.0, released="x"), "'terms' or 'mean'"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_input_says_what_to_do(make: Any, words: str) -> None:

@@ -35,6 +35,13 @@ from fedprikl.checks import Floats
 from fedprikl.divergence import Additive, Floor, Score, Skew, Unsmoothed
 from fedprikl.estimation import Estimate, Forecast, Verdict, increments_per_batch, score_sensitivity
 from fedprikl.estimation.drift_model import fit_drift
+from fedprikl.paper import (
+    classic_constant,
+    paper_noise_gain,
+    paper_term_sensitivity,
+    paper_true_epsilon,
+    printed_aggregator,
+)
 from fedprikl.planning import (
     Design,
     DesignForecast,
@@ -66,12 +73,6 @@ from fedprikl.privacy import (
 from fedprikl.privacy.composition import largest_fitting_epsilon
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
 from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
-from fedprikl.privacy.paper_calibration import (
-    classic_constant,
-    paper_noise_gain,
-    paper_term_sensitivity,
-    paper_true_epsilon,
-)
 from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
 from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
 from fedprikl.protocol import Client, Plan, RoundResult, Server, SignedPlan, run_round
@@ -279,12 +280,11 @@ def paper_calibration(released: Any) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PaperCalibrationWarning)
         found = {
-            f"{batches} batches, control {control:g}": trusted_aggregator(
+            f"{batches} batches, control {control:g}": printed_aggregator(
                 iid_counts(batches),
                 epsilon=EPSILON,
                 delta=DELTA,
                 score=Score(control=control),
-                calibration="paper",
                 released=released,
                 source=InsecureSeededNoise(23),
             )

@@ -11,6 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedprikl import InvalidInputError
+from fedprikl.paper import (
+    classic_constant,
+    paper_noise_gain,
+    paper_true_epsilon,
+)
 from fedprikl.privacy import (
     GaussianMechanism,
     LaplaceMechanism,
@@ -20,11 +25,6 @@ from fedprikl.privacy import (
 )
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
 from fedprikl.privacy.noise import GRID_SLACK, _opendp_laplace
-from fedprikl.privacy.paper_calibration import (
-    classic_constant,
-    paper_noise_gain,
-    paper_true_epsilon,
-)
 
 epsilons = st.floats(0.01, 20)
 deltas = st.sampled_from([1e-9, 1e-6, 1e-3])

@@ -22,7 +22,7 @@ from fedprikl import (
 )
 from fedprikl.divergence import phi
 from fedprikl.estimation import increments_per_batch, score_sensitivity, weighted_score
-from fedprikl.paper import worst_neighbours
+from fedprikl.paper import paper_kl_sensitivity, paper_term_sensitivity, worst_neighbours
 from fedprikl.privacy import (
     exact_sensitivity,
     rounding_slack,
@@ -30,7 +30,6 @@ from fedprikl.privacy import (
     worst_substitution,
 )
 from fedprikl.privacy import sensitivity as module
-from fedprikl.privacy.paper_calibration import paper_kl_sensitivity, paper_term_sensitivity
 from tests.brute_force import Histogram, histograms, largest_change, neighbours
 
 Case = tuple[QueryPoints, np.ndarray[Any, np.dtype[np.int64]], Score]

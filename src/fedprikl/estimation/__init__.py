@@ -24,7 +24,7 @@ from fedprikl.estimation.noisy_verdict import (
     overdispersion,
 )
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
-from fedprikl.estimation.trusted_aggregator import release_mechanism, trusted_aggregator
+from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
 from fedprikl.estimation.verdict import Verdict, alarm_threshold, check_false_alarm, judge_release
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "check_false_alarm",
     "confidence_interval",
     "estimate_noisy_counts",
+    "estimate_scored_sum",
     "forecast_noisy",
     "increments_per_batch",
     "judge_noisy_counts",
@@ -53,7 +54,6 @@ __all__ = [
     "overdispersion",
     "project_counts",
     "public_simulation",
-    "release_mechanism",
     "score_sensitivity",
     "smallest_noisy_drift",
     "trusted_aggregator",

@@ -1,6 +1,5 @@
 """The answer: one number, what it estimates, and its privacy statement."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from fedprikl.checks import Floats
-from fedprikl.errors import InvalidInputError, PaperCalibrationWarning
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.noisy_counts import NoisyCounts
 from fedprikl.estimation.verdict import Verdict
 from fedprikl.privacy import PrivacyStatement
 
-__all__ = ["ComparedEstimate", "Estimate", "warn_of_paper_noise"]
+__all__ = ["ComparedEstimate", "Estimate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,7 @@ class Estimate:
     payload: int  # counts each client reported
     noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
     limits: Callable[[], tuple[float, float] | None] = field(default=lambda: None, repr=False)
+    noisy_counts: NoisyCounts | None = field(default=None, repr=False)  # where they are released
     # The verdict at a false-alarm rate and a design effect, where the law without drift is known.
     judge: Callable[[float, float], Verdict] | None = field(default=None, repr=False)
     false_alarm: float = 0.01  # of `drifted`
@@ -51,7 +52,7 @@ class Estimate:
         if self.judge is None:
             raise InvalidInputError(
                 f"There is no verdict on this estimate ({self.method}): how it spreads without "
-                "drift is not known. Use the trusted aggregator with calibration='exact'."
+                "drift is not known. Use `fedprikl.trusted_aggregator`."
             )
         return self.judge(
             self.false_alarm if false_alarm is None else false_alarm,
@@ -93,16 +94,3 @@ class ComparedEstimate:
     def typical_error(self) -> float:
         """Mean absolute error of the repetitions, in nats."""
         return float(np.mean(np.abs(self.repetitions - self.truth)))
-
-
-def warn_of_paper_noise(statement: PrivacyStatement) -> None:
-    """Say what the paper's printed noise really buys; the caller's caller's caller is blamed."""
-    falsely = statement.epsilon > (statement.claimed_epsilon or 0.0)
-    warnings.warn(
-        f"calibration='paper' claims epsilon {statement.claimed_epsilon:g}"
-        f"{', but' if falsely else '; with these points'} the noise the paper prints gives "
-        f"epsilon {statement.epsilon:.3g} (delta {statement.delta:g}) here. "
-        "Use calibration='exact' for the epsilon you ask for.",
-        PaperCalibrationWarning,
-        stacklevel=4,
-    )

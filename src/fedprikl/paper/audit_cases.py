@@ -12,6 +12,7 @@ from fedprikl.divergence import Score, Unsmoothed
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
+from fedprikl.paper.calibration import paper_noise_gain, paper_term_sensitivity
 from fedprikl.privacy import (
     GaussianMechanism,
     Mechanism,
@@ -20,7 +21,6 @@ from fedprikl.privacy import (
     calibrate,
     worst_substitution,
 )
-from fedprikl.privacy.paper_calibration import paper_noise_gain, paper_term_sensitivity
 from fedprikl.reference import QueryPoints
 
 __all__ = ["AuditCase", "exact_case", "paper_case", "worst_neighbours"]

@@ -13,8 +13,10 @@ from fedprikl.checks import Floats, check_delta, check_epsilon
 from fedprikl.divergence import Floor, Score, Unsmoothed
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.counts import BatchCounts
-from fedprikl.estimation.estimate import Estimate, warn_of_paper_noise
+from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.scoring import check_score
+from fedprikl.paper.calibration import classic_constant
+from fedprikl.paper.printed_aggregator import warn_of_paper_noise
 from fedprikl.privacy import (
     SECURE_NOISE,
     GaussianMechanism,
@@ -23,7 +25,6 @@ from fedprikl.privacy import (
     PrivacyStatement,
     calibrate_integer,
 )
-from fedprikl.privacy.paper_calibration import classic_constant
 
 __all__ = ["baseline"]
 
@@ -111,5 +112,5 @@ def _printed_noise(
         sensitivity=mechanism.sensitivity,
         insecure=source.insecure,
     )
-    warn_of_paper_noise(statement)
+    warn_of_paper_noise(statement, callers=2)
     return noisy, statement, of_term

@@ -18,7 +18,7 @@ from fedprikl.estimation import (
     forecast_noisy,
     judge_release,
     mean_error,
-    release_mechanism,
+    score_sensitivity,
     smallest_noisy_drift,
 )
 from fedprikl.planning.design import (
@@ -36,6 +36,7 @@ from fedprikl.planning.planned_round import PlannedRound, SumCost
 from fedprikl.planning.power import smallest_drift
 from fedprikl.planning.release_budget import ReleaseBudget, split_budget
 from fedprikl.planning.spectrum import Spectrum
+from fedprikl.privacy import Calibrated
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes, noise_share, plan_cohort
 from fedprikl.reference import QueryPoints, Reference, spread_points
@@ -279,14 +280,8 @@ def _smallest_drift(asked: _Asked, plan: Plan, design: Design) -> float | None:
         rng=np.random.default_rng(SEED),
     )
     records = np.full(plan.batches, max(1, asked.records // plan.batches))
-    noise = release_mechanism(
-        points,
-        records,
-        epsilon=plan.epsilon,
-        delta=plan.delta,
-        score=plan.score,
-        calibration="exact",
-        noise=plan.noise,
+    noise = Calibrated(plan.epsilon, plan.delta, plan.noise).for_sensitivity(
+        score_sensitivity(points, records, plan.score)
     )
     alarm = judge_release(
         0.0,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,20 @@ from fedprikl.estimation import (
     Estimate,
     NoisyCounts,
     estimate_noisy_counts,
+    estimate_scored_sum,
     judge_noisy_release,
     noisy_interval,
-    trusted_aggregator,
 )
-from fedprikl.paper import no_privacy
+from fedprikl.paper import no_privacy, printed_aggregator
 from fedprikl.privacy import (
     SECURE_NOISE,
+    Calibrated,
     Charge,
     Ledger,
     NoiseSource,
     PrivacyStatement,
     Reservation,
     SharedMechanism,
-    calibrate,
 )
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.possible_counts import possible_counts
@@ -183,14 +183,18 @@ class Aggregator:
         )
         if plan.estimator == "no privacy":
             return no_privacy(counts, score=plan.score)
-        calibration: Any = "paper" if plan.estimator == "paper" else "exact"
-        return trusted_aggregator(
+        if plan.estimator == "paper":
+            return printed_aggregator(
+                counts,
+                epsilon=plan.epsilon,
+                delta=plan.delta,
+                score=plan.score,
+                source=self._source,
+            )
+        return estimate_scored_sum(
             counts,
-            epsilon=plan.epsilon,
-            delta=plan.delta,
+            noise=self._noise,
             score=plan.score,
-            calibration=calibration,
-            noise=plan.noise,
             client_effect=plan.client_effect,
             source=self._source,
         )
@@ -255,7 +259,13 @@ class Aggregator:
         plan = self._round.plan
         if plan.estimator == "baseline":
             return self._worst_share().charge(plan.delta)
-        return calibrate(epsilon=plan.epsilon, delta=plan.delta, sensitivity=1.0, kind=plan.noise)
+        return self._noise.charge
+
+    @cached_property
+    def _noise(self) -> Calibrated:
+        """What is charged is what draws."""
+        plan = self._round.plan
+        return Calibrated(plan.epsilon, plan.delta, plan.noise)
 
     def check_budget(self) -> None:
         """Raises `BudgetExceededError` if the release does not fit; charges nothing."""

@@ -11,7 +11,7 @@ from fedprikl.checks import Ints
 from fedprikl.divergence import DEFAULT_SKEW, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts, ComparedEstimate, Estimate, trusted_aggregator
-from fedprikl.paper import baseline, no_privacy
+from fedprikl.paper import baseline, no_privacy, printed_aggregator
 from fedprikl.privacy import SECURE_NOISE, InsecureSeededNoise, NoiseSource
 from fedprikl.reference import QueryPoints, distinct_points, iid_points
 from fedprikl.simulation.population import deal_clients
@@ -48,7 +48,7 @@ def paper_and_ours(*, epsilon: float, delta: float) -> list[Method]:
         paper(name="no privacy", estimator=lambda counts, _: no_privacy(counts)),
         paper(name="baseline, paper", estimator=noised(baseline, calibration="paper")),
         paper(name="baseline, exact", estimator=noised(baseline, noise="gaussian")),
-        paper(name="aggregator, paper", estimator=noised(trusted_aggregator, calibration="paper")),
+        paper(name="aggregator, paper", estimator=noised(printed_aggregator)),
         ours(name="exact, 10 points", points=10, batches=4),
         ours(name="exact, 250 points", points=250, batches=1),
     ]

@@ -15,7 +15,7 @@ from fedprikl.checks import Floats
 from fedprikl.divergence import DEFAULT_SKEW, Floor, Score, Smoothing
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts, Estimate, trusted_aggregator
-from fedprikl.paper import baseline, no_privacy
+from fedprikl.paper import baseline, no_privacy, printed_aggregator
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.reference import QueryPoints, distinct_points, iid_points
 from fedprikl.simulation.digits import Digits
@@ -82,11 +82,11 @@ class Repetition:
         )
         if setting.method == "no privacy":
             return no_privacy(counts, score=score)
-        estimator: Callable[..., Estimate] = (
-            partial(baseline, noise="gaussian")  # the paper's, whatever its calibration
-            if setting.method == "baseline"
-            else trusted_aggregator
-        )
+        estimator: Callable[..., Estimate] = trusted_aggregator
+        if setting.method == "baseline":  # Gaussian like the paper's, whatever its calibration
+            estimator = partial(baseline, noise="gaussian", calibration=setting.calibration)
+        elif setting.calibration == "paper":
+            estimator = printed_aggregator
         with warnings.catch_warnings():  # the true epsilon is in the result
             warnings.simplefilter("ignore", PaperCalibrationWarning)
             return estimator(
@@ -94,7 +94,6 @@ class Repetition:
                 epsilon=setting.epsilon,
                 delta=setting.delta,
                 score=score,
-                calibration=setting.calibration,
                 source=InsecureSeededNoise(self._stream(NOISE, *pair)),
             )
 

@@ -1,0 +1,159 @@
+"""FedPriKL with a trusted aggregator as the paper prints it   [alg:sys_tagg].
+
+The printed noise is added to every term; it does not give the epsilon that the paper claims, and
+the estimate warns what it is worth. `fedprikl.trusted_aggregator` has noise that does.
+"""
+
+import math
+import warnings
+from typing import Literal
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints, check_delta, check_epsilon
+from fedprikl.divergence import Score
+from fedprikl.errors import InvalidInputError, PaperCalibrationWarning
+from fedprikl.estimation.counts import BatchCounts
+from fedprikl.estimation.estimate import Estimate
+from fedprikl.estimation.scoring import increments_per_batch
+from fedprikl.estimation.trusted_aggregator import TRUST
+from fedprikl.paper.calibration import paper_noise_gain, paper_term_sensitivity
+from fedprikl.privacy import (
+    SECURE_NOISE,
+    GaussianMechanism,
+    NoiseSource,
+    PrivacyStatement,
+    exact_sensitivity,
+    terms_sensitivity,
+)
+from fedprikl.reference import QueryPoints
+
+__all__ = ["Released", "printed_aggregator", "warn_of_paper_noise"]
+
+Released = Literal["terms", "mean"]
+PLAIN_SCORE = Score()
+
+
+def printed_aggregator(
+    counts: BatchCounts,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    score: Score = PLAIN_SCORE,
+    released: Released = "terms",
+    source: NoiseSource = SECURE_NOISE,
+) -> Estimate:
+    """D(Pi || P) from exact batch counts with the printed noise, c kappa / (epsilon T) per term.
+
+    `released` says whether the server sees every noisy term, as printed, or only their mean.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import fedprikl as fk
+    >>> from fedprikl.paper import printed_aggregator
+    >>> rng = np.random.default_rng(0)
+    >>> points = fk.distinct_points([0.5, 0.3, 0.2], 3, batches=1, rng=rng)
+    >>> counts = fk.BatchCounts(points, np.array([90, 220, 310]), np.array([620]))
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     estimate = printed_aggregator(counts, epsilon=1.0)
+    >>> estimate.privacy.released
+    '3 noisy terms'
+
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if released not in ("terms", "mean"):
+        raise InvalidInputError(f"`released` must be 'terms' or 'mean', got {released!r}.")
+    points = counts.points
+    if points.pooled or score.correction:
+        raise InvalidInputError(
+            "The paper's calibration is for its own design: points that are not pooled, a score "
+            "without bias correction. Use `fedprikl.trusted_aggregator`."
+        )
+    sigmas = _paper_sigmas(points, counts.records, score, epsilon, delta)
+    scores = score(counts.counts, points.pi, counts.records_per_point)
+    terms = np.repeat(scores, points.draws)
+    batch = np.repeat(points.batch, points.draws)
+    noisy = np.concatenate(
+        [source.gaussian(terms[batch == t], sigma=sigmas[t]) for t in range(points.batches)]
+    )
+    share = _share_of_term(points)
+    mechanism = _paper_mechanism(points, counts.records, score, epsilon, delta, released)
+    statement = PrivacyStatement(
+        epsilon=mechanism.epsilon(delta),
+        delta=delta,
+        claimed_epsilon=epsilon,
+        mechanism=f"the paper's Gaussian noise of standard deviation {sigmas.max():.4g} per term",
+        released=f"{len(terms)} noisy terms" if released == "terms" else "the mean of noisy terms",
+        trust=TRUST,
+        insecure=source.insecure,
+    )
+    warn_of_paper_noise(statement, callers=1)
+    return Estimate(
+        method="trusted aggregator, paper's calibration",
+        value=math.fsum((share * noisy).tolist()),
+        target=str(score.smoothing),
+        payload=points.payload,
+        noise_sd=_mean_sd(points, sigmas),
+        privacy=statement,
+    )
+
+
+def warn_of_paper_noise(statement: PrivacyStatement, *, callers: int) -> None:
+    """Say what the paper's printed noise really buys; blames the caller so many calls above."""
+    falsely = statement.epsilon > (statement.claimed_epsilon or 0.0)
+    warnings.warn(
+        f"The paper's calibration claims epsilon {statement.claimed_epsilon:g}"
+        f"{', but' if falsely else '; with these points'} the noise the paper prints gives "
+        f"epsilon {statement.epsilon:.3g} (delta {statement.delta:g}) here. "
+        "Use the exact calibration for the epsilon you ask for.",
+        PaperCalibrationWarning,
+        stacklevel=callers + 2,
+    )
+
+
+def _paper_sigmas(
+    points: QueryPoints, records: Ints, score: Score, epsilon: float, delta: float
+) -> Floats:
+    """c kappa_t / (epsilon T) per batch, as line 14 of the listing prints it."""
+    gain = paper_noise_gain(epsilon=epsilon, delta=delta, batches=points.batches)
+    kappa = [
+        paper_term_sensitivity(control=score.control, records=int(n), pi_min=points.pi_min)
+        for n in records
+    ]
+    return math.sqrt(gain) * np.array(kappa, dtype=np.float64)
+
+
+def _share_of_term(points: QueryPoints) -> Floats:
+    """The weight of every drawn term: 1/(mT) for i.i.d. points."""
+    return np.repeat(points.weights / points.draws, points.draws)
+
+
+def _mean_sd(points: QueryPoints, sigmas: Floats) -> float:
+    """Standard deviation of the noise of the mean of all terms."""
+    of_term = sigmas[np.repeat(points.batch, points.draws)]
+    return math.sqrt(float(np.sum((_share_of_term(points) * of_term) ** 2)))
+
+
+def _paper_mechanism(
+    points: QueryPoints,
+    records: Ints,
+    score: Score,
+    epsilon: float,
+    delta: float,
+    released: Released,
+) -> GaussianMechanism:
+    """What the printed noise truly is for this score, these points and batch sizes."""
+    sigmas = _paper_sigmas(points, records, score, epsilon, delta)
+    if released == "mean":
+        batches = increments_per_batch(points, records, score, points.weights)
+        return GaussianMechanism(
+            sigma=_mean_sd(points, sigmas), sensitivity=exact_sensitivity(batches)
+        )
+    batches = increments_per_batch(points, records, score, np.ones(len(points)))
+    reach = [
+        terms_sensitivity([batch], [points.draws[points.batch == t]]) / sigmas[t]
+        for t, batch in enumerate(batches)
+    ]
+    return GaussianMechanism(sigma=1.0, sensitivity=max(reach))
