@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from fedprikl import InvalidInputError, SecureNoise
+from fedprikl.checks import Floats
 from fedprikl.privacy import (
     AccountedRelease,
     Calibrated,
@@ -95,6 +96,19 @@ def test_the_default_quantile_is_the_closed_form(name: str) -> None:
         for sd in (0.0, 0.2, 4.0):
             general = AdditiveMechanism.quantile(noise, probability, error_sd=sd)
             assert general == pytest.approx(noise.quantile(probability, error_sd=sd), rel=1e-5)
+
+
+@pytest.mark.parametrize("chance", [0.0, 1.0, math.nan])
+def test_a_law_without_quantiles_is_refused(chance: float) -> None:
+    class Wrong:
+        standard_deviation = 1.0
+
+        def survival(self, x: Floats) -> Floats:
+            return np.full(len(x), chance)
+
+    wrong: Any = Wrong()
+    with pytest.raises(InvalidInputError, match="must fall from 1 to 0"):
+        AdditiveMechanism.quantile(wrong, 0.9)
 
 
 @every_kind

@@ -6,6 +6,7 @@ kind it is.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any, Protocol, TypeVar, cast
@@ -120,12 +121,15 @@ class AdditiveMechanism(Written):
         """By bisection: the least x with P(noise + error > x) <= 1 - probability."""
         tail = 1 - check_open_unit(probability, "probability", "Use 0.95 for the 95% quantile.")
         above = _survival_with_error(self.survival, error_sd)
-        high = self.standard_deviation + error_sd
-        while above(high) > tail:
-            high *= 2
-        low = -high
-        while above(low) <= tail:
-            low *= 2
+        reach = self.standard_deviation + error_sd or 1.0
+        while not above(-reach) > tail >= above(reach):
+            reach *= 2
+            if reach == math.inf:
+                raise InvalidInputError(
+                    f"A {type(self).__name__} has no such quantile; its survival function must "
+                    "fall from 1 to 0."
+                )
+        low, high = -reach, reach
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
             low, high = (low, middle) if above(middle) <= tail else (middle, high)
