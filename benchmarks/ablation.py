@@ -21,7 +21,8 @@ import numpy as np
 from fedprikl.divergence import Score, Skew, skewed_divergence
 from fedprikl.estimation import estimate_noisy_counts, score_sensitivity, weighted_score
 from fedprikl.estimation.noisy_forecast import NoisyRound
-from fedprikl.privacy import SharedLaplaceMechanism, calibrate_shared
+from fedprikl.privacy import calibrate_shared
+from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
 from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_points, spread_points
 from fedprikl.simulation import deal_clients, load_compact, load_stand_in
 

@@ -26,7 +26,8 @@ from fedprikl.estimation import judge_release, score_sensitivity
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
 from fedprikl.planning import smallest_drift
-from fedprikl.privacy import SECURE_NOISE, Calibrated, calibrate_integer_gaussian
+from fedprikl.privacy import SECURE_NOISE, Calibrated
+from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
 from fedprikl.reference import Correlation
 
 Floats = npt.NDArray[np.float64]

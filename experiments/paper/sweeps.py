@@ -11,7 +11,7 @@ from scipy import stats
 from experiments.paper.jobs import Document, Unit
 from experiments.paper.world import PAIRS, REPETITIONS, SKEW, World
 from fedprikl.divergence import Score, Smoothing
-from fedprikl.privacy import paper_true_epsilon
+from fedprikl.paper import paper_true_epsilon
 from fedprikl.simulation import BASELINE_FLOOR, Pair, Setting
 
 # The paper's three estimators: the first lines of every figure.

@@ -26,10 +26,11 @@ from fedprikl.paper import (
     estimator_variance,
     optimal_control,
     optimal_control_with_noise,
+    paper_noise_gain,
+    paper_term_sensitivity,
     printed_aggregator,
     variance_bound,
 )
-from fedprikl.privacy import paper_noise_gain, paper_term_sensitivity
 from fedprikl.simulation import BatchHistograms, Pair, Population, deal_clients
 
 EPSILONS = (0.1, 1.0)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from fedprikl.errors import InvalidInputError
@@ -19,7 +20,7 @@ __all__ = [
 ]
 
 
-def canonical(content: dict[str, Any]) -> bytes:
+def canonical(content: Mapping[str, Any] | Sequence[Any]) -> bytes:
     """The content as JSON with sorted keys and no spaces; nan and infinity are refused."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
@@ -29,7 +30,7 @@ def readable(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
-def digest(content: dict[str, Any]) -> str:
+def digest(content: Mapping[str, Any] | Sequence[Any]) -> str:
     """SHA-256 of the canonical content, as hexadecimal digits."""
     return hashlib.sha256(canonical(content)).hexdigest()
 

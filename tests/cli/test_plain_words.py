@@ -14,7 +14,6 @@ from fedprikl.cli.client_files import find_clients
 from fedprikl.errors import BudgetExceededError, RecordsError
 from fedprikl.estimation.verdict import Verdict
 from fedprikl.privacy import Ledger, calibrate_laplace
-from fedprikl.privacy.ledger import charge_words
 from fedprikl.protocol import Release
 from fedprikl.records.data_files import CsvFormat
 from fedprikl.reference import Reference
@@ -139,7 +138,7 @@ def test_a_billionth_is_nothing_left(
             book.check("phones", noise)
     monkeypatch.chdir(tmp_path)
     assert "(delta 0), 0 is left." in " ".join(call("ledger").stdout.split())
-    assert charge_words(noise) == "Laplace noise of scale 1 per unit of sensitivity"
+    assert noise.per_unit() == "Laplace noise of scale 1 per unit of sensitivity"
     said = fails(monkeypatch, capsys, "ledger", "--file", "nope.db")
     assert "`fedprikl ledger --file nope.db --population NAME --set-epsilon 1`" in said
 

@@ -20,7 +20,7 @@ from fedprikl import (
 )
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation.drift_model import fit_drift
-from fedprikl.estimation.interval import confidence_interval, error_before_noise, noise_quantile
+from fedprikl.estimation.interval import confidence_interval, error_before_noise
 from fedprikl.estimation.terms import Terms
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from fedprikl.reference import QueryPoints
@@ -99,14 +99,14 @@ def test_the_moment_bound_behind_it() -> None:
 @pytest.mark.parametrize("sd", [0.0, 0.01, 1.0, 30.0])
 def test_quantiles_of_noise_and_sampling(probability: float, sd: float) -> None:
     laplace = LaplaceMechanism(scale=0.7, sensitivity=1.0)
-    found = noise_quantile(laplace, sd, probability)
+    found = laplace.quantile(probability, error_sd=sd)
     grid = np.linspace(-80, 80, 400_001) * max(1.0, sd / 5)
     density = stats.laplace.pdf(grid, scale=0.7) * (grid[1] - grid[0])
     below = float(density @ (stats.norm.cdf((found - grid) / sd) if sd else (grid <= found)))
     assert below == pytest.approx(probability, abs=2e-3)
     gaussian = GaussianMechanism(sigma=0.7, sensitivity=1.0)
     expected = stats.norm.ppf(probability) * math.hypot(0.7, sd)
-    assert noise_quantile(gaussian, sd, probability) == pytest.approx(expected)
+    assert gaussian.quantile(probability, error_sd=sd) == pytest.approx(expected)
 
 
 def test_batches_widen_the_interval(rng: np.random.Generator) -> None:
@@ -165,7 +165,7 @@ def test_the_interval_leaves_room_for_twice_the_bias_on_its_side() -> None:
     score, truth = Score(correction=1.0, maximum_step=0.005), 0.15 * math.log(100)
     noise = LaplaceMechanism(scale=0.001, sensitivity=0.001)
     sd, bias = error_before_noise(points, BATCHES, score)(truth)
-    usual = noise_quantile(noise, sd, 0.975)
+    usual = noise.quantile(0.975, error_sd=sd)
     assert bias > 0.1 * usual
 
     def contains(value: float) -> bool:

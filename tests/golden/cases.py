@@ -37,7 +37,13 @@ from fedprikl.checks import Floats
 from fedprikl.divergence import Additive, Floor, Score, Skew, Unsmoothed
 from fedprikl.estimation import Estimate, Forecast, Verdict, increments_per_batch, score_sensitivity
 from fedprikl.estimation.drift_model import fit_drift
-from fedprikl.paper import printed_aggregator
+from fedprikl.paper import (
+    classic_constant,
+    paper_noise_gain,
+    paper_term_sensitivity,
+    paper_true_epsilon,
+    printed_aggregator,
+)
 from fedprikl.planning import (
     Design,
     DesignForecast,
@@ -54,27 +60,23 @@ from fedprikl.privacy import (
     AccountedRelease,
     Charge,
     GaussianMechanism,
-    IntegerGaussianMechanism,
-    IntegerLaplaceMechanism,
     LaplaceMechanism,
     Ledger,
     PrivacyStatement,
-    SharedGaussianMechanism,
-    SharedLaplaceMechanism,
     calibrate,
     calibrate_integer,
     calibrate_shared,
-    classic_constant,
     exact_sensitivity,
-    largest_fitting_epsilon,
-    paper_noise_gain,
-    paper_term_sensitivity,
-    paper_true_epsilon,
     rounding_slack,
     terms_sensitivity,
     total_epsilon,
     worst_substitution,
 )
+from fedprikl.privacy.composition import largest_fitting_epsilon
+from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
+from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
+from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
+from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
 from fedprikl.protocol import (
     Client,
     Plan,
@@ -188,6 +190,7 @@ def show_charge(charge: Charge) -> dict[str, Any]:
         return {"kind": "laplace", "noise": charge.scale, "sensitivity": charge.sensitivity}
     if isinstance(charge, GaussianMechanism):
         return {"kind": "gaussian", "noise": charge.sigma, "sensitivity": charge.sensitivity}
+    assert isinstance(charge, IntegerGaussianMechanism)
     return {"kind": "integer gaussian", "noise": charge.sigma, "moved": charge.coordinates}
 
 

@@ -50,7 +50,7 @@ def test_the_exact_claim_is_not_refuted(noise: Any) -> None:
 def test_the_exact_case_is_as_hard_as_the_calibration_allows() -> None:
     case = exact_case(noise="laplace", **SETTINGS)
     distance = abs(float(case.right[0] - case.left[0]))
-    assert distance == pytest.approx(case.mechanism.sensitivity, rel=1e-6)  # type: ignore[union-attr]
+    assert distance == pytest.approx(case.mechanism.sensitivity, rel=1e-6)
 
 
 def test_the_paper_mean_moves_by_one_term() -> None:

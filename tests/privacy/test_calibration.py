@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedprikl import InvalidInputError
-from fedprikl.privacy import (
-    GaussianMechanism,
-    IntegerGaussianMechanism,
-    LaplaceMechanism,
-    calibrate,
-    calibrate_gaussian,
-    calibrate_integer_gaussian,
-    calibrate_laplace,
+from fedprikl.paper import (
     classic_constant,
     paper_noise_gain,
     paper_true_epsilon,
 )
-from fedprikl.privacy.calibration import GRID_SLACK
-from fedprikl.privacy.noise import _opendp_laplace
+from fedprikl.privacy import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    calibrate,
+    calibrate_gaussian,
+    calibrate_laplace,
+)
+from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
+from fedprikl.privacy.noise import GRID_SLACK, _opendp_laplace
 
 epsilons = st.floats(0.01, 20)
 deltas = st.sampled_from([1e-9, 1e-6, 1e-3])
@@ -187,7 +187,7 @@ def test_mechanisms_describe_themselves() -> None:
         (lambda: calibrate_laplace(epsilon=1, sensitivity=math.inf), "finite"),
         (lambda: calibrate_gaussian(epsilon=1, delta=0, sensitivity=1), "strictly between"),
         (lambda: calibrate_gaussian(epsilon=1, delta=1, sensitivity=1), "strictly between"),
-        (lambda: calibrate(epsilon=1, delta=0.1, sensitivity=1, kind="x"), "'auto'"),  # type: ignore[arg-type]
+        (lambda: calibrate(epsilon=1, delta=0.1, sensitivity=1, kind="x"), "'auto'"),
         (lambda: calibrate_integer_gaussian(epsilon=1, delta=0.1, coordinates=0), "at least 1"),
         (
             lambda: paper_true_epsilon(

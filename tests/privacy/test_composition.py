@@ -17,17 +17,14 @@ from fedprikl.privacy import (
     AccountedRelease,
     Charge,
     GaussianMechanism,
-    IntegerGaussianMechanism,
     LaplaceMechanism,
-    basic_epsilon,
     calibrate_gaussian,
-    calibrate_integer_gaussian,
     calibrate_laplace,
-    charge_from_dict,
-    charge_to_dict,
-    largest_fitting_epsilon,
     total_epsilon,
 )
+from fedprikl.privacy.composition import basic_epsilon, largest_fitting_epsilon
+from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
+from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
 
 DELTA = 1e-6
 

@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 
 from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
-from fedprikl.privacy import (
-    IntegerGaussianMechanism,
-    IntegerLaplaceMechanism,
-    calibrate_integer,
-    calibrate_integer_laplace,
-)
+from fedprikl.privacy import calibrate_integer
+from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
+from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism, calibrate_integer_laplace
 from tests.false_alarm import looks_centred
 from tests.privacy.test_polya import fits
 

@@ -28,7 +28,6 @@ from fedprikl.privacy import (
     AccountedRelease,
     Charge,
     Head,
-    IntegerGaussianMechanism,
     Ledger,
     Reservation,
     RoundState,
@@ -36,6 +35,7 @@ from fedprikl.privacy import (
     calibrate_laplace,
     total_epsilon,
 )
+from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
 from fedprikl.privacy.ledger_file import GENESIS, _plain
 
 AT = "2030-01-31T12:00:00+00:00"

@@ -9,7 +9,8 @@ from scipy import stats
 
 from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
 from fedprikl.checks import Floats
-from fedprikl.privacy import audit, lowest_bit
+from fedprikl.privacy import audit
+from fedprikl.privacy.audit import lowest_bit
 from fedprikl.privacy.noise import GRID_EXPONENT
 from tests.false_alarm import FALSE_ALARM, looks_distributed
 

@@ -22,11 +22,9 @@ from fedprikl import (
 )
 from fedprikl.divergence import phi
 from fedprikl.estimation import increments_per_batch, score_sensitivity, weighted_score
-from fedprikl.paper import worst_neighbours
+from fedprikl.paper import paper_kl_sensitivity, paper_term_sensitivity, worst_neighbours
 from fedprikl.privacy import (
     exact_sensitivity,
-    paper_kl_sensitivity,
-    paper_term_sensitivity,
     rounding_slack,
     terms_sensitivity,
     worst_substitution,

@@ -9,12 +9,12 @@ from scipy import stats
 
 from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
 from fedprikl.checks import Floats
-from fedprikl.privacy import (
+from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
+from fedprikl.privacy.shared_gaussian import (
     SharedGaussianMechanism,
-    calibrate_integer_gaussian,
     calibrate_shared_gaussian,
+    sum_probabilities,
 )
-from fedprikl.privacy.shared_gaussian import sum_probabilities
 from tests.false_alarm import FALSE_ALARM
 
 

@@ -10,18 +10,15 @@ import pytest
 
 from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
 from fedprikl.checks import Floats
-from fedprikl.privacy import (
-    SAMPLER_DELTA,
-    SharedGaussianMechanism,
-    SharedLaplaceMechanism,
-    audit,
-    calibrate_gaussian,
-    calibrate_shared,
-    calibrate_shared_laplace,
-    charge_from_dict,
-    charge_to_dict,
-)
+from fedprikl.privacy import audit, calibrate_gaussian, calibrate_shared
+from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
 from fedprikl.privacy.polya import MOST_SHARES, PolyaTable, tail_bits
+from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
+from fedprikl.privacy.shared_laplace import (
+    SAMPLER_DELTA,
+    SharedLaplaceMechanism,
+    calibrate_shared_laplace,
+)
 from tests.false_alarm import FALSE_ALARM, looks_as_frequent, missed
 from tests.privacy.polya_exactly import masses, share_probabilities, summed, worst_loss
 

@@ -11,22 +11,18 @@ import pytest
 
 from fedprikl import InvalidInputError
 from fedprikl.privacy import (
-    SAMPLER_DELTA,
     GaussianMechanism,
-    IntegerGaussianMechanism,
     LaplaceMechanism,
-    SharedGaussianMechanism,
-    SharedLaplaceMechanism,
     calibrate,
     calibrate_gaussian,
-    calibrate_integer_gaussian,
     calibrate_shared,
-    calibrate_shared_gaussian,
     total_epsilon,
 )
-from fedprikl.privacy.calibration import GRID_SLACK
 from fedprikl.privacy.integer_account import SMALLEST_DELTA
-from fedprikl.privacy.noise import NoiseSource
+from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
+from fedprikl.privacy.noise import GRID_SLACK, NoiseSource
+from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism, calibrate_shared_gaussian
+from fedprikl.privacy.shared_laplace import SAMPLER_DELTA, SharedLaplaceMechanism
 
 DELTAS = [1e-6, 1e-12, 1e-16, 1e-20, SMALLEST_DELTA]
 GRAPH_FAILURE = 2.0**-40

@@ -10,12 +10,9 @@ from scipy import stats
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.privacy import (
-    SAMPLER_DELTA,
-    SharedGaussianMechanism,
-    SharedLaplaceMechanism,
-    charge_to_dict,
-)
+from fedprikl.privacy.mechanism import charge_to_dict
+from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
+from fedprikl.privacy.shared_laplace import SAMPLER_DELTA, SharedLaplaceMechanism
 from fedprikl.protocol import CountNoise, RoundResult
 from fedprikl.protocol.noisy_histogram import LARGEST_MARK, NoisyHistogram
 from fedprikl.secure_sum import Leaves

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedprikl.privacy import SAMPLER_DELTA, SharedLaplaceMechanism, SharedMechanism
+from fedprikl.privacy import SharedMechanism
+from fedprikl.privacy.shared_laplace import SAMPLER_DELTA, SharedLaplaceMechanism
 from fedprikl.protocol import Roster, SigningKey
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.round import size_cohort

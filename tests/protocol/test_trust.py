@@ -8,13 +8,11 @@ import numpy.typing as npt
 import pytest
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.privacy import (
-    Calibrated,
-    LaplaceMechanism,
-    SecureNoise,
-    SharedLaplaceMechanism,
-    charge_to_dict,
-)
+from fedprikl.privacy import Calibrated, SecureNoise
+from fedprikl.privacy.gaussian import GaussianMechanism
+from fedprikl.privacy.laplace import LaplaceMechanism
+from fedprikl.privacy.mechanism import charge_to_dict
+from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
 from fedprikl.protocol import trust_of
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.scored_sum import ScoredSum
@@ -59,6 +57,7 @@ def test_the_aggregators_noise_is_made_once(
     [calibrated] = made
     assert charged.charge == calibrated.charge
     mechanism = calibrated.for_sensitivity(privacy.sensitivity or 0.0)
+    assert isinstance(mechanism, LaplaceMechanism | GaussianMechanism)
     size = mechanism.scale if isinstance(mechanism, LaplaceMechanism) else mechanism.sigma
     assert source.drawn == [(kind, size, 1)]
     assert privacy.mechanism == str(mechanism)

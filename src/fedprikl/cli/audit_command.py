@@ -11,7 +11,7 @@ from rich.table import Table
 from fedprikl.checks import check_delta, check_epsilon
 from fedprikl.cli.console import notes, print_json
 from fedprikl.paper import exact_case, paper_case
-from fedprikl.privacy import LaplaceMechanism, SecureNoise, audit
+from fedprikl.privacy import SecureNoise, audit
 
 __all__ = ["audit_command"]
 
@@ -89,7 +89,7 @@ def audit_command(
             case.sample_right,
             epsilon=epsilon,
             delta=delta,
-            gaussian=not isinstance(case.mechanism, LaplaceMechanism),
+            gaussian=case.mechanism.loss.gaussian,
             trials=trials,
             false_alarm=false_alarm,
         )

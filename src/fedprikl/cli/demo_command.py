@@ -14,7 +14,7 @@ from fedprikl.cli.outputs import check_outputs, write_whole
 from fedprikl.cli.released import note_missing_charts
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import ComparedEstimate
-from fedprikl.privacy import paper_true_epsilon
+from fedprikl.paper import paper_true_epsilon
 from fedprikl.reporting import HEAD, comparison_page, comparison_row
 from fedprikl.simulation import compare, drifted_population, paper_and_ours, true_divergence
 

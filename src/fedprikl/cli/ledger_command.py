@@ -13,7 +13,7 @@ from rich.table import Table
 from fedprikl.cli.console import notes, plain, print_json
 from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, RoundState, total_epsilon
-from fedprikl.privacy.ledger import charge_words, left_words, worthwhile
+from fedprikl.privacy.ledger import left_words, worthwhile
 
 __all__ = ["ledger_command"]
 
@@ -125,7 +125,7 @@ def _print_account(console: Console, account: Account, fits: dict[str, float]) -
             table.add_row(
                 _safe(known.round_id),
                 escape(known.at[:16].replace("T", " ")),
-                escape(charge_words(known.charge)),
+                escape(known.charge.per_unit()),
                 f"{total_epsilon([known.charge], delta=account.delta):.4g}",
                 _STATES[known.state],
                 _safe(known.note),

@@ -22,17 +22,15 @@ from fedprikl.divergence import Score, Skew
 from fedprikl.estimation.drift_model import model_drift, skew_of
 from fedprikl.estimation.simulated_scores import simulate_scores
 from fedprikl.estimation.terms import Terms
-from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
+from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints
 
 __all__ = [
     "DRIFT_GRID",
     "confidence_interval",
     "error_before_noise",
-    "noise_quantile",
 ]
 
-Noise = LaplaceMechanism | GaussianMechanism
 # Divergences at which a drift model is looked at, as shares of what an empty cell scores.
 DRIFT_GRID = np.array([0, 0.01, 0.05, 0.15, 0.4, 0.9])
 
@@ -40,7 +38,7 @@ DRIFT_GRID = np.array([0, 0.01, 0.05, 0.15, 0.4, 0.9])
 def confidence_interval(
     value: float,
     *,
-    noise: Noise,
+    noise: Mechanism,
     points: QueryPoints,
     records: Ints,
     score: Score,
@@ -64,7 +62,7 @@ def confidence_interval(
         """How much further the value could lie from D; not negative inside the interval."""
         sd, bias = before_noise(divergence)
         shift = 2 * max(math.copysign(bias, bias * (value - divergence)), 0.0)
-        return noise_quantile(noise, sd, (1 + level) / 2) + shift - abs(value - divergence)
+        return noise.quantile((1 + level) / 2, error_sd=sd) + shift - abs(value - divergence)
 
     middle = min(max(value, 0.0), largest)
     if slack(middle) < 0:  # the noise threw the value far out of the possible range
@@ -107,24 +105,6 @@ def _small_batches(
     drawn = simulate_scores(terms, score, model, client_effect=client_effect)
     seen = drawn.moments(score.maximum_step)
     return math.sqrt(seen.error_variance), seen.bias
-
-
-def noise_quantile(noise: Noise, sd: float, probability: float) -> float:
-    """Quantile (above 1/2) of the noise plus an independent normal error of sd `sd`."""
-    if isinstance(noise, GaussianMechanism):
-        return float(scipy.special.ndtri(probability) * math.hypot(noise.sigma, sd))
-    if sd < 1e-9 * noise.scale:
-        return -noise.scale * math.log(2 * (1 - probability))
-    bound = 20 * (noise.scale + sd) * max(1.0, -math.log(1 - probability))
-    return _root(lambda x: _laplace_normal_cdf(x, noise.scale, sd) - probability, 0.0, bound)
-
-
-def _laplace_normal_cdf(x: float, scale: float, sd: float) -> float:
-    """P(Laplace(scale) + N(0, sd^2) <= x), in closed form, with products as sums of logarithms."""
-    shift = sd / scale
-    rising = math.exp(shift**2 / 2 + x / scale + scipy.special.log_ndtr(-x / sd - shift))
-    falling = math.exp(shift**2 / 2 - x / scale + scipy.special.log_ndtr(x / sd - shift))
-    return float(scipy.special.ndtr(x / sd) + (rising - falling) / 2)
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:

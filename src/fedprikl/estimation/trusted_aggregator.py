@@ -15,7 +15,6 @@ from fedprikl.estimation.verdict import judge_release
 from fedprikl.privacy import (
     SECURE_NOISE,
     Calibrated,
-    LaplaceMechanism,
     NoiseKind,
     NoiseSource,
     PrivacyStatement,
@@ -100,7 +99,7 @@ def estimate_scored_sum(
         ),
         privacy=PrivacyStatement(
             epsilon=mechanism.epsilon(noise.delta),
-            delta=0.0 if isinstance(mechanism, LaplaceMechanism) else noise.delta,
+            delta=mechanism.proved_delta(noise.delta),
             claimed_epsilon=noise.epsilon,
             mechanism=str(mechanism),
             released="one number",

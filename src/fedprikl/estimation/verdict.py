@@ -17,12 +17,12 @@ from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, null_values, public_simulation
 from fedprikl.estimation.terms import Terms
-from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
+from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints
 
 __all__ = ["Noise", "Verdict", "alarm_threshold", "judge_release", "simulated_draws"]
 
-Noise = LaplaceMechanism | GaussianMechanism | None  # None: no noise at all
+Noise = Mechanism | None  # None: no noise at all
 
 CONFIDENCE = 0.99  # that the simulation's own error does not raise the false-alarm rate
 LEAST_FALSE_ALARM = 1e-4
@@ -35,7 +35,9 @@ class Verdict:
 
         drifted  if  statistic > threshold,   P(statistic > threshold | no drift) <= false_alarm
 
-    >>> verdict = Verdict(statistic=0.5, threshold=0.25, false_alarm=0.01, design_effect=1.0)
+    >>> verdict = Verdict(
+    ...     statistic=0.5, threshold=0.25, false_alarm=0.01, design_effect=1.0, unit="nats"
+    ... )
     >>> verdict.drifted
     True
     >>> print(verdict)  # doctest: +ELLIPSIS
@@ -116,7 +118,7 @@ def alarm_threshold(values: Floats, noise: Noise, *, false_alarm: float) -> floa
         return _order_statistic(values, rate)
 
     def excess(t: float) -> float:
-        return _upper_limit(_survival(noise, t - values)) - rate
+        return _upper_limit(noise.survival(t - values)) - rate
 
     reach = -2 * math.log(rate) * noise.standard_deviation
     return float(scipy.optimize.brentq(excess, values.min() - reach, values.max() + 3 * reach))
@@ -163,14 +165,6 @@ def _told_apart(one: float, other: float) -> tuple[str, str]:
     while digits < 17 and f"{one:.{digits}g}" == f"{other:.{digits}g}" and one != other:
         digits += 1
     return f"{one:.{digits}g}", f"{other:.{digits}g}"
-
-
-def _survival(noise: LaplaceMechanism | GaussianMechanism, x: Floats) -> Floats:
-    """P(noise > x)."""
-    if isinstance(noise, GaussianMechanism):
-        return np.asarray(scipy.special.ndtr(-x / noise.sigma))
-    tail = np.exp(-np.abs(x) / noise.scale) / 2
-    return np.where(x > 0, tail, 1 - tail)
 
 
 def _upper_limit(samples: Floats) -> float:

@@ -2,6 +2,13 @@
 
 from fedprikl.paper.audit_cases import AuditCase, exact_case, paper_case, worst_neighbours
 from fedprikl.paper.baseline import baseline
+from fedprikl.paper.calibration import (
+    classic_constant,
+    paper_kl_sensitivity,
+    paper_noise_gain,
+    paper_term_sensitivity,
+    paper_true_epsilon,
+)
 from fedprikl.paper.no_privacy import no_privacy
 from fedprikl.paper.printed_aggregator import printed_aggregator
 from fedprikl.paper.variance import (
@@ -17,6 +24,7 @@ from fedprikl.paper.variance import (
 __all__ = [
     "AuditCase",
     "baseline",
+    "classic_constant",
     "estimator_variance",
     "exact_case",
     "jeffreys_divergence",
@@ -25,6 +33,10 @@ __all__ = [
     "optimal_control_lower_bound",
     "optimal_control_with_noise",
     "paper_case",
+    "paper_kl_sensitivity",
+    "paper_noise_gain",
+    "paper_term_sensitivity",
+    "paper_true_epsilon",
     "printed_aggregator",
     "ratio_variance",
     "variance_bound",

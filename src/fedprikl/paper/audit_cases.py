@@ -12,14 +12,13 @@ from fedprikl.divergence import Score, Unsmoothed
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
+from fedprikl.paper.calibration import paper_noise_gain, paper_term_sensitivity
 from fedprikl.privacy import (
     GaussianMechanism,
     Mechanism,
     NoiseKind,
     NoiseSource,
     calibrate,
-    paper_noise_gain,
-    paper_term_sensitivity,
     worst_substitution,
 )
 from fedprikl.reference import QueryPoints

@@ -15,16 +15,15 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.scoring import check_score
+from fedprikl.paper.calibration import classic_constant
 from fedprikl.paper.printed_aggregator import warn_of_paper_noise
 from fedprikl.privacy import (
     SECURE_NOISE,
     GaussianMechanism,
-    IntegerLaplaceMechanism,
     NoiseKind,
     NoiseSource,
     PrivacyStatement,
     calibrate_integer,
-    classic_constant,
 )
 
 __all__ = ["baseline"]
@@ -78,16 +77,15 @@ def _integer_noise(
 ) -> tuple[Floats, PrivacyStatement]:
     coordinates = min(2, counts.points.payload)
     mechanism = calibrate_integer(epsilon=epsilon, delta=delta, coordinates=coordinates, kind=noise)
-    pure = isinstance(mechanism, IntegerLaplaceMechanism)
     noisy = mechanism.add_to(counts.counts, source)
     return noisy, PrivacyStatement(
         epsilon=mechanism.epsilon(delta),
-        delta=0.0 if pure else delta,
+        delta=mechanism.proved_delta(delta),
         claimed_epsilon=epsilon,
         mechanism=str(mechanism),
         released=f"{len(noisy)} noisy counts",
         trust=TRUST,
-        sensitivity=coordinates if pure else math.sqrt(coordinates),
+        sensitivity=mechanism.sensitivity,
         insecure=source.insecure,
     )
 

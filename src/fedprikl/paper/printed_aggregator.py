@@ -17,14 +17,13 @@ from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.scoring import increments_per_batch
 from fedprikl.estimation.trusted_aggregator import TRUST
+from fedprikl.paper.calibration import paper_noise_gain, paper_term_sensitivity
 from fedprikl.privacy import (
     SECURE_NOISE,
     GaussianMechanism,
     NoiseSource,
     PrivacyStatement,
     exact_sensitivity,
-    paper_noise_gain,
-    paper_term_sensitivity,
     terms_sensitivity,
 )
 from fedprikl.reference import QueryPoints

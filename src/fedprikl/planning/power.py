@@ -6,7 +6,6 @@ import scipy
 
 from fedprikl.checks import check_finite
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.interval import noise_quantile
 from fedprikl.estimation.verdict import Noise
 
 __all__ = ["Moments", "smallest_drift"]
@@ -37,7 +36,7 @@ def smallest_drift(
         mean, sd = moments(divergence)
         if noise is None:
             return mean - float(scipy.special.ndtri(power)) * sd - threshold
-        return mean - noise_quantile(noise, sd, power) - threshold
+        return mean - noise.quantile(power, error_sd=sd) - threshold
 
     if margin(largest) < 0:
         return None

@@ -6,18 +6,14 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from fedprikl.checks import check_epsilon
-from fedprikl.errors import LedgerDamagedError
+from fedprikl.errors import LedgerDamagedError, LedgerError
 from fedprikl.privacy.bound_records import EVENT, BoundRecords
-from fedprikl.privacy.charges import (
-    Charge,
-    charge_from_dict,
-    charge_to_dict,
-    check_zero_or_delta,
-)
+from fedprikl.privacy.charges import check_zero_or_delta
 from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
 from fedprikl.privacy.ledger_file import Entry
+from fedprikl.privacy.mechanism import Charge, charge_from_dict, mechanism_named
 
-__all__ = ["Account", "Round", "RoundState", "replay"]
+__all__ = ["Account", "LedgerRound", "RoundState", "replay"]
 
 
 class RoundState(StrEnum):
@@ -37,7 +33,7 @@ _CLOSED = {"commit": RoundState.COMMITTED, "cancel": RoundState.CANCELLED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class LedgerRound:
     """One reservation and what became of it."""
 
     round_id: str
@@ -62,7 +58,7 @@ class Round:
             "state": self.state.value,
             "charged": self.charged,
             "epsilon": total_epsilon([self.charge], delta=delta),
-            "mechanism": charge_to_dict(self.charge),
+            "mechanism": self.charge.to_dict(),
             "at": self.at,
             "closed_at": self.closed_at,
             "release_hash": self.release_hash,
@@ -78,7 +74,7 @@ class Account:
     population: str
     epsilon: float
     delta: float
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[LedgerRound, ...] = ()
 
     @property
     def charges(self) -> list[Charge]:
@@ -96,7 +92,7 @@ class Account:
         return max(self.epsilon - self.spent, 0.0)
 
     @property
-    def open_rounds(self) -> tuple[Round, ...]:
+    def open_rounds(self) -> tuple[LedgerRound, ...]:
         """Reserved, neither committed nor cancelled: charged, as something may have left."""
         return tuple(entry for entry in self.rounds if entry.state is RoundState.OPEN)
 
@@ -126,7 +122,7 @@ class Account:
 def replay(entries: Iterable[Entry]) -> dict[str, Account]:
     """The accounts by population, from all entries in order."""
     budgets: dict[str, tuple[float, float]] = {}
-    rounds: dict[str, Round] = {}
+    rounds: dict[str, LedgerRound] = {}
     bound = BoundRecords()
     for entry in entries:
         try:
@@ -135,21 +131,33 @@ def replay(entries: Iterable[Entry]) -> dict[str, Account]:
             else:
                 _apply(entry.body, budgets, rounds)
         except (KeyError, TypeError, ValueError):
+            _refuse_unknown_kind(entry)
             raise LedgerDamagedError(
                 f"Entry {entry.number} of the ledger makes no sense, though its hash is right: "
                 "it was not written by this software. Nothing can be reserved."
             ) from None
-    held: dict[str, list[Round]] = {name: [] for name in budgets}
+    found: dict[str, list[LedgerRound]] = {name: [] for name in budgets}
     for made in rounds.values():
-        held[made.population].append(made)
+        found[made.population].append(made)
     return {
-        name: Account(population=name, epsilon=epsilon, delta=delta, rounds=tuple(held[name]))
+        name: Account(population=name, epsilon=epsilon, delta=delta, rounds=tuple(found[name]))
         for name, (epsilon, delta) in budgets.items()
     }
 
 
+def _refuse_unknown_kind(entry: Entry) -> None:
+    """Not damaged, but written by a process that knew one more mechanism."""
+    charge = entry.body.get("mechanism")
+    kind = charge.get("kind") if isinstance(charge, Mapping) else None
+    if isinstance(kind, str) and mechanism_named(kind) is None:
+        raise LedgerError(
+            f"Entry {entry.number} of the ledger charges a mechanism of kind {kind!r:.60}, which "
+            "is not known here. Import the module that registers it; nothing can be reserved."
+        ) from None
+
+
 def _apply(
-    body: Mapping[str, Any], budgets: dict[str, tuple[float, float]], rounds: dict[str, Round]
+    body: Mapping[str, Any], budgets: dict[str, tuple[float, float]], rounds: dict[str, LedgerRound]
 ) -> None:
     """One event. A KeyError or ValueError means that no ledger would have written it."""
     if body["event"] == "budget":
@@ -158,7 +166,7 @@ def _apply(
     elif body["event"] == "reserve":
         if body["population"] not in budgets or body["round"] in rounds:
             raise ValueError
-        rounds[body["round"]] = Round(
+        rounds[body["round"]] = LedgerRound(
             round_id=body["round"],
             population=body["population"],
             charge=charge_from_dict(body["mechanism"]),

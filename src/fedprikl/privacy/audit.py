@@ -20,7 +20,7 @@ from fedprikl.checks import (
     check_positive_int,
 )
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.calibration import gaussian_epsilon
+from fedprikl.privacy.gaussian_account import gaussian_epsilon
 
 __all__ = ["AuditResult", "AuditTest", "Sampler", "audit", "lowest_bit"]
 

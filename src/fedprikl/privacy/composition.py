@@ -8,25 +8,25 @@ The noise of every release must have been chosen without looking at the results 
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.calibration import (
-    GRID_SLACK,
-    SAFETY,
-    GaussianMechanism,
-    IntegerGaussianMechanism,
-    LaplaceMechanism,
-    Mechanism,
-    calibrate_gaussian,
-    calibrate_laplace,
-    gaussian_epsilon,
+from fedprikl.privacy.charges import check_zero_or_delta
+from fedprikl.privacy.gaussian import calibrate_gaussian
+from fedprikl.privacy.gaussian_account import SAFETY
+from fedprikl.privacy.laplace import calibrate_laplace
+from fedprikl.privacy.losses import (
+    GaussianLoss,
+    IntegerGaussianLoss,
+    Loss,
+    ProvedLoss,
+    PureLoss,
+    repeat,
 )
-from fedprikl.privacy.charges import AccountedRelease, Charge, check_charge, check_zero_or_delta
-from fedprikl.privacy.libraries import loss_distributions
+from fedprikl.privacy.mechanism import Charge, Mechanism, check_charge
 
 __all__ = ["basic_epsilon", "largest_fitting_epsilon", "total_epsilon"]
 
@@ -38,19 +38,21 @@ FFT_ERROR = 1e-12  # of delta, per convolution; observed below 1e-14
 def total_epsilon(charges: Iterable[Charge], *, delta: float) -> float:
     """The epsilon at `delta` of all charges together, against the same record.
 
-    Gaussian only: exact, mu^2 = sum (Delta/sigma)^2. With Laplace or integer noise: the smaller of
+    Gaussian only: exact, mu^2 = sum (Delta/sigma)^2. With pure or integer noise: the smaller of
     the convolved privacy loss distributions (dp-accounting, pessimistic) and basic composition.
     An `AccountedRelease` adds its epsilon, and takes its delta from what the rest may use.
-    Infinite if no finite epsilon holds at this delta.
+    Infinite if no finite epsilon holds at this delta. Only the charges' losses are looked at.
+
+    >>> releases = [calibrate_laplace(epsilon=0.1, sensitivity=1.0)] * 50
+    >>> round(total_epsilon(releases, delta=1e-6), 2)
+    3.12
     """
-    checked = [check_charge(charge) for charge in charges]
-    accounted = [charge for charge in checked if isinstance(charge, AccountedRelease)]
-    known = [charge for charge in checked if not isinstance(charge, AccountedRelease)]
-    left = check_zero_or_delta(delta) - math.fsum(charge.proved_delta for charge in accounted)
+    proved, known = _split(charges)
+    left = check_zero_or_delta(delta) - math.fsum(loss.delta for loss in proved)
     if left < -1e-12 * delta:  # more than rounding
         return math.inf
-    spent = math.fsum(charge.proved_epsilon for charge in accounted)
-    return spent + _known_epsilon(tuple(sorted(known, key=repr)), max(left, 0.0))
+    spent = math.fsum(loss.epsilon for loss in proved)
+    return spent + _known_epsilon(known, max(left, 0.0))
 
 
 def basic_epsilon(charges: Iterable[Charge], *, delta: float) -> float:
@@ -58,15 +60,24 @@ def basic_epsilon(charges: Iterable[Charge], *, delta: float) -> float:
 
     Looser than `total_epsilon`; kept as an independent bound that a reader can check by hand.
     """
-    checked = [check_charge(charge) for charge in charges]
-    pure = [c.epsilon() for c in checked if isinstance(c, LaplaceMechanism)]
-    accounted = [c for c in checked if isinstance(c, AccountedRelease)]
-    left = check_zero_or_delta(delta) - math.fsum(c.proved_delta for c in accounted)
-    noisy = [c for c in checked if isinstance(c, GaussianMechanism | IntegerGaussianMechanism)]
+    proved, known = _split(charges)
+    pure = [loss.epsilon for loss in known if isinstance(loss, PureLoss)]
+    noisy = [loss for loss in known if not isinstance(loss, PureLoss)]
+    left = check_zero_or_delta(delta) - math.fsum(loss.delta for loss in proved)
     if left < 0 or (noisy and left == 0):
         return math.inf
-    shares = [total_epsilon([c], delta=left / len(noisy)) for c in noisy]
-    return math.fsum([*pure, *(c.proved_epsilon for c in accounted), *shares])
+    shares = [loss.alone(left / len(noisy)) for loss in noisy]
+    return math.fsum([*pure, *(loss.epsilon for loss in proved), *shares])
+
+
+def _split(charges: Iterable[Charge]) -> tuple[list[ProvedLoss], tuple[Loss, ...]]:
+    """Losses known by (epsilon, delta) only, and the others; in an order of their own, so that the
+    total does not depend on the order of the charges.
+    """
+    checked = [check_charge(charge) for charge in charges]
+    losses = [charge.loss for charge in sorted(checked, key=repr)]
+    proved = [loss for loss in losses if isinstance(loss, ProvedLoss)]
+    return proved, tuple(loss for loss in losses if not isinstance(loss, ProvedLoss))
 
 
 def largest_fitting_epsilon(
@@ -115,38 +126,41 @@ def _round_down(value: float, digits: int = 3) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Releases by kind. All Gaussian ones are one: a Gaussian release of ratio mu."""
+    """Losses by kind. All Gaussian ones are one: a Gaussian release of ratio mu."""
 
-    laplace: Counter[float]  # epsilon: how many
+    pure: Counter[PureLoss]  # how many
     mu: float
     integer: Counter[float]  # sigma: how many counts moved by 1
 
     @classmethod
-    def of(cls, mechanisms: Iterable[Mechanism]) -> "_Parts":
-        laplace: Counter[float] = Counter()
+    def of(cls, losses: Iterable[Loss]) -> "_Parts":
+        pure: Counter[PureLoss] = Counter()
         integer: Counter[float] = Counter()
         ratios = []
-        for mechanism in mechanisms:
-            if isinstance(mechanism, LaplaceMechanism):
-                laplace[mechanism.epsilon()] += 1
-            elif isinstance(mechanism, GaussianMechanism):
-                ratios.append((mechanism.sensitivity + GRID_SLACK) / mechanism.sigma)
-            else:
-                integer[mechanism.sigma] += mechanism.coordinates
-        return cls(laplace, math.hypot(*ratios), integer)
+        for loss in losses:
+            match loss:
+                case PureLoss():
+                    pure[loss] += 1
+                case GaussianLoss(mu):
+                    ratios.append(mu)
+                case IntegerGaussianLoss(sigma, coordinates):
+                    integer[sigma] += coordinates
+                case _:
+                    raise InvalidInputError(f"A {type(loss).__name__} cannot be convolved.")
+        return cls(pure, math.hypot(*ratios), integer)
 
     @property
-    def laplace_sum(self) -> float:
-        return math.fsum(self.laplace.elements())
+    def pure_sum(self) -> float:
+        return math.fsum(loss.epsilon for loss in self.pure.elements())
 
     def expected_total(self, delta: float) -> float:
         """A rough size of the total, to scale the grid: as if every loss were normal."""
         integer = math.fsum(count / sigma**2 for sigma, count in self.integer.items())
         gaussian = self.mu * self.mu + integer
-        laplace = math.fsum(count * epsilon * epsilon for epsilon, count in self.laplace.items())
+        pure = math.fsum(count * loss.epsilon * loss.epsilon for loss, count in self.pure.items())
         return min(
-            _normal_tail(gaussian + laplace, delta),
-            _normal_tail(gaussian, delta) + self.laplace_sum,
+            _normal_tail(gaussian + pure, delta),
+            _normal_tail(gaussian, delta) + self.pure_sum,
         )
 
 
@@ -155,52 +169,34 @@ def _normal_tail(variance: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=512)
-def _known_epsilon(mechanisms: tuple[Mechanism, ...], delta: float) -> float:
-    parts = _Parts.of(mechanisms)
-    if len(mechanisms) == 1:
-        return _single_epsilon(mechanisms[0], parts.mu, delta)
-    basic = parts.laplace_sum + _without_laplace(parts, delta)
-    if not parts.laplace:
+def _known_epsilon(losses: tuple[Loss, ...], delta: float) -> float:
+    if len(losses) == 1:  # its own account: a release calibrated to the whole budget fits into it
+        return losses[0].alone(delta)
+    parts = _Parts.of(losses)
+    basic = parts.pure_sum + _without_pure(parts, delta)
+    if not parts.pure:
         return basic
-    # One Laplace release alone counts its whole epsilon (2 delta above the truth); more of them
-    # must not count less.
-    return min(basic, max(_pld_epsilon(parts, delta), *parts.laplace))
+    # One pure release alone counts its whole epsilon (Laplace: 2 delta above the truth); more of
+    # them must not count less.
+    return min(basic, max(_pld_epsilon(parts, delta), *(loss.epsilon for loss in parts.pure)))
 
 
-def _single_epsilon(mechanism: Mechanism, mu: float, delta: float) -> float:
-    """What its own account says: a release calibrated to the whole budget fits into it."""
-    if isinstance(mechanism, LaplaceMechanism):
-        return mechanism.epsilon()
-    if isinstance(mechanism, GaussianMechanism):
-        return _gaussian_profile(mu, delta)
-    return mechanism.epsilon(delta) if delta > 0 else math.inf
-
-
-def _without_laplace(parts: _Parts, delta: float) -> float:
+def _without_pure(parts: _Parts, delta: float) -> float:
     if parts.integer:
         return _pld_epsilon(_Parts(Counter(), parts.mu, parts.integer), delta)
     if parts.mu == 0:
         return 0.0
-    return _gaussian_profile(parts.mu, delta) * SAFETY + 1e-12  # the root finding's tolerance
-
-
-def _gaussian_profile(mu: float, delta: float) -> float:
-    """The epsilon of a Gaussian release of ratio mu = Delta/sigma."""
-    if mu <= delta * 2.5:  # delta(0) = 2 Phi(mu/2) - 1 < 0.4 mu
-        return 0.0
-    if delta == 0 or mu > 1e4:
-        return math.inf
-    return gaussian_epsilon(1 / mu, delta)
+    return GaussianLoss(parts.mu).alone(delta) * SAFETY + 1e-12  # the root finding's tolerance
 
 
 def _pld_epsilon(parts: _Parts, delta: float) -> float:
     """The epsilon from the convolved privacy loss distributions, rounded up (pessimistic).
 
     The grid is a power of 2, scaled to the expected total: a longer list of releases gets the same
-    or a coarser grid inside it, so that the total does not fall. Laplace releases smaller than one
+    or a coarser grid inside it, so that the total does not fall. Pure releases smaller than one
     step are added up instead.
     """
-    pieces = len(parts.laplace) + len(parts.integer) + (parts.mu > 0)
+    pieces = len(parts.pure) + len(parts.integer) + (parts.mu > 0)
     usable = delta - FFT_ERROR * 2 * pieces
     if usable <= delta / 2:
         return math.inf
@@ -208,20 +204,20 @@ def _pld_epsilon(parts: _Parts, delta: float) -> float:
     if not 1e-9 < expected < LARGEST:
         return math.inf
     step = 2.0 ** math.floor(math.log2(expected / GRID_POINTS))
-    laplace: Counter[float] = Counter()
-    for epsilon, count in parts.laplace.items():
-        laplace[_round_up(epsilon)] += count
-    tiny = {epsilon: count for epsilon, count in laplace.items() if epsilon < step}
-    losses = [
-        _repeat(_laplace_loss(epsilon, step), count)
-        for epsilon, count in laplace.items()
-        if epsilon >= step
+    pure: Counter[PureLoss] = Counter()
+    for loss, count in parts.pure.items():
+        pure[replace(loss, epsilon=_round_up(loss.epsilon))] += count
+    tiny = {loss: count for loss, count in pure.items() if loss.epsilon < step}
+    convolved = [
+        repeat(loss.distribution(step), count)
+        for loss, count in pure.items()
+        if loss.epsilon >= step
     ]
-    losses += [_repeat(_integer_loss(sigma, step), n) for sigma, n in parts.integer.items()]
+    convolved += [IntegerGaussianLoss(s, n).distribution(step) for s, n in parts.integer.items()]
     if parts.mu > 0:
-        losses.append(_gaussian_loss(max(parts.mu, step / 1024), step))  # the library squares 1/mu
-    added = math.fsum(count * epsilon for epsilon, count in tiny.items())
-    return float(_compose_all(losses).get_epsilon_for_delta(usable)) * SAFETY + added
+        convolved.append(GaussianLoss(parts.mu).distribution(step))
+    added = math.fsum(count * loss.epsilon for loss, count in tiny.items())
+    return float(_compose_all(convolved).get_epsilon_for_delta(usable)) * SAFETY + added
 
 
 def _round_up(epsilon: float) -> float:
@@ -232,10 +228,6 @@ def _round_up(epsilon: float) -> float:
     return math.ldexp(math.ceil(mantissa * 2**20), exponent - 20)
 
 
-def _repeat(loss: Any, count: int) -> Any:
-    return loss if count == 1 else loss.self_compose(count)
-
-
 def _compose_all(losses: list[Any]) -> Any:
     """In pairs of like size: the cost grows as n log n in the number of different releases."""
     while len(losses) > 1:
@@ -243,25 +235,3 @@ def _compose_all(losses: list[Any]) -> Any:
         odd = losses[-1:] if len(losses) % 2 else []
         losses = [left.compose(right) for left, right in pairs] + odd
     return losses[0]
-
-
-@lru_cache(maxsize=256)
-def _laplace_loss(epsilon: float, step: float) -> Any:
-    """Of continuous Laplace noise; GRID_SLACK, inside epsilon, covers the sampler's grid: shifted
-    by k steps, its discrete noise loses no more than the continuous one shifted by k + 1.
-    """
-    return loss_distributions().from_laplace_mechanism(
-        1 / epsilon, value_discretization_interval=step
-    )
-
-
-@lru_cache(maxsize=64)
-def _gaussian_loss(mu: float, step: float) -> Any:
-    return loss_distributions().from_gaussian_mechanism(1 / mu, value_discretization_interval=step)
-
-
-@lru_cache(maxsize=64)
-def _integer_loss(sigma: float, step: float) -> Any:
-    return loss_distributions().from_discrete_gaussian_mechanism(
-        sigma, value_discretization_interval=step
-    )

@@ -19,6 +19,7 @@ __all__ = [
     "WIDE",
     "check_accounted_delta",
     "integer_gaussian_delta",
+    "integer_gaussian_epsilon",
     "smallest_epsilon",
     "two_counts_delta",
 ]
@@ -88,6 +89,18 @@ def integer_gaussian_delta(sigma: float, coordinates: int) -> Callable[[float], 
         return float(masses(first, last) @ kept / total) * SAFETY
 
     return delta_at
+
+
+@lru_cache(maxsize=256)
+def integer_gaussian_epsilon(sigma: float, coordinates: int, delta: float) -> float:
+    """The epsilon of discrete Gaussian noise on so many counts moved by 1, rounded up.
+
+    Infinite for a delta below 1e-30, where nothing is accounted.
+    """
+    if delta < SMALLEST_DELTA:
+        return math.inf
+    delta_at = integer_gaussian_delta(sigma, coordinates)
+    return smallest_epsilon(delta_at, delta, variance=coordinates / sigma**2)
 
 
 @lru_cache(maxsize=256)

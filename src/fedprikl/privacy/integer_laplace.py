@@ -6,20 +6,21 @@ Laplace noise is smaller than Gaussian noise, however many counts are released.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, check_epsilon, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.calibration import (
-    IntegerGaussianMechanism,
-    NoiseKind,
-    calibrate_integer_gaussian,
-)
+from fedprikl.privacy.calibrated import NoiseKind
+from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
+from fedprikl.privacy.losses import PureLoss, repeat
+from fedprikl.privacy.mechanism import AdditiveMechanism, check_noise, register_mechanism
 from fedprikl.privacy.noise import NoiseSource
 
 __all__ = [
+    "IntegerLaplaceLoss",
     "IntegerLaplaceMechanism",
     "calibrate_integer",
     "calibrate_integer_laplace",
@@ -29,13 +30,33 @@ __all__ = [
 ROUNDING = 1 + 1e-12  # of the divisions between scale and epsilon
 
 
+@dataclass(frozen=True)
+class IntegerLaplaceLoss(PureLoss):
+    """Each of `coordinates` counts loses epsilon / coordinates or gains as much: independently."""
+
+    coordinates: int = 1
+
+    def distribution(self, step: float) -> Any:
+        """dp-accounting's privacy loss distribution on a grid of this step, rounded up."""
+        return repeat(
+            PureLoss(self.epsilon / self.coordinates).distribution(step), self.coordinates
+        )
+
+
+@register_mechanism("integer_laplace")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntegerLaplaceMechanism:
+class IntegerLaplaceMechanism(AdditiveMechanism):
     """Counts plus discrete Laplace noise; one record moves `coordinates` of them by 1 each.
 
         P(noise = k)  proportional to  exp(-|k| / scale)
 
-    Pure: delta is 0. OpenDP's sampler is exact.
+    Pure: delta is 0. Ghosh, Roughgarden and Sundararajan (2009). OpenDP's sampler is exact.
+
+    >>> mechanism = calibrate_integer_laplace(epsilon=1.0)
+    >>> print(mechanism)
+    discrete Laplace noise of scale 2 on each count
+    >>> round(mechanism.standard_deviation, 3)
+    2.799
     """
 
     scale: float  # b
@@ -55,9 +76,29 @@ class IntegerLaplaceMechanism:
         """coordinates / b, for every delta."""
         return math.nextafter(self.coordinates / self.scale, math.inf)
 
+    def proved_delta(self, delta: float) -> float:  # noqa: ARG002  pure
+        """0: the guarantee is pure."""
+        return 0.0
+
+    @property
+    def loss(self) -> IntegerLaplaceLoss:
+        """What the accountant composes."""
+        return IntegerLaplaceLoss(self.epsilon(), self.coordinates)
+
+    def check(self) -> None:
+        """Raises `InvalidInputError` unless the privacy can be computed."""
+        check_noise(self.scale, "scale")
+        check_positive_int(self.coordinates, "coordinates")
+
     def add_to(self, values: npt.ArrayLike, source: NoiseSource) -> Floats:
         """Each count with independent noise; whole numbers, as floats."""
         return source.integer_laplace(values, scale=self.scale).astype(np.float64)
+
+    def survival(self, x: Floats) -> Floats:
+        """P(noise > x) = p^k / (1 + p) for k = floor(x) + 1 >= 1, with p = exp(-1 / scale)."""
+        k = np.floor(x) + 1
+        tail = np.exp(-np.where(k >= 1, k, 1 - k) / self.scale) / (1 + math.exp(-1 / self.scale))
+        return np.where(k >= 1, tail, 1 - tail)
 
     def __str__(self) -> str:
         return f"discrete Laplace noise of scale {self.scale:.4g} on each count"

@@ -12,21 +12,21 @@ from typing import Self
 
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import BudgetExceededError, InvalidInputError
-from fedprikl.privacy.account import Account, Round, RoundState, replay
+from fedprikl.privacy.account import Account, LedgerRound, RoundState, replay
 from fedprikl.privacy.bound_records import BoundRecords
-from fedprikl.privacy.calibration import GaussianMechanism, LaplaceMechanism
-from fedprikl.privacy.charges import Charge, charge_to_dict, check_zero_or_delta
+from fedprikl.privacy.charges import check_zero_or_delta
 from fedprikl.privacy.composition import total_epsilon
 from fedprikl.privacy.ledger_file import Entry, Head, LedgerFile, head_of
+from fedprikl.privacy.mechanism import Charge, charge_to_dict
 
-__all__ = ["Ledger", "Reservation", "charge_words", "left_words", "worthwhile"]
+__all__ = ["Ledger", "Reservation", "left_words", "worthwhile"]
 
 ROUNDING = 1e-12  # ten releases of 0.1 fit into 1, whatever the order of the sum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Leave to release one round. The budget is charged from now on."""
+    """Permission to release one round. The budget is charged from now on."""
 
     population: str
     round_id: str
@@ -268,12 +268,12 @@ def _find_account(accounts: Mapping[str, Account], population: str) -> Account:
     return accounts[population]
 
 
-def _find_round(accounts: Mapping[str, Account], round_id: str) -> Round | None:
+def _find_round(accounts: Mapping[str, Account], round_id: str) -> LedgerRound | None:
     rounds = (known for account in accounts.values() for known in account.rounds)
     return next((known for known in rounds if known.round_id == round_id), None)
 
 
-def _open_round(accounts: Mapping[str, Account], round_id: str) -> Round:
+def _open_round(accounts: Mapping[str, Account], round_id: str) -> LedgerRound:
     known = _find_round(accounts, round_id)
     if known is None:
         raise InvalidInputError(f"Round {round_id!r} was never reserved in this ledger.")
@@ -303,17 +303,6 @@ def worthwhile(fits: Mapping[str, float], account: Account) -> dict[str, float]:
     return {kind: epsilon for kind, epsilon in fits.items() if epsilon > 1e-3 * account.epsilon}
 
 
-def charge_words(charge: Charge) -> str:
-    """The noise, for people: a ledger knows its scale relative to what one record can change."""
-    match charge:
-        case LaplaceMechanism(scale=scale, sensitivity=unit) if unit > 0:
-            return f"Laplace noise of scale {scale / unit:.4g} per unit of sensitivity"
-        case GaussianMechanism(sigma=sigma, sensitivity=unit) if unit > 0:
-            words = "Gaussian noise of standard deviation"
-            return f"{words} {sigma / unit:.4g} per unit of sensitivity"
-    return str(charge)
-
-
 def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExceededError:
     """Computed after the lock was let go: the search takes a second."""
     spent, fits = account.spent, account.fits()
@@ -332,7 +321,7 @@ def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExcee
     return BudgetExceededError.of(
         f"The budget of population {account.population!r} is epsilon {account.epsilon:g} at delta "
         f"{account.delta:g}; {spent:.4g} is spent, {left_words(account)} is left. With "
-        f"{charge_words(mechanism)} the total would be {needed:.4g}. Nothing was charged; "
+        f"{mechanism.per_unit()} the total would be {needed:.4g}. Nothing was charged; "
         "release nothing. "
         + (f"What would fit: epsilon {room}." if room else "No further release fits.")
         + raised,

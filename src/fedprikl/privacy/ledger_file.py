@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedprikl.databases import create_database
+from fedprikl.documents import canonical
 from fedprikl.errors import LedgerDamagedError, LedgerError
 
 __all__ = ["Entry", "Head", "LedgerFile", "head_of"]
@@ -142,7 +143,7 @@ class LedgerFile:
 
     def append(self, body: Mapping[str, Any], after: Head) -> Head:
         """Adds one entry, inside `writing()`; the new head."""
-        text = _canonical(body)
+        text = canonical(body).decode()
         head = Head(after.count + 1, _hash(after.count + 1, after.hash, text))
         self.connection.execute(
             "INSERT INTO entries (number, body, hash) VALUES (?, ?, ?)",
@@ -200,10 +201,6 @@ def _contains(entries: list[Entry], anchor: Head) -> bool:
     if not 0 <= anchor.count <= len(entries):
         return False
     return head_of(entries[: anchor.count]) == anchor
-
-
-def _canonical(body: Mapping[str, Any]) -> str:
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _hash(number: int, previous: str, body: str) -> str:

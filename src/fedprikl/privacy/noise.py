@@ -17,9 +17,19 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.libraries import opendp
 from fedprikl.privacy.polya import polya_table
 
-__all__ = ["GRID_EXPONENT", "SECURE_NOISE", "InsecureSeededNoise", "NoiseSource", "SecureNoise"]
+__all__ = [
+    "GRID_EXPONENT",
+    "GRID_SLACK",
+    "SECURE_NOISE",
+    "InsecureSeededNoise",
+    "NoiseSource",
+    "SecureNoise",
+]
 
 GRID_EXPONENT = -40
+# Rounding two neighbouring values to the sampler's grid can move them apart by one step, and the
+# discrete Gaussian's tail is off the continuous one by at most one more; four steps cover both.
+GRID_SLACK = 4 * 2.0**GRID_EXPONENT
 
 
 class NoiseSource(Protocol):

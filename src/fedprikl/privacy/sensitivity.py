@@ -9,15 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
+from fedprikl.checks import Floats, Ints, check_finite
 from fedprikl.errors import InvalidInputError, UnboundedSensitivityError
 
 __all__ = [
     "BatchIncrements",
     "Substitution",
     "exact_sensitivity",
-    "paper_kl_sensitivity",
-    "paper_term_sensitivity",
     "rounding_slack",
     "terms_sensitivity",
     "worst_substitution",
@@ -112,27 +110,6 @@ def rounding_slack(magnitude: float) -> float:
     the magnitude covers that rounding and the few ulps in the scores of the two changed cells.
     """
     return check_finite(magnitude, "magnitude") * 2.0**-47
-
-
-def paper_kl_sensitivity() -> float:
-    """ln 2 < 0.7, the paper's bound for D(Pi || P) itself              [th:SensitivityOfKLD].
-
-    Only among histograms in which every cell counts at least 2 before and after: a condition on
-    private data, so it cannot carry a guarantee.
-    """
-    return math.log(2)
-
-
-def paper_term_sensitivity(*, control: float, records: int, pi_min: float) -> float:
-    """kappa = |lambda| / (N pi_min) + ln 2, the paper's bound for one term of the mean.
-
-    Under the same condition as `paper_kl_sensitivity`, with the same consequence.
-    [th:SensitivityOfSampledKLD]
-    """
-    if not 0 < check_finite(pi_min, "pi_min") <= 1:
-        raise InvalidInputError(f"pi_min is a probability above 0, got {pi_min}.")
-    records = check_positive_int(records, "records")
-    return abs(check_finite(control, "control")) / (records * pi_min) + math.log(2)
 
 
 def _refuse_infinite(increments: Floats) -> None:

@@ -42,6 +42,10 @@ class SharedGaussianMechanism:
     What delta pays for: the noise itself; that a share is cut off at its `reach`, which moves each
     of 2 `shares` draws with probability tail and so costs (1 + e^epsilon) 2 shares tail; and the
     `failure` of the secure sum, a probability that does not depend on the records.
+
+    >>> mechanism = calibrate_shared_gaussian(epsilon=1.0, delta=1e-6, shares=100)
+    >>> print(mechanism)
+    integer Gaussian noise in shares, of standard deviation 5.959 or more on each count
     """
 
     sigma: float  # parameter of each client's discrete Gaussian
@@ -75,7 +79,18 @@ class SharedGaussianMechanism:
 
     def charge(self, delta: float) -> AccountedRelease:
         """What one release costs."""
-        return AccountedRelease(proved_epsilon=self.epsilon(delta), proved_delta=delta)
+        return AccountedRelease(
+            proved_epsilon=self.epsilon(delta), proved_delta=self.proved_delta(delta)
+        )
+
+    def proved_delta(self, delta: float) -> float:
+        """delta: Gaussian noise needs all of it."""
+        return delta
+
+    @property
+    def laplace_scale(self) -> None:
+        """None: the summed noise is about normal."""
+        return None
 
     @property
     def reach(self) -> int:

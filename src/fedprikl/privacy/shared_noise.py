@@ -3,7 +3,8 @@
 import math
 
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.calibration import NoiseKind, calibrate_gaussian
+from fedprikl.privacy.calibrated import NoiseKind
+from fedprikl.privacy.gaussian import calibrate_gaussian
 from fedprikl.privacy.integer_laplace import laplace_variance
 from fedprikl.privacy.polya import SCALES
 from fedprikl.privacy.shared_gaussian import (

@@ -17,10 +17,11 @@ class Answer:
     ...     value=0.5,
     ...     interval=(0.25, 0.75),
     ...     target="D(Pi || 0.01 Pi + 0.99 P)",
+    ...     unit="nats",
     ...     mechanism="Laplace noise of scale 0.2693",
     ... )
-    >>> answer.unit, answer.columns
-    ('nats', ())
+    >>> answer.value, answer.columns
+    (0.5, ())
     """
 
     divergence: str  # its name
@@ -28,5 +29,5 @@ class Answer:
     value: float
     interval: tuple[float, float] | None  # 95%; None where it is not known
     target: str  # the divergence as a formula, smoothing included
-    unit: str = "nats"
+    unit: str
     mechanism: str  # the noise, in words

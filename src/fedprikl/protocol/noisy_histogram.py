@@ -22,7 +22,6 @@ from fedprikl.privacy import (
     Charge,
     NoiseSource,
     PrivacyStatement,
-    SharedLaplaceMechanism,
     SharedMechanism,
     calibrate_shared,
 )
@@ -164,7 +163,7 @@ class NoisyHistogram:
     def expected_noise(self, cohorts: Sequence[int]) -> tuple[float, float | None]:
         """If nobody leaves: the noise's sd on each count, and the scale of Laplace noise."""
         variance = sum(size * self.share(size).share_variance for size in cohorts)
-        return math.sqrt(variance), _laplace_scale(self.share(cohorts[-1]))
+        return math.sqrt(variance), self.share(cohorts[-1]).laplace_scale
 
     def estimate(
         self,
@@ -187,7 +186,7 @@ class NoisyHistogram:
             rest=np.array([batch.counts[-1] for batch in batches], dtype=np.float64),
             records=np.array([batch.records for batch in batches]),
             noise_sd=np.sqrt([batch.noise_variance for batch in batches]),
-            laplace_scale=_laplace_scale(share),
+            laplace_scale=share.laplace_scale,
         )
         found = estimate_noisy_counts(noisy, score=self.score, rng=rng)
         return Estimate(
@@ -211,7 +210,3 @@ class NoisyHistogram:
                 insecure=source.insecure or any(batch.insecure for batch in batches),
             ),
         )
-
-
-def _laplace_scale(share: SharedMechanism) -> float | None:
-    return share.scale if isinstance(share, SharedLaplaceMechanism) else None

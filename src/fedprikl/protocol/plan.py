@@ -73,7 +73,7 @@ class Plan:
     dropout: float = 0.1  # share of a cohort that may vanish
     corruption: float = 0.1  # share of a cohort that may collude with the aggregator
     most_records: int = 10**6  # of one client; sizes the ring
-    threshold: float | None = None  # nats; drawn into the report
+    threshold: float | None = None  # in the unit of the divergence; drawn into the report
     false_alarm: float = 0.01  # how often the verdict may call out drift where there is none
     design_effect: float = 1.0  # variance of counts without drift, 1 for unrelated records
     client_effect: float = 1.0  # the part of it due to clients whose records are alike

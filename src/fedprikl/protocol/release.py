@@ -44,10 +44,13 @@ class Release:
     ...             value=0.5,
     ...             interval=(0.25, 0.75),
     ...             target="D(Pi || 0.01 Pi + 0.99 P)",
+    ...             unit="nats",
     ...             mechanism=noise,
     ...         ),
     ...     ),
-    ...     verdict=Verdict(statistic=0.5, threshold=0.2, false_alarm=0.01, design_effect=1.0),
+    ...     verdict=Verdict(
+    ...         statistic=0.5, threshold=0.2, false_alarm=0.01, design_effect=1.0, unit="nats"
+    ...     ),
     ...     privacy=PrivacyStatement(
     ...         epsilon=1.0,
     ...         delta=0.0,

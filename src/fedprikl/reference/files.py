@@ -1,6 +1,5 @@
 """The reference file: versioned JSON, one cell per line, with a fingerprint of its content."""
 
-import hashlib
 import itertools
 import json
 import math
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fedprikl.checks import Floats, check_positive_int
+from fedprikl.documents import digest
 from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.reference.columns import Bins, Categories, Column, Times
 from fedprikl.reference.correlation import Correlation
@@ -119,8 +119,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _digest(content: dict[str, Any]) -> str:
-    canonical = json.dumps([FORMAT, VERSION, content], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return digest([FORMAT, VERSION, content])
 
 
 def _content(domain: Domain, mass: Floats, correlation: Correlation | None) -> dict[str, Any]:

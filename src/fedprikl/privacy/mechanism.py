@@ -1,0 +1,250 @@
+"""Mechanisms: noise that can be drawn, accounted, stated and written down.
+
+A mechanism is one frozen dataclass in one file. `register_mechanism` gives it a name, under which a
+ledger writes it and reads it back. Callers use the operations of `Mechanism` and never ask which
+kind it is.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Floats, check_finite, check_open_unit
+from fedprikl.documents import canonical
+from fedprikl.errors import InvalidInputError
+from fedprikl.privacy.losses import Loss
+from fedprikl.privacy.noise import NoiseSource
+
+__all__ = [
+    "AdditiveMechanism",
+    "Charge",
+    "Mechanism",
+    "Written",
+    "charge_from_dict",
+    "charge_to_dict",
+    "check_charge",
+    "check_noise",
+    "check_sensitivity",
+    "mechanism_named",
+    "register_mechanism",
+]
+
+
+class Charge(Protocol):
+    """What a ledger can charge: a mechanism, or a release known by its (epsilon, delta) only."""
+
+    @property
+    def loss(self) -> Loss:
+        """What the accountant composes."""
+        ...
+
+    def check(self) -> None:
+        """Raises `InvalidInputError` unless the privacy can be computed."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `charge_from_dict` gives an equal charge back."""
+        ...
+
+    def per_unit(self) -> str:
+        """In words, relative to the sensitivity where there is one: what a ledger knows."""
+        ...
+
+
+class Mechanism(Charge, Protocol):
+    """Independent noise of one known law on each released number."""
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one substituted record can move what is released, in the mechanism's norm."""
+        ...
+
+    @property
+    def standard_deviation(self) -> float:
+        """Of the noise on each number."""
+        ...
+
+    def epsilon(self, delta: float) -> float:
+        """What one release truly gives at this delta; infinite if nothing is proved."""
+        ...
+
+    def proved_delta(self, delta: float) -> float:
+        """The delta to state beside `epsilon(delta)`: 0 if the guarantee is pure."""
+        ...
+
+    def add_to(self, values: npt.ArrayLike, source: NoiseSource) -> Floats:
+        """Each value with independent noise, drawn from `source` only."""
+        ...
+
+    def survival(self, x: Floats) -> Floats:
+        """P(noise > x)."""
+        ...
+
+    def quantile(self, probability: float, *, error_sd: float = 0.0) -> float:
+        """The least x with P(noise + error <= x) >= probability, for a normal error of this sd."""
+        ...
+
+
+class Written:
+    """A charge as JSON and in words. Base of every charge."""
+
+    __slots__ = ()
+
+    def to_dict(self: Charge) -> dict[str, Any]:
+        """Plain values for JSON; `charge_from_dict` gives an equal charge back."""
+        return charge_to_dict(self)
+
+    def per_unit(self: Charge) -> str:
+        """In words, relative to the sensitivity where there is one: what a ledger knows."""
+        return str(self)
+
+
+class AdditiveMechanism(Written):
+    """Base of mechanisms: what follows from `survival`, `standard_deviation` and `loss`."""
+
+    __slots__ = ()
+
+    def epsilon(self: Mechanism, delta: float) -> float:
+        """What one release truly gives at this delta; infinite if nothing is proved."""
+        return self.loss.alone(delta)
+
+    def proved_delta(self: Mechanism, delta: float) -> float:
+        """The delta to state beside `epsilon(delta)`: 0 if the guarantee is pure."""
+        return 0.0 if self.loss.alone(0.0) <= self.epsilon(delta) else delta
+
+    def quantile(self: Mechanism, probability: float, *, error_sd: float = 0.0) -> float:
+        """By bisection: the least x with P(noise + error > x) <= 1 - probability."""
+        tail = 1 - check_open_unit(probability, "probability", "Use 0.95 for the 95% quantile.")
+        above = _survival_with_error(self.survival, error_sd)
+        reach = self.standard_deviation + error_sd or 1.0
+        while not above(-reach) > tail >= above(reach):
+            reach *= 2
+            if reach == math.inf:
+                raise InvalidInputError(
+                    f"A {type(self).__name__} has no such quantile; its survival function must "
+                    "fall from 1 to 0."
+                )
+        low, high = -reach, reach
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if above(middle) <= tail else (middle, high)
+        return high
+
+
+BISECTIONS = 60
+# A normal error in cells of equal width, each with its exact probability.
+ERROR_CELLS, ERROR_REACH = 4000, 9.0
+
+
+def _survival_with_error(
+    survival: Callable[[Floats], Floats], error_sd: float
+) -> Callable[[float], float]:
+    """P(noise + N(0, error_sd^2) > x), as a function of x."""
+    if error_sd == 0:
+        return lambda x: float(survival(np.array([x]))[0])
+    from scipy import special  # slow to load, and a client never needs it
+
+    edges = np.linspace(-ERROR_REACH, ERROR_REACH, ERROR_CELLS + 1)
+    masses = np.diff(special.ndtr(edges))
+    errors = error_sd * (edges[1:] + edges[:-1]) / 2
+    return lambda x: float(masses @ survival(x - errors))
+
+
+_KINDS: dict[str, type[Any]] = {}
+_NAMES: dict[type[Any], str] = {}
+Registered = TypeVar("Registered", bound=type[Any])
+
+
+def register_mechanism(kind: str) -> Callable[[Registered], Registered]:
+    """Class decorator: ledgers write and read charges of this class under the name `kind`.
+
+    A name stands for one class for ever, because a ledger keeps it for ever.
+    """
+
+    def register(cls: Registered) -> Registered:
+        if not is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            raise InvalidInputError(f"{cls.__name__} must be a frozen dataclass: a charge is data.")
+        known = _KINDS.get(kind)
+        if known is not None and _place(known) != _place(cls):  # the same place: a reload
+            raise InvalidInputError(f"A charge of kind {kind!r} exists already; choose a new name.")
+        _KINDS[kind], _NAMES[cls] = cls, kind
+        return cls
+
+    return register
+
+
+def _place(cls: type[Any]) -> tuple[str, str]:
+    return cls.__module__, cls.__qualname__
+
+
+def mechanism_named(kind: str) -> type[Any] | None:
+    """The class that was registered under this name."""
+    return _KINDS.get(kind)
+
+
+def check_charge(charge: Charge) -> Charge:
+    """The charge, if it is of a registered kind and its privacy can be computed."""
+    if type(charge) not in _NAMES:
+        raise InvalidInputError(
+            f"A {type(charge).__name__} cannot be charged. Charge a registered mechanism, or an "
+            "`AccountedRelease` with its proved epsilon and delta."
+        )
+    charge.check()
+    if not isinstance(charge.loss, Loss):
+        raise InvalidInputError(
+            f"The loss of a {type(charge).__name__} cannot be composed. State one of "
+            "`fedprikl.privacy.losses`, as PureLoss(epsilon)."
+        )
+    return charge
+
+
+def charge_to_dict(charge: Charge) -> dict[str, Any]:
+    """Plain values for JSON; `charge_from_dict` gives an equal charge back.
+
+    That is checked: a charge that cannot be read back would make the whole ledger unreadable.
+    """
+    document = {"kind": _NAMES[type(check_charge(charge))]} | asdict(cast(Any, charge))
+    if charge_from_dict(json.loads(canonical(document))) != charge:
+        raise InvalidInputError(
+            f"A {type(charge).__name__} is not the same after it is written and read. "
+            "Give it fields that are numbers or text."
+        )
+    return document
+
+
+def charge_from_dict(document: Mapping[str, Any]) -> Charge:
+    """The charge that was written; unknown kinds and fields are refused."""
+    fields = dict(document)
+    kind = fields.pop("kind", None)
+    if kind not in _KINDS:
+        known = ", ".join(sorted(_KINDS))
+        raise InvalidInputError(
+            f"Unknown kind of charge {kind!r}; known are {known}. If it belongs to an extension, "
+            "import the module that registers it."
+        )
+    try:
+        charge: Charge = _KINDS[kind](**fields)
+    except TypeError:
+        raise InvalidInputError(f"The fields of a charge of kind {kind!r} do not match.") from None
+    return check_charge(charge)
+
+
+def check_noise(value: float, name: str) -> None:
+    """Refuses a scale that is no noise."""
+    if check_finite(value, name) <= 0:
+        raise InvalidInputError(
+            f"The noise {name} must be above 0, got {value}: without noise there is no privacy, "
+            "and no budget covers the release."
+        )
+
+
+def check_sensitivity(value: float) -> float:
+    """A finite sensitivity of at least 0."""
+    if check_finite(value, "sensitivity") < 0:
+        raise InvalidInputError(f"A sensitivity cannot be negative, got {value}.")
+    return float(value)

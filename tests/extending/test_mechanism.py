@@ -1,0 +1,238 @@
+"""The mechanism of docs/extending.md, one file, goes wherever the built-in ones go."""
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedprikl import BatchCounts, InvalidInputError, SecureNoise, spread_points, trusted_aggregator
+from fedprikl.checks import Floats
+from fedprikl.divergence import Score
+from fedprikl.errors import BudgetExceededError, LedgerError
+from fedprikl.estimation.interval import confidence_interval
+from fedprikl.estimation.verdict import alarm_threshold
+from fedprikl.privacy import (
+    AdditiveMechanism,
+    Calibrated,
+    InsecureSeededNoise,
+    LaplaceMechanism,
+    Ledger,
+    Mechanism,
+    PureLoss,
+    audit,
+    calibrate,
+    calibrate_gaussian,
+    calibrate_laplace,
+    mechanism,
+    register_mechanism,
+    total_epsilon,
+)
+from tests.extending.page import module
+from tests.false_alarm import FALSE_ALARM
+
+AT = "2030-01-31T12:00:00+00:00"
+KIND = "twice_laplace"
+
+
+@pytest.fixture(scope="module")
+def extension(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    yield module("A mechanism", tmp_path_factory.mktemp("extension"), name="twice_laplace_example")
+    forget()
+    del sys.modules["twice_laplace_example"]
+
+
+def forget() -> None:
+    """As in a process that has not imported the file."""
+    mechanism._NAMES.pop(mechanism._KINDS.pop(KIND, object), None)
+
+
+@pytest.fixture
+def noise(extension: Any) -> Mechanism:
+    made: Mechanism = extension.TwiceLaplaceMechanism(scale=2.0, sensitivity=1.0)
+    return made
+
+
+def test_it_is_charged_committed_and_read_back(noise: Mechanism, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger:
+        ledger.set_budget("people", epsilon=1.0, delta=1e-6, at=AT)
+        held = ledger.reserve("people", noise, round_id="one", at=AT)
+        ledger.commit(held, release_hash="0" * 64, at=AT)
+    with Ledger.open(path) as ledger:
+        account = ledger.account("people")
+        assert account.charges == [noise]
+        assert account.spent == pytest.approx(0.5)
+        assert account.rounds[0].to_dict(1e-6)["mechanism"] == {
+            "kind": KIND,
+            "scale": 2.0,
+            "sensitivity": 1.0,
+        }
+        twice = type(noise)(scale=1.0, sensitivity=1.0)  # type: ignore[call-arg]
+        with pytest.raises(BudgetExceededError, match="twice Laplace noise of scale 1"):
+            ledger.reserve("people", twice, round_id="two", at=AT)
+
+
+def test_a_process_without_the_file_says_what_it_lacks(noise: Mechanism, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger:
+        ledger.set_budget("people", epsilon=1.0, delta=1e-6, at=AT)
+        ledger.reserve("people", noise, round_id="one", at=AT)
+    forget()
+    try:
+        with pytest.raises(LedgerError, match=r"'twice_laplace'.*Import the module"):
+            Ledger.open(path)
+    finally:
+        register_mechanism(KIND)(type(noise))
+    with Ledger.open(path) as ledger:
+        assert ledger.account("people").charges == [noise]
+
+
+def test_it_composes_with_other_kinds(noise: Mechanism) -> None:
+    laplace = calibrate_laplace(epsilon=0.5, sensitivity=1.0)
+    gaussian = calibrate_gaussian(epsilon=0.5, delta=1e-6, sensitivity=1.0)
+    alone = total_epsilon([noise], delta=0.0)
+    assert alone == noise.epsilon(0.0) == pytest.approx(0.5)
+    mixed = total_epsilon([noise, laplace, gaussian], delta=1e-6)
+    assert mixed == total_epsilon([gaussian, noise, laplace], delta=1e-6)
+    assert max(1.0, total_epsilon([laplace, gaussian], delta=1e-6)) < mixed <= 1.5 + 0.1
+    many = total_epsilon([noise] * 60, delta=1e-6)
+    assert total_epsilon([laplace] * 60, delta=1e-6) < many < 60 * alone  # known only by its bound
+
+
+def test_many_compose_like_randomised_response() -> None:
+    """Against the exact sum over how often of n answers are true: the worst pure mechanism."""
+    epsilon, n, delta = 0.3, 40, 1e-6
+
+    @register_mechanism("test_pure")
+    @dataclass(frozen=True)
+    class Pure(AdditiveMechanism):
+        loss = PureLoss(epsilon)
+
+        def check(self) -> None: ...
+
+    charges: Any = [Pure()] * n
+    found = total_epsilon(charges, delta=delta)
+    true = stats.binom.pmf(np.arange(n + 1), n, 1 / (1 + np.exp(-epsilon)))
+    loss = epsilon * (2 * np.arange(n + 1) - n)
+
+    def exact(at: float) -> float:
+        return float(true @ np.maximum(0.0, -np.expm1(np.minimum(at - loss, 0.0))))
+
+    assert exact(found) <= delta < exact(found * 0.995)
+    mechanism._NAMES.pop(mechanism._KINDS.pop("test_pure"))
+
+
+def test_its_law_is_what_it_draws(noise: Mechanism) -> None:
+    drawn = noise.add_to(np.zeros(10_000), SecureNoise())
+    assert fits(drawn, noise) > FALSE_ALARM
+    wrong = LaplaceMechanism(scale=2.0 * math.sqrt(2), sensitivity=1.0)  # the same deviation
+    assert fits(drawn, wrong) < FALSE_ALARM
+
+
+def fits(drawn: Floats, noise: Mechanism) -> float:
+    """The p-value of a Kolmogorov-Smirnov test: uniform, if the noise has this law."""
+    return float(stats.kstest(noise.survival(drawn), "uniform").pvalue)
+
+
+@pytest.mark.parametrize("error_sd", [0.1, 3.0, 40.0])
+@pytest.mark.parametrize("probability", [0.3, 0.95, 0.999])
+def test_its_quantiles(noise: Mechanism, error_sd: float, probability: float) -> None:
+    """Of the noise plus a normal error: the noise in fine cells, the error exactly."""
+    found = noise.quantile(probability, error_sd=error_sd)
+    edges = np.linspace(-100, 100, 20_001)
+    masses = -np.diff(noise.survival(edges))
+    below = stats.norm.cdf((found - (edges[1:] + edges[:-1]) / 2) / error_sd)
+    assert masses @ below == pytest.approx(probability, abs=2e-5)
+    alone = noise.quantile(probability)
+    assert noise.survival(np.array([alone]))[0] == pytest.approx(1 - probability)
+
+
+def test_its_alarm_threshold(noise: Mechanism) -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(5.0, 0.5, 40_000)
+    threshold = alarm_threshold(values, noise, false_alarm=0.01)
+    drawn = values + noise.add_to(np.zeros(len(values)), InsecureSeededNoise(2))
+    above = int(np.count_nonzero(drawn > threshold))
+    assert stats.binom.sf(above, len(values), 0.01) > FALSE_ALARM
+    assert stats.binom.cdf(above, len(values), 0.008) < 1 - FALSE_ALARM
+    assert threshold > alarm_threshold(
+        values, LaplaceMechanism(scale=2.0, sensitivity=1.0), false_alarm=0.01
+    )
+
+
+def counts() -> BatchCounts:
+    pi = np.full(6, 1 / 6)
+    points = spread_points(pi, 6, batches=1, rng=np.random.default_rng(0))
+    held = np.array([900, 1100, 1000, 950, 1050, 1000])
+    return BatchCounts(points, held[points.cells], np.array([held.sum()]))
+
+
+def test_its_interval_lies_between_narrower_and_wider_noise(noise: Mechanism) -> None:
+    asked = counts()
+
+    def width(scale: float) -> float:
+        limits = confidence_interval(
+            0.3,
+            noise=type(noise)(scale=scale, sensitivity=0.01),  # type: ignore[call-arg]
+            points=asked.points,
+            records=asked.records,
+            score=Score(),
+        )
+        assert limits is not None
+        return limits[1] - limits[0]
+
+    assert 0 < width(0.005) < width(0.01) < width(0.02)
+    once = confidence_interval(
+        0.3,
+        noise=LaplaceMechanism(scale=0.01, sensitivity=0.01),
+        points=asked.points,
+        records=asked.records,
+        score=Score(),
+    )
+    assert once is not None
+    assert width(0.01) > once[1] - once[0]
+
+
+def test_it_makes_a_release_by_its_name(noise: Mechanism) -> None:
+    kind: Any = KIND
+    estimate = trusted_aggregator(counts(), epsilon=1.0, noise=kind)
+    assert estimate.privacy.holds
+    assert estimate.privacy.delta == 0
+    assert "twice Laplace noise" in str(estimate.privacy)
+    assert estimate.interval is not None
+    assert 0 < estimate.verdict().threshold < math.log(100)
+    resolved = Calibrated(1.0, 1e-6, KIND)
+    assert type(resolved.charge) is type(noise)
+    assert resolved.for_sensitivity(0.2) == calibrate(
+        epsilon=1.0, delta=1e-6, sensitivity=0.2, kind=KIND
+    )
+
+
+@pytest.mark.parametrize(("claim", "refuted"), [(1.0, False), (0.25, True)])
+def test_the_audit_tries_it(extension: Any, claim: float, refuted: bool) -> None:
+    """On two worlds that are as far apart as the sensitivity; the truth is epsilon 1."""
+    tried = extension.TwiceLaplaceMechanism(scale=1.0, sensitivity=1.0)
+    result = audit(
+        lambda n: tried.add_to(np.zeros(n), SecureNoise()),
+        lambda n: tried.add_to(np.ones(n), SecureNoise()),
+        epsilon=claim,
+        delta=1e-6,
+        gaussian=tried.loss.gaussian,
+        trials=20_000,
+        false_alarm=FALSE_ALARM,
+    )
+    assert result.refuted is refuted
+
+
+def test_a_name_stands_for_one_class(noise: Mechanism) -> None:
+    with pytest.raises(InvalidInputError, match="exists already"):
+        register_mechanism(KIND)(LaplaceMechanism)
+    with pytest.raises(InvalidInputError, match="frozen dataclass"):
+        register_mechanism("new")(object)
+    register_mechanism(KIND)(type(noise))  # the same class again, as after a reload
