@@ -9,7 +9,7 @@ import numpy as np
 
 from fedprikl.deployment.settings import Home
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Plan, Roster, SealingKey, SignedPlan, SigningKey
+from fedprikl.protocol import Plan, Question, Roster, SealingKey, SignedPlan, SigningKey
 from fedprikl.records import fit_reference
 from fedprikl.reference import Reference
 
@@ -55,8 +55,13 @@ def set_up_aggregator(folder: Path, public: Path, *, budget: float = 10.0, **pla
         ledger.set_budget("sites", epsilon=budget, delta=1e-6, at=now)
 
 
-def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedPlan:
-    """A plan for the aggregator of a folder, signed by its organiser."""
+def write_plan(
+    folder: Path, name: str = "plan.json", *, points: int | None = None, **changes: Any
+) -> SignedPlan:
+    """A plan for the aggregator of a folder, signed by its organiser.
+
+    By default all cells are asked, so that nothing is left to chance.
+    """
     home = Home(folder)
     reference = Reference.load(home.reference)
     now = datetime.now(UTC)
@@ -64,9 +69,7 @@ def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedP
         "population": "sites",
         "reference": reference.fingerprint,
         "epsilon": 1.0,
-        "points": int(
-            np.count_nonzero(reference.mass)
-        ),  # all of them, so nothing is left to chance
+        "questions": (Question(points=points or int(np.count_nonzero(reference.mass))),),
         "dropout": 0.25,
         "aggregator": SealingKey.load(home.sealing_key).public,
         "valid_from": (now - timedelta(days=1)).isoformat(),
