@@ -55,21 +55,20 @@ def set_up_aggregator(folder: Path, public: Path, *, budget: float = 10.0, **pla
         ledger.set_budget("sites", epsilon=budget, delta=1e-6, at=now)
 
 
-def write_plan(
-    folder: Path, name: str = "plan.json", *, points: int | None = None, **changes: Any
-) -> SignedPlan:
+def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedPlan:
     """A plan for the aggregator of a folder, signed by its organiser.
 
-    By default all cells are asked, so that nothing is left to chance.
+    `points` are those of its question: by default all, so that nothing is left to chance.
     """
     home = Home(folder)
     reference = Reference.load(home.reference)
+    points = changes.pop("points", int(np.count_nonzero(reference.mass)))
     now = datetime.now(UTC)
     settings: dict[str, Any] = {
         "population": "sites",
         "reference": reference.fingerprint,
         "epsilon": 1.0,
-        "questions": (Question(points=points or int(np.count_nonzero(reference.mass))),),
+        "questions": (Question(points=points),),
         "dropout": 0.25,
         "aggregator": SealingKey.load(home.sealing_key).public,
         "valid_from": (now - timedelta(days=1)).isoformat(),
