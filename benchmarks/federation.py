@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from fedprikl.protocol import Client, Plan, Server, SignedPlan, SigningKey, run_round
+from fedprikl.protocol import Client, Plan, Question, Server, SignedPlan, SigningKey, run_round
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
 
@@ -35,7 +35,12 @@ def one_round(clients: int, rng: np.random.Generator) -> dict[str, float]:
     names = sorted(members)
     leavers = rng.choice(names, int(DROPOUT * clients), replace=False)
     leaves = {str(name): Leaves(int(rng.integers(len(Leaves)))) for name in leavers}
-    plan = Plan(population="bench", reference=reference.fingerprint, epsilon=1.0, points=POINTS)
+    plan = Plan(
+        population="bench",
+        reference=reference.fingerprint,
+        epsilon=1.0,
+        questions=(Question(points=POINTS),),
+    )
     start = time.perf_counter()
     result = run_round(
         Server(SignedPlan(plan), reference),

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedprikl.deployment.settings import Home
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Plan, Roster, SealingKey, SignedPlan, SigningKey
+from fedprikl.protocol import Plan, Question, Roster, SealingKey, SignedPlan, SigningKey
 from fedprikl.records import fit_reference
 from fedprikl.reference import Reference
 
@@ -56,17 +56,19 @@ def set_up_aggregator(folder: Path, public: Path, *, budget: float = 10.0, **pla
 
 
 def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedPlan:
-    """A plan for the aggregator of a folder, signed by its organiser."""
+    """A plan for the aggregator of a folder, signed by its organiser.
+
+    `points` are those of its question: by default all, so that nothing is left to chance.
+    """
     home = Home(folder)
     reference = Reference.load(home.reference)
+    points = changes.pop("points", int(np.count_nonzero(reference.mass)))
     now = datetime.now(UTC)
     settings: dict[str, Any] = {
         "population": "sites",
         "reference": reference.fingerprint,
         "epsilon": 1.0,
-        "points": int(
-            np.count_nonzero(reference.mass)
-        ),  # all of them, so nothing is left to chance
+        "questions": (Question(points=points),),
         "dropout": 0.25,
         "aggregator": SealingKey.load(home.sealing_key).public,
         "valid_from": (now - timedelta(days=1)).isoformat(),

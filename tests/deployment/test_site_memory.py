@@ -14,7 +14,7 @@ import pytest
 from fedprikl.deployment import site_memory
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import DeploymentError, PolicyRefusal
-from fedprikl.protocol import Plan, SignedPlan, SigningKey, Step
+from fedprikl.protocol import Plan, Question, SignedPlan, SigningKey, Step
 
 KEY = SigningKey.generate()
 AT = "2030-01-31T12:00:00+00:00"
@@ -26,7 +26,7 @@ def signed(key: SigningKey = KEY, **changes: Any) -> SignedPlan:
         "population": "sites",
         "reference": "0" * 64,
         "epsilon": 1.0,
-        "points": 4,
+        "questions": (Question(points=4),),
         "valid_from": "2030-01-01T00:00:00+00:00",
         "valid_until": "2030-03-01T00:00:00+00:00",
     }
