@@ -2,18 +2,20 @@
 
 from fedprikl.protocol.aggregator import Aggregator, Outcome
 from fedprikl.protocol.client import Client
-from fedprikl.protocol.client_session import ClientSession, Step
+from fedprikl.protocol.client_session import ClientSession
 from fedprikl.protocol.identity_check import IdentityCheck, introduce
+from fedprikl.protocol.in_memory import InMemoryTransport
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.policy import Policy, check_roster, check_validity
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Cohort, Invitation, Round, smallest_cohort
-from fedprikl.protocol.round_driver import RoundDriver, StepCount, seal_answer, seal_refusal
+from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.run import RoundResult, run_round
-from fedprikl.protocol.sealing import Address, SealingKey
+from fedprikl.protocol.sealing import Address, SealingKey, seal_answer, seal_refusal
 from fedprikl.protocol.server import Server
+from fedprikl.protocol.transport import Reply, Step, Transport
 
 __all__ = [
     "Address",
@@ -22,11 +24,13 @@ __all__ = [
     "ClientSession",
     "Cohort",
     "IdentityCheck",
+    "InMemoryTransport",
     "Invitation",
     "Outcome",
     "Plan",
     "Policy",
     "Release",
+    "Reply",
     "Roster",
     "Round",
     "RoundDriver",
@@ -37,6 +41,7 @@ __all__ = [
     "SigningKey",
     "Step",
     "StepCount",
+    "Transport",
     "check_roster",
     "check_validity",
     "introduce",
