@@ -12,8 +12,8 @@ from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedprikl.deployment.flower.client_app import app
-from fedprikl.deployment.flower.exchange import Clock
-from fedprikl.deployment.flower.server_app import Host, run_on_flower
+from fedprikl.deployment.flower.server_app import run_on_flower
+from fedprikl.deployment.host import Clock, Host
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import Release, Step

@@ -11,9 +11,11 @@ import pytest
 from deploy.small_world import write_plan
 from flwr.app import ConfigRecord, Message, RecordDict
 
+from fedprikl.deployment import host_checks
 from fedprikl.deployment.flower import server_app
 from fedprikl.deployment.flower.client_app import SESSION
-from fedprikl.deployment.flower.envelope import Parcel, pack, unpack
+from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import (
     InvalidInputError,
@@ -40,7 +42,7 @@ def test_without_a_trusted_party_no_site_answers_among_strangers(
     federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nobody is trusted, an aggregator that does not refuse is to be expected."""
-    monkeypatch.setattr(server_app, "_check_trust", lambda _: None)
+    monkeypatch.setattr(host_checks, "_check_trust", lambda _: None)
     write_plan(federation.home, trust="none", dropout=0.1, corruption=0.0)
     grid = federation.grid()
     with pytest.raises(ReleaseRefused, match=r"8 clients took no part.*needs a roster of clients"):
@@ -53,7 +55,7 @@ def test_second_and_foreign_answers_change_nothing(federation: FakeFederation) -
     earlier: list[Message] = []
 
     def alter(asked: Message, answer: Message) -> list[Message]:
-        foreign = Message(pack(Parcel("0" * 32, b"sealed elsewhere")), reply_to=asked)
+        foreign = Message(pack(Envelope("0" * 32, b"sealed elsewhere")), reply_to=asked)
         odd = Message(RecordDict({"other": ConfigRecord({"a": 1})}), reply_to=asked)
         earlier.append(answer)
         return [answer, answer, foreign, odd, earlier[0]]
@@ -65,7 +67,7 @@ def test_second_and_foreign_answers_change_nothing(federation: FakeFederation) -
 
 
 @pytest.mark.parametrize("inside", [b"", b"\1", b"\1\xff\xff\xff\xff", b"\7" * 300])
-def test_a_letter_with_nothing_usable_inside_is_left_out(
+def test_a_message_with_nothing_usable_inside_is_left_out(
     federation: FakeFederation, inside: bytes
 ) -> None:
     grid = federation.grid()
@@ -73,10 +75,10 @@ def test_a_letter_with_nothing_usable_inside_is_left_out(
     def alter(asked: Message, answer: Message) -> list[Message]:
         if asked.metadata.dst_node_id != 5 or asked.metadata.message_type != "query.advertise":
             return [answer]
-        invitation = Invitation.from_bytes(unpack(asked).letter)
+        invitation = Invitation.from_bytes(unpack(asked).message)
         aggregator = invitation.signed.plan.aggregator
-        letter = seal(inside, aggregator, invitation.address(Step.ADVERTISE))
-        return [Message(pack(Parcel(invitation.round_id, letter)), reply_to=asked)]
+        message = seal(inside, aggregator, invitation.address(Step.ADVERTISE))
+        return [Message(pack(Envelope(invitation.round_id, message)), reply_to=asked)]
 
     grid.alter = alter
     _, lines = federation.run(grid)
@@ -95,7 +97,7 @@ def test_an_answer_of_one_step_or_member_does_not_open_in_another(
         if asked.metadata.message_type == "query.share" and node in (1, 2):
             other = kept.get(3 - node, answer)
             kept[node] = answer
-            swapped = pack(Parcel(unpack(asked).round_id, unpack(other).letter))
+            swapped = pack(Envelope(unpack(asked).round_id, unpack(other).message))
             return [Message(swapped, reply_to=asked)]
         return [answer]
 
@@ -104,14 +106,14 @@ def test_an_answer_of_one_step_or_member_does_not_open_in_another(
     assert "share: 7 of 8 answered, 0 refused, 1 lost" in lines[2]
 
 
-def test_letters_of_a_void_round_are_refused_later(federation: FakeFederation) -> None:
+def test_messages_of_a_void_round_are_refused_later(federation: FakeFederation) -> None:
     grid = federation.grid()
     federation.run(grid)
     asked = [message for message in grid.carried if message.metadata.dst_node_id == 1]
     before = dict(grid.contexts[1].state)
     for message, words in ((asked[0], "answered already"), (asked[1], "no session")):
         answer = unpack(grid.deliver(message))
-        assert answer.letter == b""
+        assert answer.message == b""
         assert words in answer.refusal
     assert dict(grid.contexts[1].state) == before
 
@@ -140,7 +142,7 @@ def test_a_step_is_answered_once_even_from_an_old_memory(federation: FakeFederat
     run_until_reveal(federation, grid)
     grid.contexts[1].state[SESSION] = kept["session"]  # as before it echoed
     answer = unpack(grid.deliver(kept["again"]))
-    assert (answer.letter, answer.refusal) == (b"", "this step has been answered already")
+    assert (answer.message, answer.refusal) == (b"", "this step has been answered already")
 
 
 def test_an_invitation_to_another_round_reopens_no_step(federation: FakeFederation) -> None:
@@ -159,17 +161,17 @@ def test_an_invitation_to_another_round_reopens_no_step(federation: FakeFederati
     grid.alter = alter
     run_until_reveal(federation, grid)
     echo = kept["query.echo"]
-    here = Invitation.from_bytes(unpack(kept["query.advertise"]).letter)
+    here = Invitation.from_bytes(unpack(kept["query.advertise"]).message)
     elsewhere = consistent(replace(here, round_id="ab" * 16))
     invited = Message(
-        pack(Parcel("ab" * 16, elsewhere.to_bytes())),
+        pack(Envelope("ab" * 16, elsewhere.to_bytes())),
         dst_node_id=1,
         message_type="query.advertise",
     )
-    assert unpack(grid.deliver(invited)).letter != b""
+    assert unpack(grid.deliver(invited)).message != b""
     grid.contexts[1].state[SESSION] = kept["session"]  # as before it echoed
     answer = unpack(grid.deliver(echo))
-    assert (answer.letter, answer.refusal) == (b"", "this step has been answered already")
+    assert (answer.message, answer.refusal) == (b"", "this step has been answered already")
 
 
 def test_a_plan_changed_on_the_way_is_refused_by_everybody(federation: FakeFederation) -> None:
@@ -181,14 +183,14 @@ def test_a_plan_changed_on_the_way_is_refused_by_everybody(federation: FakeFeder
     original = grid.deliver
 
     def deliver(message: Message) -> Message:
-        letter = unpack(message).letter.replace(theirs.encode(), mine.public.encode())
+        invitation = unpack(message).message.replace(theirs.encode(), mine.public.encode())
         changed = Message(
-            pack(Parcel(unpack(message).round_id, letter)),
+            pack(Envelope(unpack(message).round_id, invitation)),
             dst_node_id=message.metadata.dst_node_id,
             message_type=message.metadata.message_type,
         )
         answer = unpack(original(changed))
-        assert answer.letter == b""
+        assert answer.message == b""
         return Message(pack(answer), reply_to=message)
 
     grid.deliver = deliver  # type: ignore[method-assign]
@@ -226,14 +228,14 @@ def test_answers_to_another_invitation_do_not_open(
         asked, node = unpack(message), message.metadata.dst_node_id
         if message.metadata.message_type != "query.advertise" or node > victims:
             return original(message)
-        letter = consistent(swap(federation, Invitation.from_bytes(asked.letter))).to_bytes()
+        swapped = consistent(swap(federation, Invitation.from_bytes(asked.message)))
         changed = Message(
-            pack(Parcel(asked.round_id, letter)),
+            pack(Envelope(asked.round_id, swapped.to_bytes())),
             dst_node_id=node,
             message_type=message.metadata.message_type,
         )
         answer = original(changed)
-        joined.append(bool(unpack(answer).letter) and SESSION in grid.contexts[node].state)
+        joined.append(bool(unpack(answer).message) and SESSION in grid.contexts[node].state)
         return Message(answer.content, reply_to=message)
 
     grid.deliver = deliver  # type: ignore[method-assign]
@@ -281,14 +283,14 @@ def test_sealed_refusals_reach_the_aggregators_folder_and_no_log(
 
 
 def test_a_refusal_is_as_long_as_an_answer(federation: FakeFederation) -> None:
-    """Whatever the reason: the length of a sealed letter is seen by the relay."""
+    """Whatever the reason: the length of a sealed message is seen by the relay."""
     grid = federation.grid()
     grid.contexts[6].node_config["most-points"] = 3
     grid.contexts[7].node_config["largest-epsilon"] = 0.5
     _, lines = federation.run(grid)
     assert "advertise: 6 of 8 answered, 2 refused" in lines[1]
     answers = [
-        len(unpack(message).letter)
+        len(unpack(message).message)
         for message in grid.carried
         if message.metadata.message_type == "query.advertise"
         and message.metadata.reply_to_message_id
@@ -300,7 +302,7 @@ def test_a_refusal_is_as_long_as_an_answer(federation: FakeFederation) -> None:
     assert sorted(json.loads(path.read_text())) == ["6", "7"]
 
 
-def test_only_the_same_letter_gets_the_same_answer_again(federation: FakeFederation) -> None:
+def test_only_the_same_message_gets_the_same_answer_again(federation: FakeFederation) -> None:
     grid = federation.grid()
     seen: list[str] = []
 
@@ -308,12 +310,12 @@ def test_only_the_same_letter_gets_the_same_answer_again(federation: FakeFederat
         again, other = unpack(grid.deliver(asked)), unpack(asked)
         assert again == unpack(answer)  # to the byte, though sealing is random
         changed = Message(
-            pack(Parcel(other.round_id, other.letter + b" ")),
+            pack(Envelope(other.round_id, other.message + b" ")),
             dst_node_id=asked.metadata.dst_node_id,
             message_type=asked.metadata.message_type,
         )
         different = unpack(grid.deliver(changed))
-        assert different.letter == b""
+        assert different.message == b""
         seen.append(different.refusal)
         return [answer]
 

@@ -158,7 +158,7 @@ def cohorts(grid: FakeGrid) -> set[frozenset[int]]:
         if message.metadata.message_type == "query.advertise":
             if message.metadata.reply_to_message_id:
                 continue
-            invitation = Invitation.from_bytes(unpack(message).letter)
+            invitation = Invitation.from_bytes(unpack(message).message)
             groups.setdefault(invitation.sums.nonce, set()).add(message.metadata.dst_node_id)
     return {frozenset(group) for group in groups.values()}
 

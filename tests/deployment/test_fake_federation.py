@@ -13,10 +13,13 @@ import pytest
 from deploy.small_world import write_plan
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
+from fedprikl.deployment import hosted_round
 from fedprikl.deployment.flower import server_app
 from fedprikl.deployment.flower.client_app import SESSION
-from fedprikl.deployment.flower.envelope import Parcel, pack, unpack
+from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.host import Host
 from fedprikl.deployment.metrics import read_counters
+from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Home, NodeSettings
 from fedprikl.errors import (
     BudgetExceededError,
@@ -27,7 +30,7 @@ from fedprikl.errors import (
 )
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Invitation, SealingKey, Server, SignedPlan, SigningKey, Step
-from fedprikl.protocol.round_driver import _ANSWER, _unpadded
+from fedprikl.protocol.sealing import ANSWER, unpadded
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
 from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
@@ -90,13 +93,13 @@ def test_slow_clients_are_waited_for_and_late_ones_are_not(federation: FakeFeder
             RecordDict({"fedprikl": ConfigRecord({"round": 3})}), reply_to=asked
         ),
         lambda asked, _: Message(Error(code=1, reason="secret words"), reply_to=asked),
-        lambda asked, _: Message(pack(Parcel(unpack(asked).round_id, b"x" * 99)), reply_to=asked),
-        lambda asked, _: Message(pack(Parcel("f" * 32, b"", "no")), reply_to=asked),
+        lambda asked, _: Message(pack(Envelope(unpack(asked).round_id, b"x" * 99)), reply_to=asked),
+        lambda asked, _: Message(pack(Envelope("f" * 32, b"", "no")), reply_to=asked),
         lambda asked, answer: Message(
-            pack(Parcel(unpack(asked).round_id, unpack(answer).letter[:-1])), reply_to=asked
+            pack(Envelope(unpack(asked).round_id, unpack(answer).message[:-1])), reply_to=asked
         ),
     ],
-    ids=["no parcel", "an error", "not sealed", "another round", "cut off"],
+    ids=["no envelope", "an error", "not sealed", "another round", "cut off"],
 )
 def test_a_node_that_answers_damage_is_left_out(
     federation: FakeFederation, damage: Callable[[Message, Message], Message]
@@ -115,7 +118,7 @@ def test_a_node_that_answers_damage_is_left_out(
 
 
 @pytest.mark.parametrize(("errors", "included"), [(2, 8), (3, 7)])
-def test_a_letter_is_sent_again_where_flower_reports_an_error(
+def test_a_message_is_sent_again_where_flower_reports_an_error(
     federation: FakeFederation, errors: int, included: int
 ) -> None:
     """The answer was lost on the way; asked again, the client repeats its bytes. Three times."""
@@ -124,7 +127,7 @@ def test_a_letter_is_sent_again_where_flower_reports_an_error(
     def alter(asked: Message, answer: Message) -> list[Message]:
         if asked.metadata.dst_node_id != 5 or asked.metadata.message_type != "query.input":
             return [answer]
-        made.append(unpack(answer).letter)
+        made.append(unpack(answer).message)
         gone = Message(Error(code=5, reason="Node unavailable"), reply_to=asked)
         return [gone if len(made) <= errors else answer]
 
@@ -235,13 +238,13 @@ def no_room(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("place", "fail", "logged"),
     [
-        ("fedprikl.deployment.flower.client_app.open_records", rows_that_fail, "nowhere.csv"),
+        ("fedprikl.deployment.site.open_records", rows_that_fail, "nowhere.csv"),
         (
-            "fedprikl.deployment.flower.client_app.open_records",
+            "fedprikl.deployment.site.open_records",
             rows_that_crash,
             "ZeroDivisionError",
         ),
-        ("fedprikl.deployment.flower.client_app.Client.join", no_room, "OverflowError"),
+        ("fedprikl.deployment.site.Client.join", no_room, "OverflowError"),
         ("fedprikl.secure_sum.sum_client.SumClient.mask_input", no_room, "OverflowError"),
     ],
 )
@@ -253,15 +256,15 @@ def test_from_the_records_on_failures_are_sealed_and_as_long_as_answers(
     fail: Callable[..., None],
     logged: str,
 ) -> None:
-    """The relay sees letters, all of one length in the first step; why stays in the site's log."""
+    """The relay sees messages, all of one length in the first step; why stays in the site's log."""
     monkeypatch.setattr(place, fail)
     grid = federation.grid()
     with pytest.raises(ReleaseRefused, match="8 of the reasons are in the aggregator's folder"):
         federation.run(grid)
     answers = [m for m in grid.carried if m.metadata.reply_to_message_id]
-    assert all(unpack(message).letter and not unpack(message).refusal for message in answers)
+    assert all(unpack(message).message and not unpack(message).refusal for message in answers)
     first = [m for m in answers if m.metadata.message_type == "query.advertise"]
-    assert len({len(unpack(message).letter) for message in first}) == 1
+    assert len({len(unpack(message).message) for message in first}) == 1
     (path,) = Home(federation.home).refusals.iterdir()
     assert "could not count its records" in path.read_text()
     assert "Jane" not in path.read_text()
@@ -294,25 +297,25 @@ def test_no_single_record_stops_its_site(
     grid = federation.grid()
     message = first_message(federation)
     answer = unpack(grid.deliver(message))
-    invitation = Invitation.from_bytes(unpack(message).letter)
+    invitation = Invitation.from_bytes(unpack(message).message)
     key = SealingKey.load(Home(federation.home).sealing_key)
-    kind, _ = _unpadded(key.open(answer.letter, invitation.address(Step.ADVERTISE)))
-    assert kind == _ANSWER
+    kind, _ = unpadded(key.open(answer.message, invitation.address(Step.ADVERTISE)))
+    assert kind == ANSWER
     assert caplog.text == ""
 
 
 def first_message(federation: FakeFederation) -> Message:
     """What the seventh site is asked first."""
     reference = Reference.load(Home(federation.home).reference)
-    this = Server(SignedPlan.load(federation.home / "plan.json"), reference).open_round(
+    current = Server(SignedPlan.load(federation.home / "plan.json"), reference).open_round(
         [str(number) for number in range(1, 9)],
         rng=np.random.default_rng(1),
         randomness=lambda size: b"r" * size,
     )
-    cohort = this.cohorts[0]
-    invitation = Invitation.to_member(this, cohort, cohort.members.index("7"))
+    cohort = current.cohorts[0]
+    invitation = Invitation.to_member(current, cohort, cohort.members.index("7"))
     return Message(
-        pack(Parcel(this.round_id, invitation.to_bytes())),
+        pack(Envelope(current.round_id, invitation.to_bytes())),
         dst_node_id=7,
         message_type="query.advertise",
     )
@@ -423,7 +426,7 @@ def test_a_busy_relay_does_not_end_a_round(
     assert "words of the relay" not in caplog.text
 
 
-def test_letters_sent_again_after_a_lost_reply_lose_nobody(
+def test_messages_sent_again_after_a_lost_reply_lose_nobody(
     federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The relay took and delivered them, but its reply was lost; in every step."""
@@ -539,11 +542,11 @@ def test_a_full_disk_loses_no_release(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(server_app, "_write", full)
-    monkeypatch.setattr(server_app, "write_metrics", full)
+    monkeypatch.setattr(hosted_round, "write_release", full)
+    monkeypatch.setattr(hosted_round, "write_metrics", full)
     lines: list[str] = []
     grid = federation.grid()
-    host = server_app.Host(clock=grid.time.clock(), say=lines.append)
+    host = Host(clock=grid.time.clock(), say=lines.append)
     with pytest.raises(OSError, match="No space"):
         server_app.run_on_flower(grid, federation.settings(), host)
     assert any(line.startswith("[fedprikl] release: {") for line in lines)

@@ -25,8 +25,8 @@ from deploy.small_world import node_configs, set_up_aggregator, write_plan, writ
 from flwr.app import ConfigRecord
 
 from fedprikl.deployment.flower import APP_FOLDER
-from fedprikl.deployment.flower.envelope import Parcel
 from fedprikl.deployment.metrics import read_counters
+from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import MessageDecodeError
 from fedprikl.privacy import Ledger
@@ -179,7 +179,7 @@ def test_progress_is_shown_and_the_budget_charged(finished: Finished) -> None:
     assert counters['fedprikl_clients_lost_total{step="input"}'] == 1
 
 
-def stored(database: Path) -> tuple[list[bytes], list[Parcel]]:
+def stored(database: Path) -> tuple[list[bytes], list[Envelope]]:
     """Everything the relay has kept, raw, and the parcels in it."""
     with sqlite3.connect(database) as db:
         raw = [row[0] for row in db.execute("SELECT content FROM kept") if row[0]]
@@ -192,7 +192,7 @@ def stored(database: Path) -> tuple[list[bytes], list[Parcel]]:
     for content in raw:
         try:
             record = ConfigRecord.inflate(content)
-            found.append(Parcel(str(record["round"]), bytes(record["letter"])))  # type: ignore[arg-type]
+            found.append(Envelope(str(record["round"]), bytes(record["message"])))  # type: ignore[arg-type]
         except (ValueError, KeyError):
             continue
     return everything, found
@@ -201,16 +201,16 @@ def stored(database: Path) -> tuple[list[bytes], list[Parcel]]:
 def test_nobody_can_compute_counts_or_sums_from_what_the_relay_stored(finished: Finished) -> None:
     everything, found = stored(finished.federation.database)
     this = Release.load(finished.federation.folder / "release.json").round_id
-    letters = [parcel for parcel in found if parcel.letter and parcel.round_id == this]
+    letters = [parcel for parcel in found if parcel.message and parcel.round_id == this]
     # Both ways, of all steps; the survivors are one text for all, so Flower stores it once.
-    assert len({p.letter for p in letters}) == (6 + 6) + (5 + 5) + (5 + 4) + (1 + 4) + (4 + 4)
+    assert len({p.message for p in letters}) == (6 + 6) + (5 + 5) + (5 + 4) + (1 + 4) + (4 + 4)
     invitations = [
-        Invitation.from_bytes(p.letter) for p in letters if p.letter.startswith(b'{"batch":')
+        Invitation.from_bytes(p.message) for p in letters if p.message.startswith(b'{"batch":')
     ]
     assert len({each.index for each in invitations}) == ALL
     # No node ids here: every letter is tried as every member's.
     tried = [(each.index, parcel) for each in invitations for parcel in letters]
-    own = [(each.index, Parcel(each.round_id, each.to_bytes())) for each in invitations]
+    own = [(each.index, Envelope(each.round_id, each.to_bytes())) for each in invitations]
     assert sums_of_a_relay(tried + own) is None
     reference = Reference.load(Home(finished.home).reference)
     cells = list(invitations[0].cells)
@@ -229,7 +229,7 @@ def test_no_answer_of_a_client_is_stored_unsealed(finished: Finished) -> None:
     messages = []
     for parcel in found:
         with suppress(MessageDecodeError):
-            messages.append(decode(parcel.letter))
+            messages.append(decode(parcel.message))
     assert {type(message) for message in messages} == {PeerKeys, ShareInbox, Survivors, EchoInbox}
 
 

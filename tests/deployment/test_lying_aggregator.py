@@ -14,11 +14,12 @@ from deploy.small_world import write_plan, write_roster
 from flwr.app import Message
 
 from fedprikl.checks import Ints
-from fedprikl.deployment.flower.envelope import Parcel, pack, unpack
+from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import SecureSumError
 from fedprikl.protocol import Invitation, Round, SealingKey, Server, SignedPlan, SigningKey, Step
-from fedprikl.protocol.round_driver import _ANSWER, _unpadded
+from fedprikl.protocol.sealing import ANSWER, unpadded
 from fedprikl.records import open_records
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import SumAggregator
@@ -78,35 +79,35 @@ class Attacker:
         self._grid = grid
         self._key = SealingKey.load(Home(federation.home).sealing_key)
 
-    def ask(self, node: int, step: Step, invitation: Invitation, letter: bytes) -> bytes | None:
+    def ask(self, node: int, step: Step, invitation: Invitation, message: bytes) -> bytes | None:
         """What the site answers, opened; None if it refuses."""
         question = Message(
-            pack(Parcel(invitation.round_id, letter)),
+            pack(Envelope(invitation.round_id, message)),
             dst_node_id=node,
             message_type=f"query.{step}",
         )
-        answer = unpack(self._grid.deliver(question)).letter
+        answer = unpack(self._grid.deliver(question)).message
         if not answer:
             return None
-        kind, content = _unpadded(self._key.open(answer, invitation.address(step)))
-        return content if kind == _ANSWER else None
+        kind, content = unpadded(self._key.open(answer, invitation.address(step)))
+        return content if kind == ANSWER else None
 
-    def open_sum(self, this: Round, lie: Lie) -> Ints | None:
+    def open_sum(self, current: Round, lie: Lie) -> Ints | None:
         """The sum of the cohort, if it opens."""
-        cohort = this.cohorts[0]
-        asked = {i: Invitation.to_member(this, cohort, i) for i in range(len(cohort.members))}
+        cohort = current.cohorts[0]
+        asked = {i: Invitation.to_member(current, cohort, i) for i in range(len(cohort.members))}
         asked = {i: a if cohort.members[i] == str(VICTIM) else lie(a) for i, a in asked.items()}
         sums = SumAggregator(cohort.sums)
-        letters = {i: invitation.to_bytes() for i, invitation in asked.items()}
+        messages = {i: invitation.to_bytes() for i, invitation in asked.items()}
         ends = (sums.send_keys, sums.send_shares, sums.send_survivors, sums.send_echoes, None)
         try:
             for step, end in zip(Step, ends, strict=True):
-                for i, letter in letters.items():
-                    answer = self.ask(int(cohort.members[i]), step, asked[i], letter)
+                for i, message in messages.items():
+                    answer = self.ask(int(cohort.members[i]), step, asked[i], message)
                     if answer is not None:
                         with suppress(SecureSumError):
                             sums.receive(i, answer)
-                letters = {} if end is None else end()
+                messages = {} if end is None else end()
             return sums.unmask().total
         except SecureSumError:
             return None
@@ -118,33 +119,33 @@ def test_one_site_among_others_who_are_asked_for_nothing_is_not_opened(
     federation: FakeFederation, fitting: bool, roster: bool
 ) -> None:
     """With the victim's sum the others refuse; with one that fits they are foreign to it."""
-    this = prepare(federation, roster=roster)
+    current = prepare(federation, roster=roster)
 
     def lie(asked: Invitation) -> Invitation:
         other = replace(asked, cells=nobodys(federation, asked))
         return consistent(other) if fitting else other
 
-    assert Attacker(federation, federation.grid()).open_sum(this, lie) is None
+    assert Attacker(federation, federation.grid()).open_sum(current, lie) is None
 
 
 @pytest.mark.parametrize("roster", [False, True])
 def test_that_attack_opens_the_sites_counts_if_sums_are_not_bound(
     federation: FakeFederation, monkeypatch: pytest.MonkeyPatch, roster: bool
 ) -> None:
-    this = prepare(federation, roster=roster)
+    current = prepare(federation, roster=roster)
     monkeypatch.setattr("fedprikl.protocol.policy._fits_the_plan", lambda _: True)
     opened = Attacker(federation, federation.grid()).open_sum(
-        this, lambda asked: replace(asked, cells=nobodys(federation, asked))
+        current, lambda asked: replace(asked, cells=nobodys(federation, asked))
     )
     assert opened is not None
-    own = held(federation, VICTIM)[this.cohorts[0].cells]
+    own = held(federation, VICTIM)[current.cohorts[0].cells]
     assert own.sum() > 0
     assert opened[:-1].tolist() == own.tolist()
 
 
 def test_the_same_attacker_opens_an_honest_round(federation: FakeFederation) -> None:
-    this = prepare(federation, roster=False)
-    opened = Attacker(federation, federation.grid()).open_sum(this, lambda asked: asked)
+    current = prepare(federation, roster=False)
+    opened = Attacker(federation, federation.grid()).open_sum(current, lambda asked: asked)
     assert opened is not None
     assert opened[-1] == 60 * len(federation.files)
 
@@ -159,8 +160,8 @@ def a_later_batch(asked: Invitation) -> Invitation:
 
 @pytest.mark.parametrize("lie", [more_cells, a_later_batch])
 def test_no_site_counts_more_than_the_plan_asks(federation: FakeFederation, lie: Lie) -> None:
-    this = prepare(federation, roster=False)
+    current = prepare(federation, roster=False)
     attacker = Attacker(federation, federation.grid())
-    for index, name in enumerate(this.cohorts[0].members):
-        asked = consistent(lie(Invitation.to_member(this, this.cohorts[0], index)))
+    for index, name in enumerate(current.cohorts[0].members):
+        asked = consistent(lie(Invitation.to_member(current, current.cohorts[0], index)))
         assert attacker.ask(int(name), Step.ADVERTISE, asked, asked.to_bytes()) is None

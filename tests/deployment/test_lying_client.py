@@ -7,7 +7,7 @@ import pytest
 from deploy.small_world import write_plan
 from flwr.app import Message
 
-import fedprikl.deployment.flower.client_app
+import fedprikl.deployment.site
 from fedprikl.checks import Ints
 from fedprikl.protocol import Client, Invitation, Outcome
 from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
@@ -31,7 +31,7 @@ def with_liar(
     def deliver(message: Message) -> Message:
         with pytest.MonkeyPatch.context() as patch:
             if message.metadata.dst_node_id == LIAR:
-                patch.setattr(fedprikl.deployment.flower.client_app, "Client", Liar)
+                patch.setattr(fedprikl.deployment.site, "Client", Liar)
             return honest(message)
 
     grid.deliver = deliver  # type: ignore[method-assign]

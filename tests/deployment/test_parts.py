@@ -13,15 +13,15 @@ from fedprikl.errors import DeploymentError, InvalidInputError
 
 def test_metrics_add_up_over_rounds_and_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "metrics.prom"
-    this = RoundMetrics(
+    current = RoundMetrics(
         released=True,
         refused=2,
         lost={"input": 1, "echo": 0},
         seconds={"input": 3.25, "echo": 0.4},
         left={'a "name"\\': 0.5},
     )
-    write_metrics(path, this)
-    write_metrics(path, this)
+    write_metrics(path, current)
+    write_metrics(path, current)
     write_metrics(path, RoundMetrics())
     assert read_counters(path) == {
         'fedprikl_rounds_total{outcome="released"}': 2,
@@ -30,7 +30,7 @@ def test_metrics_add_up_over_rounds_and_are_read_back(tmp_path: Path) -> None:
         'fedprikl_clients_lost_total{step="echo"}': 0,
         "fedprikl_clients_refused_total": 4,
     }
-    write_metrics(path, this)
+    write_metrics(path, current)
     text = path.read_text()
     assert '# TYPE fedprikl_step_seconds gauge\nfedprikl_step_seconds{step="input"} 3\n' in text
     assert 'fedprikl_step_seconds{step="echo"} 0\n' in text  # whole seconds

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from fedprikl.cli import federate_command
 from fedprikl.cli.app import app
-from fedprikl.deployment.flower.server_app import Host, run_on_flower
+from fedprikl.deployment.flower.server_app import run_on_flower
+from fedprikl.deployment.host import Host
 from fedprikl.protocol import Release
 from tests.deployment.fake_grid import FakeFederation
 

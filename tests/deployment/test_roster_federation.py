@@ -15,11 +15,12 @@ from deploy.small_world import write_plan, write_roster
 from flwr.app import Context, Error, Message, RecordDict
 from scipy.stats import chi2
 
-import fedprikl.deployment.flower.client_app
+import fedprikl.deployment.site
 from fedprikl.checks import Ints
 from fedprikl.deployment.flower.client_app import SESSION
-from fedprikl.deployment.flower.envelope import Parcel, pack, unpack
+from fedprikl.deployment.flower.envelope import pack, unpack
 from fedprikl.deployment.metrics import read_counters
+from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import AccountedRelease, Ledger
@@ -46,7 +47,7 @@ def site_spent(file: Path) -> float:
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients without noise, to see what is under it."""
     monkeypatch.setattr(
-        fedprikl.deployment.flower.client_app, "Client", partial(Client, source=InsecureNoNoise())
+        fedprikl.deployment.site, "Client", partial(Client, source=InsecureNoNoise())
     )
 
 
@@ -73,7 +74,7 @@ def test_a_trusted_round_with_a_roster_equals_the_in_process_one(
     assert release.value == in_process_value(federation.home, federation.files, left)
     assert "roster: 8 SuperNodes are known, 0 left out" in lines[0]
     assert "8 clients in 1 cohort" in lines[1]
-    invited = Invitation.from_bytes(unpack(asked_of(grid, "advertise")[0]).letter)
+    invited = Invitation.from_bytes(unpack(asked_of(grid, "advertise")[0]).message)
     assert len(invited.sums.roster) == 8
     assert all(site_spent(file) == 0 for file in federation.files)  # the aggregator's to charge
 
@@ -195,7 +196,7 @@ def test_an_impostor_neither_takes_a_place_nor_keeps_its_owner_out(
     assert release.value == in_process_value(federation.home, federation.files, {})
 
 
-def test_an_impostor_that_gets_a_seat_cannot_use_it(federation: FakeFederation) -> None:
+def test_an_impostor_that_is_invited_cannot_use_it(federation: FakeFederation) -> None:
     """A relay passes the proof of node 1 on and then answers in its place: the sum refuses it."""
     grid = with_roster(federation)
     SigningKey.generate().save(federation.home / "impostor.pem")
@@ -219,10 +220,10 @@ def test_an_impostor_that_gets_a_seat_cannot_use_it(federation: FakeFederation) 
     [
         lambda _, __: [],
         lambda asked, _: [Message(Error(code=1, reason="secret words"), reply_to=asked)],
-        lambda asked, _: [Message(pack(Parcel("f" * 32, b"x" * 96)), reply_to=asked)],
+        lambda asked, _: [Message(pack(Envelope("f" * 32, b"x" * 96)), reply_to=asked)],
         lambda asked, answer: [
             Message(
-                pack(Parcel(unpack(asked).round_id, unpack(answer).letter[:-1])), reply_to=asked
+                pack(Envelope(unpack(asked).round_id, unpack(answer).message[:-1])), reply_to=asked
             )
         ],
     ],
@@ -290,12 +291,12 @@ def test_a_site_that_lacks_its_part_takes_no_part(
     grid = with_roster(federation)
     deliver = grid.deliver
 
-    def after_the_roll(message: Message) -> Message:
+    def after_the_check(message: Message) -> Message:
         if message.metadata.message_type != "query.identity":
             grid.contexts[7].node_config.update(config)
         return deliver(message)
 
-    grid.deliver = after_the_roll  # type: ignore[method-assign]
+    grid.deliver = after_the_check  # type: ignore[method-assign]
     release, _ = federation.run(grid)
     assert release.cohorts[0].included == 7
     (told,) = refusals(grid)
@@ -346,7 +347,7 @@ def a_stranger_in_the_cohort(asked: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("lie", [fewer_neighbours, less_noise, a_stranger_in_the_cohort])
-def test_a_lying_server_gets_no_seat(
+def test_a_lying_server_gets_no_session(
     federation: FakeFederation, lie: Callable[[dict[str, Any]], None]
 ) -> None:
     """It holds the sealing key and may say what it likes; sites look at what the plan says."""
@@ -356,10 +357,10 @@ def test_a_lying_server_gets_no_seat(
     def forged(message: Message) -> Message:
         if message.metadata.message_type != "query.advertise":
             return deliver(message)
-        asked, letter = unpack(message), json.loads(unpack(message).letter)
-        lie(letter)
+        asked, invitation = unpack(message), json.loads(unpack(message).message)
+        lie(invitation)
         changed = Message(
-            pack(Parcel(asked.round_id, json.dumps(letter).encode())),
+            pack(Envelope(asked.round_id, json.dumps(invitation).encode())),
             dst_node_id=message.metadata.dst_node_id,
             message_type="query.advertise",
         )
@@ -372,10 +373,10 @@ def test_a_lying_server_gets_no_seat(
     assert all(site_spent(file) == 0 for file in federation.files)
 
 
-def test_a_server_that_asks_a_few_of_the_roster_gets_no_seat(
+def test_a_server_that_asks_a_few_of_the_roster_gets_no_session(
     federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedprikl.deployment.flower.server_app._check_cohorts", lambda *_: None)
+    monkeypatch.setattr("fedprikl.deployment.hosted_round.check_cohorts", lambda *_: None)
     grid = with_roster(federation, **NOBODY)
     for number in (4, 5, 6, 7, 8):
         del grid.contexts[number]
@@ -505,11 +506,11 @@ def test_nobody_refuses_in_a_known_sites_name(federation: FakeFederation, signed
     def alter(asked: Message, answer: Message) -> list[Message]:
         if asked.metadata.dst_node_id != 7 or asked.metadata.message_type != "query.advertise":
             return [answer]
-        invitation = Invitation.from_bytes(unpack(asked).letter)
+        invitation = Invitation.from_bytes(unpack(asked).message)
         aggregator, address = invitation.signed.plan.aggregator, invitation.address(Step.ADVERTISE)
         identity = SigningKey.generate() if signed else None
         forged = seal_refusal("it is tired", aggregator, address, identity)
-        return [Message(pack(Parcel(invitation.round_id, forged)), reply_to=asked)]
+        return [Message(pack(Envelope(invitation.round_id, forged)), reply_to=asked)]
 
     grid.alter = alter
     _, lines = federation.run(grid)

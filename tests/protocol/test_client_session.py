@@ -21,9 +21,9 @@ def open_round(**changes: Any) -> Round:
     return server.open_round(WORLD.names(), rng=np.random.default_rng(1), randomness=os.urandom)
 
 
-def run(this: Round, sessions: list[ClientSession], *, restart: bool) -> list[list[bytes]]:
+def run(current: Round, sessions: list[ClientSession], *, restart: bool) -> list[list[bytes]]:
     """All answers of all steps; with `restart`, sessions go through bytes after each step."""
-    aggregator = Aggregator(this, key=WORLD.key, ledger=None, software="test")
+    aggregator = Aggregator(current, key=WORLD.key, ledger=None, software="test")
     sums = aggregator.sums[0]
     senders = {
         Step.SHARE: sums.send_keys,
@@ -33,8 +33,8 @@ def run(this: Round, sessions: list[ClientSession], *, restart: bool) -> list[li
     }
     answers = []
     for step in Step:
-        letters = senders[step]() if step in senders else dict.fromkeys(range(6), b"")
-        answers.append([sessions[i].answer(step, letters[i]) for i in range(6)])
+        messages = senders[step]() if step in senders else dict.fromkeys(range(6), b"")
+        answers.append([sessions[i].answer(step, messages[i]) for i in range(6)])
         for i, message in enumerate(answers[-1]):
             sums.receive(i, message)
         if restart:
@@ -45,34 +45,34 @@ def run(this: Round, sessions: list[ClientSession], *, restart: bool) -> list[li
 
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
-def test_a_seat_survives_its_process_in_every_step(trust: str) -> None:
+def test_a_session_survives_its_process_in_every_step(trust: str) -> None:
     """Also the noise of a client that adds its own: drawn once, not once per process."""
-    this = open_round(trust=trust, corruption=0.0)
+    current = open_round(trust=trust, corruption=0.0)
     clients = WORLD.clients()
     sessions = []
-    for i, name in enumerate(this.cohorts[0].members):
-        invitation = Invitation.to_member(this, this.cohorts[0], i)
+    for i, name in enumerate(current.cohorts[0].members):
+        invitation = Invitation.to_member(current, current.cohorts[0], i)
         sessions.append(clients[name].join(invitation.to_bytes(), at=AT))
     copies = [ClientSession.from_bytes(session.to_bytes()) for session in sessions]
-    assert run(this, sessions, restart=False) == run(this, copies, restart=True)
+    assert run(current, sessions, restart=False) == run(current, copies, restart=True)
 
 
-def one_seat() -> ClientSession:
-    this = open_round()
-    invitation = Invitation.to_member(this, this.cohorts[0], 0)
+def one_session() -> ClientSession:
+    current = open_round()
+    invitation = Invitation.to_member(current, current.cohorts[0], 0)
     return next(iter(WORLD.clients().values())).join(invitation.to_bytes(), at=AT)
 
 
-def test_a_seat_never_prints_and_refuses_what_is_out_of_order() -> None:
-    session = one_seat()
+def test_a_session_never_prints_and_refuses_what_is_out_of_order() -> None:
+    session = one_session()
     assert repr(session).startswith("<ClientSession 0 in round")
     with pytest.raises(WrongStepError):
         session.answer(Step.REVEAL, b"")
 
 
-@pytest.mark.parametrize("field", ["invitation", "vector", "seed", "rules", "letters"])
-def test_a_damaged_seat_is_refused(field: str) -> None:
-    document = json.loads(one_seat().to_bytes())
-    document[field] = {"no": "such thing"} if field != "letters" else ["no base64!"]
+@pytest.mark.parametrize("field", ["invitation", "vector", "seed", "rules", "messages"])
+def test_a_damaged_session_is_refused(field: str) -> None:
+    document = json.loads(one_session().to_bytes())
+    document[field] = {"no": "such thing"} if field != "messages" else ["no base64!"]
     with pytest.raises(InvalidInputError):
         ClientSession.from_bytes(json.dumps(document).encode())

@@ -34,16 +34,16 @@ def unheld(asked: Invitation) -> tuple[int, ...]:
     return tuple(cell for cell in range(12) if cell not in asked.cells)
 
 
-def run_attack(this: Round, others: Ask) -> Ints | None:
+def run_attack(current: Round, others: Ask) -> Ints | None:
     """The victim is asked for the real cells, all others for something else; the opened sum.
 
     The others hold nothing in the cells that they are asked for, so that a sum would be the
     victim's own counts.
     """
-    cohort = this.cohorts[0]
+    cohort = current.cohorts[0]
     sessions: dict[int, ClientSession] = {}
     for index, name in enumerate(cohort.members):
-        asked = Invitation.to_member(this, cohort, index)
+        asked = Invitation.to_member(current, cohort, index)
         held = WORLD.held[int(name[1:])].copy()
         if index != VICTIM:
             asked = others(asked)
@@ -57,23 +57,23 @@ def run_attack(this: Round, others: Ask) -> Ints | None:
         with suppress(PolicyRefusal):
             sessions[index] = client.join(asked.to_bytes(), at=AT)
     sums = SumAggregator(cohort.sums)
-    letters = dict.fromkeys(sessions, b"")
+    messages = dict.fromkeys(sessions, b"")
     ends = (sums.send_keys, sums.send_shares, sums.send_survivors, sums.send_echoes)
     try:
         for step, end in zip(Step, (*ends, None), strict=True):
-            for index, letter in letters.items():
+            for index, message in messages.items():
                 with suppress(SecureSumError):
-                    sums.receive(index, sessions[index].answer(step, letter))
+                    sums.receive(index, sessions[index].answer(step, message))
             if end is not None:
-                letters = end()
+                messages = end()
         return sums.unmask().total
     except SecureSumError:
         return None
 
 
-def honest_total(this: Round) -> list[int]:
-    name = this.cohorts[0].members[VICTIM]
-    return WORLD.held[int(name[1:])][this.cohorts[0].cells].tolist()  # type: ignore[no-any-return]
+def honest_total(current: Round) -> list[int]:
+    name = current.cohorts[0].members[VICTIM]
+    return WORLD.held[int(name[1:])][current.cohorts[0].cells].tolist()  # type: ignore[no-any-return]
 
 
 def other_cells(asked: Invitation) -> Invitation:
@@ -97,19 +97,19 @@ def another_plan(asked: Invitation) -> Invitation:
 @pytest.mark.parametrize("fitting", [True, False])
 def test_members_who_are_asked_different_things_do_not_add_up(lie: Ask, fitting: bool) -> None:
     """With the victim's sum the others refuse; with a sum of their own they are foreign to it."""
-    this = open_round(batches=1)
-    assert run_attack(this, (lambda a: consistent(lie(a))) if fitting else lie) is None
+    current = open_round(batches=1)
+    assert run_attack(current, (lambda a: consistent(lie(a))) if fitting else lie) is None
 
 
 def test_the_attack_works_on_sums_that_are_not_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The companion: if the nonce said nothing about the cells, the victim's counts would open."""
-    this = open_round()
+    current = open_round()
     monkeypatch.setattr("fedprikl.protocol.policy._fits_the_plan", lambda _: True)
-    opened = run_attack(this, other_cells)
+    opened = run_attack(current, other_cells)
     assert opened is not None
-    assert opened[:-1].tolist() == honest_total(this)
+    assert opened[:-1].tolist() == honest_total(current)
 
 
 def test_an_honest_server_opens_the_sum() -> None:
-    this = open_round()
-    assert run_attack(this, lambda asked: asked) is not None
+    current = open_round()
+    assert run_attack(current, lambda asked: asked) is not None

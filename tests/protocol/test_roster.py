@@ -20,6 +20,7 @@ from fedprikl.protocol import (
     IdentityCheck,
     Invitation,
     Plan,
+    Reply,
     Roster,
     Round,
     Server,
@@ -35,7 +36,7 @@ from fedprikl.secure_sum import Leaves
 from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise, World, consistent
 
 KEYS = st.lists(st.binary(min_size=32, max_size=32), min_size=3, max_size=9, unique=True)
-QUESTION = "0f" * 16
+CHALLENGE = "0f" * 16
 WORLD = World.make(clients=9).with_identities()
 ROSTER = WORLD.roster()
 
@@ -162,11 +163,11 @@ def client(who: int, **changes: Any) -> Client:
 
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
-def test_a_member_of_the_roster_takes_its_seat(trust: str) -> None:
+def test_a_member_of_the_roster_gets_a_session(trust: str) -> None:
     asked, who = invitation(trust=trust)
     assert len(asked.sums.roster) == 9
     session = client(who).join(asked.to_bytes(), at=AT)
-    assert len(session.answer(Step.ADVERTISE)) > 0
+    assert len(session.answer(Step.ADVERTISE, b"")) > 0
 
 
 STRANGER = SigningKey.generate()
@@ -364,7 +365,7 @@ def test_a_kept_seat_has_no_identity_and_gets_it_again() -> None:
     asked, who = invitation()
     key = WORLD.identities[who]
     session = client(who).join(asked.to_bytes(), at=AT)
-    session.answer(Step.ADVERTISE)
+    session.answer(Step.ADVERTISE, b"")
     kept, secret = session.to_bytes(), key.private_bytes()
     assert all(each not in kept for each in (secret, secret.hex().encode(), b64encode(secret)))
     assert ClientSession.from_bytes(kept, identity=key).to_bytes() == kept
@@ -378,58 +379,60 @@ def test_a_kept_seat_has_no_identity_and_gets_it_again() -> None:
 
 def identity_check(names: str = "abcde", dropout: float = 0.0) -> IdentityCheck:
     keys = [bytes.fromhex(key.public) for key in WORLD.identities[:4]]
-    return IdentityCheck(Roster(frozenset(keys)), list(names), question=QUESTION, dropout=dropout)
+    return IdentityCheck(Roster(frozenset(keys)), list(names), challenge=CHALLENGE, dropout=dropout)
 
 
-def test_the_roll_takes_whoever_proves_to_be_known() -> None:
-    roll = identity_check()
+def test_the_check_takes_whoever_proves_to_be_known() -> None:
+    check = identity_check()
     for i, name in enumerate("abcd"):
-        assert roll.waiting == 5 - i
-        assert roll.take(name, introduce(WORLD.identities[i], QUESTION, name))
-    assert roll.waiting == 0  # the whole roster is there; the fifth name can be no one
-    assert roll.left_out == 1
-    assert roll.identities == {
+        assert check.waiting == 5 - i
+        assert check.take(Reply(name, introduce(WORLD.identities[i], CHALLENGE, name)))
+    assert check.waiting == 0  # the whole roster is there; the fifth name can be no one
+    assert check.left_out == 1
+    assert check.identities == {
         name: bytes.fromhex(WORLD.identities[i].public) for i, name in enumerate("abcd")
     }
 
 
-def test_nobody_takes_anothers_place_on_the_roll() -> None:
-    roll = identity_check()
-    mine = introduce(WORLD.identities[0], QUESTION, "a")
+def test_nobody_takes_anothers_place_in_the_check() -> None:
+    check = identity_check()
+    mine = introduce(WORLD.identities[0], CHALLENGE, "a")
     for name, claim in {
         "b": mine,  # repeated by another name
-        "c": introduce(STRANGER, QUESTION, "c"),  # not in the roster
-        "d": mine[:32] + introduce(STRANGER, QUESTION, "d")[32:],  # says the key, has it not
+        "c": introduce(STRANGER, CHALLENGE, "c"),  # not in the roster
+        "d": mine[:32] + introduce(STRANGER, CHALLENGE, "d")[32:],  # says the key, has it not
         "e": introduce(WORLD.identities[1], "00" * 16, "e"),  # of another identity check
     }.items():
-        assert not roll.take(name, claim)
-    assert roll.take("a", mine)
-    assert list(roll.identities) == ["a"]
-    assert not roll.take("a", mine)
-    assert not roll.take("z", introduce(WORLD.identities[1], QUESTION, "z"))  # was not asked
+        assert not check.take(Reply(name, claim))
+    assert check.take(Reply("a", mine))
+    assert list(check.identities) == ["a"]
+    assert not check.take(Reply("a", mine))
+    assert not check.take(
+        Reply("z", introduce(WORLD.identities[1], CHALLENGE, "z"))
+    )  # was not asked
 
 
 @given(st.binary(max_size=100))
 def test_foreign_bytes_prove_nothing(data: bytes) -> None:
-    roll = identity_check()
-    assert not roll.take("a", data)
-    assert roll.identities == {}
+    check = identity_check()
+    assert not check.take(Reply("a", data))
+    assert check.identities == {}
 
 
 def test_an_identity_at_two_names_counts_once() -> None:
-    roll = identity_check()
+    check = identity_check()
     for name in "ab":
-        roll.take(name, introduce(WORLD.identities[0], QUESTION, name))
-    assert list(roll.identities) == ["a"]
+        check.take(Reply(name, introduce(WORLD.identities[0], CHALLENGE, name)))
+    assert list(check.identities) == ["a"]
 
 
-def test_the_roll_can_spare_as_many_as_the_plan() -> None:
-    roll = identity_check(dropout=0.2)
+def test_the_check_can_spare_as_many_as_the_plan() -> None:
+    check = identity_check(dropout=0.2)
     for name in "abc":
-        roll.lose(name)
-        assert not roll.can_spare_the_rest
-    roll.refuse("d", "why")
-    assert roll.can_spare_the_rest
-    assert roll.waiting == 1
+        check.take(Reply(name, lost="gone"))
+        assert not check.can_spare_the_rest()
+    check.take(Reply("d", refusal="why"))
+    assert check.can_spare_the_rest()
+    assert check.waiting == 1
     with pytest.raises(InvalidInputError, match="fresh random bytes"):
-        IdentityCheck(ROSTER, ["a"], question="x", dropout=0.0)
+        IdentityCheck(ROSTER, ["a"], challenge="x", dropout=0.0)

@@ -287,10 +287,10 @@ def test_a_round_releases_once_also_without_a_ledger(trust: str) -> None:
 def test_roles_refuse_to_be_used_out_of_order() -> None:
     world = World.make()
     server = Server(SignedPlan.sign(world.plan(), world.key), world.reference)
-    this = server.open_round(
+    current = server.open_round(
         world.names(), rng=np.random.default_rng(0), randomness=lambda n: b"r" * n
     )
-    aggregator = Aggregator(this, key=world.key, ledger=None, software="x")
+    aggregator = Aggregator(current, key=world.key, ledger=None, software="x")
     with pytest.raises(ReleaseRefused, match="still open"):
         aggregator.release(at=AT, rng=np.random.default_rng(0))
     assert "cohorts" in repr(aggregator)

@@ -1,4 +1,4 @@
-"""Sealed letters open for one key and one address, and for nothing else."""
+"""Sealed messages open for one key and one address, and for nothing else."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from fedprikl.protocol.sealing import is_sealing_key, seal
 HERE = Address(round_id="ab" * 16, cohort=bytes(32), member=4, invitation=bytes(32), step="input")
 
 
-def test_a_letter_opens_where_it_belongs() -> None:
+def test_a_message_opens_where_it_belongs() -> None:
     key = SealingKey.generate()
     box = seal(b"counts", key.public, HERE)
     assert key.open(box, HERE) == b"counts"

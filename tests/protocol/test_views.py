@@ -1,7 +1,7 @@
 """What every role receives in a full round, byte by byte, and what cannot be found in it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,18 @@ import pytest
 
 from fedprikl.checks import Ints
 from fedprikl.estimation import weighted_score
-from fedprikl.protocol import Client, Invitation, Server, trust_of
+from fedprikl.protocol import (
+    Client,
+    ClientSession,
+    InMemoryTransport,
+    Invitation,
+    Reply,
+    Server,
+    Step,
+    trust_of,
+)
 from fedprikl.secure_sum import SumAggregator
 from tests.protocol.worlds import World
-
-STEPS = ("join", "share_keys", "mask_input", "echo", "reveal")
 
 
 class Views:
@@ -22,12 +29,10 @@ class Views:
     def __init__(self) -> None:
         self.server: list[bytes] = []
         self.aggregator: list[bytes] = []
-        self.clients: dict[int, list[bytes]] = {}
+        self.clients: dict[str, list[bytes]] = {}
 
 
-def recorded_round(
-    monkeypatch: pytest.MonkeyPatch, world: World, plan: Any
-) -> tuple[Views, Any, dict[str, Client]]:
+def recorded_round(monkeypatch: pytest.MonkeyPatch, world: World, plan: Any) -> tuple[Views, Any]:
     views = Views()
 
     def note(kind: type, name: str, keep: Callable[[Any, Any], None]) -> None:
@@ -39,12 +44,19 @@ def recorded_round(
 
         monkeypatch.setattr(kind, name, wrapped)
 
-    for step in STEPS:
-        note(Client, step, lambda who, data: views.clients.setdefault(id(who), []).append(data))
+    exchange = InMemoryTransport.exchange
+
+    def carried(
+        self: InMemoryTransport, step: Step, messages: Mapping[str, bytes], enough: Any
+    ) -> Iterator[Reply]:
+        for name, message in messages.items():
+            views.clients.setdefault(name, []).append(message)
+        return exchange(self, step, messages, enough)
+
+    monkeypatch.setattr(InMemoryTransport, "exchange", carried)
     note(SumAggregator, "receive", lambda _, data: views.aggregator.append(data))
     note(Server, "accept", lambda _, data: views.server.append(data))
-    clients = world.clients()
-    return views, world.run(plan, clients=clients), clients
+    return views, world.run(plan)
 
 
 def encodings(vector: Ints) -> list[bytes]:
@@ -74,7 +86,7 @@ def asked(world: World, result: Any) -> Ints:
 def test_no_role_sees_what_it_must_not(monkeypatch: pytest.MonkeyPatch) -> None:
     world = distinctive_world()
     plan = world.plan(most_records=10**8, cohort=9)
-    views, result, clients = recorded_round(monkeypatch, world, plan)
+    views, result = recorded_round(monkeypatch, world, plan)
     counts = asked(world, result)
     sums = counts.sum(axis=0)
     exact = weighted_score(world.plain_counts(result, set()), trust_of(plan).score)
@@ -89,8 +101,8 @@ def test_no_role_sees_what_it_must_not(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not contains(views.aggregator, own[:3])
 
     for index, name in enumerate(world.names()):
-        received = views.clients[id(clients[name])]
-        assert len(received) == len(STEPS)
+        received = views.clients[name]
+        assert len(received) == len(Step)
         for other in range(9):
             if other != index:
                 assert not contains(received, counts[other][:3])
@@ -100,10 +112,16 @@ def test_no_role_sees_what_it_must_not(monkeypatch: pytest.MonkeyPatch) -> None:
 class Careless(Client):
     """Sends its counts in the open beside the masked ones."""
 
-    def mask_input(self, message: bytes) -> bytes:
-        assert self._session is not None
-        counts = self._session._vector
-        return super().mask_input(message) + counts.astype("<i8").tobytes()
+    def join(self, message: bytes, *, at: str) -> ClientSession:
+        session = super().join(message, at=at)
+        honest = session.answer
+
+        def answer(step: Step, message: bytes) -> bytes:
+            counts = session._vector.astype("<i8").tobytes() if step is Step.INPUT else b""
+            return honest(step, message) + counts
+
+        session.answer = answer  # type: ignore[method-assign]
+        return session
 
 
 def test_that_check_would_catch_counts_in_the_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,16 +147,16 @@ def test_that_check_would_catch_counts_in_the_open(monkeypatch: pytest.MonkeyPat
 def test_masked_inputs_of_equal_counts_are_all_different(monkeypatch: pytest.MonkeyPatch) -> None:
     world = distinctive_world()
     world.held[:] = world.held[0]
-    views, _, _ = recorded_round(monkeypatch, world, world.plan(most_records=10**8, cohort=9))
+    views, _ = recorded_round(monkeypatch, world, world.plan(most_records=10**8, cohort=9))
     long = [data for data in views.aggregator if len(data) > 20]
     assert len(set(long)) == len(long)
 
 
 def test_the_invitation_is_the_same_for_all_but_the_number() -> None:
     world = World.make(clients=9)
-    this = world.run(world.plan(cohort=9)).round
+    current = world.run(world.plan(cohort=9)).round
     first, second = (
-        json.loads(Invitation.to_member(this, this.cohorts[0], i).to_bytes()) for i in (0, 1)
+        json.loads(Invitation.to_member(current, current.cohorts[0], i).to_bytes()) for i in (0, 1)
     )
     assert first.pop("index") != second.pop("index")
     assert first == second

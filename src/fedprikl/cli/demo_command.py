@@ -36,8 +36,9 @@ def demo_command(
 ) -> None:
     """Runs all estimators on 600 made-up clients whose drift is known, and writes a report.
 
-    Sums are real secure sums in cohorts of about 20 clients, of which 5% vanish on the way; release
-    noise comes from the operating system, so values differ from run to run.
+    Sums are real secure sums in cohorts of 12 to 20 clients, of which 5% vanish on the way. The
+    last three are whole rounds of a federation, with all its parties in this process. Release noise
+    comes from the operating system, so values differ from run to run.
 
     Example: `fedprikl demo --epsilon 0.5 --report demo.html`
     """
@@ -59,8 +60,9 @@ def demo_command(
         "cells of the domain": f"{world.reference.domain.size - 1:,}",
         "target": rows[-1].estimate.target,
         "paper's settings": "10 i.i.d. points for each of 20 batches of 30 clients",
-        "secure sums": "cohorts of about 20 clients; 5% of the clients leave at random steps",
-        "our settings": "10 distinct points for each of 4 batches; 250 distinct points, one batch",
+        "secure sums": "cohorts of 12 to 20 clients; 5% of the clients leave at random steps",
+        "our settings": "real rounds: 10 points for each of 4 batches; 250 points, one batch",
+        "noise shares": "a real round in which no party is trusted: 50 points, one batch",
         "delta": f"{DELTA:g}",
     }
     premise = paper_true_epsilon(epsilon=epsilon, delta=DELTA, points=10, batches=20)

@@ -32,6 +32,7 @@ from fedprikl.protocol import (
     Server,
     SignedPlan,
     SigningKey,
+    Step,
     run_round,
 )
 from fedprikl.protocol.policy import check_invitation
@@ -101,7 +102,7 @@ def estimate_command(
         _open_account(book, trial, signer, content_digests(files.used), at)
         members = _count_clients(files.used, pi, form, policy)
         with progress_bar() as progress:
-            task = progress.add_task("secure sums", total=len(members))
+            task = progress.add_task("secure sums", total=len(Step))
             result = run_round(
                 server,
                 members,
@@ -110,7 +111,7 @@ def estimate_command(
                 software=SOFTWARE,
                 at=at,
                 rng=np.random.default_rng(),
-                report=lambda outcome: progress.advance(task, outcome.clients),
+                report=lambda _: progress.advance(task),
             )
         left = round(book.account(signed.plan.population).left, 6)  # 1e-9 is nothing left
     ring = result.round.cohorts[0].sums.ring()

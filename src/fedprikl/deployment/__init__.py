@@ -1,1 +1,15 @@
-"""Deployment: what a round needs of the machines it runs on; `flower/` holds the adapters."""
+"""Deployment: the roles on real machines, whatever network is between them.
+
+hosted_round.py   a round at the aggregator's host (host_checks.py, host_files.py)
+gathering.py      whom it asks
+company.py        who was together before, and stays together
+ledger_anchor.py  a ledger that is older than its releases is refused
+site.py           a site that answers a round (site_checks.py)
+site_memory.py    what a site must never forget: steps answered, records counted, plans replaced
+network.py        what both need of a network
+settings.py       run config, node config and files
+host.py           time, noise, and where a round prints
+progress.py       what a round prints, and how `fedprikl federate` reads it
+metrics.py        Prometheus text format
+flower/           the network over Flower: adapters only
+"""

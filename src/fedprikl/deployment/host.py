@@ -1,14 +1,22 @@
-"""What a round needs from the machine it runs on."""
+"""What a round needs from the machine it runs on: time, noise, and a place to tell people."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from fedprikl.deployment.flower.exchange import Clock
 from fedprikl.deployment.progress import printable
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
 
-__all__ = ["Host", "now", "print_line"]
+__all__ = ["Clock", "Host", "now", "print_line"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Seconds, as an argument."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
 
 
 def print_line(line: str) -> None:
@@ -23,7 +31,7 @@ def now() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Time, noise, and a place to tell people."""
+    """The aggregator's machine, for one round."""
 
     clock: Clock = field(default_factory=Clock)
     now: Callable[[], str] = now

@@ -34,21 +34,23 @@ class RoundMetrics:
     left: dict[str, float] = field(default_factory=dict)  # population -> epsilon
 
 
-def write_metrics(path: Path, this: RoundMetrics) -> None:
+def write_metrics(path: Path, current: RoundMetrics) -> None:
     """Adds a round to the file."""
     counters = read_counters(path)
-    outcome = "released" if this.released else "failed"
+    outcome = "released" if current.released else "failed"
     for name in ("released", "failed"):
         _add(counters, "fedprikl_rounds_total", "outcome", name, float(name == outcome))
-    for step, lost in this.lost.items():
+    for step, lost in current.lost.items():
         _add(counters, "fedprikl_clients_lost_total", "step", step, lost)
     refused = "fedprikl_clients_refused_total"
-    counters[refused] = counters.get(refused, 0.0) + this.refused
+    counters[refused] = counters.get(refused, 0.0) + current.refused
     samples = dict(counters)
     samples |= {
-        _sample("fedprikl_step_seconds", "step", s): round(t) for s, t in this.seconds.items()
+        _sample("fedprikl_step_seconds", "step", s): round(t) for s, t in current.seconds.items()
     }
-    samples |= {_sample("fedprikl_epsilon_left", "population", p): e for p, e in this.left.items()}
+    samples |= {
+        _sample("fedprikl_epsilon_left", "population", p): e for p, e in current.left.items()
+    }
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(_text(samples), encoding="utf-8")
     os.replace(fresh, path)

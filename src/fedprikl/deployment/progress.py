@@ -29,20 +29,20 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in _ESCAPES.sub("", text))
 
 
-def identity_line(roll: IdentityCheck, seconds: float) -> str:
+def identity_line(check: IdentityCheck, seconds: float) -> str:
     """Who is there."""
     return (
-        f"{MARK} roster: {len(roll.identities)} SuperNodes are known, {roll.left_out} left out, "
+        f"{MARK} roster: {len(check.identities)} SuperNodes are known, {check.left_out} left out, "
         f"{seconds:.0f} s"
     )
 
 
-def cohorts_line(this: Round) -> str:
+def cohorts_line(current: Round) -> str:
     """Who is asked."""
-    sizes = [len(cohort.members) for cohort in this.cohorts]
+    sizes = [len(cohort.members) for cohort in current.cohorts]
     what = "cohort" if len(sizes) == 1 else "cohorts"
     return (
-        f"{MARK} round {this.round_id}: {sum(sizes)} clients in {len(sizes)} {what} of "
+        f"{MARK} round {current.round_id}: {sum(sizes)} clients in {len(sizes)} {what} of "
         f"{min(sizes)} to {max(sizes)}"
     )
 

@@ -41,7 +41,7 @@ class Home:
 
     @property
     def sealing_key(self) -> Path:
-        """SECRET: opens the clients' letters."""
+        """SECRET: opens the clients' answers."""
         return self.folder / "sealing.pem"
 
     @property

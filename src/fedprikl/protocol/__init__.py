@@ -3,8 +3,9 @@
 from fedprikl.protocol.aggregator import Aggregator
 from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.client import Client
-from fedprikl.protocol.client_session import ClientSession, Step
+from fedprikl.protocol.client_session import ClientSession
 from fedprikl.protocol.identity_check import IdentityCheck, introduce
+from fedprikl.protocol.in_memory import InMemoryTransport
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.plan import Plan, SignedPlan
@@ -14,10 +15,11 @@ from fedprikl.protocol.release import Release
 from fedprikl.protocol.released_counts import CountNoise, ReleasedCounts
 from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Cohort, Invitation, Round
-from fedprikl.protocol.round_driver import RoundDriver, StepCount, seal_answer, seal_refusal
+from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.run import RoundResult, run_round
-from fedprikl.protocol.sealing import Address, SealingKey
+from fedprikl.protocol.sealing import Address, SealingKey, seal_answer, seal_refusal
 from fedprikl.protocol.server import Server
+from fedprikl.protocol.transport import Reply, Step, Transport
 from fedprikl.protocol.trust import trust_of
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "Cohort",
     "CountNoise",
     "IdentityCheck",
+    "InMemoryTransport",
     "Invitation",
     "Outcome",
     "Plan",
@@ -36,6 +39,7 @@ __all__ = [
     "Question",
     "Release",
     "ReleasedCounts",
+    "Reply",
     "Roster",
     "Round",
     "RoundDriver",
@@ -46,6 +50,7 @@ __all__ = [
     "SigningKey",
     "Step",
     "StepCount",
+    "Transport",
     "check_roster",
     "check_validity",
     "introduce",

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from fedprikl.checks import Ints
-from fedprikl.errors import PolicyRefusal, WrongStepError
+from fedprikl.errors import PolicyRefusal
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
-from fedprikl.protocol.client_session import ClientSession, Step
+from fedprikl.protocol.client_session import ClientSession
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.policy import Policy, check_invitation, check_roster
 from fedprikl.protocol.roster import Roster
@@ -25,7 +25,7 @@ class Client:
     """One client in any number of rounds. Its counts leave it only under the masks of a sum.
 
     1. `join` checks the invitation against the client's own policy and remembers the round
-    2. `advertise`, `share_keys`, `mask_input`, `echo`, `reveal`: the steps of the secure sum
+    2. the session that it returns answers the steps of the secure sum
 
     Holds: its records' counts. Sends: masked counts of the asked points and of its records.
     """
@@ -49,7 +49,6 @@ class Client:
         self._identity, self._roster = identity, roster  # for plans that name a roster
         self._answered: set[str] = set()
         self._newest: dict[tuple[str, str], int] = {}  # serial by organiser and population
-        self._session: ClientSession | None = None
 
     def __repr__(self) -> str:
         return f"<Client, {len(self._answered)} rounds joined>"
@@ -78,7 +77,7 @@ class Client:
             raise PolicyRefusal(NO_ROOM)
         self._newest[line] = plan.serial
         self._answered.add(invitation.round_id)
-        self._session = ClientSession(
+        return ClientSession(
             invitation,
             vector=self._vector(invitation),
             seed=self._randomness(SEED_BYTES),
@@ -90,7 +89,6 @@ class Client:
             ),
             identity=self._identity,
         )
-        return self._session
 
     def _vector(self, invitation: Invitation) -> Ints:
         """Counts of the asked points and the number of records; noised where the plan says so."""
@@ -101,30 +99,3 @@ class Client:
             source=self._source,
             randomness=self._randomness,
         )
-
-    def advertise(self, _: bytes = b"") -> bytes:
-        """Step 1 of the secure sum; answers nothing but the invitation."""
-        return self._joined().answer(Step.ADVERTISE)
-
-    def share_keys(self, message: bytes) -> bytes:
-        """Step 2."""
-        return self._joined().answer(Step.SHARE, message)
-
-    def mask_input(self, message: bytes) -> bytes:
-        """Step 3: the counts leave, masked."""
-        return self._joined().answer(Step.INPUT, message)
-
-    def echo(self, message: bytes) -> bytes:
-        """Step 4."""
-        return self._joined().answer(Step.ECHO, message)
-
-    def reveal(self, message: bytes) -> bytes:
-        """Step 5; the round is over for this client."""
-        answer = self._joined().answer(Step.REVEAL, message)
-        self._session = None
-        return answer
-
-    def _joined(self) -> ClientSession:
-        if self._session is None:
-            raise WrongStepError("This client has not joined the round. Send it an invitation.")
-        return self._session

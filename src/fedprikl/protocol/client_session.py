@@ -1,7 +1,6 @@
 """A client's session in one round: what it must remember from one message to the next."""
 
 from dataclasses import asdict
-from enum import StrEnum
 
 import numpy as np
 
@@ -12,28 +11,19 @@ from fedprikl.privacy import Charge
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.round import Invitation
 from fedprikl.protocol.sealing import Address
+from fedprikl.protocol.transport import Step
 from fedprikl.protocol.trust import trust_of
 from fedprikl.secure_sum import ClientRules, SumClient
 
-__all__ = ["ClientSession", "Step"]
-
-
-class Step(StrEnum):
-    """The exchanges of a round, in order; the first brings the invitation."""
-
-    ADVERTISE = "advertise"
-    SHARE = "share"
-    INPUT = "input"
-    ECHO = "echo"
-    REVEAL = "reveal"
+__all__ = ["ClientSession"]
 
 
 class ClientSession:
     """One client in one round, from its invitation on: each step is answered once, in order.
 
     `to_bytes` is for a client whose process ends between two messages. It holds the seed and the
-    letters so far; everything else of the secure sum follows from them, so `from_bytes` plays the
-    letters again rather than storing keys. Whoever keeps it must see to it that an old copy is
+    messages so far; everything else of the secure sum follows from them, so `from_bytes` plays the
+    messages again rather than storing keys. Whoever keeps it must see to it that an old copy is
     never used: two answers to one step could expose somebody.
 
     Secret: the seed and the vector, and so `to_bytes`. The identity, which signs where there is a
@@ -51,7 +41,7 @@ class ClientSession:
     ) -> None:
         self.invitation = invitation
         self._vector, self._seed, self._rules = vector, seed, rules
-        self._letters: list[bytes] = []
+        self._messages: list[bytes] = []
         signer = identity if invitation.sums.roster else None
         self._sum = SumClient(
             invitation.sums,
@@ -67,7 +57,7 @@ class ClientSession:
     @property
     def is_over(self) -> bool:
         """Whether every step has been answered."""
-        return len(self._letters) == len(Step)
+        return len(self._messages) == len(Step)
 
     @property
     def spoilt(self) -> bool:
@@ -84,23 +74,24 @@ class ClientSession:
         """Where this client's answer of a step belongs."""
         return self.invitation.address(step)
 
-    def answer(self, step: Step, letter: bytes = b"") -> bytes:
-        """The client's message of a step, for the aggregator alone."""
-        if self.is_over or step is not list(Step)[len(self._letters)]:
+    def answer(self, step: Step, message: bytes) -> bytes:
+        """The client's answer to the message of a step, for the aggregator alone."""
+        if self.is_over or step is not list(Step)[len(self._messages)]:
             raise WrongStepError("Every step of a round is answered once, in order.")
         match step:
             case Step.ADVERTISE:
-                message = self._sum.advertise()
+                message = b""  # the invitation, which is kept already
+                answer = self._sum.advertise()
             case Step.SHARE:
-                message = self._sum.share_keys(letter)
+                answer = self._sum.share_keys(message)
             case Step.INPUT:
-                message = self._sum.mask_input(letter, self._vector)
+                answer = self._sum.mask_input(message, self._vector)
             case Step.ECHO:
-                message = self._sum.echo(letter)
+                answer = self._sum.echo(message)
             case Step.REVEAL:
-                message = self._sum.reveal(letter)
-        self._letters.append(letter)
-        return message
+                answer = self._sum.reveal(message)
+        self._messages.append(message)
+        return answer
 
     def to_bytes(self) -> bytes:
         """SECRET: all of it, to go on in another process."""
@@ -110,7 +101,7 @@ class ClientSession:
                 "vector": self._vector.tolist(),
                 "seed": text_of_bytes(self._seed),
                 "rules": asdict(self._rules),
-                "letters": [text_of_bytes(letter) for letter in self._letters],
+                "messages": [text_of_bytes(message) for message in self._messages],
             }
         )
 
@@ -126,9 +117,9 @@ class ClientSession:
                 rules=ClientRules(**document["rules"]),
                 identity=identity,
             )
-            letters = [bytes_of_text(letter) for letter in document["letters"]]
+            messages = [bytes_of_text(message) for message in document["messages"]]
         except (KeyError, TypeError):
             raise InvalidInputError("What this client kept of the round is damaged.") from None
-        for step, letter in zip(Step, letters, strict=False):
-            session.answer(step, letter)
+        for step, message in zip(Step, messages, strict=False):
+            session.answer(step, message)
         return session

@@ -1,9 +1,11 @@
-"""Sealed letters: what a client writes to the aggregator, unreadable for whoever carries it.
+"""Sealed messages: what a client tells the aggregator, unreadable for whoever carries it.
 
 HPKE [RFC 9180], base mode, X25519 with HKDF-SHA256 and ChaCha20-Poly1305, from `cryptography`.
-The address of a letter is the `info` of HPKE, so that a letter opens only where it belongs: in its
+The address of a message is the `info` of HPKE, so that it opens only where it belongs: in its
 round, its cohort, from its member, in its step, and from a client that was asked what this
 aggregator asks. Sealing hides; it does not prove who wrote (the messages inside are signed).
+
+An answer and a refusal are padded before they are sealed, as lengths can be seen by anybody.
 """
 
 import re
@@ -17,17 +19,36 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError, SealError
 from fedprikl.protocol.key_files import read_key, write_key
+from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.secure_sum.sum_keys import is_usable_key
 
-__all__ = ["Address", "SealingKey", "is_sealing_key", "seal"]
+__all__ = [
+    "ANSWER",
+    "LONGEST_REASON",
+    "REFUSAL",
+    "Address",
+    "SealingKey",
+    "is_own_refusal",
+    "is_sealing_key",
+    "refusal_words",
+    "seal",
+    "seal_answer",
+    "seal_refusal",
+    "unpadded",
+]
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 _LABEL = b"fedprikl/sealed/2/"
+ANSWER, REFUSAL = b"\x01", b"\x02"  # the kinds of what is sealed
+_HEAD = 5  # the kind, and the length of what follows
+_BUCKET = 256  # what is sealed is a multiple of it; a first answer fits one, as does a refusal
+_SIGNATURE = 64  # bytes of an Ed25519 signature; zeros where nobody has an identity
+LONGEST_REASON = _BUCKET - _HEAD - _SIGNATURE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a letter belongs. Public; both sides derive it, it does not travel."""
+    """Where a message belongs. Public; both sides derive it, it does not travel."""
 
     round_id: str
     cohort: bytes  # round id of the cohort's secure sum, which fixes all of its plan
@@ -76,13 +97,13 @@ class SealingKey:
         """The public key, as 64 hexadecimal digits."""
         return self._private.public_key().public_bytes_raw().hex()
 
-    def open(self, letter: bytes, address: Address) -> bytes:
+    def open(self, sealed: bytes, address: Address) -> bytes:
         """What was sealed for this address; anything else is a `SealError`."""
         try:
-            return _SUITE.decrypt(letter, self._private, address.to_bytes())
+            return _SUITE.decrypt(sealed, self._private, address.to_bytes())
         except (InvalidTag, ValueError, TypeError):
             raise SealError(
-                "A letter does not open: it was sealed for another key, round, member, step or "
+                "A message does not open: it was sealed for another key, round, member, step or "
                 "invitation, or damaged on the way. It was not used."
             ) from None
 
@@ -90,14 +111,61 @@ class SealingKey:
         return f"SealingKey(public {self.public[:8]}...)"
 
 
-def seal(letter: bytes, public: str, address: Address) -> bytes:
-    """The letter, for the holder of the key and this address only. Runs at the client."""
+def seal(message: bytes, public: str, address: Address) -> bytes:
+    """The message, for the holder of the key and this address only. Runs at the client."""
     key = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
-    return _SUITE.encrypt(letter, key, address.to_bytes())
+    return _SUITE.encrypt(message, key, address.to_bytes())
+
+
+def seal_answer(message: bytes, public: str, address: Address) -> bytes:
+    """A client's message of a step, as it travels to the aggregator."""
+    return seal(_padded(ANSWER, message), public, address)
+
+
+def seal_refusal(
+    reason: str, public: str, address: Address, identity: SigningKey | None = None
+) -> bytes:
+    """Why a client takes no part: sealed as well, as the reason may depend on its records.
+
+    All refusals are of one length, that of an answer to the first step, where records matter. With
+    an identity it is signed: sealing alone does not say who wrote, and somebody else could keep the
+    client out.
+    """
+    words = reason.encode()[:LONGEST_REASON]
+    signature = bytes(_SIGNATURE)
+    if identity is not None:
+        signature = bytes.fromhex(identity.sign(_refusal_body(words, address)))
+    return seal(_padded(REFUSAL, signature + words), public, address)
+
+
+def is_own_refusal(content: bytes, address: Address, identity: bytes) -> bool:
+    """Whether the client with this public key signed the refusal. Runs at the aggregator."""
+    signature, words = content[:_SIGNATURE], content[_SIGNATURE:]
+    return verify_signature(identity.hex(), signature.hex(), _refusal_body(words, address))
+
+
+def refusal_words(content: bytes) -> str:
+    """The reason in a refusal; its characters may be anything."""
+    return content[_SIGNATURE:].decode(errors="replace")
+
+
+def _refusal_body(words: bytes, address: Address) -> bytes:
+    return b"fedprikl/refusal/1/" + address.to_bytes() + words
+
+
+def _padded(kind: bytes, content: bytes) -> bytes:
+    message = kind + len(content).to_bytes(_HEAD - 1, "little") + content
+    return message + bytes(-len(message) % _BUCKET)
+
+
+def unpadded(opened: bytes) -> tuple[bytes, bytes]:
+    """(kind, content); what was not padded like this gives content that no sum accepts."""
+    size = int.from_bytes(opened[1:_HEAD], "little")
+    return opened[:1], opened[_HEAD : _HEAD + size]
 
 
 def is_sealing_key(public: object) -> bool:
-    """Whether this is the text of a key that letters can be sealed to."""
+    """Whether this is the text of a key that messages can be sealed to."""
     if not isinstance(public, str) or not re.fullmatch("[0-9a-f]{64}", public):
         return False
     return is_usable_key(bytes.fromhex(public))

@@ -1,12 +1,12 @@
 """Simulation: populations held in one place, for experiments and the demo only."""
 
-from fedprikl.simulation.comparison import Method, compare, paper_and_ours, true_divergence
+from fedprikl.simulation.comparison import compare, paper_and_ours, true_divergence
 from fedprikl.simulation.digits import Digits
 from fedprikl.simulation.experiment import BASELINE_FLOOR, Pair, Repetition, Setting
 from fedprikl.simulation.femnist import load_compact, load_leaf, load_stand_in
 from fedprikl.simulation.handwriting import synthetic_handwriting
+from fedprikl.simulation.methods import Method
 from fedprikl.simulation.population import GONE, BatchHistograms, Population, deal_clients
-from fedprikl.simulation.rounds import Turnout, deal_round
 from fedprikl.simulation.synthetic import DriftedPopulation, drifted_population
 
 __all__ = [
@@ -20,10 +20,8 @@ __all__ = [
     "Population",
     "Repetition",
     "Setting",
-    "Turnout",
     "compare",
     "deal_clients",
-    "deal_round",
     "drifted_population",
     "load_compact",
     "load_leaf",

@@ -1,56 +1,53 @@
 """All estimators side by side on one population whose divergence is known."""
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from fedprikl.checks import Ints
 from fedprikl.divergence import DEFAULT_SKEW, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
-from fedprikl.estimation import BatchCounts, ComparedEstimate, Estimate, trusted_aggregator
+from fedprikl.estimation import BatchCounts, ComparedEstimate, Estimate
 from fedprikl.paper import baseline, no_privacy, printed_aggregator
-from fedprikl.privacy import SECURE_NOISE, InsecureSeededNoise, NoiseSource
-from fedprikl.reference import QueryPoints, distinct_points, iid_points
-from fedprikl.simulation.population import deal_clients
+from fedprikl.privacy import InsecureSeededNoise, NoiseSource
+from fedprikl.simulation.methods import Method, NoiseShares, OnCounts, TrustedAggregator
+from fedprikl.simulation.real_runs import RealRuns
 from fedprikl.simulation.synthetic import DriftedPopulation
 
-__all__ = ["Method", "compare", "paper_and_ours", "true_divergence"]
+__all__ = ["compare", "paper_and_ours", "true_divergence"]
 
 DESIGN, NOISE = 1, 2  # streams of one seed
-Estimator = Callable[[BatchCounts, NoiseSource], Estimate]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
-    """A way to estimate: a design of query points and an estimator of batch counts."""
-
-    name: str
-    points: int  # m
-    batches: int  # T
-    design: Callable[..., QueryPoints]
-    estimator: Estimator
 
 
 def paper_and_ours(*, epsilon: float, delta: float) -> list[Method]:
-    """The paper's three estimators at its settings, and the exact calibration."""
+    """The paper's three estimators at its settings, and what a federation runs."""
 
-    def noised(estimator: Callable[..., Estimate], **settings: str) -> Estimator:
+    def noised(
+        estimator: Callable[..., Estimate], **settings: str
+    ) -> Callable[[BatchCounts, NoiseSource], Estimate]:
         return lambda counts, source: estimator(
             counts, epsilon=epsilon, delta=delta, source=source, **settings
         )
 
-    paper = partial(Method, points=10, batches=20, design=iid_points)
-    ours = partial(Method, design=distinct_points, estimator=noised(trusted_aggregator))
+    def agreed(points: int, batches: int, **more: Any) -> dict[str, Any]:
+        """The settings of a plan; of a cohort, a fifth may leave."""
+        common = {"epsilon": epsilon, "delta": delta, "cohort": 12, "dropout": 0.2}
+        return common | {"points": points, "batches": batches} | more
+
+    paper = partial(OnCounts, points=10, batches=20)
     return [
         paper(name="no privacy", estimator=lambda counts, _: no_privacy(counts)),
         paper(name="baseline, paper", estimator=noised(baseline, calibration="paper")),
         paper(name="baseline, exact", estimator=noised(baseline, noise="gaussian")),
         paper(name="aggregator, paper", estimator=noised(printed_aggregator)),
-        ours(name="exact, 10 points", points=10, batches=4),
-        ours(name="exact, 250 points", points=250, batches=1),
+        NoiseShares(
+            name="noise shares, 50 points",
+            plan=agreed(50, 1, trust="none", cohort=20),  # fewer sums, less noise
+        ),
+        TrustedAggregator(name="exact, 10 points", plan=agreed(10, 4)),
+        TrustedAggregator(name="exact, 250 points", plan=agreed(250, 1)),
     ]
 
 
@@ -62,45 +59,27 @@ def true_divergence(world: DriftedPopulation) -> float:
 
 
 def compare(
-    world: DriftedPopulation, methods: list[Method], *, repetitions: int, seed: int
+    world: DriftedPopulation, methods: Sequence[Method], *, repetitions: int, seed: int
 ) -> Iterator[ComparedEstimate]:
     """One real estimate per method and simulated repetitions around it.
 
-    The real one runs on secure sums in cohorts of about 20, of which 5% of the clients leave, with
-    noise from OpenDP; methods that ask the same points share the sums. Points and batches are drawn
-    from `seed`; only the repetitions, on plain sums, use seeded noise.
+    The real ones run on secure sums in cohorts of 12 to 20, of which 5% of the clients leave, with
+    noise from OpenDP. Points and batches are drawn from `seed`; only the repetitions, on plain
+    sums, use seeded noise.
     """
-    truth = true_divergence(world)
-    sums: dict[tuple[int, int], BatchCounts] = {}
+    truth, runs = true_divergence(world), RealRuns(world, seed)
     for method in methods:
-        asked = (method.points, method.batches)
-        if asked not in sums:
-            rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(DESIGN,)))
-            points, batch_of_client = _design(world, method, rng)
-            sums[asked] = world.population.secure_batch_counts(
-                points, batch_of_client, cohort=20, dropout=0.05, rng=rng
-            )
-        estimate = method.estimator(sums[asked], SECURE_NOISE)
+        estimate = method.estimate(runs)
         with warnings.catch_warnings():  # the real estimate has said it already
             warnings.simplefilter("ignore", PaperCalibrationWarning)
-            values = [_simulate(world, method, seed, number) for number in range(repetitions)]
+            values = [_repeat(world, method, seed, number) for number in range(repetitions)]
         yield ComparedEstimate(
             name=method.name, estimate=estimate, repetitions=np.array(values), truth=truth
         )
 
 
-def _simulate(world: DriftedPopulation, method: Method, seed: int, number: int) -> float:
+def _repeat(world: DriftedPopulation, method: Method, seed: int, number: int) -> float:
     """A repetition; points and noise come from independent streams."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(DESIGN, number)))
     noise = InsecureSeededNoise(np.random.SeedSequence(seed, spawn_key=(NOISE, number)))
-    counts = world.population.batch_counts(*_design(world, method, rng))
-    return method.estimator(counts, noise).value
-
-
-def _design(
-    world: DriftedPopulation, method: Method, rng: np.random.Generator
-) -> tuple[QueryPoints, Ints]:
-    points = method.design(
-        world.reference.probabilities, method.points, batches=method.batches, rng=rng
-    )
-    return points, deal_clients(world.population.clients, method.batches, rng)
+    return method.repeat(world, rng, noise)

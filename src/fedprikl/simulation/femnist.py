@@ -84,7 +84,7 @@ def load_stand_in(digits: Digits, owners: str | Path, *, seed: int = STAND_IN_SE
 
 
 def _leaf_users(file: Path) -> Iterator[tuple[str, Ints, Ints]]:
-    """Each writer of a file with the codes and labels of his digits."""
+    """Each writer of a file with the codes and labels of their digits."""
     try:
         with file.open(encoding="utf-8") as stream:
             users = json.load(stream)["user_data"]

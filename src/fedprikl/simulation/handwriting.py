@@ -30,8 +30,8 @@ def synthetic_handwriting(
 ) -> Digits:
     """As many writers and about as many digits as FEMNIST, from shapes drawn by hand.
 
-    The logit of "this part holds ink" is the digit's shape plus the writer's style: how large he
-    writes, and where. Given both, the sixteen parts are independent.
+    The logit of "this part holds ink" is the digit's shape plus the writer's style: how large they
+    write, and where. Given both, the sixteen parts are independent.
     """
     rng = np.random.default_rng(seed)
     shapes = _logits()

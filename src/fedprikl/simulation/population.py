@@ -63,6 +63,12 @@ class Population:
         """P(x): the share of all records in each cell."""
         return np.bincount(self.cell, minlength=self.cells) / self.records
 
+    def counts_by_client(self) -> Ints:
+        """Records per client and cell: (clients, cells)."""
+        keys = self.client * self.cells + self.cell
+        counts = np.bincount(keys, minlength=self.clients * self.cells)
+        return counts.reshape(self.clients, self.cells)
+
     def histograms(self, batch_of_client: Ints, batches: int) -> BatchHistograms:
         """The sums of every batch over all cells; clients whose batch is `GONE` add nothing.
 
@@ -93,7 +99,7 @@ class Population:
         Cost: about 4 ms a client in cohorts of 20, most of it key agreement.
         """
         counts, records = np.zeros(len(points), np.int64), np.zeros(points.batches, np.int64)
-        held = np.bincount(self.client, minlength=self.clients)
+        records_of = np.bincount(self.client, minlength=self.clients)
         for t in range(points.batches):
             mine = np.flatnonzero(points.batch == t)
             place = np.full(self.cells, -1)
@@ -105,8 +111,8 @@ class Population:
                 inputs = np.zeros((len(group), len(mine) + 1), np.int64)
                 ours = (row[self.client] >= 0) & (place[self.cell] >= 0)
                 np.add.at(inputs, (row[self.client[ours]], place[self.cell[ours]]), 1)
-                inputs[:, -1] = held[group]
-                plan = plan_sum(len(group), [int(held.max())] * inputs.shape[1])
+                inputs[:, -1] = records_of[group]
+                plan = plan_sum(len(group), [int(records_of.max())] * inputs.shape[1])
                 total = secure_sum(plan, inputs, dropouts=_leavers(len(group), dropout, rng)).total
                 counts[mine] += total[:-1]
                 records[t] += total[-1]

@@ -1,44 +1,38 @@
-"""What a Flower message of a round holds: one record with the round, and a letter or a refusal."""
-
-from dataclasses import dataclass
+"""How Flower carries an envelope: one record with the round, and a message or a refusal."""
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
+from fedprikl.deployment.network import Envelope
 from fedprikl.errors import MessageDecodeError
 
-__all__ = ["IDENTITY", "Parcel", "pack", "unpack"]
+__all__ = ["IDENTITY", "pack", "unpack"]
 
 RECORD = "fedprikl"
-IDENTITY = "identity"  # the question before a round: who are you?
+IDENTITY = "identity"  # the type of message of the identity check
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
-    """The content of a message, either way."""
-
-    round_id: str  # or the identity check's question
-    letter: bytes = b""  # to the aggregator: sealed, or who the site is
-    refusal: str = ""  # in the open, so never about the client's records
-
-
-def pack(parcel: Parcel) -> RecordDict:
+def pack(envelope: Envelope) -> RecordDict:
     """As Flower carries it."""
     return RecordDict(
         {
             RECORD: ConfigRecord(
-                {"round": parcel.round_id, "letter": parcel.letter, "refusal": parcel.refusal}
+                {
+                    "round": envelope.round_id,
+                    "message": envelope.message,
+                    "refusal": envelope.refusal,
+                }
             )
         }
     )
 
 
-def unpack(message: Message) -> Parcel:
-    """The parcel of a message; anything else is a `MessageDecodeError`."""
+def unpack(message: Message) -> Envelope:
+    """The envelope in a Flower message; anything else is a `MessageDecodeError`."""
     try:
         record = message.content.config_records[RECORD]
-        match record["round"], record["letter"], record["refusal"]:
-            case str(round_id), bytes(letter), str(refusal):
-                return Parcel(round_id, letter, refusal)
+        match record["round"], record["message"], record["refusal"]:
+            case str(round_id), bytes(content), str(refusal):
+                return Envelope(round_id, content, refusal)
     except (KeyError, ValueError):
         pass
     raise MessageDecodeError("this is not a message of a fedprikl round")

@@ -1,21 +1,21 @@
-"""Whom a run asks: the SuperNodes that are there, known where there is a roster, and countable."""
+"""Whom a round asks: the nodes that are there, known where there is a roster, and countable."""
 
 import os
 from collections.abc import Collection, Sequence
 
-from flwr.serverapp import Grid
-
 from fedprikl.deployment.company import Company
-from fedprikl.deployment.flower.envelope import IDENTITY
-from fedprikl.deployment.flower.exchange import check_identities, wait_for_nodes
 from fedprikl.deployment.host import Host
 from fedprikl.deployment.metrics import RoundMetrics
+from fedprikl.deployment.network import Network
 from fedprikl.deployment.progress import identity_line
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import IdentityCheck, Plan, Roster
 
 __all__ = ["gather", "load_roster"]
+
+IDENTITY = "identity"  # the name of the identity check in the metrics
+PAUSE = 1.0  # seconds between two looks at who is there
 
 
 def load_roster(plan: Plan, home: Home) -> Roster | None:
@@ -32,7 +32,7 @@ def load_roster(plan: Plan, home: Home) -> Roster | None:
 
 
 def gather(
-    grid: Grid,
+    network: Network,
     plan: Plan,
     roster: Roster | None,
     company: Company,
@@ -48,7 +48,7 @@ def gather(
     needed = max(3, int((1 - plan.dropout) * settings.clients))
     if roster is not None:
         _check_countable(company.countable((key.hex() for key in roster.keys), plan), needed)
-    nodes = wait_for_nodes(grid, least=settings.clients, seconds=settings.wait, clock=host.clock)
+    nodes = _wait_for_nodes(network, settings, host)
     if len(nodes) < max(3, settings.clients):
         raise DeploymentError(
             f"{len(nodes)} SuperNodes are connected after {settings.wait:g} s, "
@@ -56,12 +56,22 @@ def gather(
         )
     names = {node: node for node in nodes}
     if roster is not None:
-        names = _identities(grid, roster, nodes, plan, settings, host, metrics)
+        names = _identities(network, roster, nodes, plan, settings, host, metrics)
     left = company.countable(names.values(), plan)
     if len(left) < len(names):
         host.say(f"[fedprikl] {len(names) - len(left)} clients were counted before: not asked")
         _check_countable(left, needed)
     return {node: who for node, who in names.items() if who in left}
+
+
+def _wait_for_nodes(network: Network, settings: RoundSettings, host: Host) -> list[str]:
+    """The nodes that are connected, once there are enough or the time is over."""
+    end = host.clock.now() + settings.wait
+    while True:
+        nodes = network.nodes()
+        if len(nodes) >= settings.clients or host.clock.now() >= end:
+            return nodes
+        host.clock.sleep(PAUSE)
 
 
 def _check_countable(left: Collection[str], needed: int) -> None:
@@ -75,7 +85,7 @@ def _check_countable(left: Collection[str], needed: int) -> None:
 
 
 def _identities(
-    grid: Grid,
+    network: Network,
     roster: Roster,
     nodes: Sequence[str],
     plan: Plan,
@@ -84,17 +94,20 @@ def _identities(
     metrics: RoundMetrics,
 ) -> dict[str, str]:
     """The nodes that proved to be in the roster, and their public keys."""
-    roll = IdentityCheck(roster, nodes, question=os.urandom(16).hex(), dropout=plan.dropout)
+    check = IdentityCheck(roster, nodes, challenge=os.urandom(16).hex(), dropout=plan.dropout)
     start = host.clock.now()
-    check_identities(grid, roll, patience=settings.patience, clock=host.clock)
+    for reply in network.identify(check.challenge, nodes, check.can_spare_the_rest):
+        check.take(reply)
+        if not check.waiting:
+            break
     metrics.seconds[IDENTITY] = seconds = host.clock.now() - start
-    metrics.lost[IDENTITY] = roll.left_out
-    host.say(identity_line(roll, seconds))
+    metrics.lost[IDENTITY] = check.left_out
+    host.say(identity_line(check, seconds))
     needed = max(3, int((1 - plan.dropout) * settings.clients))
-    if len(roll.identities) < needed:
+    if len(check.identities) < needed:
         raise DeploymentError(
-            f"{len(roll.identities)} of {len(nodes)} SuperNodes proved an identity of the roster, "
+            f"{len(check.identities)} of {len(nodes)} SuperNodes proved an identity of the roster, "
             f"{needed} are needed. The others have none (`fedprikl keys --site`), one that the "
             "roster does not know, or did not answer. Nothing was asked."
         )
-    return {node: key.hex() for node, key in roll.identities.items()}
+    return {node: key.hex() for node, key in check.identities.items()}

@@ -1,0 +1,148 @@
+"""A round at the aggregator's host, over whatever network its sites are on.
+
+    1. load the plan, the reference, the two keys and the ledger from the home folder; refuse what
+       can be known to fail: an expired plan, a spent budget, clients that were all counted before
+    2. wait for nodes; with a roster, ask who they are; open a round; deal them into cohorts
+    3. five steps, all cohorts side by side; who is lost is left out
+    4. release, sign, charge; write the release, print it, update the metrics
+
+A host that dies leaves nothing behind but the ledger: the sums were in its memory only, so the
+round is void, and what may have been released stays charged. The next run is a new round.
+"""
+
+import os
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import numpy as np
+
+from fedprikl.deployment.company import Company
+from fedprikl.deployment.gathering import gather, load_roster
+from fedprikl.deployment.host import Host
+from fedprikl.deployment.host_checks import check_account, check_cohorts, load_plan, rehearse
+from fedprikl.deployment.host_files import keep_refusals, refusals_in_words, write_release
+from fedprikl.deployment.ledger_anchor import open_anchored
+from fedprikl.deployment.metrics import RoundMetrics, write_metrics
+from fedprikl.deployment.network import Network
+from fedprikl.deployment.progress import cohorts_line, release_line, step_line
+from fedprikl.deployment.settings import Home, RoundSettings
+from fedprikl.errors import ReleaseRefused
+from fedprikl.privacy import Ledger
+from fedprikl.protocol import (
+    Aggregator,
+    Release,
+    Round,
+    RoundDriver,
+    SealingKey,
+    Server,
+    SigningKey,
+    Step,
+    StepCount,
+)
+from fedprikl.reference import Reference
+
+__all__ = ["host_round"]
+
+
+def host_round(network: Network, settings: RoundSettings, host: Host) -> Release:
+    """One round over a network; the release, written to the home folder and printed."""
+    metrics = RoundMetrics()
+    try:
+        release = _run(network, settings, host, metrics)
+        metrics.released = True
+        return release
+    finally:
+        try:
+            write_metrics(settings.home.metrics, metrics)
+        except OSError as error:  # never worth a release
+            host.say(f"[fedprikl] the metrics could not be written: {error.strerror}")
+
+
+def _run(network: Network, settings: RoundSettings, host: Host, metrics: RoundMetrics) -> Release:
+    home = settings.home
+    signed = load_plan(settings, at=host.now())
+    plan, roster = signed.plan, load_roster(signed.plan, home)
+    server = Server(signed, Reference.load(home.reference))
+    signer, sealer = SigningKey.load(home.signing_key), SealingKey.load(home.sealing_key)
+    with open_anchored(home.ledger, home.releases, signer.public) as ledger:
+        check_account(ledger, plan)
+        rng = np.random.default_rng()
+        trial = rehearse(server, plan, roster, settings.clients, rng)
+        _prepare(trial, signer, ledger, settings, host)
+        company = Company.load(home.cohorts)
+        names = gather(network, plan, roster, company, settings, host, metrics)
+        current = server.open_round(
+            list(names),
+            rng=rng,
+            randomness=os.urandom,
+            identities={node: bytes.fromhex(who) for node, who in names.items()}
+            if roster
+            else None,
+            together=company.groups(names),
+        )
+        check_cohorts(current, roster)
+        driver = RoundDriver(current, _prepare(current, signer, ledger, settings, host), sealer)
+        host.say(cohorts_line(current))
+        company = company.after([names[n] for n in cohort.members] for cohort in current.cohorts)
+        company.save(home.cohorts)
+        try:
+            transport = network.transport(current.round_id)
+            for count in _timed(driver.drive(transport), host, metrics):
+                if count.step is Step.INPUT:
+                    counted = company.counting((names[n] for n in driver.answered), plan)
+                    _keep(counted, home, host)
+            message = driver.release(at=host.now(), rng=rng)
+        except ReleaseRefused as error:
+            raise ReleaseRefused(f"{error}{refusals_in_words(driver)}") from None
+        finally:
+            keep_refusals(driver, current.round_id, home.refusals, host)
+            left = ledger.account(plan.population).left
+            metrics.left[plan.population] = round(left, 6)
+        release = server.accept(current, message, aggregator=signer.public)
+    _announce(release, driver, left, home, host)
+    return release
+
+
+def _prepare(
+    current: Round, signer: SigningKey, ledger: Ledger, settings: RoundSettings, host: Host
+) -> Aggregator:
+    """The aggregator of a round, if its budget suffices."""
+    aggregator = Aggregator(
+        current,
+        key=signer,
+        ledger=ledger,
+        software=f"fedprikl {version('fedprikl')}",
+        source=host.source,
+        request=settings.request,
+    )
+    aggregator.check_budget()
+    return aggregator
+
+
+def _timed(steps: Iterator[StepCount], host: Host, metrics: RoundMetrics) -> Iterator[StepCount]:
+    """The steps of a round, each noted and told with the time it took."""
+    start = host.clock.now()
+    for count in steps:
+        metrics.seconds[count.step] = seconds = host.clock.now() - start
+        metrics.lost[count.step] = count.lost
+        metrics.refused += count.refused
+        host.say(step_line(count, seconds))
+        yield count
+        start = host.clock.now()
+
+
+def _keep(company: Company, home: Home, host: Host) -> None:
+    try:
+        company.save(home.cohorts)
+    except OSError as error:  # the sites know it as well: never worth a release
+        host.say(f"[fedprikl] who was counted could not be written: {error.strerror}")
+
+
+def _announce(release: Release, driver: RoundDriver, left: float, home: Home, host: Host) -> None:
+    """Prints the release first: it is charged, so a full disk must not lose it."""
+    host.say(release_line(release))
+    path = write_release(release, home.releases)
+    for outcome in driver.outcomes.values():
+        if outcome.reason:
+            host.say(f"[fedprikl] a cohort of {outcome.clients} was dropped: {outcome.reason}")
+    host.say(f"[fedprikl] released, verified and written to {path.name}; budget left: {left:.3g}")

@@ -1,0 +1,245 @@
+"""A site: hosts the client role where the records are, over whatever network.
+
+A site may be a fresh process for every message. What it keeps between two messages (`SiteState`)
+stays in its own memory: the session of a round, erased when the round is over, and the last answer,
+sealed. A message that arrives twice gets the same bytes twice. Another message for the same step
+gets nothing: the site's memory on disk (`site_memory.py`) knows, as it knows how often the site's
+records were counted and which plans are replaced.
+
+What is told in the open depends on no record. From the moment the records are read, everything
+that goes back is sealed, also that something failed, and why stays in the site's own log.
+
+Without a trusted aggregator there is nobody who is sure to keep count of what was released. So the
+site charges a ledger of its own before its counts leave, and without a budget they do not.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from fedprikl.deployment.host import now
+from fedprikl.deployment.network import Envelope
+from fedprikl.deployment.settings import NodeSettings
+from fedprikl.deployment.site_checks import charge_own_budget, check_before_reading, credentials
+from fedprikl.deployment.site_memory import SiteMemory
+from fedprikl.errors import FedPriKLError, PolicyRefusal, SecureSumError
+from fedprikl.protocol import (
+    Client,
+    ClientSession,
+    Invitation,
+    Step,
+    introduce,
+    seal_answer,
+    seal_refusal,
+)
+from fedprikl.records import open_records
+from fedprikl.reference import Reference
+
+__all__ = ["Kept", "Site", "SiteState"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a site keeps between two messages. SECRET: the session."""
+
+    asked: bytes  # digest of the last message that was answered
+    answer: bytes  # sealed
+    session: bytes = b""  # of the round; empty when it is over
+
+    def __repr__(self) -> str:
+        return "<Kept by a site between two messages>"
+
+
+class SiteState(Protocol):
+    """Where a site keeps it: memory of its own, that no relay can read."""
+
+    def load(self) -> Kept | None:
+        """What was saved last; None if there is nothing."""
+        ...
+
+    def save(self, kept: Kept) -> None:
+        """Keeps this, and nothing from before."""
+        ...
+
+    def erase(self) -> None:
+        """Keeps nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One site, for one message. `config` is its owner's; see `NodeSettings`."""
+
+    config: Mapping[str, object]
+    state: SiteState
+
+    def answer(self, step: Step, asked: Envelope) -> Envelope:
+        """Answers one message of a round. Whatever goes wrong, no exception leaves the site.
+
+        A network would send its text to the relay; it stays in the site's own log.
+        """
+        try:
+            if repeated := self._answered(step, asked):
+                return Envelope(asked.round_id, repeated)
+            if step is Step.ADVERTISE:
+                return self._join(asked)
+            return self._go_on(step, asked)
+        except PolicyRefusal as refusal:  # of a check that looks at no record
+            return _refuse(asked, refusal.reason)
+        except Exception as error:
+            return self.give_up(asked.round_id, error)
+
+    def give_up(self, round_id: str, error: Exception) -> Envelope:
+        """Forgets the round, and says no more in the open than that something is wrong."""
+        self.state.erase()
+        if isinstance(error, FedPriKLError):
+            log.error("fedprikl takes no part in this round: %s", error)
+            reason = "it is not set up for this round; its own log says why"
+        else:
+            log.error("fedprikl failed: %s. Please report it.", type(error).__name__)
+            reason = "it failed unexpectedly; its own log says where"
+        return Envelope(round_id, refusal=reason)
+
+    def introduce(self, challenge: str, name: str) -> Envelope:
+        """Tells who this site is, before a round. All of it is public; no round is touched."""
+        try:
+            identity = NodeSettings.of(self.config).load_identity()
+            if identity is None:
+                return Envelope(challenge, refusal="it has no identity")
+            return Envelope(challenge, introduce(identity, challenge, name))
+        except Exception as error:  # its words would reach the relay
+            words = error if isinstance(error, FedPriKLError) else type(error).__name__
+            log.error("fedprikl cannot tell who this site is: %s", words)
+            return Envelope(challenge, refusal="it cannot tell who it is; its own log says why")
+
+    def _join(self, asked: Envelope) -> Envelope:
+        """The first step: check who asks for what, count, open a session."""
+        settings = NodeSettings.of(self.config)
+        invitation = Invitation.from_bytes(asked.message)
+        check_before_reading(invitation, settings, at=now())
+        _memory(settings).begin(
+            invitation.round_id,
+            invitation.signed,
+            most_counts=settings.policy.most_counts,
+            at=now(),
+        )
+        self.state.erase()  # what is left of a round that never ended
+        try:
+            session = _open_session(invitation, settings)
+        except Exception as error:
+            return _refuse_sealed(error, Step.ADVERTISE, invitation, settings)
+        return self._answer(Step.ADVERTISE, asked, session, settings)
+
+    def _go_on(self, step: Step, asked: Envelope) -> Envelope:
+        """A later step: take the session up again, if it is of this round."""
+        kept = self.state.load()
+        if kept is None or not kept.session:
+            return _refuse(asked, "it has no session in this round")
+        settings = NodeSettings.of(self.config)
+        session = ClientSession.from_bytes(kept.session, identity=settings.load_identity())
+        if session.invitation.round_id != asked.round_id:
+            return _refuse(asked, "it sits in another round")
+        return self._answer(step, asked, session, settings)
+
+    def _answer(
+        self, step: Step, asked: Envelope, session: ClientSession, settings: NodeSettings
+    ) -> Envelope:
+        """Works the answer out, claims the step in the site's memory, and only then lets it go."""
+        invitation = session.invitation
+        try:
+            answer = session.answer(step, asked.message)
+            if step is Step.INPUT and session.charge is not None and session.spoilt:
+                raise PolicyRefusal(
+                    "a neighbour shared nonsense; it does not pay for a sum like that"
+                )
+        except Exception as error:
+            if step is not Step.ADVERTISE:
+                _memory(settings).go_on(invitation.round_id, step)  # a refusal is an answer too
+            self.state.erase()
+            return _refuse_sealed(error, step, invitation, settings)
+        _claim(step, session, settings)
+        sealed = seal_answer(answer, invitation.signed.plan.aggregator, session.address(step))
+        rest = b"" if session.is_over else session.to_bytes()
+        self.state.save(Kept(_digest(step, asked), sealed, rest))
+        return Envelope(invitation.round_id, sealed)
+
+    def _answered(self, step: Step, asked: Envelope) -> bytes:
+        """The last answer, if this very message was the one asked; empty otherwise.
+
+        A host whose reply from the relay is lost sends again. To repeat sealed bytes tells nobody
+        anything; to seal a second answer might.
+        """
+        kept = self.state.load()
+        return kept.answer if kept is not None and kept.asked == _digest(step, asked) else b""
+
+
+def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSession:
+    """Reads the records."""
+    reference = Reference.load(settings.reference)
+    counts = open_records(settings.data).count(reference).counts
+    roster, identity = credentials(invitation.signed.plan, settings)
+    client = Client(
+        counts,
+        reference,
+        policy=settings.policy,
+        randomness=os.urandom,
+        identity=identity,
+        roster=roster,
+    )
+    return client.join(invitation.to_bytes(), at=now())
+
+
+def _claim(step: Step, session: ClientSession, settings: NodeSettings) -> None:
+    """Claims a step in the site's memory; where the counts leave, that they did, and the charge.
+
+    The first step is claimed before the records are read.
+    """
+    round_id, memory = session.invitation.round_id, _memory(settings)
+    if step is Step.INPUT:
+        charge_own_budget(session, settings, at=now(), only_check=True)  # unpaid is not counted
+        memory.count(
+            round_id,
+            session.invitation.signed,
+            most_counts=settings.policy.most_counts,
+            at=now(),
+        )
+        charge_own_budget(session, settings, at=now())
+    elif step is not Step.ADVERTISE:
+        memory.go_on(round_id, step)
+
+
+def _digest(step: Step, asked: Envelope) -> bytes:
+    return hashlib.sha256(f"{asked.round_id}/{step}/".encode() + asked.message).digest()
+
+
+def _refuse(asked: Envelope, reason: str) -> Envelope:
+    log.error("fedprikl takes no part: %s", reason)
+    return Envelope(asked.round_id, refusal=reason)
+
+
+def _refuse_sealed(
+    error: Exception, step: Step, invitation: Invitation, settings: NodeSettings
+) -> Envelope:
+    """Tells the aggregator alone, in as many bytes as an answer, and of our own words only."""
+    match error:
+        case PolicyRefusal():
+            reason = error.reason
+        case SecureSumError():
+            reason = str(error)
+        case _:
+            reason = "it could not count its records; its own log says why"
+    words = error if isinstance(error, FedPriKLError) else f"{type(error).__name__}, report it"
+    log.error("fedprikl takes no part: %s", words)
+    plan = invitation.signed.plan
+    _, identity = credentials(plan, settings)
+    sealed = seal_refusal(reason, plan.aggregator, invitation.address(step), identity)
+    return Envelope(invitation.round_id, sealed)
+
+
+def _memory(settings: NodeSettings) -> SiteMemory:
+    return SiteMemory(settings.memory, settings.data)

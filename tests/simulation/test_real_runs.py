@@ -1,0 +1,138 @@
+"""A simulated round equals one of the real roles before noise, with dropouts and lost cohorts."""
+
+import os
+
+import numpy as np
+import pytest
+
+from fedprikl import InvalidInputError, distinct_points
+from fedprikl.checks import Ints
+from fedprikl.estimation import weighted_score
+from fedprikl.protocol import (
+    Client,
+    Plan,
+    Question,
+    RoundResult,
+    Server,
+    SignedPlan,
+    SigningKey,
+    run_round,
+    trust_of,
+)
+from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.secure_sum import Leaves
+from fedprikl.simulation import GONE, DriftedPopulation, Population, drifted_population
+from fedprikl.simulation.methods import NoiseShares, TrustedAggregator
+from fedprikl.simulation.real_runs import RealRuns
+from tests.protocol.worlds import AT, InsecureNoNoise, noisy_counts
+
+
+def plan_of(world: DriftedPopulation, **settings: object) -> Plan:
+    fixed = {"population": "x", "reference": world.reference.fingerprint, "epsilon": 1.0}
+    asked = {"questions": (Question(points=10),)}
+    return Plan(**(fixed | asked | settings))  # type: ignore[arg-type]
+
+
+def real_round(world: DriftedPopulation, plan: Plan, leaves: dict[str, Leaves]) -> RoundResult:
+    """Without noise, to see what is under it."""
+    clients = {
+        str(i): Client(counts, world.reference, randomness=os.urandom)
+        for i, counts in enumerate(world.population.counts_by_client())
+    }
+    return run_round(
+        Server(SignedPlan(plan), world.reference),
+        clients,
+        key=SigningKey.generate(),
+        ledger=None,
+        software="test",
+        at=AT,
+        rng=np.random.default_rng(6),
+        leaves=leaves,
+        source=InsecureNoNoise(),
+    )
+
+
+def heard(world: DriftedPopulation, result: RoundResult, left: set[str]) -> Ints:
+    """The batch of each client; `GONE` if it left, or its cohort was dropped."""
+    batch = np.full(world.population.clients, GONE)
+    for cohort, outcome in zip(result.round.cohorts, result.outcomes, strict=True):
+        members = [int(name) for name in cohort.members if name not in left]
+        batch[members] = cohort.batch if outcome.included else GONE
+    return batch
+
+
+def test_a_simulated_round_equals_a_real_round_before_noise(rng: np.random.Generator) -> None:
+    """Two batches of two cohorts each, some clients leave, one cohort is lost whole."""
+    world = drifted_population(rng, clients=60, cells=40, records_per_client=15)
+    plan = plan_of(world, batches=2, cohort=15, dropout=0.2)
+    dealt = real_round(world, plan, {}).round.cohorts  # the same deal for the same seed
+    left = {cohort.members[0] for cohort in dealt} | set(dealt[3].members[:11])
+    result = real_round(world, plan, dict.fromkeys(left, Leaves.BEFORE_INPUT))
+    assert [outcome.included for outcome in result.outcomes] == [14, 14, 14, 0]
+    assert "are needed" in result.outcomes[3].reason
+    plain = world.population.batch_counts(result.round.points, heard(world, result, left))
+    assert result.release.value == weighted_score(plain, trust_of(plan).score)
+
+
+def test_cohorts_are_even_parts_of_one_batch(rng: np.random.Generator) -> None:
+    world = drifted_population(rng, clients=230, cells=30)
+    server = Server(SignedPlan(plan_of(world, batches=2, cohort=50)), world.reference)
+    names = [str(i) for i in range(230)]
+    cohorts = server.open_round(names, rng=rng, randomness=os.urandom).cohorts
+    assert sorted(name for cohort in cohorts for name in cohort.members) == sorted(names)
+    assert {len(cohort.members) for cohort in cohorts} == {57, 58}
+    assert [cohort.batch for cohort in cohorts] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("kind", [TrustedAggregator, NoiseShares])
+def test_a_method_is_a_round_of_the_real_roles(
+    kind: type[TrustedAggregator | NoiseShares], rng: np.random.Generator
+) -> None:
+    """5% leave, so that the sums are real; the repetition is of the same size."""
+    world = drifted_population(rng, clients=60, cells=40)
+    trust = "aggregator" if kind is TrustedAggregator else "none"
+    settings = {"epsilon": 1.0, "delta": 1e-6, "cohort": 20, "dropout": 0.2, "trust": trust}
+    plan = plan_of(world, questions=(Question(points=12),), **settings)
+    release = RealRuns(world, 3).release(plan)
+    assert sum(cohort.clients for cohort in release.cohorts) == 60
+    assert 57 <= sum(cohort.included for cohort in release.cohorts) < 60
+    method = kind(name="x", plan=settings | {"points": 12})
+    estimate = method.estimate(RealRuns(world, 3))
+    assert estimate.privacy.holds
+    assert estimate.target == release.answers[0].target
+    values = [method.repeat(world, rng, InsecureNoNoise()) for _ in range(20)]
+    assert len(set(values)) > 1
+    assert abs(np.mean(values) - estimate.value) < 1
+
+
+def test_the_noise_of_repetitions_is_that_of_the_round(rng: np.random.Generator) -> None:
+    """Of all clients in the simulation, of those who stayed in the real round."""
+    world = drifted_population(rng, clients=60, cells=40)
+    plan = plan_of(world, trust="none", cohort=20, dropout=0.2)
+    release = RealRuns(world, 3).release(plan)
+    included = sum(cohort.included for cohort in release.cohorts)
+    noise_sd, scale = NoisyHistogram(plan).expected_noise([20, 20, 20])
+    counts = noisy_counts(release)
+    assert counts.noise_sd == pytest.approx((noise_sd * np.sqrt(included / 60),))
+    assert counts.noise.scale == scale
+
+
+def test_clients_who_left_add_nothing() -> None:
+    population = Population(np.array([0, 0, 1, 2]), np.array([1, 1, 0, 2]), 3, 3)
+    sums = population.histograms(np.array([0, GONE, 1]), 2)
+    assert sums.counts.tolist() == [[0, 2, 0], [0, 0, 1]]
+    assert sums.records.tolist() == [2, 1]
+    assert population.counts_by_client().tolist() == [[0, 2, 0], [1, 0, 0], [0, 0, 1]]
+
+
+def test_points_and_batches_must_fit(rng: np.random.Generator) -> None:
+    world = drifted_population(rng, clients=20, cells=30)
+    sums = world.population.histograms(np.zeros(20, np.int64), 1)
+    with pytest.raises(InvalidInputError, match="one number for both"):
+        sums.ask(distinct_points(world.reference.probabilities, 2, batches=2, rng=rng))
+
+
+@pytest.mark.parametrize("changes", [{"dropout": 1.0}, {"corruption": 2.0}, {"cohort": 0}])
+def test_impossible_rounds_are_refused(changes: dict[str, float], rng: np.random.Generator) -> None:
+    with pytest.raises(InvalidInputError):
+        plan_of(drifted_population(rng, clients=20, cells=30), **changes)
