@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedprikl.cli import estimate_command
+from fedprikl.front import comparing
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
@@ -32,7 +32,7 @@ def refused(
     def refuse(*line: str) -> str:
         before = {path: path.read_bytes() for path in planned.rglob("*") if path.is_file()}
         with monkeypatch.context() as patch:
-            patch.setattr(estimate_command, "_count_clients", None)
+            patch.setattr(comparing, "_count_clients", None)
             said = " ".join(fails(monkeypatch, capsys, *line).split())
         unchanged = {path for path, content in before.items() if path.read_bytes() == content}
         assert unchanged >= before.keys() - {planned / "ledger.db"}

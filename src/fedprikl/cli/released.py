@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedprikl.cli.console import notes, print_json, say
-from fedprikl.cli.outputs import json_text, write_whole
 from fedprikl.errors import InvalidInputError
+from fedprikl.front.whole_files import json_text, write_whole
 from fedprikl.protocol import Plan, Release
 from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
 
