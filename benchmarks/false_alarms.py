@@ -20,18 +20,20 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
-from fedprikl import BatchCounts, Reference, Score, distinct_points, trusted_aggregator
-from fedprikl.divergence import skewed_divergence
+from fedprikl import Reference
+from fedprikl.divergence import Score, skewed_divergence
 from fedprikl.estimation import (
+    BatchCounts,
     NoDrift,
     judge_noisy_counts,
     judge_release,
     overdispersion,
     release_mechanism,
+    trusted_aggregator,
 )
 from fedprikl.planning import smallest_drift
 from fedprikl.privacy import SECURE_NOISE, calibrate_integer_gaussian
-from fedprikl.reference import Correlation
+from fedprikl.reference import Correlation, distinct_points
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

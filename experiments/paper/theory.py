@@ -15,14 +15,11 @@ from matplotlib.figure import Figure
 from experiments.paper.jobs import Document, Unit, main
 from experiments.paper.plots import add_legend, save
 from experiments.paper.world import SKEW, THREE_PAIRS, World
-from fedprikl import (
-    InsecureSeededNoise,
-    PaperCalibrationWarning,
-    Score,
-    iid_points,
-    trusted_aggregator,
-)
+from fedprikl import InsecureSeededNoise
 from fedprikl.checks import Floats
+from fedprikl.divergence import Score
+from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.estimation import trusted_aggregator
 from fedprikl.paper import (
     estimator_variance,
     optimal_control,
@@ -30,6 +27,7 @@ from fedprikl.paper import (
     variance_bound,
 )
 from fedprikl.privacy import paper_noise_gain, paper_term_sensitivity
+from fedprikl.reference import iid_points
 from fedprikl.simulation import BatchHistograms, Pair, Population, deal_clients
 
 EPSILONS = (0.1, 1.0)

@@ -7,29 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl import (
-    BatchCounts,
-    Floor,
-    InsecureSeededNoise,
-    InvalidInputError,
-    PaperCalibrationWarning,
-    QueryPoints,
-    Score,
-    SecureNoise,
-    Skew,
-    UnboundedSensitivityError,
-    Unsmoothed,
-    all_points,
-    baseline,
-    distinct_points,
-    iid_points,
-    kl_divergence,
-    no_privacy,
-    skewed_divergence,
-    trusted_aggregator,
-)
-from fedprikl.estimation import score_sensitivity, weighted_score
-from fedprikl.privacy import NoiseKind
+from fedprikl import InsecureSeededNoise, InvalidInputError
+from fedprikl.divergence import Floor, Score, Skew, Unsmoothed, kl_divergence, skewed_divergence
+from fedprikl.errors import PaperCalibrationWarning, UnboundedSensitivityError
+from fedprikl.estimation import BatchCounts, score_sensitivity, trusted_aggregator, weighted_score
+from fedprikl.paper import baseline, no_privacy
+from fedprikl.privacy import NoiseKind, SecureNoise
+from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_points
 from tests.false_alarm import looks_centred
 
 KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian")

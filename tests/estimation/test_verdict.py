@@ -11,20 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import (
+from fedprikl import InsecureSeededNoise, InvalidInputError
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score
+from fedprikl.estimation import (
     BatchCounts,
     Estimate,
-    InsecureSeededNoise,
-    InvalidInputError,
-    Score,
-    all_points,
-    baseline,
-    distinct_points,
-    no_privacy,
-    trusted_aggregator,
-)
-from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import (
     NoDrift,
     Verdict,
     alarm_threshold,
@@ -32,11 +24,14 @@ from fedprikl.estimation import (
     null_values,
     overdispersion,
     public_simulation,
+    trusted_aggregator,
 )
 from fedprikl.estimation.no_drift import group_sizes, multinomial
 from fedprikl.estimation.verdict import Noise
+from fedprikl.paper import baseline, no_privacy
 from fedprikl.planning import smallest_drift
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
+from fedprikl.reference import all_points, distinct_points
 from tests.false_alarm import FALSE_ALARM, looks_centred
 
 TINY = NoDrift(

@@ -17,24 +17,29 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedprikl import (
-    BatchCounts,
-    InsecureSeededNoise,
-    PaperCalibrationWarning,
-    Reference,
-    baseline,
-    distinct_points,
-    iid_points,
+from fedprikl import InsecureSeededNoise, Reference
+from fedprikl.checks import Floats
+from fedprikl.divergence import (
+    Additive,
+    Floor,
+    Score,
+    Skew,
+    Unsmoothed,
     kl_divergence,
-    no_privacy,
     skewed_divergence,
-    spread_points,
+)
+from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.estimation import (
+    BatchCounts,
+    Estimate,
+    Forecast,
+    Verdict,
+    increments_per_batch,
+    score_sensitivity,
     trusted_aggregator,
 )
-from fedprikl.checks import Floats
-from fedprikl.divergence import Additive, Floor, Score, Skew, Unsmoothed
-from fedprikl.estimation import Estimate, Forecast, Verdict, increments_per_batch, score_sensitivity
 from fedprikl.estimation.drift_model import fit_drift
+from fedprikl.paper import baseline, no_privacy
 from fedprikl.planning import (
     Design,
     DesignForecast,
@@ -73,7 +78,7 @@ from fedprikl.privacy import (
     worst_substitution,
 )
 from fedprikl.protocol import Client, Plan, RoundResult, Server, SignedPlan, run_round
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, distinct_points, iid_points, spread_points
 from fedprikl.secure_sum import Leaves
 from tests.protocol.worlds import AT, World, budgeted
 

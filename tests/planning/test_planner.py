@@ -11,21 +11,15 @@ import numpy as np
 import pytest
 
 import fedprikl as fk
-from fedprikl import (
-    BatchCounts,
-    InsecureSeededNoise,
-    InvalidInputError,
-    Reference,
-    skewed_divergence,
-    spread_points,
-    trusted_aggregator,
-)
-from fedprikl.estimation import judge_noisy_release, overdispersion
+from fedprikl import InsecureSeededNoise, InvalidInputError, Reference
+from fedprikl.divergence import skewed_divergence
+from fedprikl.estimation import BatchCounts, judge_noisy_release, overdispersion, trusted_aggregator
 from fedprikl.estimation.drift_model import fit_drift
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import noisy_round, plan_round
 from fedprikl.planning.release_budget import split_budget
 from fedprikl.privacy import calibrate_gaussian, calibrate_laplace, total_epsilon
+from fedprikl.reference import spread_points
 
 
 def zipf(cells: int) -> Reference:

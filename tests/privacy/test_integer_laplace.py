@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
+from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.privacy import (
     IntegerGaussianMechanism,
     IntegerLaplaceMechanism,
+    SecureNoise,
     calibrate_integer,
     calibrate_integer_laplace,
 )

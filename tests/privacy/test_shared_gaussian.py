@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
+from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats
 from fedprikl.privacy import (
+    SecureNoise,
     SharedGaussianMechanism,
     calibrate_integer_gaussian,
     calibrate_shared_gaussian,

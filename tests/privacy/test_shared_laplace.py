@@ -8,10 +8,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
+from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats
 from fedprikl.privacy import (
     SAMPLER_DELTA,
+    SecureNoise,
     SharedGaussianMechanism,
     SharedLaplaceMechanism,
     audit,

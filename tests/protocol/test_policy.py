@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fedprikl import PolicyRefusal, Reference
-from fedprikl.errors import WrongStepError
+from fedprikl import Reference
+from fedprikl.errors import PolicyRefusal, WrongStepError
 from fedprikl.protocol import Client, Invitation, Policy, SignedPlan, SigningKey
 from tests.protocol.worlds import AT, World, consistent
 

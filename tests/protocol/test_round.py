@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl import (
-    BudgetExceededError,
-    InvalidInputError,
-    PaperCalibrationWarning,
-    ReleaseRefused,
-    kl_divergence,
-)
+from fedprikl import BudgetExceededError, InvalidInputError, ReleaseRefused
 from fedprikl.checks import Ints
+from fedprikl.divergence import kl_divergence
+from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import weighted_score
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (

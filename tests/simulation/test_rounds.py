@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from fedprikl import BatchCounts, InvalidInputError, Score, distinct_points
+from fedprikl import InvalidInputError
 from fedprikl.checks import Ints
-from fedprikl.estimation import weighted_score
+from fedprikl.divergence import Score
+from fedprikl.estimation import BatchCounts, weighted_score
+from fedprikl.reference import distinct_points
 from fedprikl.secure_sum import Leaves, plan_sum, secure_sum
 from fedprikl.simulation import (
     GONE,

@@ -31,7 +31,20 @@ DRAWS = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether a statistic exceeds what populations without drift reach."""
+    """Whether a statistic exceeds what populations without drift reach.
+
+        drifted  <=>  statistic > threshold,    P(statistic > threshold | no drift) <= false_alarm
+
+    The threshold comes from simulated populations and the exact law of the noise, all of it public
+    (docs/verdict.md says where it holds).
+
+    >>> found = Verdict(statistic=0.21, threshold=0.08, false_alarm=0.01, design_effect=1.0)
+    >>> found.drifted
+    True
+    >>> print(found)  # doctest: +NORMALIZE_WHITESPACE
+    Drift found: 0.21 nats is above 0.08, which populations without drift exceed at most 1% of the
+    time
+    """
 
     statistic: float
     threshold: float

@@ -113,7 +113,7 @@ def compare(
     True
     >>> print(result.privacy.verdict)
     epsilon 1, delta 0: proved for every data set.
-    >>> fk.compare(reference, clients["site 1"], planned)
+    >>> fk.compare(reference, clients["site 1"], planned)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     fedprikl.errors.InvalidInputError: The clients are one DataFrame. Give one data frame, ...

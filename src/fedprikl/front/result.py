@@ -33,7 +33,7 @@ class Comparison:
     >>> import numpy as np
     >>> import fedprikl as fk
     >>> reference = fk.Reference.from_counts([500, 300, 200])
-    >>> planned = fk.plan(reference, clients=6, records=600, epsilon=1)
+    >>> planned = fk.plan(reference, clients=6, records=600, epsilon=1.0)
     >>> rng = np.random.default_rng(1)
     >>> clients = [rng.choice(3, 100, p=[0.1, 0.1, 0.8]) for _ in range(6)]
     >>> noise = fk.InsecureSeededNoise(1)  # for an example that repeats; never for real records
@@ -44,7 +44,7 @@ class Comparison:
     >>> low < result.value < high
     True
     >>> result.privacy.claimed_epsilon
-    1
+    1.0
     >>> fk.verify(result.release).value == result.value
     True
     """
