@@ -14,8 +14,7 @@ What is not here lives in its room: `fedprikl.estimation`, `fedprikl.privacy`, `
 `fedprikl.paper` and so on (docs/architecture.md).
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as type checkers know it, without the cost of importing `typing`
 
 if TYPE_CHECKING:
     from fedprikl.errors import (
@@ -90,18 +89,20 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # so that type checkers refuse names that are not listed above
 
-        found: Any = version("fedprikl")
-    elif name in _HOMES:
-        room, _, inside = _HOMES[name].partition(":")
-        found = getattr(import_module(f"fedprikl.{room}"), inside or name)
-    else:
-        raise AttributeError(f"module 'fedprikl' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> object:
+        from importlib import import_module, metadata
+
+        if name == "__version__":
+            found = metadata.version("fedprikl")
+        elif name in _HOMES:
+            room, _, inside = _HOMES[name].partition(":")
+            found = getattr(import_module(f"fedprikl.{room}"), inside or name)
+        else:
+            raise AttributeError(f"module 'fedprikl' has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
