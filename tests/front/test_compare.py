@@ -1,9 +1,10 @@
 """`fedprikl.compare`: whatever holds the records, one round, charged once."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from fedprikl import (
     InsecureSeededNoise,
     InvalidInputError,
     Ledger,
+    LedgerError,
     RecordsError,
     Reference,
     SignedPlan,
@@ -89,6 +91,24 @@ def test_the_ledger_is_charged_exactly_once_each_and_refuses_at_the_end(
     with pytest.raises(BudgetExceededError, match="Nothing was charged"):
         people.compare(ledger="ledger.db")
     assert (folder / "ledger.db").read_bytes() == before
+
+
+def test_a_release_is_not_lost_with_its_ledger(
+    people: Population, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may hold the ledger just after the release was charged."""
+
+    def locked(*arguments: Any, **settings: Any) -> RoundResult:
+        result = run_round(*arguments, **settings)
+        settings["ledger"].account = account
+        return result
+
+    def account(_: str) -> NoReturn:
+        raise LedgerError("The ledger is locked.")
+
+    monkeypatch.setattr(comparing, "run_round", locked)
+    assert math.isnan(people.compare(ledger="ledger.db").epsilon_left)
+    assert spent(folder / "ledger.db") > 0
 
 
 def test_the_usual_ledger_lies_in_the_working_folder(people: Population, folder: Path) -> None:

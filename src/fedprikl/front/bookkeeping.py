@@ -1,11 +1,12 @@
 """The ledger of a comparison: the newest one, with a budget for the very records that it counts."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from fedprikl.deployment.ledger_anchor import newest_head
-from fedprikl.errors import InvalidInputError, LedgerDamagedError
+from fedprikl.errors import InvalidInputError, LedgerDamagedError, LedgerError
 from fedprikl.privacy import Head, Ledger
 from fedprikl.protocol import Aggregator, Plan
 
@@ -73,8 +74,14 @@ def open_account(
 
 
 def epsilon_left(book: Ledger, population: str) -> float:
-    """What is left of the budget; a billionth is nothing."""
-    return round(book.account(population).left, 6)
+    """What is left of the budget; a billionth is nothing.
+
+    It is asked after the release was charged, which must not be lost: nan if nobody can say.
+    """
+    try:
+        return round(book.account(population).left, 6)
+    except LedgerError:
+        return math.nan
 
 
 def _newest(folders: Iterable[Path], public: str) -> Head | None:

@@ -144,12 +144,10 @@ def compare(
             records = content_digests(sources.used, signed.plan.population, progress)
             aggregator = Aggregator(trial, key=signer, ledger=book, software=SOFTWARE)
             open_account(aggregator, book, signed.plan, records, at=at, note=tell)
-        counts = _count_clients(sources.used, pi, form, progress)
+        counted = _count_clients(sources.used, pi, form, progress)
         members = {
-            name: Client(
-                counts[name].counts, pi, policy=policy, randomness=os.urandom, source=source
-            )
-            for name in sources.used
+            name: Client(found.counts, pi, policy=policy, randomness=os.urandom, source=source)
+            for name, found in counted.items()
         }
         result = run_round(
             server,
