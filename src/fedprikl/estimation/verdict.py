@@ -33,17 +33,13 @@ DRAWS = 4_000
 class Verdict:
     """Whether a statistic exceeds what populations without drift reach.
 
-        drifted  <=>  statistic > threshold,    P(statistic > threshold | no drift) <= false_alarm
+        drifted  if  statistic > threshold,   P(statistic > threshold | no drift) <= false_alarm
 
-    The threshold comes from simulated populations and the exact law of the noise, all of it public
-    (docs/verdict.md says where it holds).
-
-    >>> found = Verdict(statistic=0.21, threshold=0.08, false_alarm=0.01, design_effect=1.0)
-    >>> found.drifted
+    >>> verdict = Verdict(statistic=0.5, threshold=0.25, false_alarm=0.01, design_effect=1.0)
+    >>> verdict.drifted
     True
-    >>> print(found)  # doctest: +NORMALIZE_WHITESPACE
-    Drift found: 0.21 nats is above 0.08, which populations without drift exceed at most 1% of the
-    time
+    >>> print(verdict)  # doctest: +ELLIPSIS
+    Drift found: 0.5 nats is above 0.25, which populations without drift exceed at most 1% of ...
     """
 
     statistic: float
