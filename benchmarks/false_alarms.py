@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
-from fedprikl import BatchCounts, Reference, Score, distinct_points, trusted_aggregator
-from fedprikl.divergence import skewed_divergence
-from fedprikl.estimation import judge_release, score_sensitivity
+from fedprikl import Reference
+from fedprikl.divergence import Score, skewed_divergence
+from fedprikl.estimation import BatchCounts, judge_release, score_sensitivity, trusted_aggregator
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
 from fedprikl.planning import smallest_drift
 from fedprikl.privacy import SECURE_NOISE, Calibrated
 from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
-from fedprikl.reference import Correlation
+from fedprikl.reference import Correlation, distinct_points
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -39,11 +39,11 @@ from fedprikl.secure_sum import (
     SumAggregator,
     SumClient,
     SumPlan,
-    aggregator,
     channel,
-    client,
     masks,
     plan_sum,
+    sum_aggregator,
+    sum_client,
     unmasking,
 )
 from fedprikl.secure_sum.sum_keys import ClientKeys
@@ -180,7 +180,7 @@ def timed(spent: Counter[str]) -> Iterator[None]:
     """Adds up the time inside the protocol's building blocks."""
     places: list[tuple[Any, str, str]] = [
         (channel, "agree", "key agreement (X25519)"),
-        (client, "agree", "key agreement (X25519)"),
+        (sum_client, "agree", "key agreement (X25519)"),
         (unmasking, "agree", "key agreement (X25519)"),
         (channel, "derive", "key derivation (HKDF)"),
         (masks, "derive", "key derivation (HKDF)"),
@@ -189,10 +189,10 @@ def timed(spent: Counter[str]) -> Iterator[None]:
         (channel.Channel, "unseal", "sealing shares"),
         (channel.Channel, "tag", "echo tags"),
         (channel.Channel, "confirms", "echo tags"),
-        (client, "share", "secret sharing"),
+        (sum_client, "share", "secret sharing"),
         (unmasking, "reconstruct", "secret sharing"),
-        (client, "sign", "signatures (Ed25519)"),
-        (aggregator, "verify", "signatures (Ed25519)"),
+        (sum_client, "sign", "signatures (Ed25519)"),
+        (sum_aggregator, "verify", "signatures (Ed25519)"),
     ]
     originals = [getattr(place, name) for place, name, _ in places]
     for (place, name, what), original in zip(places, originals, strict=True):

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl import BatchCounts, Reference, SecureNoise, distinct_points, trusted_aggregator
+from fedprikl import Reference
+from fedprikl.estimation import BatchCounts, trusted_aggregator
 from fedprikl.planning.planner import plan_round
-from fedprikl.privacy import calibrate_shared
+from fedprikl.privacy import SecureNoise, calibrate_shared
+from fedprikl.reference import distinct_points
 
 REPEATS = 3
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedprikl import PaperCalibrationWarning
+from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import ComparedEstimate
 from fedprikl.reporting import HEAD, comparison_row
 from fedprikl.simulation import compare, drifted_population, paper_and_ours

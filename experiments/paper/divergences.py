@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.paper.jobs import Document, Unit, main
 from experiments.paper.world import PAIRS, THREE_PAIRS, World, target
-from fedprikl import Floor, Skew, kl_divergence
+from fedprikl.divergence import Floor, Skew, kl_divergence
 from fedprikl.simulation import Digits, Pair
 
 FLOOR, SKEWS = Floor(3e-4), (Skew(0.05), Skew(0.01), Skew(0.005))

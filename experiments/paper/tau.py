@@ -9,7 +9,7 @@ from experiments.paper.fig_lambda_eps import CONTROLS
 from experiments.paper.jobs import main
 from experiments.paper.sweeps import PAPER_LINES, Row, Sweep
 from experiments.paper.world import THREE_PAIRS
-from fedprikl import Floor
+from fedprikl.divergence import Floor
 
 TAUS = (1e-6, 1e-5, 1e-4, 1e-3)
 EPSILONS = (0.5, 1.0, 1.5)

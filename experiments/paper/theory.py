@@ -15,13 +15,10 @@ from matplotlib.figure import Figure
 from experiments.paper.jobs import Document, Unit, main
 from experiments.paper.plots import add_legend, save
 from experiments.paper.world import SKEW, THREE_PAIRS, World
-from fedprikl import (
-    InsecureSeededNoise,
-    PaperCalibrationWarning,
-    Score,
-    iid_points,
-)
+from fedprikl import InsecureSeededNoise
 from fedprikl.checks import Floats
+from fedprikl.divergence import Score
+from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.paper import (
     estimator_variance,
     optimal_control,
@@ -31,6 +28,7 @@ from fedprikl.paper import (
     printed_aggregator,
     variance_bound,
 )
+from fedprikl.reference import iid_points
 from fedprikl.simulation import BatchHistograms, Pair, Population, deal_clients
 
 EPSILONS = (0.1, 1.0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from experiments.paper.fig_lambda_eps import CONTROLS
 from experiments.paper.jobs import main
 from experiments.paper.sweeps import PAPER_LINES, Row, Sweep
-from fedprikl import Floor
+from fedprikl.divergence import Floor
 
 FLOOR = Floor(3e-4)
 

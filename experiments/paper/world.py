@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl import BatchCounts, Score, Skew, all_points, no_privacy
-from fedprikl.divergence import Smoothing
+from fedprikl.divergence import Score, Skew, Smoothing
+from fedprikl.estimation import BatchCounts
+from fedprikl.paper import no_privacy
+from fedprikl.reference import all_points
 from fedprikl.simulation import (
     Digits,
     Pair,

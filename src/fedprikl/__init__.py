@@ -1,94 +1,109 @@
-"""Federated, differentially private estimation of the KL divergence D(Pi || P).
+"""Federated, differentially private drift estimation: D(Pi || P) without collecting records.
 
-import fedprikl as fk
+>>> import fedprikl as fk
+>>> reference = fk.Reference.from_counts([50, 30, 20])  # public; see Reference.fit for frames
+>>> planned = fk.plan(reference, clients=3, records=60, epsilon=1)
+>>> clients = [[0, 1, 2, 2] * 5 for _ in range(3)]  # private: frames, files or arrays
+>>> result = fk.compare(reference, clients, planned, ledger=None)
+>>> result.drifted in (True, False)
+True
+>>> fk.verify(result.release).value == result.value
+True
 
-reference = fk.Reference.fit(public_frame)
-planned = fk.plan(reference, clients=500, records=60_000, epsilon=1.0)
-points = fk.distinct_points(reference.probabilities, 250, rng=rng)
-counts = fk.BatchCounts(points, summed_counts, number_of_records)
-estimate = fk.trusted_aggregator(counts, epsilon=1.0)
+What is not here lives in its room: `fedprikl.estimation`, `fedprikl.privacy`, `fedprikl.protocol`,
+`fedprikl.paper` and so on (docs/architecture.md).
 """
 
-from importlib.metadata import version
+TYPE_CHECKING = False  # as type checkers know it, without the cost of importing `typing`
 
-from fedprikl.divergence import (
-    Additive,
-    Floor,
-    Score,
-    Skew,
-    Unsmoothed,
-    kl_divergence,
-    skewed_divergence,
-)
-from fedprikl.errors import (
-    BudgetExceededError,
-    FedPriKLError,
-    InvalidInputError,
-    LedgerDamagedError,
-    LedgerError,
-    MissingExtraError,
-    PaperCalibrationWarning,
-    PolicyRefusal,
-    ReferenceFileError,
-    ReleaseRefused,
-    UnboundedSensitivityError,
-)
-from fedprikl.estimation import BatchCounts, Estimate, Verdict, trusted_aggregator
-from fedprikl.paper import baseline, no_privacy
-from fedprikl.planning.planned_round import PlannedRound
-from fedprikl.planning.planner import plan_round as plan
-from fedprikl.privacy import InsecureSeededNoise, Ledger, PrivacyStatement, SecureNoise
-from fedprikl.reference import (
-    BlockCode,
-    Correlation,
-    QueryPoints,
-    Reference,
-    all_points,
-    distinct_points,
-    iid_points,
-    spread_points,
-)
+if TYPE_CHECKING:
+    from fedprikl.errors import (
+        BudgetExceededError,
+        FedPriKLError,
+        InvalidInputError,
+        LedgerError,
+        RecordsError,
+        ReleaseRefused,
+    )
+    from fedprikl.estimation import Verdict
+    from fedprikl.front import Comparison, compare, verify
+    from fedprikl.planning.planned_round import PlannedRound
+    from fedprikl.planning.planner import plan_round as plan
+    from fedprikl.privacy import InsecureSeededNoise, Ledger, PrivacyStatement
+    from fedprikl.protocol import Plan, Release, SignedPlan, SigningKey
+    from fedprikl.records import CsvFormat, fit_reference
+    from fedprikl.reference import Reference
 
-__version__ = version("fedprikl")
+    __version__: str
 
 __all__ = [
-    "Additive",
-    "BatchCounts",
-    "BlockCode",
     "BudgetExceededError",
-    "Correlation",
-    "Estimate",
+    "Comparison",
+    "CsvFormat",
     "FedPriKLError",
-    "Floor",
     "InsecureSeededNoise",
     "InvalidInputError",
     "Ledger",
-    "LedgerDamagedError",
     "LedgerError",
-    "MissingExtraError",
-    "PaperCalibrationWarning",
+    "Plan",
     "PlannedRound",
-    "PolicyRefusal",
     "PrivacyStatement",
-    "QueryPoints",
+    "RecordsError",
     "Reference",
-    "ReferenceFileError",
+    "Release",
     "ReleaseRefused",
-    "Score",
-    "SecureNoise",
-    "Skew",
-    "UnboundedSensitivityError",
-    "Unsmoothed",
+    "SignedPlan",
+    "SigningKey",
     "Verdict",
     "__version__",
-    "all_points",
-    "baseline",
-    "distinct_points",
-    "iid_points",
-    "kl_divergence",
-    "no_privacy",
+    "compare",
+    "fit_reference",
     "plan",
-    "skewed_divergence",
-    "spread_points",
-    "trusted_aggregator",
+    "verify",
 ]
+
+# Imported when first asked for: numpy, scipy and duckdb take seconds, `fedprikl --help` needs none.
+_HOMES = {
+    "BudgetExceededError": "errors",
+    "Comparison": "front",
+    "CsvFormat": "records",
+    "FedPriKLError": "errors",
+    "InsecureSeededNoise": "privacy",
+    "InvalidInputError": "errors",
+    "Ledger": "privacy",
+    "LedgerError": "errors",
+    "Plan": "protocol",
+    "PlannedRound": "planning.planned_round",
+    "PrivacyStatement": "privacy",
+    "RecordsError": "errors",
+    "Reference": "reference",
+    "Release": "protocol",
+    "ReleaseRefused": "errors",
+    "SignedPlan": "protocol",
+    "SigningKey": "protocol",
+    "Verdict": "estimation",
+    "compare": "front",
+    "fit_reference": "records",
+    "plan": "planning.planner:plan_round",
+    "verify": "front",
+}
+
+
+if not TYPE_CHECKING:  # so that type checkers refuse names that are not listed above
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module, metadata
+
+        if name == "__version__":
+            found = metadata.version("fedprikl")
+        elif name in _HOMES:
+            room, _, inside = _HOMES[name].partition(":")
+            found = getattr(import_module(f"fedprikl.{room}"), inside or name)
+        else:
+            raise AttributeError(f"module 'fedprikl' has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

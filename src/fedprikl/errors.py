@@ -52,7 +52,17 @@ __all__ = [
 
 
 class FedPriKLError(Exception):
-    """Base of all errors raised on purpose; the command line prints it without a traceback."""
+    """Base of all errors raised on purpose; the command line prints it without a traceback.
+
+    Every message says what happened and what to do, and none shows a record.
+
+    >>> import fedprikl as fk
+    >>> try:
+    ...     fk.Reference.from_counts([])
+    ... except fk.FedPriKLError as error:
+    ...     print(error)
+    The reference is empty. Give the count of at least a cell.
+    """
 
 
 class InvalidInputError(FedPriKLError, ValueError):
@@ -76,6 +86,9 @@ class BudgetExceededError(FedPriKLError):
 
     Carries the numbers of its message: epsilon `spent` and `left`, what the total would be
     (`needed`), and the largest epsilon of one more release that would fit (`fits`, by noise).
+
+    >>> BudgetExceededError.of("Spent.", spent=1.0, left=0.0, needed=2.0, fits={}).left
+    0.0
     """
 
     spent: float

@@ -15,7 +15,7 @@ from fedprikl.cli.app import app, main
 from fedprikl.simulation import drifted_population
 
 runner = CliRunner()
-pytestmark = pytest.mark.filterwarnings("ignore::fedprikl.PaperCalibrationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fedprikl.errors.PaperCalibrationWarning")
 
 
 def run_json(*arguments: str) -> Any:

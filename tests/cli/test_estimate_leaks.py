@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pytest
 
 from fedprikl.checks import Floats
-from fedprikl.cli import estimate_command
 from fedprikl.cli.app import app
+from fedprikl.front import comparing
 from fedprikl.protocol import RoundResult, SignedPlan, run_round
 from tests.cli.test_round_commands import call, folder, runner
 from tests.protocol.worlds import InsecureNoNoise
@@ -89,8 +89,8 @@ def fix_chance(monkeypatch: pytest.MonkeyPatch, source: Any, round_id: int = 0) 
         }
         return run_round(*arguments, **(settings | chance | {"source": source}))
 
-    monkeypatch.setattr(estimate_command, "run_round", fixed)
-    monkeypatch.setattr(estimate_command, "now", lambda: at)
+    monkeypatch.setattr(comparing, "run_round", fixed)
+    monkeypatch.setattr(comparing, "now", lambda: at)
 
 
 @pytest.mark.parametrize("record", NEIGHBOURS.values(), ids=NEIGHBOURS)
@@ -147,7 +147,7 @@ def test_no_time_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = prepare(folder)
     fix_chance(monkeypatch, InsecureConstantNoise())
     first = all_that_leaves(folder, rows)
-    count: Callable[..., Any] = estimate_command._count_clients
+    count: Callable[..., Any] = comparing._count_clients
 
     def slowly(*arguments: Any) -> Any:
         import time
@@ -155,5 +155,5 @@ def test_no_time_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         time.sleep(1.2)
         return count(*arguments)
 
-    monkeypatch.setattr(estimate_command, "_count_clients", slowly)
+    monkeypatch.setattr(comparing, "_count_clients", slowly)
     assert all_that_leaves(folder, rows) == first

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedprikl.cli import estimate_command
+from fedprikl.front import comparing
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Policy, SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
@@ -33,7 +33,7 @@ def refused(
     def refuse(*line: str) -> str:
         before = {path: path.read_bytes() for path in planned.rglob("*") if path.is_file()}
         with monkeypatch.context() as patch:
-            patch.setattr(estimate_command, "_count_clients", None)
+            patch.setattr(comparing, "_count_clients", None)
             said = " ".join(fails(monkeypatch, capsys, *line).split())
         unchanged = {path for path, content in before.items() if path.read_bytes() == content}
         assert unchanged >= before.keys() - {planned / "ledger.db"}
@@ -141,7 +141,7 @@ def test_a_plan_that_clients_would_refuse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     change_plan(**changes)
-    monkeypatch.setattr(estimate_command, "Policy", partial(Policy, smallest_cohort=5))
+    monkeypatch.setattr(comparing, "Policy", partial(Policy, smallest_cohort=5))
     assert words in refused(*ESTIMATE)
     assert not (planned / "ledger.db").exists()
 

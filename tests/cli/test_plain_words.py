@@ -10,9 +10,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fedprikl.cli.client_files import find_clients
 from fedprikl.errors import BudgetExceededError, RecordsError
 from fedprikl.estimation.verdict import Verdict
+from fedprikl.front.client_sources import find_clients
 from fedprikl.privacy import Ledger, calibrate_laplace
 from fedprikl.protocol import Release
 from fedprikl.records.data_files import CsvFormat

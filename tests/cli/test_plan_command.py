@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from fedprikl.cli.options import check_valid, now, plan_words
+from fedprikl.cli.options import plan_words
 from fedprikl.errors import FedPriKLError
+from fedprikl.front.plan_checks import check_valid, now
 from fedprikl.protocol import SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
 from tests.cli.test_verify_command import mutants

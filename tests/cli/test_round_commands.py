@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fedprikl.cli import estimate_command
 from fedprikl.cli.app import app, main
+from fedprikl.front import comparing
 from fedprikl.protocol import Release, SigningKey
 from fedprikl.reporting import ReleaseFacts
 
@@ -112,9 +112,7 @@ def test_a_spent_budget_refuses_and_loses_nothing(
     call("plan", "ref.json", "--clients", "12", "--records", "720")
     call("estimate", "plan.json", "clients")
     before = (folder / "release.json").read_bytes()
-    monkeypatch.setattr(
-        estimate_command, "_count_clients", None
-    )  # refused before anything is counted
+    monkeypatch.setattr(comparing, "_count_clients", None)  # refused before anything is counted
     error = fails(monkeypatch, capsys, "estimate", "plan.json", "clients", "--force")
     assert "Nothing was charged" in error
     assert (folder / "release.json").read_bytes() == before

@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 import pytest
 from typer.testing import CliRunner
 
-from fedprikl.cli import outputs
 from fedprikl.cli.app import app
-from fedprikl.cli.outputs import check_outputs, write_whole
+from fedprikl.cli.outputs import check_outputs
 from fedprikl.errors import InvalidInputError
+from fedprikl.front import whole_files
+from fedprikl.front.whole_files import write_whole
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Release
 from tests.cli.test_round_commands import call
@@ -49,10 +50,10 @@ def python(code: str, *line: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("place", "command", "work"),
     [
-        *(("estimate_command._count_clients", ESTIMATE, work) for work in BUSY),
-        ("demo_command.compare", ("demo",), "duckdb"),
-        ("verify_command.check_key", ("verify", "plan.json"), "duckdb"),
-        ("federate_command.check_key", ("federate", "some-superlink"), "sleep"),
+        *(("front.comparing._count_clients", ESTIMATE, work) for work in BUSY),
+        ("cli.demo_command.compare", ("demo",), "duckdb"),
+        ("cli.verify_command.check_key", ("verify", "plan.json"), "duckdb"),
+        ("cli.federate_command.check_key", ("federate", "some-superlink"), "sleep"),
     ],
 )
 def test_ctrl_c_is_one_line(planned: Path, place: str, command: tuple[str, ...], work: str) -> None:
@@ -61,7 +62,7 @@ def test_ctrl_c_is_one_line(planned: Path, place: str, command: tuple[str, ...],
         "def busy(*_, **__):\n"
         "    print('busy', flush=True)\n"
         f"    {BUSY[work]}\n"
-        f"fedprikl.cli.{place} = busy\n"
+        f"fedprikl.{place} = busy\n"
         "fedprikl.cli.main()"
     )
     with python(code, *command) as process:
@@ -117,11 +118,11 @@ def test_a_release_that_cannot_be_written_is_printed(
     planned: Path, monkeypatch: pytest.MonkeyPatch, name: str, fault: Any, json_wanted: bool
 ) -> None:
     """It has been charged: the budget does not allow another one."""
-    write = outputs.write_whole
+    write = whole_files.write_whole
 
     def fail(path: Path, text: str) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(f"fedprikl.cli.outputs.{name}", fault)
+            patch.setattr(f"fedprikl.front.whole_files.{name}", fault)
             write(path, text)
 
     monkeypatch.setattr("fedprikl.cli.released.write_whole", fail)
@@ -141,7 +142,7 @@ def test_a_release_that_cannot_be_written_is_printed(
 def test_a_report_that_cannot_be_written_leaves_the_release(
     planned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = outputs.write_whole
+    write = whole_files.write_whole
 
     def fail(path: Path, text: str) -> None:
         if path.suffix == ".html":
@@ -157,7 +158,7 @@ def test_a_report_that_cannot_be_written_leaves_the_release(
 def test_files_are_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "release.json"
     write_whole(path, "first")
-    monkeypatch.setattr("fedprikl.cli.outputs.os.fsync", full)
+    monkeypatch.setattr("fedprikl.front.whole_files.os.fsync", full)
     with pytest.raises(InvalidInputError, match="No space left"):
         write_whole(path, "second")
     assert path.read_text() == "first"

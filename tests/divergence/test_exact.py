@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedprikl import InvalidInputError, kl_divergence, skewed_divergence
+from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.divergence import phi
+from fedprikl.divergence import kl_divergence, phi, skewed_divergence
 
 probabilities = st.lists(st.floats(1e-9, 1.0), min_size=2, max_size=6).map(
     lambda w: np.array(w) / np.sum(w)

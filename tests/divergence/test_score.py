@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedprikl import Additive, Floor, InvalidInputError, Score, Skew, Unsmoothed
+from fedprikl import InvalidInputError
 from fedprikl.checks import Ints
-from fedprikl.divergence import Smoothing
+from fedprikl.divergence import Additive, Floor, Score, Skew, Smoothing, Unsmoothed
 
 smoothings = st.one_of(
     st.sampled_from([0.001, 0.01, 0.3, 0.9]).map(Skew),

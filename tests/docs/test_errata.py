@@ -8,23 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import (
-    Additive,
-    BatchCounts,
-    BlockCode,
-    InsecureSeededNoise,
-    PaperCalibrationWarning,
-    Reference,
-    Score,
-    Unsmoothed,
-    all_points,
-    iid_points,
-    kl_divergence,
-    no_privacy,
-    skewed_divergence,
-)
+from fedprikl import InsecureSeededNoise, Reference
 from fedprikl.checks import Floats, Ints
-from fedprikl.paper import printed_aggregator
+from fedprikl.divergence import Additive, Score, Unsmoothed, kl_divergence, skewed_divergence
+from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.estimation import BatchCounts
+from fedprikl.paper import no_privacy, printed_aggregator
+from fedprikl.reference import BlockCode, all_points, iid_points
 from fedprikl.simulation import deal_clients, drifted_population, true_divergence
 
 ROOT = Path(__file__).parent.parent.parent

@@ -7,30 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl import (
-    BatchCounts,
-    Floor,
-    InsecureSeededNoise,
-    InvalidInputError,
-    PaperCalibrationWarning,
-    QueryPoints,
-    Score,
-    SecureNoise,
-    Skew,
-    UnboundedSensitivityError,
-    Unsmoothed,
-    all_points,
-    baseline,
-    distinct_points,
-    iid_points,
-    kl_divergence,
-    no_privacy,
-    skewed_divergence,
-    trusted_aggregator,
-)
-from fedprikl.estimation import score_sensitivity, weighted_score
-from fedprikl.paper import printed_aggregator
-from fedprikl.privacy import NoiseKind
+from fedprikl import InsecureSeededNoise, InvalidInputError
+from fedprikl.divergence import Floor, Score, Skew, Unsmoothed, kl_divergence, skewed_divergence
+from fedprikl.errors import PaperCalibrationWarning, UnboundedSensitivityError
+from fedprikl.estimation import BatchCounts, score_sensitivity, trusted_aggregator, weighted_score
+from fedprikl.paper import baseline, no_privacy, printed_aggregator
+from fedprikl.privacy import NoiseKind, SecureNoise
+from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_points
 from tests.false_alarm import looks_centred
 
 KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian")
@@ -132,7 +115,7 @@ def test_the_exact_calibration_does_not_warn() -> None:
         baseline(census(), epsilon=1.0)
 
 
-@pytest.mark.filterwarnings("ignore::fedprikl.PaperCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::fedprikl.errors.PaperCalibrationWarning")
 def test_the_paper_noise_is_the_printed_one(rng: np.random.Generator) -> None:
     """sd of the mean: c kappa / (epsilon T sqrt(m T)), with kappa = ln 2 for lambda = 0."""
     counts, source = sampled(rng), InsecureSeededNoise(2)
@@ -148,7 +131,7 @@ def test_the_paper_noise_is_the_printed_one(rng: np.random.Generator) -> None:
     assert control.noise_sd == pytest.approx(printed * kappa / math.log(2))
 
 
-@pytest.mark.filterwarnings("ignore::fedprikl.PaperCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::fedprikl.errors.PaperCalibrationWarning")
 def test_the_paper_noise_of_a_mean_protects_more_than_that_of_the_terms(
     rng: np.random.Generator,
 ) -> None:
@@ -159,7 +142,7 @@ def test_the_paper_noise_of_a_mean_protects_more_than_that_of_the_terms(
     assert mean.privacy.released == "the mean of noisy terms"
 
 
-@pytest.mark.filterwarnings("ignore::fedprikl.PaperCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::fedprikl.errors.PaperCalibrationWarning")
 def test_the_paper_claim_is_false_at_its_own_settings() -> None:
     """m = 10, T = 20, epsilon 1, on a reference of 10 equal cells, 400 records a batch."""
     pi = np.full(10, 0.1)

@@ -6,24 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import (
-    BatchCounts,
-    InsecureSeededNoise,
-    InvalidInputError,
-    Score,
-    Skew,
-    Unsmoothed,
-    distinct_points,
-    skewed_divergence,
-    spread_points,
-    trusted_aggregator,
-)
+from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score, Skew, Unsmoothed, skewed_divergence
+from fedprikl.estimation import BatchCounts, trusted_aggregator
 from fedprikl.estimation.drift_model import fit_drift
 from fedprikl.estimation.interval import confidence_interval, error_before_noise
 from fedprikl.estimation.terms import Terms
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, distinct_points, spread_points
 
 REPETITIONS = 2000
 

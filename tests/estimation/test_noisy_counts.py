@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedprikl import InvalidInputError, Score, Skew, all_points, skewed_divergence
+from fedprikl import InvalidInputError
+from fedprikl.divergence import Score, Skew, skewed_divergence
 from fedprikl.estimation import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_counts import project_counts
 from fedprikl.privacy import laplace_variance
 from fedprikl.protocol import CountNoise, ReleasedCounts
+from fedprikl.reference import all_points
 from tests.false_alarm import FALSE_ALARM, looks_centred, looks_distributed
 
 PI = np.array([0.4, 0.3, 0.2, 0.1, 0.0])

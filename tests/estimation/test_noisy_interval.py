@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from fedprikl import Floor, InvalidInputError, Score, Skew, skewed_divergence, spread_points
+from fedprikl import InvalidInputError
 from fedprikl.checks import Ints
+from fedprikl.divergence import Floor, Score, Skew, skewed_divergence
 from fedprikl.estimation import NoisyCounts, NoisyRound, estimate_noisy_counts, noisy_interval
 from fedprikl.estimation.noisy_interval import NoisyErrors
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, spread_points
 from tests.estimation.test_interval import population
 
 KINDS, ALL = ["no drift", "spread drift", "concentrated drift"], 600

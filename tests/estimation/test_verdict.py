@@ -11,20 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import (
-    BatchCounts,
-    Estimate,
-    InsecureSeededNoise,
-    InvalidInputError,
-    Score,
-    all_points,
-    baseline,
-    distinct_points,
-    no_privacy,
-    trusted_aggregator,
-)
+from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import Verdict
+from fedprikl.divergence import Score
+from fedprikl.estimation import BatchCounts, Estimate, Verdict, trusted_aggregator
 from fedprikl.estimation.no_drift import (
     NoDrift,
     group_sizes,
@@ -34,8 +24,10 @@ from fedprikl.estimation.no_drift import (
 )
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
 from fedprikl.estimation.verdict import Noise, alarm_threshold
+from fedprikl.paper import baseline, no_privacy
 from fedprikl.planning import smallest_drift
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
+from fedprikl.reference import all_points, distinct_points
 from tests.false_alarm import FALSE_ALARM, looks_centred
 
 TINY = NoDrift(

@@ -9,8 +9,9 @@ import pytest
 from experiments.paper.world import data_folder
 from scipy import stats
 
-from fedprikl import BatchCounts, all_points, no_privacy
-from fedprikl.reference import Correlation
+from fedprikl.estimation import BatchCounts
+from fedprikl.paper import no_privacy
+from fedprikl.reference import Correlation, all_points
 from fedprikl.simulation import load_compact
 from tests.false_alarm import FALSE_ALARM
 

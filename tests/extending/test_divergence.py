@@ -10,22 +10,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import (
-    BatchCounts,
-    InsecureSeededNoise,
-    InvalidInputError,
+from fedprikl import InsecureSeededNoise, InvalidInputError
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import (
+    KL,
+    Divergence,
     Score,
     Skew,
     Unsmoothed,
-    all_points,
-    distinct_points,
+    divergence_named,
+    f_divergence,
+    register,
     skewed_divergence,
-    spread_points,
-    trusted_aggregator,
 )
-from fedprikl.checks import Floats, Ints
-from fedprikl.divergence import KL, Divergence, divergence_named, f_divergence, register
 from fedprikl.estimation import (
+    BatchCounts,
     NoisyCounts,
     NoisyRound,
     estimate_noisy_counts,
@@ -34,6 +33,7 @@ from fedprikl.estimation import (
     noisy_interval,
     score_sensitivity,
     smallest_noisy_drift,
+    trusted_aggregator,
     weighted_score,
 )
 from fedprikl.estimation.drift_model import model_drift
@@ -50,6 +50,7 @@ from fedprikl.planning import (
 from fedprikl.planning.explain import design_reasons
 from fedprikl.protocol import Plan, Release
 from fedprikl.protocol.plan import Trust
+from fedprikl.reference import all_points, distinct_points, spread_points
 from fedprikl.reporting import release_page
 from tests.brute_force import Histogram, largest_change
 from tests.extending.page import module

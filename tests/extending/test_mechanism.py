@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import BatchCounts, InvalidInputError, SecureNoise, spread_points, trusted_aggregator
+from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.errors import BudgetExceededError, LedgerError
+from fedprikl.estimation import BatchCounts, trusted_aggregator
 from fedprikl.estimation.interval import confidence_interval
 from fedprikl.estimation.verdict import alarm_threshold
 from fedprikl.privacy import (
@@ -25,6 +26,7 @@ from fedprikl.privacy import (
     Ledger,
     Mechanism,
     PureLoss,
+    SecureNoise,
     audit,
     calibrate,
     calibrate_gaussian,
@@ -33,6 +35,7 @@ from fedprikl.privacy import (
     register_mechanism,
     total_epsilon,
 )
+from fedprikl.reference import spread_points
 from tests.extending.page import module
 from tests.false_alarm import FALSE_ALARM
 

@@ -19,26 +19,32 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 
-from fedprikl import (
-    BatchCounts,
-    InsecureSeededNoise,
-    PaperCalibrationWarning,
-    Reference,
-    baseline,
-    distinct_points,
-    iid_points,
+from fedprikl import InsecureSeededNoise, Reference
+from fedprikl.checks import Floats
+from fedprikl.divergence import (
+    Additive,
+    Floor,
+    Score,
+    Skew,
+    Unsmoothed,
     kl_divergence,
-    no_privacy,
     skewed_divergence,
-    spread_points,
+)
+from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.estimation import (
+    BatchCounts,
+    Estimate,
+    Forecast,
+    Verdict,
+    increments_per_batch,
+    score_sensitivity,
     trusted_aggregator,
 )
-from fedprikl.checks import Floats
-from fedprikl.divergence import Additive, Floor, Score, Skew, Unsmoothed
-from fedprikl.estimation import Estimate, Forecast, Verdict, increments_per_batch, score_sensitivity
 from fedprikl.estimation.drift_model import fit_drift
 from fedprikl.paper import (
+    baseline,
     classic_constant,
+    no_privacy,
     paper_noise_gain,
     paper_term_sensitivity,
     paper_true_epsilon,
@@ -88,7 +94,7 @@ from fedprikl.protocol import (
     run_round,
     trust_of,
 )
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, distinct_points, iid_points, spread_points
 from fedprikl.secure_sum import Leaves
 from tests.protocol.worlds import AT, World, budgeted
 

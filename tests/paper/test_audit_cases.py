@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl import InvalidInputError, SecureNoise
+from fedprikl import InvalidInputError
 from fedprikl.paper import AuditCase, exact_case, paper_case
-from fedprikl.privacy import LaplaceMechanism, audit
+from fedprikl.privacy import LaplaceMechanism, SecureNoise, audit
 from tests.false_alarm import FALSE_ALARM
 
 SETTINGS: dict[str, Any] = {

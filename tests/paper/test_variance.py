@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from fedprikl import InvalidInputError, kl_divergence
+from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
+from fedprikl.divergence import kl_divergence
 from fedprikl.paper import (
     estimator_variance,
     jeffreys_divergence,

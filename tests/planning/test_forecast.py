@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import InvalidInputError, Score, Skew, spread_points
+from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
+from fedprikl.divergence import Score, Skew
 from fedprikl.estimation.drift_model import fit_drift, model_drift
 from fedprikl.estimation.simulated_scores import simulate_scores
 from fedprikl.estimation.terms import Terms
 from fedprikl.planning import Design, Spectrum, forecast_design, search_designs
-from fedprikl.reference import spread_shares
+from fedprikl.reference import spread_points, spread_shares
 
 
 def zipf(cells: int) -> Floats:

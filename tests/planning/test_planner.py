@@ -11,16 +11,9 @@ import numpy as np
 import pytest
 
 import fedprikl as fk
-from fedprikl import (
-    BatchCounts,
-    InsecureSeededNoise,
-    InvalidInputError,
-    Reference,
-    skewed_divergence,
-    spread_points,
-    trusted_aggregator,
-)
-from fedprikl.estimation import judge_noisy_release
+from fedprikl import InsecureSeededNoise, InvalidInputError, Reference
+from fedprikl.divergence import Score, skewed_divergence
+from fedprikl.estimation import BatchCounts, judge_noisy_release, trusted_aggregator
 from fedprikl.estimation.drift_model import fit_drift
 from fedprikl.estimation.noisy_verdict import overdispersion
 from fedprikl.planning.planned_round import PlannedRound
@@ -29,6 +22,7 @@ from fedprikl.planning.release_budget import split_budget
 from fedprikl.planning.untrusted_plan import noisy_round
 from fedprikl.privacy import calibrate_gaussian, calibrate_laplace, total_epsilon
 from fedprikl.protocol import trust_of
+from fedprikl.reference import spread_points
 
 
 def zipf(cells: int) -> Reference:
@@ -94,7 +88,7 @@ def modelled_drift(reference: Reference, rng: np.random.Generator, divergence: f
     """So many nats away as the planner pictures it."""
     pi = reference.probabilities
     some = pi > 0
-    drift = fit_drift(pi[some], pi[some], divergence=divergence, score=fk.Score())
+    drift = fit_drift(pi[some], pi[some], divergence=divergence, score=Score())
     mass = np.zeros_like(pi)
     mass[some] = pi[some] * drift.ratios(pi[some], rng.random(int(some.sum())))
     return mass

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
-from fedprikl.privacy import calibrate_integer
+from fedprikl import InsecureSeededNoise, InvalidInputError
+from fedprikl.privacy import SecureNoise, calibrate_integer
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
 from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism, calibrate_integer_laplace
 from tests.false_alarm import looks_centred

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import InvalidInputError, SecureNoise
+from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
 from fedprikl.privacy import (
     AccountedRelease,
@@ -20,6 +20,7 @@ from fedprikl.privacy import (
     Ledger,
     Mechanism,
     PureLoss,
+    SecureNoise,
     calibrate,
     calibrate_gaussian,
     calibrate_laplace,

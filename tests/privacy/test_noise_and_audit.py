@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
+from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.privacy import audit
+from fedprikl.privacy import SecureNoise, audit
 from fedprikl.privacy.audit import lowest_bit
 from fedprikl.privacy.noise import GRID_EXPONENT
 from tests.false_alarm import FALSE_ALARM, looks_distributed

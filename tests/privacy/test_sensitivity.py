@@ -7,21 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl import (
-    Additive,
-    BatchCounts,
-    Floor,
-    InvalidInputError,
-    QueryPoints,
-    Score,
-    Skew,
-    UnboundedSensitivityError,
-    Unsmoothed,
-    all_points,
-    kl_divergence,
-)
-from fedprikl.divergence import phi
-from fedprikl.estimation import increments_per_batch, score_sensitivity, weighted_score
+from fedprikl import InvalidInputError
+from fedprikl.divergence import Additive, Floor, Score, Skew, Unsmoothed, kl_divergence, phi
+from fedprikl.errors import UnboundedSensitivityError
+from fedprikl.estimation import BatchCounts, increments_per_batch, score_sensitivity, weighted_score
 from fedprikl.paper import paper_kl_sensitivity, paper_term_sensitivity, worst_neighbours
 from fedprikl.privacy import (
     exact_sensitivity,
@@ -30,6 +19,7 @@ from fedprikl.privacy import (
     worst_substitution,
 )
 from fedprikl.privacy import sensitivity as module
+from fedprikl.reference import QueryPoints, all_points
 from tests.brute_force import Histogram, histograms, largest_change, neighbours
 
 Case = tuple[QueryPoints, np.ndarray[Any, np.dtype[np.int64]], Score]

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
+from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats
+from fedprikl.privacy import SecureNoise
 from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
 from fedprikl.privacy.shared_gaussian import (
     SharedGaussianMechanism,

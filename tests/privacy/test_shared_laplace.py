@@ -8,9 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from fedprikl import InsecureSeededNoise, InvalidInputError, SecureNoise
+from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.privacy import audit, calibrate_gaussian, calibrate_shared
+from fedprikl.privacy import SecureNoise, audit, calibrate_gaussian, calibrate_shared
 from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
 from fedprikl.privacy.polya import MOST_SHARES, PolyaTable, tail_bits
 from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism

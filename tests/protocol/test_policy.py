@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedprikl import InvalidInputError, PolicyRefusal, Reference
-from fedprikl.errors import WrongStepError
+from fedprikl import InvalidInputError, Reference
+from fedprikl.errors import PolicyRefusal, WrongStepError
 from fedprikl.protocol import Client, Invitation, Policy, SignedPlan, SigningKey, Step
 from tests.protocol.worlds import AT, World, consistent
 

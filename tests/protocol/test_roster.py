@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedprikl import InvalidInputError, PolicyRefusal
+from fedprikl import InvalidInputError
+from fedprikl.errors import PolicyRefusal
 from fedprikl.protocol import (
     Client,
     ClientSession,

@@ -7,17 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl import (
-    BatchCounts,
-    BudgetExceededError,
-    InvalidInputError,
-    PaperCalibrationWarning,
-    ReleaseRefused,
-    iid_points,
-    kl_divergence,
-)
+from fedprikl import BudgetExceededError, InvalidInputError, ReleaseRefused
 from fedprikl.checks import Ints
-from fedprikl.estimation import weighted_score
+from fedprikl.divergence import kl_divergence
+from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.estimation import BatchCounts, weighted_score
 from fedprikl.paper import no_privacy, printed_aggregator
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
@@ -31,6 +25,7 @@ from fedprikl.protocol import (
     trust_of,
 )
 from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.reference import iid_points
 from fedprikl.secure_sum import Leaves, SumAggregator
 from tests.protocol.worlds import AT, InsecureNoNoise, World, budgeted, noisy_counts
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl import BatchCounts, Reference
+from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
+from fedprikl.estimation import BatchCounts
 from fedprikl.privacy import Ledger, NoiseSource, SecureNoise
 from fedprikl.protocol import (
     Client,

@@ -10,9 +10,10 @@ import pytest
 from experiments.paper.world import data_folder
 from typer.testing import CliRunner
 
-from fedprikl import InvalidInputError, Reference, ReferenceFileError
+from fedprikl import InvalidInputError, Reference
 from fedprikl.checks import Floats, Ints
 from fedprikl.cli.app import app
+from fedprikl.errors import ReferenceFileError
 from fedprikl.records import fit_reference
 from fedprikl.reference import Correlation, files
 from fedprikl.simulation import load_compact

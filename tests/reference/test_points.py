@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedprikl import (
-    InvalidInputError,
-    QueryPoints,
-    all_points,
-    distinct_points,
-    iid_points,
-    spread_points,
-)
+from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
+from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_points, spread_points
 from fedprikl.reference.points import inclusion_probabilities, spread_shares, systematic_sample
 from tests.false_alarm import looks_centred
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedprikl import BlockCode, FedPriKLError, InvalidInputError, Reference, ReferenceFileError
-from fedprikl.reference import files
+from fedprikl import FedPriKLError, InvalidInputError, Reference
+from fedprikl.errors import ReferenceFileError
+from fedprikl.reference import BlockCode, files
 
 REFERENCES = {
     "table": Reference.fit(

@@ -6,7 +6,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from fedprikl import InsecureSeededNoise, Score, no_privacy, trusted_aggregator
+from fedprikl import InsecureSeededNoise
+from fedprikl.divergence import Score
+from fedprikl.estimation import trusted_aggregator
+from fedprikl.paper import no_privacy
 from fedprikl.simulation import (
     BASELINE_FLOOR,
     Digits,

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from fedprikl import InvalidInputError, distinct_points
+from fedprikl import InvalidInputError
 from fedprikl.checks import Ints
 from fedprikl.estimation import weighted_score
 from fedprikl.protocol import (
@@ -20,6 +20,7 @@ from fedprikl.protocol import (
     trust_of,
 )
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.reference import distinct_points
 from fedprikl.secure_sum import Leaves
 from fedprikl.simulation import GONE, DriftedPopulation, Population, drifted_population
 from fedprikl.simulation.methods import NoiseShares, TrustedAggregator

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl import InvalidInputError, PaperCalibrationWarning, all_points
+from fedprikl import InvalidInputError
+from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.reference import all_points
 from fedprikl.simulation import (
     Population,
     compare,

@@ -7,15 +7,25 @@ that it cannot steer the terminal it is shown on.
 import math
 import re
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from fedprikl.documents import readable
 
-__all__ = ["notes", "plain", "print_json", "progress_bar", "say", "show_warning_plainly"]
+__all__ = [
+    "notes",
+    "plain",
+    "print_json",
+    "progress_bar",
+    "say",
+    "show_warning_plainly",
+    "shown_progress",
+]
 
 notes = Console(stderr=True, highlight=False)
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
@@ -40,6 +50,20 @@ def progress_bar() -> Progress:
     """How many clients are done; for a person at a terminal, and without times."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
+
+
+@contextmanager
+def shown_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each thing that is going on, told by calls with (what, done, of how many)."""
+    with progress_bar() as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, visible=done < total)
+
+        yield report
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -15,13 +15,14 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, plain, print_json, say
-from fedprikl.cli.options import check_key, check_valid, now, plan_words
+from fedprikl.cli.options import check_key, plan_words
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.cli.released import print_release, write_release
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.connection import check_connection
 from fedprikl.deployment.progress import parse_line
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
+from fedprikl.front.plan_checks import check_valid, now
 from fedprikl.protocol import Release, SignedPlan
 
 __all__ = ["federate_command"]

@@ -1,24 +1,19 @@
-"""What several commands read or say in the same way: keys, times and plans."""
+"""What several commands read or say in the same way: keys, references and plans."""
 
 import re
 import shlex
-from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
 
 from fedprikl.errors import InvalidInputError, ReferenceFileError
-from fedprikl.protocol import Plan, SignedPlan
+from fedprikl.front.plan_checks import validity
+from fedprikl.protocol import SignedPlan
 from fedprikl.reference import Reference
 
-__all__ = ["check_key", "check_valid", "load_reference", "now", "plan_words"]
+__all__ = ["check_key", "load_reference", "plan_words"]
 
 DATA = (".csv", ".csv.gz", ".parquet")
-
-
-def now() -> str:
-    """The time of this machine, ISO 8601 with an offset."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def check_key(text: str) -> str:
@@ -30,15 +25,6 @@ def check_key(text: str) -> str:
             "them. Nothing was checked."
         )
     return key
-
-
-def check_valid(plan: Plan, at: str) -> None:
-    """Refuses a plan that may not be used now."""
-    if not plan.is_valid(at):
-        raise InvalidInputError(
-            f"The plan is valid {_validity(plan)}, and it is {at} now. Make a new one with "
-            "`fedprikl plan`."
-        )
 
 
 def load_reference(path: Path) -> Reference:
@@ -57,9 +43,4 @@ def load_reference(path: Path) -> Reference:
 def plan_words(signed: SignedPlan) -> str:
     """Which plan it is, for people."""
     plan, signer = signed.plan, signed.signer or "nobody"
-    return f"serial {plan.serial}, valid {_validity(plan)}, signed by {signer}"
-
-
-def _validity(plan: Plan) -> str:
-    limits = (("from", plan.valid_from), ("until", plan.valid_until))
-    return " ".join(f"{word} {at}" for word, at in limits if at) or "for ever"
+    return f"serial {plan.serial}, valid {validity(plan)}, signed by {signer}"

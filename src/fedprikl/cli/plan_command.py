@@ -12,10 +12,11 @@ from rich.table import Table
 
 from fedprikl.cli.console import print_json, say
 from fedprikl.cli.options import load_reference, plan_words
-from fedprikl.cli.outputs import check_outputs, write_whole
+from fedprikl.cli.outputs import check_outputs
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
+from fedprikl.front.whole_files import write_whole
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.planned_round import SumCost
 from fedprikl.protocol import Roster, SignedPlan, SigningKey

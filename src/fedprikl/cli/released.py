@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedprikl.cli.console import notes, print_json, say
-from fedprikl.cli.outputs import write_whole
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
+from fedprikl.front.whole_files import write_whole
 from fedprikl.protocol import Plan, Release
 from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
 

@@ -8,8 +8,8 @@ import typer
 from fedprikl.cli.console import print_json, say
 from fedprikl.cli.options import check_key, plan_words
 from fedprikl.cli.released import print_release
-from fedprikl.errors import InvalidInputError
-from fedprikl.protocol import Release, SignedPlan
+from fedprikl.front import verify
+from fedprikl.protocol import SignedPlan
 
 __all__ = ["verify_command"]
 
@@ -32,15 +32,8 @@ def verify_command(
     Example: `fedprikl verify release.json --key 3f5a...`
     """
     key = check_key(key)
-    found = Release.load(release)
-    if not (found.is_signed_by(key) if key else found.is_intact):
-        raise InvalidInputError(
-            f"{release} is NOT genuine: it was changed after it was signed, or another key signed "
-            "it. Do not use it."
-        )
+    found = verify(release, key=key, plan=plan)
     signed = None if plan is None else SignedPlan.load(plan)
-    if signed is not None and found.plan != signed.plan.fingerprint:
-        raise InvalidInputError(f"{release} is genuine, but about another plan than {plan}.")
     if json:
         print_json({"genuine": True} | found.to_dict())
         return

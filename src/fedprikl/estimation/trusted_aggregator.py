@@ -42,17 +42,18 @@ def trusted_aggregator(
     with weights of the asked points, `alg:sys_tagg` with noise for the exact sensitivity of the
     sum. `score` defaults to a skew of 0.01 whose bias in small batches is corrected.
     `client_effect` (a design effect) widens the interval where batches are sets of clients whose
-    records resemble each other.
+    records are correlated.
 
     Examples
     --------
     >>> import numpy as np
-    >>> import fedprikl as fk
-    >>> reference = fk.Reference.from_counts([30, 20, 10])
+    >>> from fedprikl.estimation import BatchCounts, trusted_aggregator
+    >>> from fedprikl.reference import Reference, spread_points
+    >>> reference = Reference.from_counts([30, 20, 10])
     >>> rng = np.random.default_rng(0)
-    >>> points = fk.spread_points(reference.probabilities, 3, batches=1, rng=rng)
-    >>> counts = fk.BatchCounts(points, np.array([900, 2200, 3100]) * 10, np.array([62000]))
-    >>> estimate = fk.trusted_aggregator(counts, epsilon=1.0)
+    >>> points = spread_points(reference.probabilities, 3, batches=1, rng=rng)
+    >>> counts = BatchCounts(points, np.array([900, 2200, 3100]) * 10, np.array([62000]))
+    >>> estimate = trusted_aggregator(counts, epsilon=1.0)
     >>> estimate.drifted, estimate.privacy.holds
     (True, True)
 

@@ -51,11 +51,12 @@ def printed_aggregator(
     --------
     >>> import warnings
     >>> import numpy as np
-    >>> import fedprikl as fk
+    >>> from fedprikl.estimation import BatchCounts
     >>> from fedprikl.paper import printed_aggregator
+    >>> from fedprikl.reference import iid_points
     >>> rng = np.random.default_rng(0)
-    >>> points = fk.iid_points([0.5, 0.3, 0.2], 10, batches=20, rng=rng)
-    >>> counts = fk.BatchCounts(points, np.full(len(points), 300), np.full(20, 1000))
+    >>> points = iid_points([0.5, 0.3, 0.2], 10, batches=20, rng=rng)
+    >>> counts = BatchCounts(points, np.full(len(points), 300), np.full(20, 1000))
     >>> with warnings.catch_warnings(action="ignore"):
     ...     estimate = printed_aggregator(counts, epsilon=1.0)
     >>> estimate.privacy.holds
@@ -69,7 +70,7 @@ def printed_aggregator(
     if points.pooled or score.correction:
         raise InvalidInputError(
             "The paper's calibration is for its own design: points that are not pooled, a score "
-            "without bias correction. Use `fedprikl.trusted_aggregator`."
+            "without bias correction. Use `fedprikl.estimation.trusted_aggregator`."
         )
     sigmas = _paper_sigmas(points, counts.records, score, epsilon, delta)
     scores = score(counts.counts, points.pi, counts.records_per_point)

@@ -48,6 +48,25 @@ class Ledger:
     `Reservation` carries one for the signed release) and pass it to `verify`.
 
     No clock inside: `at` is an ISO 8601 time with an offset, like 2030-01-31T12:00:00+00:00.
+
+    >>> import tempfile
+    >>> import fedprikl as fk
+    >>> folder, at = tempfile.TemporaryDirectory(), "2030-01-31T12:00:00+00:00"
+    >>> ledger = Ledger.open(f"{folder.name}/ledger.db")
+    >>> account = ledger.set_budget("phones", epsilon=1, delta=1e-6, at=at)
+    >>> account.spent, account.left
+    (0.0, 1.0)
+    >>> reference = fk.Reference.from_counts([50, 50])
+    >>> planned = fk.plan(reference, clients=3, records=60, epsilon=1, population="phones")
+    >>> result = fk.compare(reference, [[0] * 20, [1] * 20, [0, 1] * 10], planned, ledger=ledger)
+    >>> result.epsilon_left
+    0.0
+    >>> try:
+    ...     fk.compare(reference, [[0] * 20, [1] * 20, [0, 1] * 10], planned, ledger=ledger)
+    ... except fk.BudgetExceededError as refused:
+    ...     print(f"{refused.left:.3f} is left")
+    0.000 is left
+    >>> ledger.close(); folder.cleanup()
     """
 
     def __init__(self, file: LedgerFile, anchor: Head | None = None) -> None:

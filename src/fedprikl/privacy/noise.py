@@ -104,6 +104,13 @@ class InsecureSeededNoise:
 
     Anyone who knows or guesses the seed can subtract it, and numpy's floats leak the value through
     their low bits. Every result made with it is marked insecure.
+
+    >>> noise = InsecureSeededNoise(1)
+    >>> first = noise.laplace([0.0], scale=1.0)
+    >>> bool(first == InsecureSeededNoise(1).laplace([0.0], scale=1.0))
+    True
+    >>> noise.insecure
+    True
     """
 
     insecure: ClassVar[bool] = True

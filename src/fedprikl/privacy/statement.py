@@ -14,7 +14,23 @@ class PrivacyStatement:
     """The (epsilon, delta) a release truly has, beside the one it claims.
 
     The guarantee is differential privacy for one record under substitution: two data sets are
-    neighbours if one record of one client is replaced by any other record.
+    neighbours if one record of one client is replaced by any other record. For every two of them
+    and every set S of outcomes,
+
+        P(M(D) in S) <= e^epsilon P(M(D') in S) + delta                              [def:DP]
+
+    >>> statement = PrivacyStatement(
+    ...     epsilon=24.4,
+    ...     delta=1e-6,
+    ...     claimed_epsilon=1.0,
+    ...     mechanism="the noise printed in the paper",
+    ...     released="one number",
+    ...     trust="the aggregator.",
+    ... )
+    >>> statement.holds
+    False
+    >>> statement.verdict
+    'The claimed epsilon of 1 is FALSE: this noise gives 24.4 (delta 1e-06).'
     """
 
     epsilon: float  # true; infinite without noise

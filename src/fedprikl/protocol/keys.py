@@ -12,7 +12,16 @@ __all__ = ["SigningKey", "verify_signature"]
 
 
 class SigningKey:
-    """An Ed25519 key. SECRET: it never prints; `public` is its name to the world."""
+    """An Ed25519 key. SECRET: it never prints; `public` is its name to the world.
+
+    >>> key = SigningKey.generate()
+    >>> len(key.public)
+    64
+    >>> verify_signature(key.public, key.sign(b"a plan"), b"a plan")
+    True
+    >>> verify_signature(key.public, key.sign(b"a plan"), b"another plan")
+    False
+    """
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private

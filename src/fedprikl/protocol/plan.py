@@ -207,7 +207,18 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class SignedPlan:
-    """A plan with the signature of whoever answers for it (or none)."""
+    """A plan with the signature of whoever answers for it (or none).
+
+    >>> import fedprikl as fk
+    >>> reference = fk.Reference.from_counts([50, 50])
+    >>> plan = fk.plan(reference, clients=3, records=60, epsilon=1).plan
+    >>> key = fk.SigningKey.generate()
+    >>> signed = SignedPlan.sign(plan, key)
+    >>> signed.is_signed_by(key.public)
+    True
+    >>> signed.is_signed_by(fk.SigningKey.generate().public)
+    False
+    """
 
     plan: Plan
     signer: str = ""  # public key, hexadecimal

@@ -42,6 +42,9 @@ class CsvFormat:
 
     The encoding must contain ASCII as it is, so that lines can be told apart before they are
     decoded: UTF-8, Latin-1, Windows-1252 and most others, but not UTF-16.
+
+    >>> CsvFormat(separator=";", encoding="cp1252")
+    CsvFormat(separator=';', encoding='cp1252')
     """
 
     separator: str = ","

@@ -34,12 +34,22 @@ def fit_reference(
     format: CsvFormat | None = None,  # noqa: A002
     note: Callable[[str], None] | None = None,
 ) -> Reference:
-    """Pi of a public CSV or Parquet file; the same as `Reference.fit` of its rows.
+    r"""Pi of a public CSV or Parquet file; the same as `Reference.fit` of its rows.
 
     A CSV has no types: a column is one of numbers if every present value is a number and none has
     a leading zero, and one of times if every present value is a date or time. `missing` are the
     texts that stand for a gap: they become part of the reference, so that clients read their files
     by the same rule. `note` is called with remarks on columns that look odd.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "public.csv")
+    ...     _ = path.write_text("plan\nbasic\nbasic\nplus\nNA\n")
+    ...     reference = fit_reference(path)
+    >>> [reference.domain.label(cell) for cell in range(reference.domain.size)]
+    ['plan=basic', 'plan=plus', 'plan=missing', 'other']
+    >>> reference.probabilities.tolist()
+    [0.5, 0.25, 0.25, 0.0]
     """
     check_positive_int(bins, "bins")
     files = data_files(Path(path))

@@ -72,16 +72,30 @@ class FrameRecords:
 
     records: Any
 
+    def check(self, reference: Reference) -> None:
+        """Refuses what cannot be counted, as far as its columns and its type tell."""
+        if self._is_array(reference):
+            reference.domain.encoder.encode(self.records[:0])
+        else:
+            self._columns(eager_frame(self.records), CellReader(reference))
+
     def count(self, reference: Reference) -> RecordCounts:
         """h(x) for every cell x."""
         domain = reference.domain
-        is_frame = nw.from_native(self.records, pass_through=True) is not self.records
-        if not is_frame and isinstance(domain.encoder, Indices | BlockCode):
+        if self._is_array(reference):
             codes = domain.encoder.encode(self.records)
             counts = np.bincount(domain.cells_of(codes), minlength=domain.size).astype(np.int64)
             return RecordCounts(counts, {}, int(np.count_nonzero(codes == UNSEEN)))
         frame = eager_frame(self.records)
         reader = CellReader(reference)
+        names = self._columns(frame, reader)
+        return reader.count([Chunk({name: column_values(frame[name]) for name in names})])
+
+    def _is_array(self, reference: Reference) -> bool:
+        is_frame = nw.from_native(self.records, pass_through=True) is not self.records
+        return not is_frame and isinstance(reference.domain.encoder, Indices | BlockCode)
+
+    def _columns(self, frame: "nw.DataFrame[Any]", reader: CellReader) -> tuple[str, ...]:
         names = reader.columns(frame.columns, "the data frame")
         lacking = [name for name in names if name not in frame.columns]
         if lacking:
@@ -89,7 +103,7 @@ class FrameRecords:
                 f"The data frame has no column {quoted_names(lacking)}, which the reference uses; "
                 f"it has {quoted_names(frame.columns)}."
             )
-        return reader.count([Chunk({name: column_values(frame[name]) for name in names})])
+        return names
 
     def __repr__(self) -> str:
         return f"FrameRecords({type(self.records).__name__}, records not shown)"

@@ -26,11 +26,16 @@ __all__ = ["Reference"]
 class Reference:
     """Pi, the public distribution that the private population is compared with.
 
-    Everything in it is public: it is sent to every client.
+    Everything in it is public: it is sent to every client. Its cells are the combinations of
+    values (or bins of them) that were seen, and one more, "other", for everything else:
+
+        Pi(x) = (records of the reference in cell x) / (records of the reference)
 
     >>> reference = Reference.from_counts({"red": 3, "blue": 1})
     >>> reference.probabilities.tolist()  # red, blue, and "other"
     [0.75, 0.25, 0.0]
+    >>> reference
+    Reference(2 cells and 'other', 2 with probability above 0)
     """
 
     domain: Domain
@@ -72,6 +77,12 @@ class Reference:
         `clients` names a column of client ids, which is not compared but shows how alike one
         client's records are. `missing` are the texts that stand for a gap, here and at clients;
         `note` is called with remarks on columns that look odd.
+
+        >>> import polars as pl
+        >>> public = pl.DataFrame({"plan": ["basic", "basic", "plus"], "age": [20, 30, 40]})
+        >>> reference = Reference.fit(public, columns=["plan"])
+        >>> [reference.domain.label(cell) for cell in range(reference.domain.size)]
+        ['plan=basic', 'plan=plus', 'other']
         """
         table = eager_frame(frame)
         check_positive_int(bins, "bins")
@@ -95,7 +106,12 @@ class Reference:
 
     @classmethod
     def fit_images(cls, images: npt.ArrayLike, *, code: BlockCode | None = None) -> "Reference":
-        """Pi of a stack of public images (n, side, side) under the paper's 16-bit block code."""
+        """Pi of a stack of public images (n, side, side) under the paper's 16-bit block code.
+
+        >>> white, black = np.full((28, 28), 255), np.zeros((28, 28))
+        >>> Reference.fit_images(np.stack([white, black, black]), code=BlockCode()).mass.tolist()
+        [1.0, 2.0, 0.0]
+        """
         encoder = code or BlockCode()
         codes = encoder.encode(images)
         if np.any(codes == UNSEEN):
@@ -113,6 +129,9 @@ class Reference:
 
         With a mapping, clients' records are a frame with the column "value"; with a list, they are
         cell numbers. `other` counts the reference's own records outside the cells.
+
+        >>> Reference.from_counts([3, 1]).count([0, 0, 1, 7]).tolist()  # 7 is in no cell
+        [2, 1, 1]
         """
         if isinstance(counts, Mapping):
             masses = check_counts(list(counts.values()), "counts")
@@ -133,7 +152,11 @@ class Reference:
 
     @classmethod
     def from_probabilities(cls, probabilities: npt.ArrayLike) -> "Reference":
-        """Pi from probabilities that sum to 1; clients' records are cell numbers."""
+        """Pi from probabilities that sum to 1; clients' records are cell numbers.
+
+        >>> Reference.from_probabilities([0.5, 0.5]).probabilities.tolist()
+        [0.5, 0.5, 0.0]
+        """
         masses = check_probabilities(probabilities, "probabilities")
         return cls(Domain(Indices(masses.size), all_codes(masses.size)), np.append(masses, 0.0))
 
@@ -154,7 +177,14 @@ class Reference:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the content: equal exactly if domain, masses and correlation are."""
+        """SHA-256 of the content: equal exactly if domain, masses and correlation are.
+
+        >>> one, other = Reference.from_counts([3, 1]), Reference.from_counts([3, 2])
+        >>> one.fingerprint == Reference.from_counts([3, 1]).fingerprint
+        True
+        >>> one.fingerprint == other.fingerprint
+        False
+        """
         if not self._fingerprint:  # computed once: every client of a round asks for it
             self._fingerprint.append(files.fingerprint(self.domain, self.mass, self.correlation))
         return self._fingerprint[0]
@@ -167,6 +197,9 @@ class Reference:
         in multiples of the variance of unrelated records around a Pi known exactly. Both design
         effects are those of `correlation`, 1 where that is not known. The second part is there
         because Pi was counted from a sample of its own; it is 0 for a Pi given as probabilities.
+
+        >>> Reference.from_counts([500, 500]).design_effect(clients=10, records=100)
+        1.1
         """
         kind, counted = self.correlation, float(self.mass.sum())
         population = 1.0 if kind is None else kind.design_effect(clients=clients, records=records)
@@ -178,7 +211,11 @@ class Reference:
         return population + own * records / counted
 
     def encode(self, records: Any) -> Ints:
-        """The cell of each record: rows of a frame, images, or cell numbers as in the reference."""
+        """The cell of each record: rows of a frame, images, or cell numbers as in the reference.
+
+        >>> Reference.from_counts([3, 1]).encode([1, 0, 9]).tolist()
+        [1, 0, 2]
+        """
         return self.domain.encode(records)
 
     def count(self, records: Any) -> Ints:

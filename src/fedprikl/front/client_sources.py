@@ -1,0 +1,147 @@
+"""Who takes part: files, data frames or arrays, one per client, and which of them can be read."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError
+from fedprikl.records import CsvFormat, FrameRecords
+from fedprikl.records.sources import check_all
+from fedprikl.reference import Reference
+
+__all__ = ["ClientSources", "Source", "find_clients"]
+
+Source = Path | FrameRecords
+ONE_EACH = "Give one data frame, array or file per client: a list, a mapping of names, or a folder."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientSources:
+    """The records of each client, by its name; and why others were left out."""
+
+    used: dict[str, Source]
+    bad: dict[str, str]
+    bad_words: str  # empty if all can be used
+
+
+def find_clients(
+    clients: Any, reference: Reference, *, form: CsvFormat, skip_bad: bool
+) -> ClientSources:
+    """The clients of a folder, a mapping of names, or a list.
+
+    A source is bad if it cannot be opened or lacks a column: that is known from its header, so
+    that whether it is left out never depends on a record.
+    """
+    found = _named(clients)
+    files = {name: source for name, source in found.items() if isinstance(source, Path)}
+    bad = check_all(files, reference, format=form) | _check_frames(found, reference)
+    words = _listed(bad, found) if bad else ""
+    if bad and not skip_bad:
+        raise RecordsError(
+            f"{words}\nNothing was counted. Mend them, or leave them out with --skip-bad-files "
+            "(in Python: skip_bad_files=True)."
+        )
+    used = {name: source for name, source in found.items() if name not in bad}
+    if len(used) < 3:
+        where = clients if isinstance(clients, str | Path) else "The list of clients"
+        raise InvalidInputError(f"{where} holds {len(used)} clients; a secure sum needs 3.")
+    return ClientSources(used, bad, words)
+
+
+def _named(clients: Any) -> dict[str, Source]:
+    """The source of each client; names of a list are paths, or numbers."""
+    match clients:
+        case str() | Path():
+            return {path.name: path for path in _entries(Path(clients))}
+        case Mapping():
+            if not all(isinstance(name, str) and name.strip() for name in clients):
+                raise InvalidInputError("The names of clients must be texts, none of them empty.")
+            found = {name: _source(source, name) for name, source in clients.items()}
+        case _:
+            found = _numbered(clients)
+    places = [s.resolve() if isinstance(s, Path) else id(s.records) for s in found.values()]
+    if len(set(places)) < len(places):
+        raise InvalidInputError(
+            "Two clients have the same records. Each record would count twice, but it is protected "
+            "as one. Name every file or frame once."
+        )
+    return found
+
+
+def _numbered(clients: Any) -> dict[str, Source]:
+    single = _is_frame(clients) or isinstance(clients, np.ndarray | bytes)
+    if single or not isinstance(clients, Iterable):
+        raise InvalidInputError(f"The clients are one {type(clients).__name__}. {ONE_EACH}")
+    sources = list(clients)
+    width = len(str(len(sources)))
+    found: dict[str, Source] = {}
+    for number, source in enumerate(sources, start=1):
+        name = str(source) if isinstance(source, str | Path) else f"client {number:0{width}}"
+        if name in found:
+            raise InvalidInputError(f"The client {name} is listed twice. Name every file once.")
+        found[name] = _source(source, name)
+    return found
+
+
+def _source(source: Any, name: str) -> Source:
+    """One client's records; what can only be read once, or only later, is refused."""
+    if isinstance(source, str | Path):
+        return Path(source)
+    if _is_frame(source):
+        if isinstance(nw.from_native(source), nw.LazyFrame):
+            raise InvalidInputError(f"The frame of {name} is lazy. Collect it first.")
+        return FrameRecords(source)
+    if isinstance(source, np.ndarray | Sequence) and not isinstance(source, bytes):
+        return FrameRecords(source)
+    raise InvalidInputError(
+        f"The records of {name} are of the type {type(source).__name__}. {ONE_EACH}"
+    )
+
+
+def _is_frame(source: Any) -> bool:
+    return nw.from_native(source, pass_through=True) is not source
+
+
+def _entries(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder} is not a folder with one file per client.")
+    try:
+        return sorted(path for path in folder.iterdir() if path.name[0] not in "._")
+    except OSError as error:
+        raise InvalidInputError(f"Cannot read {folder}: {error.strerror}.") from None
+
+
+def _check_frames(found: Mapping[str, Source], reference: Reference) -> dict[str, str]:
+    bad = {}
+    for name, source in found.items():
+        if isinstance(source, FrameRecords):
+            try:
+                source.check(reference)
+            except FedPriKLError as error:
+                bad[name] = f"{name}: {error}"
+    return bad
+
+
+def _listed(bad: Mapping[str, str], found: Mapping[str, Source]) -> str:
+    """Each fault once, with the first clients that have it."""
+    places = {name: str(s) if isinstance(s, Path) else name for name, s in found.items()}
+    one, many = "file or folder", "files or folders"
+    if not all(isinstance(found[name], Path) for name in bad):
+        one, many = "source", "sources"
+    what = f"1 {one}" if len(bad) == 1 else f"{len(bad)} {many}"
+    alike: dict[str, list[str]] = {}
+    for name, why in bad.items():
+        alike.setdefault(why.replace(places[name], ""), []).append(name)
+    lines = [f"- {bad[names[0]]}{_others(names[1:])}" for names in alike.values()]
+    return "\n".join([f"{what} of clients cannot be used.", *lines])
+
+
+def _others(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f" The same is true of {', '.join(names[:2])}{more}."

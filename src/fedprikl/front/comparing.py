@@ -1,0 +1,217 @@
+"""The front door: one comparison, with all parties in this process and real secure sums.
+
+What leaves it (the release, the report, notes, errors) follows from public quantities and from
+noised values. There is one exception, for the eyes of the operator who holds all the records: it
+refuses records whose place or content the ledger knows under another population's name.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedprikl.errors import InvalidInputError
+from fedprikl.front.bookkeeping import (
+    NO_LEDGER,
+    AnyLedger,
+    epsilon_left,
+    open_account,
+    open_ledger,
+)
+from fedprikl.front.client_sources import Source, find_clients
+from fedprikl.front.digests import content_digests
+from fedprikl.front.plan_checks import AnyPlan, check_plan, now, rehearse, signed_plan
+from fedprikl.front.progress_calls import Progress, silent
+from fedprikl.front.result import Comparison
+from fedprikl.privacy import SECURE_NOISE, NoiseSource
+from fedprikl.protocol import (
+    Aggregator,
+    Client,
+    Policy,
+    Server,
+    SigningKey,
+    Step,
+    StepCount,
+    run_round,
+)
+from fedprikl.records import CsvFormat, RecordCounts, count_all
+from fedprikl.reference import Reference
+
+__all__ = ["compare"]
+
+USUAL = Policy()
+SOFTWARE = f"fedprikl {version('fedprikl')}"
+
+
+def compare(
+    reference: Reference | str | Path,
+    clients: Any,
+    plan: AnyPlan,
+    *,
+    ledger: AnyLedger = "ledger.db",
+    key: SigningKey | str | Path | None = None,
+    releases: Iterable[str | Path] = (),
+    csv_format: CsvFormat | None = None,
+    skip_bad_files: bool = False,
+    largest_epsilon: float = USUAL.largest_epsilon,
+    largest_delta: float = USUAL.largest_delta,
+    source: NoiseSource = SECURE_NOISE,
+    rng: np.random.Generator | None = None,
+    progress: Progress = silent,
+    note: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Compares the clients' records with the reference in one round, and charges the ledger.
+
+    The same round as `fedprikl estimate` runs: each client counts its own records, every cohort
+    runs a secure sum, the aggregator reserves the budget, adds noise and signs:
+
+        value = sum_x w(x) score(h(x)) + noise,    estimating D(Pi || gamma Pi + (1 - gamma) P)
+                                                                                 [alg:sys_tagg]
+
+    Bad input raises before anything is counted or charged.
+
+    Parameters
+    ----------
+    reference
+        Pi, or the path of a reference file.
+    clients
+        The records of each client: a list or a mapping {name: records} of data frames (pandas,
+        polars, pyarrow), of arrays if the reference has no columns, or of CSV and Parquet files
+        (or folders of them); or one folder with a file or folder per client.
+    plan
+        What `fedprikl.plan` returned, a `Plan`, a `SignedPlan`, or the path of a plan file.
+    ledger
+        The path of the ledger, or an open `Ledger`. A population without a budget gets one that
+        fits all releases of the plan; once it is spent, `BudgetExceededError` refuses. The same
+        records are charged to one population only, whatever it is called. None: no ledger is
+        kept, nothing remembers this release, and keeping count of it is up to you.
+    key
+        The key that signs the release, or its path (made if it is missing); default: a fresh one.
+    releases
+        Folders with earlier releases. A ledger older than one of them that `key` signed is
+        refused; the ledger's own folder is always looked into.
+    csv_format, skip_bad_files
+        How CSV files are written, and whether sources that cannot be opened are left out.
+    largest_epsilon, largest_delta
+        A plan whose release spends more is refused.
+    source, rng
+        Where the noise and the public points come from; to be replaced in examples and tests only.
+    progress, note
+        Called with (what, clients done, clients in all), and with what the user should know.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import fedprikl as fk
+    >>> reference = fk.Reference.fit(pl.DataFrame({"plan": ["basic"] * 80 + ["plus"] * 20}))
+    >>> planned = fk.plan(reference, clients=4, records=200, epsilon=1)
+    >>> clients = {f"site {i}": pl.DataFrame({"plan": ["plus"] * 50}) for i in range(4)}
+    >>> result = fk.compare(reference, clients, planned, ledger=None)
+    >>> result.privacy.holds
+    True
+    >>> print(result.privacy.verdict)
+    epsilon 1, delta 0: proved for every data set.
+    >>> fk.compare(reference, clients["site 1"], planned)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    fedprikl.errors.InvalidInputError: The clients are one DataFrame. Give one data frame, ...
+
+    """
+    notes: list[str] = []
+
+    def tell(text: str) -> None:
+        notes.append(text)
+        if note is not None:
+            note(text)
+
+    at, form = now(), csv_format or CsvFormat()
+    pi = _reference(reference)
+    signed = signed_plan(plan)
+    policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
+    check_plan(signed, policy, at)
+    server = Server(signed, pi)
+    sources = find_clients(clients, pi, form=form, skip_bad=skip_bad_files)
+    if sources.bad:
+        tell(f"Left out: {sources.bad_words}")
+    trial = rehearse(server, sources.used, pi, policy, at)
+    signer = _signer(key)
+    with open_ledger(ledger, map(Path, releases), signer.public) as book:
+        if book is None:
+            tell(NO_LEDGER)
+        else:
+            records = content_digests(sources.used, signed.plan.population, progress)
+            aggregator = Aggregator(trial, key=signer, ledger=book, software=SOFTWARE)
+            open_account(aggregator, book, signed.plan, records, at=at, note=tell)
+        counted = _count_clients(sources.used, pi, form, progress)
+        members = {
+            name: Client(found.counts, pi, policy=policy, randomness=os.urandom, source=source)
+            for name, found in counted.items()
+        }
+        result = run_round(
+            server,
+            members,
+            key=signer,
+            ledger=book,
+            software=SOFTWARE,
+            at=at,
+            rng=rng or np.random.default_rng(),
+            source=source,
+            report=_steps_done(progress),
+        )
+        left = None if book is None else epsilon_left(book, signed.plan.population)
+    return Comparison(
+        release=result.release,
+        plan=signed.plan,
+        refusals=result.refusals,
+        left_out=sources.bad,
+        payload_bytes=result.round.cohorts[0].sums.ring().packed_bytes,
+        epsilon_left=left,
+        notes=tuple(notes),
+    )
+
+
+def _reference(reference: Reference | str | Path) -> Reference:
+    if isinstance(reference, Reference):
+        return reference
+    if isinstance(reference, str | Path):
+        return Reference.load(reference)
+    raise InvalidInputError(
+        f"The reference is a Reference or the path of one, got {type(reference).__name__}. Make "
+        "one of public records with `fedprikl.Reference.fit`."
+    )
+
+
+def _signer(key: SigningKey | str | Path | None) -> SigningKey:
+    if key is None:
+        return SigningKey.generate()
+    return key if isinstance(key, SigningKey) else SigningKey.load_or_create(key)
+
+
+def _count_clients(
+    sources: Mapping[str, Source], reference: Reference, form: CsvFormat, progress: Progress
+) -> Mapping[str, RecordCounts]:
+    """Each client counts its own records. What it could say about them stays with it."""
+    done = 0
+
+    def count_one(_: str) -> None:
+        nonlocal done
+        done += 1
+        progress("counting records", done, len(sources))
+
+    files = {name: source for name, source in sources.items() if isinstance(source, Path)}
+    counted = dict(count_all(files, reference, format=form, report=count_one).require_all())
+    for name, source in sources.items():
+        if not isinstance(source, Path):
+            counted[name] = source.count(reference)
+            count_one(name)
+    return counted
+
+
+def _steps_done(progress: Progress) -> Callable[[StepCount], None]:
+    def report(count: StepCount) -> None:
+        progress("secure sums", list(Step).index(count.step) + 1, len(Step))
+
+    return report

@@ -1,0 +1,178 @@
+"""What a comparison ends with. All of it is public."""
+
+import importlib.util
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import narwhals.stable.v2 as nw
+
+from fedprikl.documents import readable
+from fedprikl.errors import InvalidInputError, MissingExtraError
+from fedprikl.estimation import Verdict
+from fedprikl.front.whole_files import write_whole
+from fedprikl.privacy import PrivacyStatement
+from fedprikl.protocol import Answer, Plan, Release
+from fedprikl.reporting import ReleaseFacts, absences, release_page
+from fedprikl.reporting.release_summary import release_summary
+
+__all__ = ["Comparison"]
+
+FrameLibrary = Literal["pandas", "polars", "pyarrow"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Comparison:
+    """Whether and how far a population has drifted from the reference, and what it cost.
+
+    `fedprikl.compare` makes it. Everything in it follows from the signed release, the plan and
+    public facts of the round. In a notebook it shows itself as a page; `print` shows it as text.
+
+    >>> import numpy as np
+    >>> import fedprikl as fk
+    >>> reference = fk.Reference.from_counts([500, 300, 200])
+    >>> planned = fk.plan(reference, clients=6, records=600, epsilon=1.0)
+    >>> rng = np.random.default_rng(1)
+    >>> clients = [rng.choice(3, 100, p=[0.1, 0.1, 0.8]) for _ in range(6)]
+    >>> noise = fk.InsecureSeededNoise(1)  # for an example that repeats; never for real records
+    >>> result = fk.compare(reference, clients, planned, ledger=None, source=noise)
+    >>> result.drifted
+    True
+    >>> low, high = result.interval
+    >>> low < result.value < high
+    True
+    >>> result.privacy.claimed_epsilon
+    1.0
+    >>> fk.verify(result.release).value == result.value
+    True
+    """
+
+    release: Release
+    plan: Plan
+    refusals: Mapping[str, str]  # client -> why it took no part
+    left_out: Mapping[str, str]  # client -> why its records cannot be used
+    payload_bytes: int  # masked counts that each client sent
+    epsilon_left: float | None  # of the population's budget; None without a ledger
+    notes: tuple[str, ...] = ()  # what the user should know besides
+
+    @property
+    def value(self) -> float:
+        """The released estimate of the divergence, noise included."""
+        return self.release.value
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its 95% interval, where there is one."""
+        return self.release.interval
+
+    @property
+    def target(self) -> str:
+        """What was estimated, in the paper's symbols."""
+        return self.release.answers[0].target
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Drifted or not, at the plan's false-alarm rate; None if it could not be computed."""
+        return self.release.verdict
+
+    @property
+    def drifted(self) -> bool | None:
+        """Whether the verdict found drift; None where there is no verdict."""
+        return self.release.drifted
+
+    @property
+    def privacy(self) -> PrivacyStatement:
+        """What is protected, to which degree, and who is trusted."""
+        return self.release.privacy
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Why clients took no part, each reason once."""
+        return absences(self.refusals.values(), self.plan.most_records)
+
+    @property
+    def costs(self) -> dict[str, str]:
+        """What the round cost, for people."""
+        left = self.epsilon_left
+        return {
+            "bytes of masked counts per client": f"{self.payload_bytes:,}",
+            "epsilon left in the budget": "no ledger was kept" if left is None else f"{left:.3g}",
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: the signed release, and what else is known of the round."""
+        return self.release.to_dict() | {
+            "drifted": self.drifted,
+            "refusals": dict(self.refusals),
+            "left_out": dict(self.left_out),
+            "epsilon_left": self.epsilon_left,
+        }
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row per answer, in a data frame of pandas, polars or pyarrow.
+
+        By default the first of them that was imported already, or that is installed.
+        """
+        columns: dict[str, list[Any]] = {}
+        for answer in self.release.answers:
+            for name, value in self._row(answer).items():
+                columns.setdefault(name, []).append(value)
+        return nw.from_dict(columns, backend=_library(library)).to_native()
+
+    def _row(self, answer: Answer) -> dict[str, Any]:
+        low, high = answer.interval or (math.nan, math.nan)
+        release, verdict = self.release, self.verdict
+        return {
+            "population": release.population,
+            "target": answer.target,
+            "value": answer.value,
+            "low": low,
+            "high": high,
+            "drifted": self.drifted,
+            "threshold": math.nan if verdict is None else verdict.threshold,
+            "false_alarm": self.plan.false_alarm,
+            "epsilon": self.plan.epsilon,
+            "delta": self.plan.delta,
+            "clients": sum(cohort.clients for cohort in release.cohorts),
+            "included": sum(cohort.included for cohort in release.cohorts),
+            "released_at": release.released_at,
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Writes the signed release, as `fedprikl estimate` does; `fedprikl verify` reads it."""
+        write_whole(Path(path), readable(self.release.to_dict()))
+
+    def save_html(self, path: str | Path) -> None:
+        """Writes the report: one page without scripts, fonts or pictures from elsewhere."""
+        page = release_page(self.release, self.plan, self.costs, (*self.absent, *self.notes))
+        write_whole(Path(path), page)
+
+    def _repr_html_(self) -> str:
+        return release_summary(self.release, self.plan, (*self.absent, *self.notes))
+
+    def __str__(self) -> str:
+        facts = ReleaseFacts.of(self.release, (*self.absent, *self.notes))
+        return "\n".join([facts.drift, *facts.answers, facts.counted, facts.privacy])
+
+    def __repr__(self) -> str:
+        between = "" if self.interval is None else "[{:.4g}, {:.4g}], ".format(*self.interval)
+        return (
+            f"<Comparison of {self.plan.population!r}: drifted={self.drifted}, "
+            f"{self.value:.4g} {between}epsilon {self.plan.epsilon:g}>"
+        )
+
+
+def _library(wanted: str | None) -> FrameLibrary:
+    known = get_args(FrameLibrary)
+    if wanted is not None and wanted not in known:
+        raise InvalidInputError(f"Frames are of pandas, polars or pyarrow, got {wanted!r:.40}.")
+    choices = known if wanted is None else (wanted,)
+    for name in sorted(choices, key=lambda name: name not in sys.modules):
+        if importlib.util.find_spec(name) is not None:
+            return name  # type: ignore[no-any-return]
+    raise MissingExtraError(
+        f"A frame needs {' or '.join(choices)}, which is not installed. `to_dict` needs nothing."
+    )

@@ -1,0 +1,156 @@
+"""What a comparison shows, and how it is handed on."""
+
+import json
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from fedprikl import Comparison, InvalidInputError, PlannedRound, Reference, SigningKey, verify
+from fedprikl import plan as make_plan
+from fedprikl.errors import MissingExtraError
+from tests.front.conftest import Population
+
+NASTY = "<script>alert('people')</script>"
+
+
+@pytest.fixture(scope="module")
+def found(people: Population) -> Comparison:
+    result: Comparison = people.compare()
+    return result
+
+
+class Page(HTMLParser):
+    """Every tag, and every address outside of the page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+        for name, value in attrs:
+            inside = (value or "").startswith("#") or name.startswith("xmlns")
+            if name in ("src", "href", "xlink:href", "action", "data") and not inside:
+                self.addresses.append(str(value))
+            assert not name.startswith("on"), name
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+
+def test_the_answer(found: Comparison) -> None:
+    low, high = found.interval or (0.0, 0.0)
+    assert low < found.value < high
+    assert found.drifted is True
+    assert found.verdict is not None
+    assert found.verdict.statistic == found.value > found.verdict.threshold
+    assert found.privacy.insecure
+    assert found.privacy.claimed_epsilon == found.plan.epsilon
+    assert str(found.privacy) in str(found)
+    assert found.target == "D(Pi || 0.01 Pi + 0.99 P)"
+
+
+def test_words(found: Comparison) -> None:
+    assert repr(found).startswith("<Comparison of 'people': drifted=True, ")
+    first, second, *_ = str(found).splitlines()
+    assert first.startswith("Drift found: ")
+    assert second.startswith("The records of people differ from the reference by ")
+
+
+@pytest.mark.parametrize(
+    ("library", "kind"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame), ("pyarrow", pa.Table)]
+)
+def test_a_row_for_every_library(found: Comparison, library: Any, kind: type[Any]) -> None:
+    frame: Any = found.to_frame(library)
+    assert isinstance(frame, kind)
+    row = pa.table(frame).to_pylist()[0] if library != "pandas" else frame.iloc[0].to_dict()
+    assert (row["value"], row["drifted"], row["included"]) == (found.value, True, 6)
+    assert (row["low"], row["high"]) == found.interval
+
+
+def test_the_usual_library_is_one_that_is_there(
+    found: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert type(found.to_frame()) is pd.DataFrame
+    monkeypatch.delitem(sys.modules, "pandas")
+    assert type(found.to_frame()) is pl.DataFrame
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match="not installed"):
+        found.to_frame()
+    with pytest.raises(InvalidInputError, match="pandas, polars or pyarrow"):
+        found.to_frame("modin")  # type: ignore[arg-type]
+
+
+def test_a_saved_release_is_genuine(found: Comparison, tmp_path: Path) -> None:
+    found.save(tmp_path / "release.json")
+    assert verify(tmp_path / "release.json", key=found.release.signer).value == found.value
+    assert json.loads(json.dumps(found.to_dict()))["signature"] == found.release.signature
+
+
+def test_pages_are_whole_and_have_nothing_from_outside(found: Comparison, tmp_path: Path) -> None:
+    found.save_html(tmp_path / "report.html")
+    for text in ((tmp_path / "report.html").read_text(encoding="utf-8"), found._repr_html_()):
+        page = Page(text)
+        assert page.open == []
+        assert page.addresses == []
+        assert "svg" in page.tags
+        assert not {"script", "link", "iframe", "img", "object", "embed"} & set(page.tags)
+        assert "url(http" not in text
+        assert "Drift found: " in text
+
+
+def test_names_are_escaped(people: Population, tmp_path: Path) -> None:
+    planned = make_plan(
+        people.reference, clients=6, records=360, epsilon=1.0, population=NASTY, most_records=59
+    )
+    short = [{name: rows[name][:50] for name in rows} for rows in people.rows[:5]]
+    clients = {f"{NASTY} {n}": pl.DataFrame(rows) for n, rows in enumerate(short)}
+    result = people.compare(clients | {NASTY: pl.DataFrame(people.rows[5])}, plan=planned)
+    assert list(result.refusals) == [NASTY]
+    result.save_html(tmp_path / "report.html")
+    for text in ((tmp_path / "report.html").read_text(encoding="utf-8"), result._repr_html_()):
+        assert "script" not in Page(text).tags
+        assert "&lt;script&gt;" in text
+        assert "1 took no part: the plan has no room" in text
+
+
+def test_verify_raises_what_is_not_genuine(
+    people: Population, found: Comparison, tmp_path: Path
+) -> None:
+    release = found.release
+    assert verify(release) is verify(release, key=f" {release.signer.upper()}\n") is release
+    assert verify(release, plan=people.planned) is release
+    with pytest.raises(InvalidInputError, match="NOT genuine"):
+        verify(release, key=SigningKey.generate().public)
+    with pytest.raises(InvalidInputError, match="malformed"):
+        verify(release, key="abc")
+    with pytest.raises(InvalidInputError, match="no release"):
+        verify(7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="another plan than the one given"):
+        verify(release, plan=other_plan(people.reference))
+    document = found.to_dict()
+    changed = {name: document[name] for name in ("release", "signer", "signature")}
+    changed["release"] = changed["release"] | {"payload": 7}
+    (tmp_path / "release.json").write_text(json.dumps(changed))
+    with pytest.raises(InvalidInputError, match=r"release\.json is NOT genuine"):
+        verify(tmp_path / "release.json")
+
+
+def other_plan(reference: Reference) -> PlannedRound:
+    return make_plan(reference, clients=6, records=360, epsilon=0.5)
