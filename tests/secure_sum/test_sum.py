@@ -132,11 +132,11 @@ def test_every_pattern_of_up_to_two_dropouts_on_a_small_sparse_graph() -> None:
     assert outcomes == {True, False}
 
 
-def test_five_hundred_clients_as_planned_with_a_tenth_leaving_at_every_step() -> None:
-    plan = plan_sum(500, [9] * 20, corruption=0.02, randomness=seeded(5))
-    assert plan.neighbours < 499
+def test_two_hundred_clients_as_planned_with_a_tenth_leaving_at_every_step() -> None:
+    plan = plan_sum(200, [9] * 20, corruption=0.02, randomness=seeded(5))
+    assert plan.neighbours < 150, "far from the complete graph"
     steps = itertools.cycle(Leaves)
-    assert plain_sum_holds(plan, {i: next(steps) for i in range(0, 500, 10)}, 5)
+    assert plain_sum_holds(plan, {i: next(steps) for i in range(0, 200, 10)}, 5)
 
 
 def test_a_hundred_clients_on_the_complete_graph_against_a_third_corrupt() -> None:
