@@ -309,12 +309,12 @@ def test_a_divergence_that_rises_without_end() -> None:
     corner = np.array([0.0, 0.0, 1.0])
     largest = rising.largest(0.01, 0.01 + 0.99 / 0.2)
     assert largest == pytest.approx(skewed_divergence(pi, corner, skew=0.01, divergence=rising))
-    rho, rng = rising.square_ratio(0.01, 5.0), np.random.default_rng(1)
+    bound, rng = rising.square_ratio(0.01, 5.0), np.random.default_rng(1)
     for p in rng.dirichlet([0.3, 0.3, 0.3], 200):
         v = 0.01 + 0.99 * p / pi
         divergence = float(pi @ rising.f(v))
         assert divergence <= largest
-        assert float(pi @ rising.f(v) ** 2) <= rho * divergence * (1 + 1e-6)
+        assert float(pi @ rising.f(v) ** 2) <= bound * divergence * (1 + 1e-6)
     points, n, score = all_points([*pi, 0.0]), np.array([6]), Score(Skew(0.01), rising)
     brute = largest_change(
         lambda h: weighted_score(BatchCounts(points, np.array(h[:-1]), n), score), 4, 6
