@@ -52,7 +52,7 @@ def trusted_aggregator(
     >>> reference = fk.Reference.from_counts([30, 20, 10])
     >>> rng = np.random.default_rng(0)
     >>> points = fk.spread_points(reference.probabilities, 3, batches=1, rng=rng)
-    >>> counts = fk.BatchCounts(points, np.array([9000, 22000, 31000]), np.array([62000]))
+    >>> counts = fk.BatchCounts(points, np.array([900, 2200, 3100]) * 10, np.array([62000]))
     >>> estimate = fk.trusted_aggregator(counts, epsilon=1.0)
     >>> estimate.drifted, estimate.privacy.holds
     (True, True)

@@ -55,8 +55,8 @@ def printed_aggregator(
     >>> import fedprikl as fk
     >>> from fedprikl.paper import printed_aggregator
     >>> rng = np.random.default_rng(0)
-    >>> points = fk.distinct_points([0.5, 0.3, 0.2], 3, batches=1, rng=rng)
-    >>> counts = fk.BatchCounts(points, np.array([90, 220, 310]), np.array([620]))
+    >>> points = fk.iid_points([0.5, 0.3, 0.2], 10, batches=20, rng=rng)
+    >>> counts = fk.BatchCounts(points, np.full(len(points), 300), np.full(20, 1000))
     >>> with warnings.catch_warnings(action="ignore"):
     ...     estimate = printed_aggregator(counts, epsilon=1.0)
     >>> estimate.privacy.holds

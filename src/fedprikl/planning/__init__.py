@@ -1,7 +1,6 @@
 """Planning: from what a user knows to a plan, with what it will achieve and why."""
 
 from fedprikl.planning.design import (
-    EXPONENTS,
     Design,
     DesignForecast,
     DesignMoments,
@@ -15,7 +14,6 @@ from fedprikl.planning.power import smallest_drift
 from fedprikl.planning.spectrum import Spectrum
 
 __all__ = [
-    "EXPONENTS",
     "Design",
     "DesignForecast",
     "DesignMoments",

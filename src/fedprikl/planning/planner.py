@@ -59,13 +59,13 @@ def plan_round(
 
     Examples
     --------
-    >>> import fedprikl as fk
+    >>> from fedprikl import Reference
     >>> from fedprikl.planning import plan_round
-    >>> reference = fk.Reference.from_counts([30, 20, 15, 12, 9, 6, 4, 3, 1])
+    >>> reference = Reference.from_counts([30, 20, 15, 12, 9, 6, 4, 3, 1])
     >>> planned = plan_round(reference, clients=40, records=4000, epsilon=1.0)
     >>> planned.plan.question.points, planned.plan.noise
     (9, 'laplace')
-    >>> 0.0 < planned.smallest_drift < 1.0
+    >>> 0 < planned.smallest_drift < 1
     True
 
     """

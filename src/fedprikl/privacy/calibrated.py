@@ -25,8 +25,8 @@ class Calibrated:
     >>> noise = Calibrated(1.0, 1e-6)
     >>> noise.kind
     'laplace'
-    >>> noise.for_sensitivity(0.5).scale, noise.charge.sensitivity
-    (0.5000000005018190, 1.0)
+    >>> round(noise.for_sensitivity(0.5).scale, 6), noise.charge.sensitivity
+    (0.5, 1.0)
 
     """
 

@@ -110,9 +110,9 @@ class Aggregator:
         missing = [n for n in range(len(self.sums)) if n not in self._outcomes]
         if missing:
             raise ReleaseRefused(f"Cohort {missing[0]} is still open; close or drop it first.")
-        batches = [self._batches.get(t) for t in range(self._round.plan.batches)]
-        for t, batch in enumerate(batches):
-            if batch is None or batch.records == 0:
+        batches = range(self._round.plan.batches)
+        for t in batches:
+            if t not in self._batches or self._batches[t].records == 0:
                 charged = self._give_back(at)
                 raise ReleaseRefused(
                     f"Batch {t} has no records left: its cohorts were dropped or hold nothing. "
@@ -121,7 +121,7 @@ class Aggregator:
         self._spent = True
         estimate = self._trust.estimate(
             self._round.points,
-            [self._batches[t] for t in range(len(batches))],
+            [self._batches[t] for t in batches],
             self._sizes,
             source=self._source,
             rng=rng,

@@ -45,7 +45,7 @@ class Plan:
     `trust` says who may see exact sums of counts: the "aggregator", which adds the noise, or
     "none": then every client adds a share of the noise before anything is summed. `epsilon` and
     `delta` are those of one release, `budget_epsilon` and `budget_delta` of all `releases`.
-    `fedprikl.plan_round` chooses what is best for a reference.
+    `fedprikl.planning.plan_round` chooses what is best for a reference.
 
     Examples
     --------
