@@ -22,9 +22,9 @@ from scipy import optimize, special
 
 from fedprikl import BatchCounts, Reference, Score, distinct_points, trusted_aggregator
 from fedprikl.divergence import skewed_divergence
-from fedprikl.estimation import judge_release, score_sensitivity
+from fedprikl.estimation import judge_release, overdispersion, score_sensitivity
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
+from fedprikl.estimation.noisy_verdict import judge_noisy_counts
 from fedprikl.planning import smallest_drift
 from fedprikl.privacy import SECURE_NOISE, Calibrated, calibrate_integer_gaussian
 from fedprikl.reference import Correlation

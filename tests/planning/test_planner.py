@@ -20,9 +20,8 @@ from fedprikl import (
     spread_points,
     trusted_aggregator,
 )
-from fedprikl.estimation import judge_noisy_release
+from fedprikl.estimation import judge_noisy_release, overdispersion
 from fedprikl.estimation.drift_model import fit_drift
-from fedprikl.estimation.noisy_verdict import overdispersion
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
 from fedprikl.planning.release_budget import split_budget
