@@ -259,6 +259,14 @@ def test_a_plan_of_several_batches_says_that_it_corrects_nothing(triangular: Div
 
 
 @pytest.mark.usefixtures("triangular")
+def test_a_party_that_does_not_know_it_refuses_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = plan_for(World.make(), "aggregator").plan.to_dict()
+    monkeypatch.delitem(f_divergence._known, "triangular")
+    with pytest.raises(InvalidInputError, match="no divergence 'triangular'"):
+        Plan.from_dict(document)
+
+
+@pytest.mark.usefixtures("triangular")
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_a_round_releases_it(trust: Trust) -> None:
     """Without noise the release is the divergence of the counts, as defined on paper."""
