@@ -43,7 +43,7 @@ def planned(cells: int = 300, **changes: Any) -> PlannedRound:
 def test_it_never_sees_the_population() -> None:
     """The population withheld: the planner gets a reference and numbers, and has no way to more."""
     names = set(inspect.signature(plan_round).parameters)
-    words = {"trust", "population", "aggregator", "roster"}
+    words = {"trust", "population", "divergence", "aggregator", "roster"}
     numbers = names - {"reference"} - words
     for name in numbers:
         kind = inspect.signature(plan_round).parameters[name].annotation
