@@ -22,9 +22,15 @@ from scipy import optimize, special
 
 from fedprikl import Reference
 from fedprikl.divergence import Score, skewed_divergence
-from fedprikl.estimation import BatchCounts, judge_release, score_sensitivity, trusted_aggregator
+from fedprikl.estimation import (
+    BatchCounts,
+    judge_release,
+    overdispersion,
+    score_sensitivity,
+    trusted_aggregator,
+)
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
+from fedprikl.estimation.noisy_verdict import judge_noisy_counts
 from fedprikl.planning import smallest_drift
 from fedprikl.privacy import SECURE_NOISE, Calibrated
 from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian

@@ -260,6 +260,14 @@ def test_a_plan_of_several_batches_says_that_it_corrects_nothing(triangular: Div
 
 
 @pytest.mark.usefixtures("triangular")
+def test_a_party_that_does_not_know_it_refuses_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = plan_for(World.make(), "aggregator").plan.to_dict()
+    monkeypatch.delitem(f_divergence._known, "triangular")
+    with pytest.raises(InvalidInputError, match="no divergence 'triangular'"):
+        Plan.from_dict(document)
+
+
+@pytest.mark.usefixtures("triangular")
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_a_round_releases_it(trust: Trust) -> None:
     """Without noise the release is the divergence of the counts, as defined on paper."""
@@ -311,12 +319,12 @@ def test_a_divergence_that_rises_without_end() -> None:
     corner = np.array([0.0, 0.0, 1.0])
     largest = rising.largest(0.01, 0.01 + 0.99 / 0.2)
     assert largest == pytest.approx(skewed_divergence(pi, corner, skew=0.01, divergence=rising))
-    rho, rng = rising.square_ratio(0.01, 5.0), np.random.default_rng(1)
+    bound, rng = rising.square_ratio(0.01, 5.0), np.random.default_rng(1)
     for p in rng.dirichlet([0.3, 0.3, 0.3], 200):
         v = 0.01 + 0.99 * p / pi
         divergence = float(pi @ rising.f(v))
         assert divergence <= largest
-        assert float(pi @ rising.f(v) ** 2) <= rho * divergence * (1 + 1e-6)
+        assert float(pi @ rising.f(v) ** 2) <= bound * divergence * (1 + 1e-6)
     points, n, score = all_points([*pi, 0.0]), np.array([6]), Score(Skew(0.01), rising)
     brute = largest_change(
         lambda h: weighted_score(BatchCounts(points, np.array(h[:-1]), n), score), 4, 6

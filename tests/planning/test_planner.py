@@ -13,9 +13,8 @@ import pytest
 import fedprikl as fk
 from fedprikl import InsecureSeededNoise, InvalidInputError, Reference
 from fedprikl.divergence import Score, skewed_divergence
-from fedprikl.estimation import BatchCounts, judge_noisy_release, trusted_aggregator
+from fedprikl.estimation import BatchCounts, judge_noisy_release, overdispersion, trusted_aggregator
 from fedprikl.estimation.drift_model import fit_drift
-from fedprikl.estimation.noisy_verdict import overdispersion
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
 from fedprikl.planning.release_budget import split_budget

@@ -7,7 +7,7 @@ from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_forecast import NoisyRound, forecast_noisy, smallest_noisy_drift
 from fedprikl.estimation.noisy_interval import noisy_interval
-from fedprikl.estimation.noisy_verdict import judge_noisy_release
+from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
 from fedprikl.estimation.verdict import Verdict, check_false_alarm, judge_release
@@ -30,6 +30,7 @@ __all__ = [
     "judge_release",
     "mean_error",
     "noisy_interval",
+    "overdispersion",
     "score_sensitivity",
     "smallest_noisy_drift",
     "trusted_aggregator",

@@ -153,7 +153,11 @@ def debias(
 
 
 def project_counts(values: npt.ArrayLike, total: Floats | Ints | float) -> Floats:
-    """The nearest non-negative vector with the given sum, along the last axis. Cost: a sort."""
+    """The nearest non-negative vector with the given sum, along the last axis. Cost: a sort.
+
+    >>> project_counts([4.0, 3.0, -5.0], 5.0).tolist()
+    [3.0, 2.0, 0.0]
+    """
     x = np.asarray(values, dtype=np.float64)
     falling = np.sort(x, axis=-1)[..., ::-1]
     shifts = (np.cumsum(falling, axis=-1) - total) / np.arange(1, x.shape[-1] + 1)
