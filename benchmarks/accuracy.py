@@ -336,7 +336,7 @@ class Bench:
             spectrum,
             design,
             records=self._records(),
-            noise_gain=split_budget(epsilon=epsilon, delta=DELTA).gain,
+            noise_per_sensitivity=split_budget(epsilon=epsilon, delta=DELTA).noise_per_sensitivity,
             score=trust_of(plan).score,
             drifts=drifts,
         )

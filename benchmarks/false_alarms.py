@@ -126,7 +126,7 @@ class Verdicts:
             0.0,
             FALSE_ALARM,
             design_effect,
-            noise=self.mechanism,
+            mechanism=self.mechanism,
             points=points,
             records=self.records,
             score=SCORE,

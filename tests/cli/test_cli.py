@@ -24,11 +24,13 @@ def run_json(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.usefixtures("small_demo")
 def test_demo_json(tmp_path: Path) -> None:
+    """Of fewer clients; the README's table is a test of the demo as it is."""
     report = tmp_path / "demo.html"
     document = run_json("demo", "--repetitions", "3", "--report", str(report))
     assert 0 < document["seconds"] < 100  # a blow-up only: 10 s measured, on two busy cores
-    assert 0.15 < document["truth"] < 0.25
+    assert 0.1 < document["truth"] < 0.4
     for row in document["estimates"]:
         assert {"name", "value", "error", "claimed_epsilon", "true_epsilon"} <= set(row)
         assert row["error"] == pytest.approx(abs(row["value"] - document["truth"]))

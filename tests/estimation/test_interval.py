@@ -161,7 +161,7 @@ def test_the_interval_leaves_room_for_twice_the_bias_on_its_side() -> None:
 
     def contains(value: float) -> bool:
         limits = confidence_interval(
-            value, noise=noise, points=points, records=BATCHES, score=score
+            value, mechanism=noise, points=points, records=BATCHES, score=score
         )
         assert limits is not None
         return limits[0] <= truth <= limits[1]
@@ -178,7 +178,7 @@ def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:
 
     def interval(value: float, score: Score) -> tuple[float, float] | None:
         return confidence_interval(
-            value, noise=noise, points=points, records=np.array([1000]), score=score
+            value, mechanism=noise, points=points, records=np.array([1000]), score=score
         )
 
     far = interval(50.0, Score())
@@ -191,7 +191,7 @@ def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:
     assert interval(0.1, Score(Unsmoothed())) is None
     with pytest.raises(InvalidInputError, match="strictly between"):
         confidence_interval(
-            0.1, noise=noise, points=points, records=np.array([9]), score=Score(), level=95.0
+            0.1, mechanism=noise, points=points, records=np.array([9]), score=Score(), level=95.0
         )
 
 

@@ -23,10 +23,10 @@ from fedprikl.estimation.no_drift import (
     public_simulation,
 )
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
-from fedprikl.estimation.verdict import Noise, alarm_threshold
+from fedprikl.estimation.verdict import alarm_threshold
 from fedprikl.paper import baseline, no_privacy
 from fedprikl.planning import smallest_drift
-from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
+from fedprikl.privacy import GaussianMechanism, LaplaceMechanism, Mechanism
 from fedprikl.reference import all_points, distinct_points
 from tests.false_alarm import FALSE_ALARM, looks_centred
 
@@ -159,7 +159,7 @@ def test_related_counts_stay_possible(rng: np.random.Generator) -> None:
 # The threshold
 
 VALUES = np.random.default_rng(3).normal(0.1, 0.02, 4000)
-NOISES: dict[str, Noise] = {
+NOISES: dict[str, Mechanism | None] = {
     "laplace": LaplaceMechanism(scale=0.03, sensitivity=0.03),
     "gaussian": GaussianMechanism(sigma=0.03, sensitivity=0.03),
     "none": None,

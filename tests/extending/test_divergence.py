@@ -184,7 +184,7 @@ def test_a_drift_model_has_its_divergence(triangular: Divergence) -> None:
 
 def test_a_search_of_designs_predicts_its_errors(triangular: Divergence) -> None:
     spectrum, score = Spectrum.of(zipf(300)), Score(Skew(0.01), triangular, correction=1.0)
-    sizes: dict[str, Any] = {"records": 20_000, "noise_gain": 2.0}
+    sizes: dict[str, Any] = {"records": 20_000, "noise_per_sensitivity": 2.0}
     searched = search_designs(spectrum, score=score, points={1: 30, 4: 30}, **sizes)
     best = min(searched, key=lambda each: each.error).design
     found = forecast_design(spectrum, best, score=score, **sizes)

@@ -182,7 +182,7 @@ def test_its_interval_lies_between_narrower_and_wider_noise(noise: Mechanism) ->
     def width(scale: float) -> float:
         limits = confidence_interval(
             0.3,
-            noise=type(noise)(scale=scale, sensitivity=0.01),  # type: ignore[call-arg]
+            mechanism=type(noise)(scale=scale, sensitivity=0.01),  # type: ignore[call-arg]
             points=asked.points,
             records=asked.records,
             score=Score(),
@@ -193,7 +193,7 @@ def test_its_interval_lies_between_narrower_and_wider_noise(noise: Mechanism) ->
     assert 0 < width(0.005) < width(0.01) < width(0.02)
     once = confidence_interval(
         0.3,
-        noise=LaplaceMechanism(scale=0.01, sensitivity=0.01),
+        mechanism=LaplaceMechanism(scale=0.01, sensitivity=0.01),
         points=asked.points,
         records=asked.records,
         score=Score(),

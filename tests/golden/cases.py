@@ -207,7 +207,7 @@ def show_forecast(forecast: Forecast) -> dict[str, Any]:
         "sampling": forecast.sampling,
         "bias": forecast.bias,
         "spread": forecast.spread,
-        "noise": forecast.noise,
+        "noise": forecast.noise_sd,
     }
 
 
@@ -425,7 +425,7 @@ def fitting() -> dict[str, Any]:
         found[f"{releases} releases"] = {
             "kind": share.noise,
             "epsilon": share.epsilon,
-            "noise_per_sensitivity": share.gain,
+            "noise_per_sensitivity": share.noise_per_sensitivity,
         }
     return found
 
@@ -582,7 +582,7 @@ def design_forecasts() -> dict[str, Any]:
                     Spectrum.of(pi),
                     design,
                     records=20_000,
-                    noise_gain=1.4,
+                    noise_per_sensitivity=1.4,
                     score=Score(correction=effect),
                     client_effect=effect,
                 )
@@ -600,7 +600,7 @@ def design_search() -> dict[str, Any]:
         Spectrum.of(zipf(400)),
         records=20_000,
         points={1: 30, 4: 25},
-        noise_gain=1.4,
+        noise_per_sensitivity=1.4,
         score=Score(correction=1.5),
         client_effect=1.5,
     )

@@ -85,12 +85,12 @@ def test_everybody_asked_without_clipping_has_no_error_but_noise() -> None:
         Spectrum.of(zipf(100)),
         Design(points=100, batches=1, exponent=1.0),
         records=10_000,
-        noise_gain=2.0,
+        noise_per_sensitivity=2.0,
         score=Score(correction=1.0),
     )
     for forecast in found.forecasts:
         assert (forecast.sampling, forecast.bias, forecast.spread) == (0, 0, 0)
-        assert forecast.error == forecast.noise > 0
+        assert forecast.error == forecast.noise_sd > 0
     assert [f.divergence for f in found.forecasts] == [0.0, 0.1, 0.5, 1.0]
 
 
@@ -121,7 +121,7 @@ def test_the_search_tries_every_design() -> None:
         score=Score(correction=1.0),
         records=10_000,
         points={1: 20, 4: 20},
-        noise_gain=1.4,
+        noise_per_sensitivity=1.4,
     )
     designs = {
         (d.design.batches, d.design.exponent, d.design.maximum_step == math.inf) for d in found
@@ -131,4 +131,4 @@ def test_the_search_tries_every_design() -> None:
     plain = {(d.design.batches, d.design.exponent): d for d in found if d not in clipped}
     for each in clipped:
         same = plain[each.design.batches, each.design.exponent]
-        assert each.forecasts[0].noise < same.forecasts[0].noise
+        assert each.forecasts[0].noise_sd < same.forecasts[0].noise_sd

@@ -173,7 +173,7 @@ def test_the_releases_fit_the_budget_and_hardly_less_noise_would(releases: int) 
     assert total_epsilon([make(budget.epsilon)] * releases, delta=1e-6) <= 1.0 + 1e-12
     assert total_epsilon([make(1.01 * budget.epsilon)] * releases, delta=1e-6) > 1.0
     assert budget.noise == ("gaussian" if releases == 20 else "laplace")
-    assert budget.gain == make(budget.epsilon).standard_deviation
+    assert budget.noise_per_sensitivity == make(budget.epsilon).standard_deviation
 
 
 def test_several_releases_without_a_trusted_party_share_epsilon_and_delta() -> None:

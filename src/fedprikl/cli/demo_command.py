@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedprikl.checks import check_epsilon
 from fedprikl.cli.console import print_json, progress_bar, say
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.cli.released import note_missing_charts
@@ -46,6 +47,7 @@ def demo_command(
     start = time.perf_counter()
     if seed < 0:
         raise InvalidInputError(f"The seed must not be negative, got {seed}.")
+    check_epsilon(epsilon)
     check_outputs(report, force=True)
     world = drifted_population(np.random.default_rng(seed))
     methods = paper_and_ours(epsilon=epsilon, delta=DELTA)

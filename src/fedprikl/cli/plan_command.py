@@ -192,7 +192,12 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
     table = Table("if the drift is", "error", "sampling", "bias and spread", "noise", box=None)
     for forecast in planned.forecasts:
         small = f"{forecast.bias:+.4f} ± {forecast.spread:.4f}"
-        row = (f"{forecast.error:.4f}", f"{forecast.sampling:.4f}", small, f"{forecast.noise:.4f}")
+        row = (
+            f"{forecast.error:.4f}",
+            f"{forecast.sampling:.4f}",
+            small,
+            f"{forecast.noise_sd:.4f}",
+        )
         table.add_row(f"{forecast.divergence:g} {unit}", *row)
     console.print(f"\nPredicted error, in {unit} (root mean square):")
     console.print(table)

@@ -16,7 +16,7 @@ class Forecast:
     population and clipping (small-batch bias and spread), and the noise. All are in the unit of the
     divergence.
 
-    >>> Forecast(divergence=0.1, sampling=0.03, bias=0.0, spread=0.0, noise=0.04).error
+    >>> Forecast(divergence=0.1, sampling=0.03, bias=0.0, spread=0.0, noise_sd=0.04).error
     0.05
     """
 
@@ -24,12 +24,12 @@ class Forecast:
     sampling: float  # standard deviation from the choice of points
     bias: float  # of scores of small batches, and of clipping
     spread: float  # standard deviation from the choice of the batches' clients
-    noise: float  # standard deviation of the noise
+    noise_sd: float  # standard deviation of the noise
 
     @property
     def error(self) -> float:
         """Root mean square of all of them."""
-        return math.hypot(self.sampling, self.bias, self.spread, self.noise)
+        return math.hypot(self.sampling, self.bias, self.spread, self.noise_sd)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -39,7 +39,7 @@ class Forecast:
             "sampling": self.sampling,
             "small_batch_bias": self.bias,
             "small_batch_spread": self.spread,
-            "noise": self.noise,
+            "noise": self.noise_sd,
         }
 
 

@@ -4,10 +4,11 @@ What is known: the noise exactly, the sampling design, and the released value. W
 the drift is spread over the cells. With s = f(v) and E[v] = 1, the mean of the gap
 g(v) = f(v) - f'(1) (v - 1) is D, and s^2 <= R g(v) for every ratio v that can occur, where R is
 the divergence's `square_ratio` (for KL 5.9 at gamma = 0.01; 2 for small drift). So E[s^2] <= R D
-whatever the population, and the sampling variance is at most `gain` R D, even if all drift sits
-in the cells that are asked by chance. Where it does not, the interval is wider than it need be; to
-know that would cost privacy. What small batches and clipping add is taken from a drift model
-(`drift_model.py`): usually small, and an assumption.
+whatever the population, and the choice of points adds a variance of at most
+`points.sampling_variance` R D, even if all drift sits in the cells that are asked by chance. Where
+it does not, the interval is wider than it need be; to know that would cost privacy.
+What small batches and clipping add is taken from a drift model (`drift_model.py`): usually small,
+and an assumption.
 """
 
 import math
@@ -38,7 +39,7 @@ DRIFT_GRID = np.array([0, 0.01, 0.05, 0.15, 0.4, 0.9])
 def confidence_interval(
     value: float,
     *,
-    noise: Mechanism,
+    mechanism: Mechanism,
     points: QueryPoints,
     records: Ints,
     score: Score,
@@ -62,7 +63,7 @@ def confidence_interval(
         """How much further the value could lie from D; not negative inside the interval."""
         sd, bias = before_noise(divergence)
         shift = 2 * max(math.copysign(bias, bias * (value - divergence)), 0.0)
-        return noise.quantile((1 + level) / 2, error_sd=sd) + shift - abs(value - divergence)
+        return mechanism.quantile((1 + level) / 2, error_sd=sd) + shift - abs(value - divergence)
 
     middle = min(max(value, 0.0), largest)
     if slack(middle) < 0:  # the noise threw the value far out of the possible range
@@ -77,20 +78,23 @@ def error_before_noise(
 ) -> Callable[[float], tuple[float, float]]:
     """Standard deviation and bias of the estimate before noise, as functions of the divergence.
 
-    The choice of points contributes a variance of at most `gain` R D. Small batches and clipping
-    add what a drift model says; the interval leaves room for twice that bias.
+    The choice of points contributes a variance of at most `points.sampling_variance` R D. Small
+    batches and clipping add what a drift model says; the interval leaves room for twice that bias.
     """
     gamma = skew_of(score)
     ratio = score.divergence.square_ratio(gamma, 1 / points.pi_min)
     terms = Terms.of(points, records)
     if score.maximum_step == math.inf and not np.any(terms.outside > 0):
-        return lambda divergence: (math.sqrt(points.gain * ratio * max(divergence, 0.0)), 0.0)
+        return lambda divergence: (
+            math.sqrt(points.sampling_variance * ratio * max(divergence, 0.0)),
+            0.0,
+        )
     grid = score.divergence.empty(gamma) * DRIFT_GRID
     seen = [_small_batches(terms, score, float(d), client_effect) for d in grid]
     spreads, biases = ([each[i] for each in seen] for i in (0, 1))
 
     def error(divergence: float) -> tuple[float, float]:
-        sampling = points.gain * ratio * max(divergence, 0.0)
+        sampling = points.sampling_variance * ratio * max(divergence, 0.0)
         spread = float(np.interp(divergence, grid, spreads))
         return math.hypot(math.sqrt(sampling), spread), float(np.interp(divergence, grid, biases))
 

@@ -91,7 +91,7 @@ def forecast_noisy(
                 sampling=chosen,
                 bias=float(np.mean(errors)),
                 spread=0.0,
-                noise=float(np.std(errors)),
+                noise_sd=float(np.std(errors)),
             )
         )
     return tuple(forecasts)

@@ -65,8 +65,8 @@ class NoisyErrors:
         # Squares: fine steps near 0, where errors are small.
         largest = empty + divergence.rise(gamma, highest)
         candidates: Floats = largest * np.linspace(0, 1, CANDIDATES) ** 2
-        noise = np.interp(candidates, grid, [each.noise for each in seen])
-        sampling = points.gain * divergence.square_ratio(gamma, highest) * candidates
+        noise = np.interp(candidates, grid, [each.noise_sd for each in seen])
+        sampling = points.sampling_variance * divergence.square_ratio(gamma, highest) * candidates
         bias = np.interp(candidates, grid, [each.bias for each in seen])
         return cls(candidates, np.sqrt(noise**2 + sampling), np.asarray(bias))
 

@@ -60,7 +60,7 @@ def trusted_aggregator(
     """
     return estimate_scored_sum(
         counts,
-        noise=Calibrated(check_epsilon(epsilon), check_delta(delta), noise),
+        calibrated=Calibrated(check_epsilon(epsilon), check_delta(delta), noise),
         score=score or Score(correction=1.0),
         client_effect=client_effect,
         source=source,
@@ -70,14 +70,14 @@ def trusted_aggregator(
 def estimate_scored_sum(
     counts: BatchCounts,
     *,
-    noise: Calibrated,
+    calibrated: Calibrated,
     score: Score,
     client_effect: float = 1.0,
     source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """The same with the very noise whose charge a ledger has reserved."""
     points, records = counts.points, counts.records
-    mechanism = noise.for_sensitivity(score_sensitivity(points, records, score))
+    mechanism = calibrated.for_sensitivity(score_sensitivity(points, records, score))
     value = float(mechanism.add_to([weighted_score(counts, score)], source)[0])
     return Estimate(
         method="trusted aggregator, exact calibration",
@@ -89,19 +89,19 @@ def estimate_scored_sum(
         limits=partial(
             confidence_interval,
             value,
-            noise=mechanism,
+            mechanism=mechanism,
             points=points,
             records=records,
             score=score,
             client_effect=client_effect,
         ),
         judge=partial(
-            judge_release, value, noise=mechanism, points=points, records=records, score=score
+            judge_release, value, mechanism=mechanism, points=points, records=records, score=score
         ),
         privacy=PrivacyStatement(
-            epsilon=mechanism.epsilon(noise.delta),
-            delta=mechanism.proved_delta(noise.delta),
-            claimed_epsilon=noise.epsilon,
+            epsilon=mechanism.epsilon(calibrated.delta),
+            delta=mechanism.proved_delta(calibrated.delta),
+            claimed_epsilon=calibrated.epsilon,
             mechanism=str(mechanism),
             released="one number",
             trust=TRUST,

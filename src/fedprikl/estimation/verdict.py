@@ -20,9 +20,8 @@ from fedprikl.estimation.terms import Terms
 from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints
 
-__all__ = ["Noise", "Verdict", "alarm_threshold", "judge_release", "simulated_draws"]
+__all__ = ["Verdict", "alarm_threshold", "judge_release", "simulated_draws"]
 
-Noise = Mechanism | None  # None: no noise at all
 
 CONFIDENCE = 0.99  # that the simulation's own error does not raise the false-alarm rate
 LEAST_FALSE_ALARM = 1e-4
@@ -96,7 +95,7 @@ def simulated_draws(false_alarm: float) -> int:
     return max(DRAWS, math.ceil(40 / check_false_alarm(false_alarm)))
 
 
-def alarm_threshold(values: Floats, noise: Noise, *, false_alarm: float) -> float:
+def alarm_threshold(values: Floats, mechanism: Mechanism | None, *, false_alarm: float) -> float:
     """The least t with P(value + noise > t) <= false_alarm, in the unit of the values.
 
     `values` are draws of the value before noise without drift; the noise enters by its exact
@@ -114,13 +113,13 @@ def alarm_threshold(values: Floats, noise: Noise, *, false_alarm: float) -> floa
             f"A false-alarm rate of {rate:g} needs at least {math.ceil(40 / rate)} simulated "
             f"populations, got {len(values)}."
         )
-    if noise is None:
+    if mechanism is None:
         return _order_statistic(values, rate)
 
     def excess(t: float) -> float:
-        return _upper_limit(noise.survival(t - values)) - rate
+        return _upper_limit(mechanism.survival(t - values)) - rate
 
-    reach = -2 * math.log(rate) * noise.standard_deviation
+    reach = -2 * math.log(rate) * mechanism.standard_deviation
     return float(scipy.optimize.brentq(excess, values.min() - reach, values.max() + 3 * reach))
 
 
@@ -129,7 +128,7 @@ def judge_release(
     false_alarm: float,
     design_effect: float,
     *,
-    noise: Noise,
+    mechanism: Mechanism | None,
     points: QueryPoints,
     records: Ints,
     score: Score,
@@ -152,7 +151,7 @@ def judge_release(
     )
     return Verdict(
         statistic=value,
-        threshold=alarm_threshold(values, noise, false_alarm=false_alarm),
+        threshold=alarm_threshold(values, mechanism, false_alarm=false_alarm),
         false_alarm=false_alarm,
         design_effect=design_effect,
         unit=score.unit,

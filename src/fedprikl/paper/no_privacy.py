@@ -28,7 +28,7 @@ def no_privacy(counts: BatchCounts, *, score: Score = PLAIN_SCORE) -> Estimate:
         judge=partial(
             judge_release,
             value,
-            noise=None,
+            mechanism=None,
             points=counts.points,
             records=counts.records,
             score=score,

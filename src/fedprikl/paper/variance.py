@@ -97,9 +97,9 @@ def optimal_control_with_noise(
     reference, population = _same_support(pi, p)
     _check_variance(noise_gain)
     reach = 1 / (check_positive_int(records, "records") * reference.min())
-    gain = jeffreys_divergence(reference, population) - noise_gain * np.log(2) * reach
+    slope = jeffreys_divergence(reference, population) - noise_gain * np.log(2) * reach
     curvature = ratio_variance(reference, population) + noise_gain * reach**2
-    return float(max(0.0, gain / curvature)) if curvature > 0 else 0.0
+    return float(max(0.0, slope / curvature)) if curvature > 0 else 0.0
 
 
 def _check_variance(value: float) -> float:

@@ -58,7 +58,7 @@ class DesignForecast:
     def with_noise(self, factor: float) -> "DesignForecast":
         """The forecast with so many times the noise, which is all that a budget changes."""
         return replace(
-            self, forecasts=tuple(replace(f, noise=factor * f.noise) for f in self.forecasts)
+            self, forecasts=tuple(replace(f, noise_sd=factor * f.noise_sd) for f in self.forecasts)
         )
 
 
@@ -68,14 +68,15 @@ def search_designs(
     score: Score,
     records: int,
     points: Mapping[int, int],
-    noise_gain: float,
+    noise_per_sensitivity: float,
     client_effect: float = 1.0,
 ) -> list[DesignForecast]:
     """Forecasts of all designs: every number of batches, exponent and maximum step.
 
     `score` is that of the plan; its maximum step does not matter. `points` says how many points
-    there may be for each number of batches, `noise_gain` is the noise's standard deviation per unit
-    of sensitivity, `client_effect` the design effect of clients whose records resemble each other.
+    there may be for each number of batches, `noise_per_sensitivity` is the standard deviation of
+    the noise per unit of sensitivity, `client_effect` the design effect of clients whose records
+    are correlated.
     A design is judged by its mean square error over the divergence's `drifts`. Cost: a fixed number
     of simulated scores for each design, whatever the size of the domain.
     """
@@ -84,7 +85,7 @@ def search_designs(
         forecast
         for layout in _layouts(spectrum, points)
         for forecast in _forecasts(
-            layout, score, models, records, noise_gain, CLIPPING, client_effect
+            layout, score, models, records, noise_per_sensitivity, CLIPPING, client_effect
         )
     ]
 
@@ -95,7 +96,7 @@ def forecast_design(
     *,
     score: Score,
     records: int,
-    noise_gain: float,
+    noise_per_sensitivity: float,
     drifts: Sequence[float] | None = None,
     client_effect: float = 1.0,
 ) -> DesignForecast:
@@ -108,7 +109,9 @@ def forecast_design(
     models = _models(spectrum, _drifts(score) if drifts is None else drifts, score, FINAL_DRAWS)
     maximum_step = float(layout.first_steps(records, score).max())
     share = [min(1.0, design.maximum_step / maximum_step)]
-    (found,) = _forecasts(layout, score, models, records, noise_gain, share, client_effect)
+    (found,) = _forecasts(
+        layout, score, models, records, noise_per_sensitivity, share, client_effect
+    )
     return DesignForecast(design, found.forecasts)
 
 
@@ -276,7 +279,7 @@ def _forecasts(
     score: Score,
     models: Sequence[DriftModel],
     records: int,
-    noise_gain: float,
+    noise_per_sensitivity: float,
     clipping: Sequence[float],
     client_effect: float,
 ) -> Iterator[DesignForecast]:
@@ -294,7 +297,7 @@ def _forecasts(
             maximum_step=maximum_step,
         )
         falling = layout.expected_sensitivity(np.minimum(steps, maximum_step))
-        noise = noise_gain * (falling + rising)
+        noise_sd = noise_per_sensitivity * (falling + rising)
         forecasts = []
         for scores, chosen in zip(drawn, sampling, strict=True):
             seen = scores.moments(maximum_step)
@@ -304,7 +307,7 @@ def _forecasts(
                     sampling=chosen,
                     bias=seen.bias,
                     spread=math.sqrt(seen.error_variance),
-                    noise=noise,
+                    noise_sd=noise_sd,
                 )
             )
         yield DesignForecast(design, tuple(forecasts))

@@ -62,7 +62,7 @@ def noise_reasons(budget: ReleaseBudget, releases: int) -> list[Reason]:
             "noise",
             budget.noise,
             f"smaller than {other} noise for {releases} release{'s'[: releases > 1]}: "
-            f"{budget.gain:.3g} times the sensitivity each",
+            f"{budget.noise_per_sensitivity:.3g} times the sensitivity each",
         ),
         Reason("epsilon", f"{budget.epsilon:.4g}", f"of each of {releases} planned releases"),
     ]

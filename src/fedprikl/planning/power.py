@@ -6,7 +6,7 @@ import scipy
 
 from fedprikl.checks import check_finite
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.verdict import Noise
+from fedprikl.privacy import Mechanism
 
 __all__ = ["Moments", "smallest_drift"]
 
@@ -16,7 +16,7 @@ Moments = Callable[[float], tuple[float, float]]
 
 def smallest_drift(
     moments: Moments,
-    noise: Noise,
+    mechanism: Mechanism | None,
     threshold: float,
     *,
     largest: float,
@@ -34,9 +34,9 @@ def smallest_drift(
     def margin(divergence: float) -> float:
         """How far the value's lower quantile lies above the threshold."""
         mean, sd = moments(divergence)
-        if noise is None:
+        if mechanism is None:
             return mean - float(scipy.special.ndtri(power)) * sd - threshold
-        return mean - noise.quantile(power, error_sd=sd) - threshold
+        return mean - mechanism.quantile(power, error_sd=sd) - threshold
 
     if margin(largest) < 0:
         return None

@@ -24,7 +24,7 @@ class ReleaseBudget:
 
     noise: Literal["laplace", "gaussian"]
     epsilon: float  # of one release
-    gain: float  # standard deviation of its noise per unit of sensitivity
+    noise_per_sensitivity: float  # standard deviation of its noise per unit of sensitivity
 
 
 def split_budget(*, epsilon: float, delta: float, releases: int = 1) -> ReleaseBudget:
@@ -38,7 +38,7 @@ def split_budget(*, epsilon: float, delta: float, releases: int = 1) -> ReleaseB
     check_positive_int(releases, "releases")
     options = [_largest("laplace", epsilon, delta, releases)]
     options.append(_largest("gaussian", epsilon, delta, releases))
-    return min(options, key=lambda budget: budget.gain)
+    return min(options, key=lambda budget: budget.noise_per_sensitivity)
 
 
 def _largest(

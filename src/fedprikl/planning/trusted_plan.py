@@ -89,7 +89,7 @@ class _Search:
             score=ScoredSum(draft).score,
             records=known.records,
             points=points,
-            noise_gain=self.budget.gain,
+            noise_per_sensitivity=self.budget.noise_per_sensitivity,
             client_effect=draft.client_effect,
         )
 
@@ -100,14 +100,19 @@ class _Search:
             min(searched, key=lambda each: each.error).design,
             score=ScoredSum(self.draft).score,
             records=self.known.records,
-            noise_gain=self.budget.gain,
+            noise_per_sensitivity=self.budget.noise_per_sensitivity,
             client_effect=self.draft.client_effect,
         )
 
     def doublings(self, searched: list[DesignForecast]) -> dict[str, float]:
         """The error with twice the payload, and with half the noise: twice the epsilon."""
         wider = replace(self, known=replace(self.known, payload=2 * self.known.payload))
-        quieter = replace(self, budget=replace(self.budget, gain=self.budget.gain / 2))
+        quieter = replace(
+            self,
+            budget=replace(
+                self.budget, noise_per_sensitivity=self.budget.noise_per_sensitivity / 2
+            ),
+        )
         return {
             "payload": wider.best(wider.designs()).error,
             "epsilon": quieter.best([each.with_noise(0.5) for each in searched]).error,
@@ -125,12 +130,12 @@ def _smallest_drift(known: Known, plan: Plan, design: Design) -> float | None:
     trust = ScoredSum(plan)
     points = trust.draw_points(known.reference.probabilities, np.random.default_rng(SEED))
     records = np.full(plan.batches, max(1, known.records // plan.batches))
-    noise = trust.noise.for_sensitivity(score_sensitivity(points, records, trust.score))
+    mechanism = trust.calibrated.for_sensitivity(score_sensitivity(points, records, trust.score))
     alarm = judge_release(
         0.0,
         plan.false_alarm,
         plan.design_effect,
-        noise=noise,
+        mechanism=mechanism,
         points=points,
         records=records,
         score=trust.score,
@@ -142,4 +147,4 @@ def _smallest_drift(known: Known, plan: Plan, design: Design) -> float | None:
         return actual(divergence)[0], grouped(divergence)[1]
 
     largest = 0.85 * trust.score.divergence.empty(plan.question.skew)
-    return smallest_drift(moments, noise, alarm, largest=largest, precision=PRECISION)
+    return smallest_drift(moments, mechanism, alarm, largest=largest, precision=PRECISION)

@@ -160,13 +160,13 @@ def _tabulated_worst(table: Floats) -> tuple[float, int, int, int, int]:
     return float(changes[j]), z, i, y, j
 
 
-def _best_pair(gain: Floats, loss: Floats) -> tuple[Floats, Ints, Ints]:
-    """Per column, the largest gain[z] + loss[y] over rows z != y, and z and y."""
-    column = np.arange(gain.shape[1])
-    tops = np.argsort(gain, axis=0)[:-3:-1], np.argsort(loss, axis=0)[:-3:-1]
+def _best_pair(rise: Floats, fall: Floats) -> tuple[Floats, Ints, Ints]:
+    """Per column, the largest rise[z] + fall[y] over rows z != y, and z and y."""
+    column = np.arange(rise.shape[1])
+    tops = np.argsort(rise, axis=0)[:-3:-1], np.argsort(fall, axis=0)[:-3:-1]
     options = [(z, y) for z in tops[0] for y in tops[1]]
     values = np.array(
-        [np.where(z == y, -np.inf, gain[z, column] + loss[y, column]) for z, y in options]
+        [np.where(z == y, -np.inf, rise[z, column] + fall[y, column]) for z, y in options]
     )
     choice = np.argmax(values, axis=0)
     gaining = np.array([z for z, _ in options])[choice, column]

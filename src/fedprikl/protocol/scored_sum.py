@@ -28,7 +28,7 @@ class ScoredSum:
     shares_noise: ClassVar[bool] = False
 
     @cached_property
-    def noise(self) -> Calibrated:
+    def calibrated(self) -> Calibrated:
         """Made once: the ledger reserves its charge, it draws, and the release states it."""
         return Calibrated(self.plan.epsilon, self.plan.delta, self.plan.noise)
 
@@ -85,7 +85,7 @@ class ScoredSum:
 
     def charge(self, cohorts: Sequence[int]) -> Charge:  # noqa: ARG002
         """What a release costs, known before any sum is. `cohorts` are their sizes."""
-        return self.noise.charge
+        return self.calibrated.charge
 
     def client_charge(self, clients: int) -> Charge | None:  # noqa: ARG002
         """What a client of a cohort charges to a ledger of its own: the aggregator's will do."""
@@ -108,7 +108,7 @@ class ScoredSum:
         )
         return estimate_scored_sum(
             counts,
-            noise=self.noise,
+            calibrated=self.calibrated,
             score=self.score,
             client_effect=self.plan.client_effect,
             source=source,

@@ -44,7 +44,7 @@ class QueryPoints:
     weights: Floats  # design weight, 1/(mT) per draw for i.i.d. points
     draws: Ints  # how often the design drew x for batch t (1 unless i.i.d.)
     pi_min: float  # the reference's smallest probability above 0
-    gain: float = 0.0  # sampling variance of the estimate per unit of mean squared score, at most
+    sampling_variance: float = 0.0  # of the estimate per unit of mean squared score, at most
     pooled: bool = False  # whether the counts of one cell in several batches are added up
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class QueryPoints:
         weights: npt.ArrayLike,
         draws: npt.ArrayLike | None = None,
         batches: int = 1,
-        gain: float = 0.0,
+        sampling_variance: float = 0.0,
         pooled: bool = False,
     ) -> "QueryPoints":
         """Points chosen by hand, in any order: inside the domain, Pi(x) > 0, once per batch."""
@@ -124,7 +124,7 @@ class QueryPoints:
             weights=weight[order],
             draws=drawn[order],
             pi_min=float(distribution[distribution > 0].min()),
-            gain=gain,
+            sampling_variance=sampling_variance,
             pooled=pooled,
         )
 
@@ -150,7 +150,7 @@ def iid_points(
         weights=draws / (m * n_batches),
         draws=draws,
         batches=n_batches,
-        gain=1 / (m * n_batches),
+        sampling_variance=1 / (m * n_batches),
     )
 
 
@@ -174,7 +174,9 @@ def distinct_points(
         batch=rng.permutation(np.repeat(np.arange(n_batches), m)),
         weights=pi[asked] / inclusion[asked],
         batches=n_batches,
-        gain=float(np.max(np.where(some, (1 - inclusion) * pi / np.where(some, inclusion, 1), 0))),
+        sampling_variance=float(
+            np.max(np.where(some, (1 - inclusion) * pi / np.where(some, inclusion, 1), 0))
+        ),
     )
 
 
@@ -211,7 +213,9 @@ def spread_points(
         batch=np.arange(len(cells)) % n_batches,
         weights=pi[cells] / inclusion[cells],
         batches=n_batches,
-        gain=float(np.max(np.where(some, (1 - inclusion) * pi / np.where(some, inclusion, 1), 0))),
+        sampling_variance=float(
+            np.max(np.where(some, (1 - inclusion) * pi / np.where(some, inclusion, 1), 0))
+        ),
         pooled=True,
     )
 

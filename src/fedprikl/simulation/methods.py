@@ -90,7 +90,7 @@ class TrustedAggregator:
         points = trust.draw_points(world.reference.probabilities, rng)
         return estimate_scored_sum(
             _plain_counts(world, points, rng),
-            noise=trust.noise,
+            calibrated=trust.calibrated,
             score=trust.score,
             client_effect=trust.plan.client_effect,
             source=source,
