@@ -3,7 +3,7 @@
     python benchmarks/flower.py [--json] [--clients 50]
 
 Every client is a SuperNode of its own, with TLS and node authentication, as in docs/deployment.md;
-the wall time is that of the round, from the first letter to the release. Counting and crypto are
+the wall time is that of the round, from the first message to the release. Counting and crypto are
 measured in this process on the same files, with the same plan: all clients one after the other,
 divided by the number of cores they would share. What is left is Flower: starting a process for
 every message, polling, HTTP, and whatever else the machine does. `flower_core_seconds_per_message`
@@ -96,21 +96,21 @@ def in_process(folder: Path, files: list[Path]) -> tuple[float, float]:
     return counting, time.process_time() - start
 
 
-def sealing(letters: int = 500) -> dict[str, float]:
-    """CPU milliseconds to seal a letter, at the client, and to open it, at the aggregator."""
+def sealing(messages: int = 500) -> dict[str, float]:
+    """CPU milliseconds to seal a message, at the client, and to open it, at the aggregator."""
     key = SealingKey.generate()
     address = Address(
         round_id="ab" * 16, cohort=bytes(32), member=1, invitation=bytes(32), step=Step.INPUT
     )
     start = time.process_time()
-    sealed = [seal_answer(bytes(1700), key.public, address) for _ in range(letters)]
+    sealed = [seal_answer(bytes(1700), key.public, address) for _ in range(messages)]
     middle = time.process_time()
-    for letter in sealed:
-        key.open(letter, address)
+    for message in sealed:
+        key.open(message, address)
     end = time.process_time()
     return {
-        "seal_ms": round(1000 * (middle - start) / letters, 3),
-        "open_ms": round(1000 * (end - middle) / letters, 3),
+        "seal_ms": round(1000 * (middle - start) / messages, 3),
+        "open_ms": round(1000 * (end - middle) / messages, 3),
     }
 
 

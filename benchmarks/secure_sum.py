@@ -115,26 +115,26 @@ def run(
     cost.aggregator += clock() - start
     acts: list[Callable[[int, bytes], bytes]] = [
         lambda i, _: clients[i].advertise(),
-        lambda i, letter: clients[i].share_keys(letter),
-        lambda i, letter: clients[i].mask_input(letter, inputs[i]),
-        lambda i, letter: clients[i].echo(letter),
-        lambda i, letter: clients[i].reveal(letter),
+        lambda i, message: clients[i].share_keys(message),
+        lambda i, message: clients[i].mask_input(message, inputs[i]),
+        lambda i, message: clients[i].echo(message),
+        lambda i, message: clients[i].reveal(message),
     ]
     ends = [summing.send_keys, summing.send_shares, summing.send_survivors, summing.send_echoes]
-    letters = dict.fromkeys(range(plan.clients), b"")
+    messages = dict.fromkeys(range(plan.clients), b"")
     for place, step in enumerate(STEPS):
         if step == "input":
-            letters = {i: letter for i, letter in letters.items() if i not in gone}
+            messages = {i: message for i, message in messages.items() if i not in gone}
         start = clock()
-        answers = {i: acts[place](i, letter) for i, letter in letters.items()}
+        answers = {i: acts[place](i, message) for i, message in messages.items()}
         cost.clients += clock() - start
         cost.up[step] = max(map(len, answers.values()))
         start = clock()
         for i, data in answers.items():
             summing.receive(i, data)
-        letters = ends[place]() if place < 4 else {}
+        messages = ends[place]() if place < 4 else {}
         cost.aggregator += clock() - start
-        cost.down[step] = max(map(len, letters.values()), default=0)
+        cost.down[step] = max(map(len, messages.values()), default=0)
     start = clock()
     result = summing.unmask()
     cost.aggregator += clock() - start

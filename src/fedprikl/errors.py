@@ -11,7 +11,7 @@ FedPriKLError
 │   └── LedgerDamagedError    a ledger file that was edited, cut or broken
 ├── PolicyRefusal             a client takes no part; says why
 ├── ReleaseRefused            a round that ends without a release; says whether it stays charged
-├── SealError                 a sealed letter that does not open where it arrived
+├── SealError                 a sealed message that does not open where it arrived
 ├── DeploymentError           a federation that cannot be reached, or set up as it must not be
 └── SecureSumError            a secure sum that cannot or must not go on
     ├── MessageDecodeError    bytes that are not a message of the protocol
@@ -131,7 +131,7 @@ class ReleaseRefused(FedPriKLError):  # noqa: N818  it is a decision, not a fail
 
 
 class SealError(FedPriKLError):
-    """A sealed letter that does not open: of another round, member or step, or damaged."""
+    """A sealed message that does not open: of another round, member or step, or damaged."""
 
 
 class DeploymentError(FedPriKLError):

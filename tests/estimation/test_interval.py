@@ -212,7 +212,7 @@ def test_every_skew_has_an_interval(skew: float) -> None:
         assert 0 <= found[0] <= found[1] <= -math.log(skew) * (1 + 1e-9)
 
 
-def test_clients_that_resemble_themselves_are_covered_too() -> None:
+def test_clients_with_correlated_records_are_covered_too() -> None:
     """Clients of 50 records, design effect about 3.5: of 40 intervals at least 33 cover.
 
     (A true 95% fails with probability 0.003.) Ignoring the effect, far fewer do.

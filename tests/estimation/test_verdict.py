@@ -266,7 +266,7 @@ def test_false_alarms_are_as_rare_as_stated(
 
 
 def related_population(rng: np.random.Generator, pi: Floats, icc: float) -> Ints:
-    """Counts of 300 clients with 60 records each that resemble each other."""
+    """Counts of 300 clients with 60 correlated records each."""
     own = rng.dirichlet(pi * (1 - icc) / icc, 300)
     return np.asarray(rng.multinomial(60, own).sum(axis=0))
 

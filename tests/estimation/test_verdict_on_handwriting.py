@@ -21,7 +21,7 @@ REPETITIONS = 1000
 
 @pytest.mark.skipif(not DIGITS.exists(), reason="needs the FEMNIST digits, which are not at hand")
 @pytest.mark.parametrize("digit", [0, 1, 5])
-def test_writers_who_resemble_themselves_raise_no_alarm(digit: int) -> None:
+def test_writers_whose_images_are_alike_raise_no_alarm(digit: int) -> None:
     one = load_compact(DIGITS).population(digit)
     _, writer = np.unique(one.client, return_inverse=True)
     _, cell = np.unique(one.cell, return_inverse=True)

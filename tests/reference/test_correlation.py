@@ -66,7 +66,7 @@ def test_weights_from_the_same_half_would_hide_half_of_it() -> None:
     assert Correlation.estimate(client, cell).icc > 0.08
 
 
-def test_unrelated_records_have_no_resemblance(rng: np.random.Generator) -> None:
+def test_unrelated_records_have_no_correlation(rng: np.random.Generator) -> None:
     client, cell = clustered(rng, cells=300, clients=300, icc=0.0)
     found = Correlation.estimate(client, cell)
     assert found.icc < 0.001
@@ -189,7 +189,7 @@ def test_one_cell_shows_nothing() -> None:
 
 
 @pytest.mark.skipif(not DIGITS.exists(), reason="needs the FEMNIST digits, which are not at hand")
-def test_writers_resemble_themselves() -> None:
+def test_one_writers_images_are_alike() -> None:
     """Real handwriting: a design effect of 1.2 to 2 per digit, none once the writers are mixed."""
     digits, rng = load_compact(DIGITS), np.random.default_rng(2)
     for digit in range(10):

@@ -95,7 +95,7 @@ def test_made_up_handwriting_is_like_handwriting() -> None:
     ink = (digits.code[:, None] >> np.arange(16)) & 1
     share = np.array([ink[digits.writer == w].mean() for w in range(300)])
     by_chance = ink.mean(axis=1).std() / np.sqrt(np.bincount(digits.writer).mean())
-    assert share.std() > 3 * by_chance  # writers resemble themselves
+    assert share.std() > 3 * by_chance  # one writer's images are alike
     assert digits.sha256 == synthetic_handwriting(writers=300).sha256
     assert digits.distribution(3).sum() == pytest.approx(1)
 

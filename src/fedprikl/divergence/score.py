@@ -28,7 +28,7 @@ class Score:
     to rho a^2 h, where rho is the share of the population outside the sample (`outside`): counts
     of everybody are no sample. What is done about it is the divergence's own; KL has
     -ln(v + rho a^2 h / (2 v)). 0 switches it off, 1 is full, and more is right where records of one
-    client resemble each other and counts vary more (by the design effect).
+    client are correlated and counts vary more (by the design effect).
 
     `maximum_step` (c): what noise hides is the maximum step, the first record of an empty cell.
     Clipping lets no record lower `weight * s` by more than c. The line starts at s(0), so a cell

@@ -37,7 +37,7 @@ def check_design_effect(value: float) -> float:
     if check_finite(value, "design_effect") < 1:
         raise InvalidInputError(
             f"The design effect is 1 for unrelated records and more for clients whose records "
-            f"resemble each other; got {value}."
+            f"are correlated; got {value}."
         )
     return float(value)
 

@@ -61,7 +61,7 @@ def simulate_scores(
     """Scores if the population had drifted as in the model, whose cells are positions in `terms`.
 
     Poisson counts of groups of `client_effect` alike records: batches are sets of clients, and
-    records of one client resemble each other. The clipping of `score` is left to `moments`.
+    records of one client are correlated. The clipping of `score` is left to `moments`.
     """
     rng, at = np.random.default_rng(SEED), model.cells
     pi, records, outside = terms.pi[at], terms.records[at], terms.outside[at]

@@ -52,7 +52,7 @@ def plan_round(
     `epsilon` and `delta` are for all `releases` together. `trust` says who may see exact sums: the
     "aggregator", or "none". `divergence` is the name of a registered one. `most_records` is the
     largest number of records one client may hold (default: 16 times the average); a client with
-    more stays away. `design_effect` says how much records of one client resemble each other; by
+    more stays away. `design_effect` says how correlated the records of one client are; by
     default what the reference shows, or 1. `aggregator` is the key that answers are sealed to,
     where a relay carries them, `roster` the fingerprint of the clients who may take part. Cost:
     about a second, whatever the domain.

@@ -1,6 +1,6 @@
 """Correlation: how much alike the records of one client are, from a public reference with ids.
 
-People resemble themselves. A population's counts then vary more than those of unrelated records,
+One client's records are alike. A population's counts then vary more than those of unrelated records,
 by its design effect, and a verdict that ignores it cries wolf.
 """
 
@@ -63,8 +63,8 @@ class Correlation:
         clients = int(holder.max(initial=-1)) + 1
         if clients < 4:
             raise InvalidInputError(
-                f"The reference names {clients} clients; to see how much their records resemble "
-                "each other takes at least 4. Leave the client column out."
+                f"The reference names {clients} clients; seeing how alike one client's "
+                "records are takes at least 4. Leave the client column out."
             )
         sizes = np.bincount(holder, weights=held)
         half = np.random.default_rng(SPLIT_SEED).permutation(np.arange(clients) % 2)
@@ -80,7 +80,7 @@ class Correlation:
         if one.mean_holder == two.mean_holder == 1:
             raise InvalidInputError(
                 "Every client of the reference holds one record, so nothing shows how much records "
-                "of one client resemble each other. Leave the client column out."
+                "of one client are alike. Leave the client column out."
             )
         icc = min(max(excess / pairs, 0.0), 1.0) if pairs > 0 else 0.0
         return cls(  # rounded, so that the order of a sum cannot change a fingerprint

@@ -204,7 +204,7 @@ def _parse_correlation(fields: Any) -> Correlation | None:
                 size_variation=_parse_number(variation),
                 clients=_parse_whole(clients),
             )
-    raise InvalidInputError("it does not say how much the clients' records resemble each other.")
+    raise InvalidInputError("it does not say how correlated the clients' records are.")
 
 
 def _parse_encoder(records: dict[str, Any]) -> Encoder:

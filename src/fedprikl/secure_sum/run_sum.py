@@ -49,9 +49,9 @@ def secure_sum(
         for i in range(plan.clients)
     ]
 
-    def stay(letters: Mapping[int, bytes], message: Leaves) -> Iterator[tuple[int, bytes]]:
-        """The letters to clients who still answer with this message."""
-        return ((i, x) for i, x in letters.items() if leaves.get(i, 5) > message.value)
+    def stay(messages: Mapping[int, bytes], answer: Leaves) -> Iterator[tuple[int, bytes]]:
+        """The messages to clients who still send this answer."""
+        return ((i, x) for i, x in messages.items() if leaves.get(i, 5) > answer.value)
 
     start = dict.fromkeys(range(plan.clients), b"")
     for i, _ in stay(start, Leaves.BEFORE_ADVERT):

@@ -66,7 +66,7 @@ def load_stand_in(digits: Digits, owners: str | Path, *, seed: int = STAND_IN_SE
 
     The images of the full data set are not at hand, so each one's code is drawn from the codes
     that `digits` has of the same digit. Sizes are true, the codes' distribution is that of
-    `digits`; that a writer resembles himself is lost.
+    `digits`; that one writer's images are alike is lost.
     """
     arrays = _load_npz(Path(owners), ("label", "writer"))
     label = arrays["label"].astype(np.int64)

@@ -32,8 +32,8 @@ def drifted_population(
     """Clients with Zipf-distributed records, tilted away from the reference.
 
     Pi(x) is proportional to 1/(x + 1). Each of 16 topics (x mod 16) became more or less popular
-    by a factor e^(+-drift); half of a client's records come from one favourite topic, as people
-    resemble themselves more than others. P is what the clients then hold.
+    by a factor e^(+-drift); half of a client's records come from one favourite topic, so its
+    records are alike. P is what the clients then hold.
     """
     pi = _normalised(1 / (np.arange(cells) + 1.0))
     topic = np.arange(cells) % TOPICS
