@@ -1,7 +1,7 @@
 """Correlation: how much alike the records of one client are, from a public reference with ids.
 
-One client's records are alike. A population's counts then vary more than those of unrelated records,
-by its design effect, and a verdict that ignores it cries wolf.
+One client's records are alike. Counts then vary more than those of unrelated records, by the
+design effect, and a verdict that ignores it raises false alarms.
 """
 
 import math
