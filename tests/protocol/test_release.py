@@ -22,6 +22,8 @@ KEY = SigningKey.generate()
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63) + 1, 2**63 - 1)
 WHOLE = st.integers(0, 2**63 - 1)
 TEXTS = st.text(max_size=8)
+NAMES = TEXTS.filter(str.isprintable)  # people read these in a terminal
+AMOUNTS = st.floats(0, 1e300)
 ODD = [
     *(None, True, "1", "", -1, 0, 0.0, 2**63, 10**400, 1e308, -1e308, 5e-324, -0.0, [], {}),
     *([1], [None, 1], ["x", "y"], {"kind": "laplace"}, "aggregator", "none", "\ud800"),
@@ -58,7 +60,7 @@ ANSWERS = st.builds(
     divergence=TEXTS,
     columns=some(TEXTS),
     value=NUMBERS,
-    interval=st.none() | st.tuples(NUMBERS, NUMBERS),
+    interval=st.none() | st.tuples(NUMBERS, NUMBERS).map(lambda pair: tuple(sorted(pair))),
     target=TEXTS,
     unit=TEXTS,
     mechanism=TEXTS,
@@ -73,14 +75,19 @@ VERDICTS = st.builds(
 )
 STATEMENTS = st.builds(
     PrivacyStatement,
-    epsilon=NUMBERS | st.just(float("inf")),
-    delta=NUMBERS,
-    claimed_epsilon=st.none() | NUMBERS,
+    epsilon=AMOUNTS | st.just(float("inf")),
+    delta=st.floats(0, 1, exclude_max=True),
+    claimed_epsilon=st.none() | AMOUNTS,
     mechanism=TEXTS,
     released=TEXTS,
     trust=TEXTS,
     sensitivity=st.none() | NUMBERS,
     insecure=st.booleans(),
+)
+
+
+OUTCOMES = st.tuples(WHOLE, WHOLE, WHOLE, TEXTS).map(
+    lambda drawn: Outcome(drawn[0], max(drawn[1:3]), min(drawn[1:3]), drawn[3])
 )
 
 
@@ -92,19 +99,19 @@ def releases(draw: st.DrawFn) -> Release:
             Release,
             round_id=TEXTS,
             request=TEXTS,
-            population=TEXTS,
+            population=NAMES,
             trust=st.just(trust),
             plan=TEXTS,
             reference=TEXTS,
             answers=st.lists(ANSWERS, min_size=1, max_size=3).map(tuple),
             verdict=st.none() | VERDICTS,
             privacy=STATEMENTS,
-            cohorts=some(st.builds(Outcome, WHOLE, WHOLE, WHOLE, TEXTS)),
+            cohorts=some(OUTCOMES),
             payload=WHOLE,
             noisy_counts=released_counts() if trust == "none" else st.none(),
             ledger=st.none() | st.builds(Head, WHOLE, TEXTS),
-            software=TEXTS,
-            released_at=TEXTS,
+            software=NAMES,
+            released_at=NAMES,
         )
     )
 
@@ -191,6 +198,33 @@ def test_parts_that_contradict_each_other_make_no_release() -> None:
     assert noisy.noisy_counts is not None
     with pytest.raises(InvalidInputError, match="do not fit its batches"):
         replace(noisy.noisy_counts, rest=())
+
+
+def test_a_release_does_not_contradict_itself() -> None:
+    (answer,), (cohort, *_) = GENUINE.answers, GENUINE.cohorts
+    impossible: list[dict[str, Any]] = [
+        {"answers": (replace(answer, interval=(9.0, -9.0)),)},
+        {"cohorts": (replace(cohort, included=cohort.clients + 1),)},
+        {"privacy": replace(GENUINE.privacy, epsilon=-2.0)},
+        {"privacy": replace(GENUINE.privacy, delta=-5.0)},
+        {"released_at": "2030-01-31\nsigner: abab (trusted)"},
+        {"population": "phones\x1b[2J"},
+    ]
+    for changes in impossible:
+        with pytest.raises(InvalidInputError):
+            replace(GENUINE, **changes)
+
+
+def test_a_release_is_about_its_plan_in_every_field() -> None:
+    result = WORLD.run(PLAN)
+    assert result.release.is_about(PLAN)
+    for changes in (
+        {"population": "others"},
+        {"reference": 64 * "0"},
+        {"plan": 64 * "0"},
+        {"privacy": replace(result.release.privacy, claimed_epsilon=0.001)},
+    ):
+        assert not replace(result.release, **changes).is_about(PLAN)
 
 
 def test_what_nobody_could_read_is_not_signed() -> None:

@@ -132,7 +132,7 @@ class Site:
         try:
             session = _open_session(invitation, settings)
         except Exception as error:
-            return _refuse_sealed(error, Step.ADVERTISE, invitation, settings)
+            return self._refuse_sealed(error, Step.ADVERTISE, asked, invitation, settings)
         return self._answer(Step.ADVERTISE, asked, session, settings)
 
     def _go_on(self, step: Step, asked: Envelope) -> Envelope:
@@ -160,12 +160,24 @@ class Site:
         except Exception as error:
             if step is not Step.ADVERTISE:
                 _memory(settings).go_on(invitation.round_id, step)  # a refusal is an answer too
-            self.state.erase()
-            return _refuse_sealed(error, step, invitation, settings)
+            return self._refuse_sealed(error, step, asked, invitation, settings)
         _claim(step, session, settings)
         sealed = seal_answer(answer, invitation.signed.plan.aggregator, session.address(step))
         rest = b"" if session.is_over else session.to_bytes()
         self.state.save(Kept(_digest(step, asked), sealed, rest))
+        return Envelope(invitation.round_id, sealed)
+
+    def _refuse_sealed(
+        self,
+        error: Exception,
+        step: Step,
+        asked: Envelope,
+        invitation: Invitation,
+        settings: NodeSettings,
+    ) -> Envelope:
+        """A refusal that may depend on records. Asked again, the site repeats the same bytes."""
+        sealed = _sealed_refusal(error, step, invitation, settings)
+        self.state.save(Kept(_digest(step, asked), sealed, b""))
         return Envelope(invitation.round_id, sealed)
 
     def _answered(self, step: Step, asked: Envelope) -> bytes:
@@ -222,9 +234,9 @@ def _refuse(asked: Envelope, reason: str) -> Envelope:
     return Envelope(asked.round_id, refusal=reason)
 
 
-def _refuse_sealed(
+def _sealed_refusal(
     error: Exception, step: Step, invitation: Invitation, settings: NodeSettings
-) -> Envelope:
+) -> bytes:
     """Tells the aggregator alone, in as many bytes as an answer, and of our own words only."""
     match error:
         case PolicyRefusal():
@@ -237,8 +249,7 @@ def _refuse_sealed(
     log.error("fedprikl takes no part: %s", words)
     plan = invitation.signed.plan
     _, identity = credentials(plan, settings)
-    sealed = seal_refusal(reason, plan.aggregator, invitation.address(step), identity)
-    return Envelope(invitation.round_id, sealed)
+    return seal_refusal(reason, plan.aggregator, invitation.address(step), identity)
 
 
 def _memory(settings: NodeSettings) -> SiteMemory:

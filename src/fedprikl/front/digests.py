@@ -66,19 +66,22 @@ def _of_records(source: FrameRecords) -> str:
 
 
 def _add(sha: Any, values: Values) -> None:
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iufbM":
-        sha.update(values.dtype.str.encode() + np.ascontiguousarray(values).tobytes())
+    if _is_plain(values):
+        sha.update(_text(values))
         return
     for value in values:
-        if isinstance(value, np.ndarray):
-            _add(sha, value)
-            continue
         text = _text(value)
         sha.update(len(text).to_bytes(8) + text)
 
 
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iufbM"
+
+
 def _text(value: Any) -> bytes:
     try:
+        if _is_plain(value):
+            return bytes(value.dtype.str.encode() + np.ascontiguousarray(value).tobytes())
         return repr(value).encode(errors="surrogatepass")
     except Exception:  # an object of whatever kind must not stop the other records
         return type(value).__name__.encode()

@@ -46,7 +46,7 @@ def verify(release: Release | str | Path, *, key: str = "", plan: AnyPlan | None
             f"{what} is NOT genuine: it was changed after it was signed, or another key signed it. "
             "Do not use it."
         )
-    if plan is not None and found.plan != signed_plan(plan).plan.fingerprint:
+    if plan is not None and not found.is_about(signed_plan(plan).plan):
         about = f"than {plan}" if isinstance(plan, str | Path) else "than the one given"
         raise InvalidInputError(f"{what} is genuine, but about another plan {about}.")
     return found

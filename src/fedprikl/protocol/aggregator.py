@@ -81,6 +81,8 @@ class Aggregator:
 
     def drop(self, number: int, reason: str) -> Outcome:
         """Goes on without a cohort."""
+        if number in self._outcomes:
+            raise InvalidInputError(f"Cohort {number} is closed already.")
         cohort = self._round.cohorts[number]
         self._outcomes[number] = Outcome(cohort.batch, len(cohort.members), 0, reason)
         return self._outcomes[number]

@@ -87,10 +87,7 @@ class Plan:
     budget_delta: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.population, str) or not self.population.strip():
-            raise InvalidInputError("A plan names the population whose budget it charges.")
-        if not isinstance(self.reference, str) or len(self.reference) != 64:
-            raise InvalidInputError("A plan carries the fingerprint of its reference.")
+        self._check_names()
         for name in NUMBERS:  # a text would be signed as a text and used as a number
             value = getattr(self, name)
             if value is not None and (
@@ -131,6 +128,14 @@ class Plan:
                 "A plan asks exactly one question for now, about all columns (columns=()) and with "
                 "the whole budget (share=1)."
             )
+
+    def _check_names(self) -> None:
+        if not isinstance(self.population, str) or not self.population.strip():
+            raise InvalidInputError("A plan names the population whose budget it charges.")
+        if not self.population.isprintable():
+            raise InvalidInputError("The name of a population has printable characters only.")
+        if not isinstance(self.reference, str) or len(self.reference) != 64:
+            raise InvalidInputError("A plan carries the fingerprint of its reference.")
 
     def _check_choices(self) -> None:
         if self.trust not in get_args(Trust):

@@ -10,6 +10,7 @@ from fedprikl.errors import InvalidInputError
 
 __all__ = ["Question"]
 
+LARGEST_STEP = 1e6  # beyond, a clipped score overflows
 NUMBERS = ("share", "exponent", "skew", "maximum_step")
 
 
@@ -57,8 +58,10 @@ class Question:
         if not 0 <= check_finite(self.exponent, "exponent") <= 1:
             raise InvalidInputError("The exponent of the points lies between 0 and 1.")
         check_open_unit(self.skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
-        if self.maximum_step is not None and check_finite(self.maximum_step, "maximum_step") <= 0:
-            raise InvalidInputError("The maximum step must be above 0.")
+        if self.maximum_step is not None and not (
+            0 < check_finite(self.maximum_step, "maximum_step") <= LARGEST_STEP
+        ):
+            raise InvalidInputError(f"The maximum step is above 0 and at most {LARGEST_STEP:g}.")
 
     def score(self, *, correction: float, limited: bool) -> Score:
         """The score of a count: the plan's one formula, which depends on trust in two places.

@@ -11,6 +11,7 @@ from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.outcome import Outcome
+from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.released_counts import ReleasedCounts
 from fedprikl.shapes import is_same, read_fields, to_plain
 
@@ -97,6 +98,28 @@ class Release:
             raise InvalidInputError(
                 "A release carries noisy counts if no party is trusted, and only then."
             )
+
+        for answer in self.answers:
+            if answer.interval is not None and answer.interval[0] > answer.interval[1]:
+                raise InvalidInputError("An interval of the release ends before it begins.")
+        if any(cohort.included > cohort.clients for cohort in self.cohorts):
+            raise InvalidInputError("A cohort of the release has more clients than it has.")
+        if not f"{self.population}{self.software}{self.released_at}".isprintable():
+            raise InvalidInputError("A name in the release has characters that are not printable.")
+        privacy = self.privacy
+        if privacy.epsilon < 0 or not 0 <= privacy.delta < 1 or (privacy.claimed_epsilon or 0) < 0:
+            raise InvalidInputError("The privacy statement of the release is impossible.")
+
+    def is_about(self, plan: Plan) -> bool:
+        """Whether it says what a release of this plan says."""
+        claimed = self.privacy.claimed_epsilon
+        return (
+            self.plan == plan.fingerprint
+            and (self.population, self.reference) == (plan.population, plan.reference)
+            and self.trust == plan.trust
+            and len(self.answers) == len(plan.questions)
+            and claimed == plan.epsilon
+        )
 
     def sign(self, key: SigningKey) -> "Release":
         """The release with the aggregator's signature; refuses what nobody could read."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedprikl.errors import ReleaseRefused
+from fedprikl.errors import InvalidInputError, ReleaseRefused
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol.aggregator import Aggregator
 from fedprikl.protocol.client import Client
@@ -62,6 +62,11 @@ def run_round(
 
     Another `transport` carries the messages of the same clients; who leaves is then its affair.
     """
+    if transport is not None and server.plan.aggregator:
+        raise InvalidInputError(
+            "The plan names an aggregator's key, so answers that travel are sealed to it. Drive "
+            "the round with `RoundDriver(round, aggregator, key)`, or plan without `aggregator`."
+        )
     identities = {n: who.identity for n, who in clients.items() if who.identity is not None}
     current = server.open_round(
         sorted(clients), rng=rng, randomness=randomness, identities=identities

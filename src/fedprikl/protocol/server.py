@@ -6,7 +6,7 @@ import numpy as np
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol.dealing import deal
-from fedprikl.protocol.plan import SignedPlan
+from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.round import Cohort, Round, plan_cohort, sum_nonce
 from fedprikl.protocol.trust import trust_of
@@ -29,6 +29,11 @@ class Server:
             )
         self._signed = signed
         self._reference = reference
+
+    @property
+    def plan(self) -> Plan:
+        """What the parties agreed on."""
+        return self._signed.plan
 
     def open_round(
         self,
@@ -89,6 +94,6 @@ class Server:
         release = Release.from_bytes(message)
         if not release.is_signed_by(aggregator):
             raise InvalidInputError("The release is not signed by the aggregator.")
-        if release.round_id != current.round_id or release.plan != current.plan.fingerprint:
+        if release.round_id != current.round_id or not release.is_about(current.plan):
             raise InvalidInputError("The release belongs to another round or plan.")
         return release
