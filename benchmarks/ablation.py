@@ -167,7 +167,7 @@ def measure_alone(kind: Any, digits: Any, populations: Any, *, debias: bool) -> 
         errors.append(row)
     words = "projected and debiased" if debias else "projected"
     return {
-        "variant": f"nobody trusted: {kind} shares, {words}",
+        "variant": f"trust none: {kind} shares, {words}",
         "bias": float(np.mean(errors[0])),
         "spread": float(np.std(errors[0])),
         "sensitivity": None,

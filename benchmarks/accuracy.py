@@ -389,7 +389,7 @@ def table(cases: list[dict[str, Any]]) -> str:
     """The table of docs/estimators.md: rows of cells for falling epsilon, in Markdown."""
     lines = [
         "| population | bytes | no privacy, T = 20 | paper's noise, ε 1 / 0.5 / 0.1 | "
-        "planner, ε 1 / 0.5 / 0.1 | planner, nobody trusted |",
+        "planner, ε 1 / 0.5 / 0.1 | planner, trust none |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for population, payload in dict.fromkeys((c["population"], c["payload_bytes"]) for c in cases):

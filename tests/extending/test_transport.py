@@ -1,6 +1,8 @@
-"""A third transport, in one file: a whole round over a queue between two threads."""
+"""A third transport, in one file: a whole round over queues, every client in a thread."""
 
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,31 @@ class Vanishing(Client):
 
         session.answer = answer  # type: ignore[method-assign]
         return session
+
+
+class Slow(Client):
+    """Answers the adverts in time, and thinks about everything else until it may go on."""
+
+    go_on: threading.Event
+
+    def join(self, message: bytes, *, at: str) -> ClientSession:
+        session = super().join(message, at=at)
+        honest = session.answer
+
+        def answer(step: Step, message: bytes) -> bytes:
+            if step is not Step.ADVERTISE:
+                self.go_on.wait(60.0)
+            return honest(step, message)
+
+        session.answer = answer  # type: ignore[method-assign]
+        return session
+
+
+@pytest.fixture
+def go_on() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 def members(gone: Step | None = None) -> dict[str, Client]:
@@ -102,6 +129,43 @@ def test_a_refusal_travels_over_the_queue(tmp_path: Path) -> None:
     assert sum(outcome.included for outcome in found.outcomes) == 11
 
 
+def test_one_slow_client_costs_the_others_nothing(tmp_path: Path, go_on: threading.Event) -> None:
+    """The first to be asked answers too late: it is left out, and everybody else is counted."""
+    made = module("A transport", tmp_path, name="queue_transport")
+    clients, steps = members(), list[StepCount]()
+    slow = Slow(WORLD.held[0], WORLD.reference, policy=WORLD.policy, randomness=os.urandom)
+    slow.go_on = go_on
+    clients["c0"] = slow
+    over = made.QueueTransport(clients, AT, timeout=2.0, grace=1.0)
+    found = release_over(clients, over, report=steps.append)
+    assert sum(outcome.included for outcome in found.outcomes) == 11
+    assert {count.step: count.lost for count in steps if count.lost} == {Step.SHARE: 1}
+
+
+def test_a_late_reply_is_not_one_of_the_next_step(tmp_path: Path, go_on: threading.Event) -> None:
+    made = module("A transport", tmp_path, name="queue_transport")
+
+    class Session:
+        def answer(self, step: Step, message: bytes) -> bytes:
+            if step is Step.SHARE:
+                go_on.wait(60.0)
+            return message
+
+    over = made.QueueTransport({}, AT, timeout=0.05, grace=0.05)
+    over.sessions["c0"] = Session()
+    before = set(threading.enumerate())
+    assert list(over.exchange(Step.SHARE, {"c0": b"share"}, lambda: False)) == []
+    (late,) = set(threading.enumerate()) - before
+    go_on.set()
+    late.join(60.0)
+    (reply,) = over.exchange(Step.INPUT, {"c0": b"input"}, lambda: False)
+    assert reply.message == b"input"
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile("\n".join(blocks("A transport")), "docs/extending.md", "exec"), {})
+    assert "included=5" in capsys.readouterr().out
+
+
 def test_the_transport_is_one_short_file() -> None:
-    (block,) = blocks("A transport")
-    assert len(block.splitlines()) <= 50
+    assert len(blocks("A transport")[0].splitlines()) <= 40

@@ -56,7 +56,10 @@ def plan_command(
     false_alarm: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.01,
     design_effect: Annotated[
         float | None,
-        typer.Option(help="Correlation of one client's records; default: the reference's, or 1."),
+        typer.Option(
+            help="Correlation of one client's records; default: from the reference's size and, "
+            "with client ids, its correlation."
+        ),
     ] = None,
     threshold: Annotated[
         float | None, typer.Option(help="Divergence to draw into the report.")

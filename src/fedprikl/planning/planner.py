@@ -52,10 +52,10 @@ def plan_round(
     `epsilon` and `delta` are for all `releases` together. `trust` says who may see exact sums: the
     "aggregator", or "none". `divergence` is the name of a registered one. `most_records` is the
     largest number of records one client may hold (default: 16 times the average); a client with
-    more stays away. `design_effect` says how correlated the records of one client are; by
-    default what the reference shows, or 1. `aggregator` is the key that answers are sealed to,
-    where a relay carries them, `roster` the fingerprint of the clients who may take part. Cost:
-    about a second, whatever the domain.
+    more stays away. `design_effect` says how correlated the records of one client are (default:
+    from the reference's size and, with client ids, its correlation). `aggregator` is the key that
+    answers are sealed to, where a relay carries them, `roster` the fingerprint of the clients who
+    may take part. Cost: about a second, whatever the domain.
 
     Examples
     --------
