@@ -84,6 +84,18 @@ def test_a_row_for_every_library(found: Comparison, library: Any, kind: type[Any
     assert (row["low"], row["high"]) == found.interval
 
 
+def test_a_row_states_its_privacy(people: Population) -> None:
+    """Whole epsilons are floats too, so that frames of many rounds fit together."""
+    whole = make_plan(people.reference, clients=6, records=360, epsilon=1)
+    result = people.compare(plan=whole)
+    frame = result.to_frame("polars")
+    assert frame.schema["epsilon"] == frame.schema["delta"] == pl.Float64
+    row = frame.to_dicts()[0]
+    assert (row["epsilon"], row["delta"]) == (1.0, result.privacy.delta)
+    assert row["delta"] != whole.plan.delta  # the noise is pure, whatever the plan allows
+    assert (row["unit"], row["trust"]) == ("nats", "aggregator")
+
+
 def test_the_usual_library_is_one_that_is_there(
     found: Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
