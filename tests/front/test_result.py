@@ -125,6 +125,15 @@ def test_pages_are_whole_and_have_nothing_from_outside(found: Comparison, tmp_pa
         assert not {"script", "link", "iframe", "img", "object", "embed"} & set(page.tags)
         assert "url(http" not in text
         assert "Drift found: " in text
+        assert "<strong><p>" not in text
+
+
+def test_the_report_has_a_row_for_each_field(found: Comparison, tmp_path: Path) -> None:
+    found.save_html(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<td>question: divergence</td><td>kl</td>" in text
+    assert "<td>question: columns</td><td>all</td>" in text
+    assert "{" not in text.split("<h2>Parameters</h2>")[1]
 
 
 def test_names_are_escaped(people: Population, tmp_path: Path) -> None:
@@ -154,6 +163,8 @@ def test_verify_raises_what_is_not_genuine(
         verify(release, key="abc")
     with pytest.raises(InvalidInputError, match="no release"):
         verify(7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"Give result\.release"):
+        verify(found)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="another plan than the one given"):
         verify(release, plan=other_plan(people.reference))
     document = found.to_dict()

@@ -13,11 +13,11 @@ import narwhals.stable.v2 as nw
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.estimation import Verdict
-from fedprikl.front.whole_files import write_whole
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.reporting import ReleaseFacts, absences, release_page
 from fedprikl.reporting.release_summary import release_summary
+from fedprikl.whole_files import write_whole
 
 __all__ = ["Comparison"]
 
