@@ -106,4 +106,4 @@ if not TYPE_CHECKING:  # so that type checkers refuse names that are not listed 
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING"})

@@ -44,7 +44,7 @@ def check_epsilon(value: float) -> float:
     if epsilon <= 0:
         raise InvalidInputError(
             f"epsilon must be above 0, got {epsilon}. Common choices lie between 0.1 and 2; "
-            "for a result without privacy use the estimator `no_privacy`."
+            "for a result without privacy use `fedprikl.paper.no_privacy`."
         )
     if epsilon > 1e9:
         raise InvalidInputError(f"epsilon {epsilon:g} is no privacy at all; use at most 1e9.")

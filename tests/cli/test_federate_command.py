@@ -120,6 +120,13 @@ def test_a_release_of_another_signer_or_plan_is_not_written(
     assert not Path("release.json").exists()
 
 
+def test_help_shows_no_path_of_this_machine() -> None:
+    said = runner.invoke(app, ["federate", "--help"], env={"COLUMNS": "300"}).stdout
+    assert "the one of this package" in said
+    assert str(APP_FOLDER.parent) not in said
+    assert "site-packages" not in said
+
+
 def test_without_flower_the_extra_is_named(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,7 +69,11 @@ def test_estimate_and_verify_say_the_same_about_a_release(folder: Path) -> None:
     assert words.lower().startswith(("drift found", "no drift found"))
     assert estimated.startswith(words)
     verified = call("verify", "release.json").stdout
-    assert verified.startswith("genuine\nsigner: ")
+    assert verified.startswith("unchanged since it was signed; compare the signer with the key you")
+    signer = Release.load(folder / "release.json").signer
+    known = call("verify", "release.json", "--key", signer).stdout
+    assert known.startswith(f"genuine\nsigner: {signer}\n")
+    assert "genuine" not in verified
     assert verified.endswith(f"\n{words}\n")
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert html.escape(words.splitlines()[0]) in page

@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 import pytest
 from typer.testing import CliRunner
 
+from fedprikl import whole_files
 from fedprikl.cli.app import app
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.errors import InvalidInputError
-from fedprikl.front import whole_files
-from fedprikl.front.whole_files import write_whole
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Release
+from fedprikl.whole_files import write_whole
 from tests.cli.test_round_commands import call
 
 ESTIMATE = ("estimate", "plan.json", "clients")
@@ -122,7 +122,7 @@ def test_a_release_that_cannot_be_written_is_printed(
 
     def fail(path: Path, text: str) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(f"fedprikl.front.whole_files.{name}", fault)
+            patch.setattr(f"fedprikl.whole_files.{name}", fault)
             write(path, text)
 
     monkeypatch.setattr("fedprikl.cli.released.write_whole", fail)
@@ -158,7 +158,7 @@ def test_a_report_that_cannot_be_written_leaves_the_release(
 def test_files_are_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "release.json"
     write_whole(path, "first")
-    monkeypatch.setattr("fedprikl.front.whole_files.os.fsync", full)
+    monkeypatch.setattr("fedprikl.whole_files.os.fsync", full)
     with pytest.raises(InvalidInputError, match="No space left"):
         write_whole(path, "second")
     assert path.read_text() == "first"

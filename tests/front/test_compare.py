@@ -21,6 +21,7 @@ from fedprikl import (
     RecordsError,
     Reference,
     SignedPlan,
+    fit_reference,
     plan,
 )
 from fedprikl.cli.app import app
@@ -61,6 +62,24 @@ def test_files_and_names_give_the_same_as_frames(people: Population, folder: Pat
     named_frames = {f"client {n}": pd.DataFrame(rows) for n, rows in enumerate(people.rows, 1)}
     for clients in (folder / "clients", "clients", files, mixed, named_frames):
         assert people.compare(clients).value == plain.value
+
+
+def test_lists_of_columns_are_lists(people: Population, folder: Path) -> None:
+    frame = pl.DataFrame(people.rows[0])
+    for name in ("columns", "categorical", "missing"):
+        given: Any = {name: "plan"}
+        with pytest.raises(InvalidInputError, match=rf"Give a list: {name}=\['plan'\]"):
+            Reference.fit(frame, **given)
+        with pytest.raises(InvalidInputError, match=rf"Give a list: {name}=\['plan'\]"):
+            fit_reference(folder / "clients" / "client 1.csv", **given)
+
+
+def test_the_command_line_reads_a_saved_plan(people: Population, folder: Path) -> None:
+    people.planned.save(folder / "plan.json")
+    people.reference.save("ref.json")
+    result = runner.invoke(app, ["estimate", "plan.json", "clients"])
+    assert result.exit_code == 0, result.output
+    assert people.compare(plan="plan.json").plan == people.planned.plan
 
 
 def test_records_without_columns_are_arrays() -> None:
@@ -183,10 +202,14 @@ BAD_CLIENTS: dict[str, tuple[Callable[[Population], Any], str]] = {
         lambda _: {n: f"clients/{n[0]}/../client 1.csv" for n in ("./a", ".", "./.")},
         "same records",
     ),
-    "names that are numbers": (numbered, "must be texts"),
+    "names that are numbers": (numbered, r"must be texts.*\{str\(k\): frame\}"),
     "a lazy frame": (lazy, "Collect it first"),
     "a client that is nothing": (lambda _: [None] * 4, "of the type NoneType"),
-    "arrays for columns": (lambda _: [[1, 2], [1, 3], [1, 4]], "Expected a data frame"),
+    "arrays for columns": (
+        lambda _: [[1, 2], [1, 3], [1, 4]],
+        "the columns 'age', 'plan', got list",
+    ),
+    "a groupby": (lambda people: pd.DataFrame(people.rows[0]).groupby("plan"), r"for k, g in grou"),
 }
 
 
@@ -219,6 +242,11 @@ def test_bad_settings_charge_nothing(
     with pytest.raises(InvalidInputError, match=words):
         people.compare(**({"ledger": "ledger.db"} | settings))
     assert not (folder / "ledger.db").exists()
+
+
+def test_a_ledger_is_opened() -> None:
+    with pytest.raises(InvalidInputError, match=r"Ledger\.open\(path\)"):
+        Ledger("ledger.db")  # type: ignore[arg-type]
 
 
 def test_the_reference_must_be_the_plans(people: Population) -> None:

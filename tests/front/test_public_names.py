@@ -36,6 +36,7 @@ def test_every_way_to_make_a_reference_has_an_example() -> None:
 
 def test_names_are_those_of_their_rooms() -> None:
     assert set(fedprikl.__all__) <= set(dir(fedprikl))
+    assert "TYPE_CHECKING" not in dir(fedprikl)
     with pytest.raises(AttributeError, match="no attribute 'Score'"):
         fedprikl.Score  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(ImportError):

@@ -84,6 +84,18 @@ def test_a_row_for_every_library(found: Comparison, library: Any, kind: type[Any
     assert (row["low"], row["high"]) == found.interval
 
 
+def test_a_row_states_its_privacy(people: Population) -> None:
+    """Whole epsilons are floats too, so that frames of many rounds fit together."""
+    whole = make_plan(people.reference, clients=6, records=360, epsilon=1)
+    result = people.compare(plan=whole)
+    frame = result.to_frame("polars")
+    assert frame.schema["epsilon"] == frame.schema["delta"] == pl.Float64
+    row = frame.to_dicts()[0]
+    assert (row["epsilon"], row["delta"]) == (1.0, result.privacy.delta)
+    assert row["delta"] != whole.plan.delta  # the noise is pure, whatever the plan allows
+    assert (row["unit"], row["trust"]) == ("nats", "aggregator")
+
+
 def test_the_usual_library_is_one_that_is_there(
     found: Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +125,15 @@ def test_pages_are_whole_and_have_nothing_from_outside(found: Comparison, tmp_pa
         assert not {"script", "link", "iframe", "img", "object", "embed"} & set(page.tags)
         assert "url(http" not in text
         assert "Drift found: " in text
+        assert "<strong><p>" not in text
+
+
+def test_the_report_has_a_row_for_each_field(found: Comparison, tmp_path: Path) -> None:
+    found.save_html(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<td>question: divergence</td><td>kl</td>" in text
+    assert "<td>question: columns</td><td>all</td>" in text
+    assert "{" not in text.split("<h2>Parameters</h2>")[1]
 
 
 def test_names_are_escaped(people: Population, tmp_path: Path) -> None:
@@ -142,6 +163,8 @@ def test_verify_raises_what_is_not_genuine(
         verify(release, key="abc")
     with pytest.raises(InvalidInputError, match="no release"):
         verify(7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"Give result\.release"):
+        verify(found)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="another plan than the one given"):
         verify(release, plan=other_plan(people.reference))
     document = found.to_dict()

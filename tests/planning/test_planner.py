@@ -5,9 +5,11 @@ import json
 import math
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import fedprikl as fk
@@ -354,13 +356,46 @@ def test_it_is_the_packages_plan() -> None:
         ({"records": 0}, "at least 1"),
         ({"payload": 2}, "no room"),
         ({"trust": "me"}, "'aggregator' or 'none'"),
-        ({"epsilon": 0.0}, "above 0"),
+        ({"epsilon": 0.0}, "above 0.*`fedprikl.paper.no_privacy`"),
         ({"releases": 0}, "at least 1"),
         ({"skew": 1.0}, "strictly between"),
         ({"design_effect": 0.5}, "is 1 for unrelated"),
         ({"false_alarm": 0.9}, "false-alarm"),
+        ({"cohort": 2}, "cohort needs at least 3"),
+        ({"cohort": 0}, "cohort must be a whole number"),
+        ({"most_records": 0}, "most_records must be a whole number of at least 1"),
+        ({"threshold": -1.0}, "at least 0"),
     ],
 )
 def test_bad_input_says_what_to_do(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         planned(**changes)
+
+
+def test_a_reference_may_be_a_path_but_no_frame(tmp_path: Path) -> None:
+    zipf(9).save(tmp_path / "ref.json")
+    settings: Any = {"clients": 6, "records": 360, "epsilon": 1.0}
+    assert fk.plan(tmp_path / "ref.json", **settings).plan == fk.plan(zipf(9), **settings).plan
+    with pytest.raises(InvalidInputError, match=r"got DataFrame\. .* Reference\.fit\(frame\)"):
+        fk.plan(pl.DataFrame({"age": [1]}), **settings)  # type: ignore[arg-type]
+
+
+def test_it_shows_itself_in_few_words() -> None:
+    """Without what takes long to compute."""
+
+    def slow() -> Any:
+        raise AssertionError
+
+    found = replace(planned(releases=3), find_smallest=slow, find_doublings=slow)
+    epsilon = f"epsilon {found.plan.epsilon:.3g}"
+    assert repr(found).startswith("<PlannedRound of 'clients': ")
+    assert epsilon in repr(found)
+    assert len(repr(found)) < 100
+    assert f"Each of 3 releases spends {epsilon} of the budget of 'clients'." in str(found)
+    assert str(found).endswith(f"Predicted error: {found.error:.3g} nats.")
+
+
+def test_a_saved_plan_is_a_plan_file(tmp_path: Path) -> None:
+    found = planned()
+    found.save(tmp_path / "plan.json")
+    assert fk.SignedPlan.load(tmp_path / "plan.json") == fk.SignedPlan(found.plan)

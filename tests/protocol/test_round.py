@@ -164,11 +164,19 @@ def test_a_batch_without_records_refuses_the_release(charged: bool, tmp_path: Pa
     world = World.make()
     world.client_type = Empty
     with budgeted(tmp_path / "ledger.db") as ledger:
-        words = "but the budget stays charged" if charged else "no records left"
+        words = "no records left.* Start another round"
+        if charged:
+            words = "but the budget stays charged.* another round needs more budget"
         with pytest.raises(ReleaseRefused, match=words):
             world.run(world.plan(), ledger=ledger if charged else None)
         spent = ledger.account("testers").spent
         assert spent == pytest.approx(1.0 if charged else 0.0)  # sums were opened
+
+
+def test_clients_without_room_ask_for_another_plan() -> None:
+    world = World.make()
+    with pytest.raises(ReleaseRefused, match=r"no room .* Plan again with a larger most_records\."):
+        world.run(world.plan(most_records=1))
 
 
 def test_everybody_gone_releases_and_charges_nothing(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from fedprikl.cli.outputs import check_outputs
 from fedprikl.cli.released import note_missing_charts
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import ComparedEstimate
-from fedprikl.front.whole_files import write_whole
 from fedprikl.paper import paper_true_epsilon
 from fedprikl.reporting import HEAD, comparison_page, comparison_row
 from fedprikl.simulation import compare, drifted_population, paper_and_ours, true_divergence
+from fedprikl.whole_files import write_whole
 
 __all__ = ["demo_command"]
 

@@ -53,7 +53,8 @@ def federate_command(
     report: Annotated[Path, typer.Option(help="The report for people.")] = Path("report.html"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     flower_app: Annotated[
-        Path, typer.Option("--app", help="Flower app to run; default: the one of this package.")
+        Path,
+        typer.Option("--app", help="Flower app to run.", show_default="the one of this package"),
     ] = APP_FOLDER,
     federation: Annotated[
         list[str] | None,

@@ -16,10 +16,10 @@ from fedprikl.cli.outputs import check_outputs
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
-from fedprikl.front.whole_files import write_whole
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.planned_round import SumCost
 from fedprikl.protocol import Roster, SignedPlan, SigningKey
+from fedprikl.whole_files import write_whole
 
 __all__ = ["plan_command"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from fedprikl.cli.console import notes, print_json, say
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
-from fedprikl.front.whole_files import write_whole
 from fedprikl.protocol import Plan, Release
 from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
+from fedprikl.whole_files import write_whole
 
 __all__ = ["note_missing_charts", "print_release", "write_release"]
 

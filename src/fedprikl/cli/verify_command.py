@@ -37,7 +37,10 @@ def verify_command(
     if json:
         print_json({"genuine": True} | found.to_dict())
         return
-    say("genuine", style="green")
+    if key:
+        say("genuine", style="green")
+    else:
+        say("unchanged since it was signed; compare the signer with the key you know")
     say(f"signer: {found.signer}\nreleased: {found.released_at}")
     if signed is not None:
         say(f"plan: {plan_words(signed)}")

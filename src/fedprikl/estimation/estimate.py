@@ -53,7 +53,7 @@ class Estimate:
         if self.judge is None:
             raise InvalidInputError(
                 f"There is no verdict on this estimate ({self.method}): how it spreads without "
-                "drift is not known. Use `fedprikl.trusted_aggregator`."
+                "drift is not known. Use `fedprikl.estimation.trusted_aggregator`."
             )
         return self.judge(
             self.false_alarm if false_alarm is None else false_alarm,

@@ -59,7 +59,10 @@ def _named(clients: Any) -> dict[str, Source]:
             return {path.name: path for path in _entries(Path(clients))}
         case Mapping():
             if not all(isinstance(name, str) and name.strip() for name in clients):
-                raise InvalidInputError("The names of clients must be texts, none of them empty.")
+                raise InvalidInputError(
+                    "The names of clients must be texts, none of them empty; for example "
+                    "{str(k): frame}."
+                )
             found = {name: _source(source, name) for name, source in clients.items()}
         case _:
             found = _numbered(clients)
@@ -77,6 +80,11 @@ def _numbered(clients: Any) -> dict[str, Source]:
     if single or not isinstance(clients, Iterable):
         raise InvalidInputError(f"The clients are one {type(clients).__name__}. {ONE_EACH}")
     sources = list(clients)
+    if any(isinstance(each, tuple) and len(each) == 2 and _is_frame(each[1]) for each in sources):
+        raise InvalidInputError(
+            f"The clients are pairs of a name and a frame. {ONE_EACH} For a groupby: "
+            "{str(k): g for k, g in grouped}."
+        )
     width = len(str(len(sources)))
     found: dict[str, Source] = {}
     for number, source in enumerate(sources, start=1):

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.errors import InvalidInputError
 from fedprikl.front.bookkeeping import (
     NO_LEDGER,
     AnyLedger,
@@ -128,7 +127,7 @@ def compare(
             note(text)
 
     at, form = now(), csv_format or CsvFormat()
-    pi = _reference(reference)
+    pi = Reference.of(reference)
     signed = signed_plan(plan)
     policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
     check_plan(signed, policy, at)
@@ -170,17 +169,6 @@ def compare(
         payload_bytes=result.round.cohorts[0].sums.ring().packed_bytes,
         epsilon_left=left,
         notes=tuple(notes),
-    )
-
-
-def _reference(reference: Reference | str | Path) -> Reference:
-    if isinstance(reference, Reference):
-        return reference
-    if isinstance(reference, str | Path):
-        return Reference.load(reference)
-    raise InvalidInputError(
-        f"The reference is a Reference or the path of one, got {type(reference).__name__}. Make "
-        "one of public records with `fedprikl.Reference.fit`."
     )
 
 

@@ -13,11 +13,11 @@ import narwhals.stable.v2 as nw
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.estimation import Verdict
-from fedprikl.front.whole_files import write_whole
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.reporting import ReleaseFacts, absences, release_page
 from fedprikl.reporting.release_summary import release_summary
+from fedprikl.whole_files import write_whole
 
 __all__ = ["Comparison"]
 
@@ -125,17 +125,20 @@ class Comparison:
     def _row(self, answer: Answer) -> dict[str, Any]:
         low, high = answer.interval or (math.nan, math.nan)
         release, verdict = self.release, self.verdict
+        claimed = release.privacy.claimed_epsilon
         return {
             "population": release.population,
             "target": answer.target,
             "value": answer.value,
+            "unit": answer.unit,
             "low": low,
             "high": high,
             "drifted": self.drifted,
             "threshold": math.nan if verdict is None else verdict.threshold,
             "false_alarm": self.plan.false_alarm,
-            "epsilon": self.plan.epsilon,
-            "delta": self.plan.delta,
+            "epsilon": math.nan if claimed is None else float(claimed),
+            "delta": float(release.privacy.delta),
+            "trust": release.trust,
             "clients": sum(cohort.clients for cohort in release.cohorts),
             "included": sum(cohort.included for cohort in release.cohorts),
             "released_at": release.released_at,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.front.plan_checks import AnyPlan, signed_plan
+from fedprikl.front.result import Comparison
 from fedprikl.protocol import Release
 from fedprikl.protocol.roster import is_fingerprint
 
@@ -34,6 +35,8 @@ def verify(release: Release | str | Path, *, key: str = "", plan: AnyPlan | None
     named = isinstance(release, str | Path)
     what = str(release) if named else "The release"
     found = Release.load(release) if isinstance(release, str | Path) else release
+    if isinstance(found, Comparison):
+        raise InvalidInputError("A Comparison is more than a release. Give result.release.")
     if not isinstance(found, Release):
         raise InvalidInputError(f"{type(found).__name__} is no release and no path of one.")
     wanted = key.strip().lower()

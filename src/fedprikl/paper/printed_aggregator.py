@@ -1,7 +1,7 @@
 """FedPriKL with a trusted aggregator as the paper prints it   [alg:sys_tagg].
 
 The printed noise is added to every term; it does not give the epsilon that the paper claims, and
-the estimate warns what it is worth. `fedprikl.trusted_aggregator` has noise that does.
+the estimate warns what it is worth. `fedprikl.estimation.trusted_aggregator` has noise that does.
 """
 
 import math

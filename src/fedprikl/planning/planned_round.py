@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from fedprikl.divergence import divergence_named
+from fedprikl.documents import readable
 from fedprikl.estimation import Forecast, mean_error
 from fedprikl.planning.explain import Reason
-from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.secure_sum import SumPlan
+from fedprikl.whole_files import write_whole
 
 __all__ = ["PlannedRound", "SumCost"]
 
@@ -43,7 +47,7 @@ class SumCost:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class PlannedRound:
     """A plan, what it is predicted to achieve, what it costs and why it is as it is.
 
@@ -58,6 +62,8 @@ class PlannedRound:
     >>> planned = fk.plan(reference, clients=100, records=10_000, epsilon=1)
     >>> planned.plan.epsilon
     1
+    >>> planned  # doctest: +ELLIPSIS
+    <PlannedRound of 'clients': 3 cells, epsilon 1, predicted error ...>
     >>> planned.cost.masked_bytes <= 1024
     True
     >>> 0 < planned.smallest_drift < 0.1
@@ -89,6 +95,28 @@ class PlannedRound:
     def doublings(self) -> dict[str, float]:
         """The predicted error with twice the payload, and with twice the epsilon."""
         return self.find_doublings()
+
+    def save(self, path: str | Path) -> None:
+        """Writes the plan, unsigned; `fedprikl.compare` and `fedprikl estimate` read it."""
+        write_whole(Path(path), readable(SignedPlan(self.plan).to_dict()))
+
+    def __str__(self) -> str:
+        plan = self.plan
+        groups = "" if plan.batches == 1 else f" of each of {plan.batches} batches of clients"
+        each = f"Each of {self.releases} releases" if self.releases > 1 else "The release"
+        unit = divergence_named(plan.question.divergence).unit
+        error = f"{self.error:.3g} {unit}".rstrip()
+        return (
+            f"{plan.question.points:,} cells are asked{groups}: {self.cost.masked_bytes:,} bytes "
+            f"of counts per client.\n{each} spends epsilon {plan.epsilon:.3g} of the budget of "
+            f"{plan.population!r}.\nPredicted error: {error}."
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<PlannedRound of {self.plan.population!r}: {self.plan.question.points:,} cells, "
+            f"epsilon {self.plan.epsilon:.3g}, predicted error {self.error:.3g}>"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

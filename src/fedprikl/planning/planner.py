@@ -5,8 +5,9 @@ It reads the reference and public numbers, nothing else: no parameter can depend
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
-from fedprikl.checks import check_positive_int
+from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning.known import Known
 from fedprikl.planning.planned_round import PlannedRound
@@ -27,7 +28,7 @@ PLANNERS: dict[str, Callable[[Known, Plan], PlannedRound]] = {
 
 
 def plan_round(
-    reference: Reference,
+    reference: Reference | str | Path,
     *,
     clients: int,
     records: int,
@@ -49,6 +50,7 @@ def plan_round(
 ) -> PlannedRound:
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
+    `reference` is Pi, or the path of a reference file.
     `epsilon` and `delta` are for all `releases` together. `trust` says who may see exact sums: the
     "aggregator", or "none". `divergence` is the name of a registered one. `most_records` is the
     largest number of records one client may hold (default: 16 times the average); a client with
@@ -69,25 +71,30 @@ def plan_round(
     True
 
     """
+    pi = Reference.of(reference)
     for value, name in ((clients, "clients"), (records, "records"), (payload, "payload")):
         check_positive_int(value, name)
     if trust not in PLANNERS:
         raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {trust!r}.")
     if clients < 3:
         raise InvalidInputError("A secure sum needs at least 3 clients, or it hides nobody.")
+    if cohort is not None and check_positive_int(cohort, "cohort") < 3:
+        raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
+    if threshold is not None and check_finite(threshold, "threshold") < 0:
+        raise InvalidInputError(f"threshold is a divergence: at least 0, got {threshold}.")
     client_effect = design_effect or 1.0
     if design_effect is None:
-        design_effect = reference.design_effect(clients=clients, records=records)
-        if reference.correlation is not None:
-            client_effect = reference.correlation.design_effect(clients=clients, records=records)
+        design_effect = pi.design_effect(clients=clients, records=records)
+        if pi.correlation is not None:
+            client_effect = pi.correlation.design_effect(clients=clients, records=records)
     draft = Plan(
         population=population,
-        reference=reference.fingerprint,
+        reference=pi.fingerprint,
         trust=trust,
         epsilon=epsilon,
         delta=delta,
         questions=(Question(divergence=divergence, points=1, skew=skew),),
-        most_records=most_records or _room(records / clients),
+        most_records=_room(records / clients) if most_records is None else most_records,
         false_alarm=false_alarm,
         design_effect=design_effect,
         client_effect=client_effect,
@@ -98,8 +105,8 @@ def plan_round(
         budget_epsilon=epsilon,
         budget_delta=delta,
     )
-    spectrum = Spectrum.of(reference.probabilities)
-    return PLANNERS[trust](Known(reference, spectrum, clients, records, payload, cohort), draft)
+    spectrum = Spectrum.of(pi.probabilities)
+    return PLANNERS[trust](Known(pi, spectrum, clients, records, payload, cohort), draft)
 
 
 def _room(average: float) -> int:

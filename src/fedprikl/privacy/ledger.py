@@ -70,6 +70,8 @@ class Ledger:
     """
 
     def __init__(self, file: LedgerFile, anchor: Head | None = None) -> None:
+        if not isinstance(file, LedgerFile):
+            raise InvalidInputError("Open a ledger by its path with `Ledger.open(path)`.")
         self._file = file
         self._seen = anchor  # the last head this process knows of
 

@@ -100,10 +100,10 @@ class Aggregator:
         batches = range(self._round.plan.batches)
         for t in batches:
             if t not in self._batches or self._batches[t].records == 0:
-                charged = self._give_back(at)
+                advice = self._give_back(at)
                 raise ReleaseRefused(
                     f"Batch {t} has no records left: its cohorts were dropped or hold nothing. "
-                    f"Nothing was released{charged}; start the round again."
+                    f"Nothing was released{advice}"
                 )
         self._spent = True
         estimate = self._trust.estimate(
@@ -145,13 +145,15 @@ class Aggregator:
         )
 
     def _give_back(self, at: str) -> str:
-        """Cancels the reservation of a round in which no sum was ever opened; says if it stays."""
-        if self._ledger is None or self._reservation is None:
-            return ""
-        if self._opened:
-            return ", but the budget stays charged, because sums were opened"
-        self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
-        return ""
+        """Cancels the reservation of a round in which no sum was ever opened; says what to do."""
+        if self._ledger is not None and self._reservation is not None:
+            if self._opened:
+                return (
+                    ", but the budget stays charged, because sums were opened. Check the clients' "
+                    "files; another round needs more budget."
+                )
+            self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
+        return ". Start another round when more clients can take part."
 
     def _sign(self, estimate: Estimate, noisy: NoisyCounts | None, at: str) -> Release:
         plan, reserved = self._round.plan, self._reservation

@@ -19,7 +19,7 @@ import numpy as np
 from fedprikl.errors import InvalidInputError, ReleaseRefused
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol.aggregator import Aggregator
-from fedprikl.protocol.client import Client
+from fedprikl.protocol.client import NO_ROOM, Client
 from fedprikl.protocol.in_memory import InMemoryTransport
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.outcome import Outcome
@@ -89,4 +89,5 @@ def _refused(refusals: Mapping[str, str]) -> str:
     if not refusals:
         return ""
     first = next(iter(refusals.values()))
-    return f" {len(refusals)} clients refused, the first because: {first}."
+    advice = " Plan again with a larger most_records." if first == NO_ROOM else ""
+    return f" {len(refusals)} clients refused, the first because: {first}.{advice}"

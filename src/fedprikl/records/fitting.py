@@ -17,7 +17,7 @@ from fedprikl.records.data_files import (
 )
 from fedprikl.reference import Domain, Reference
 from fedprikl.reference.columns import Values
-from fedprikl.reference.fit import compared_columns, fit_counts, fit_table
+from fedprikl.reference.fit import check_lists, compared_columns, fit_counts, fit_table
 from fedprikl.reference.values import MISSING_TEXTS
 
 __all__ = ["fit_reference"]
@@ -52,6 +52,7 @@ def fit_reference(
     [0.5, 0.25, 0.25, 0.0]
     """
     check_positive_int(bins, "bins")
+    check_lists(columns=columns, categorical=categorical, missing=missing)
     files = data_files(Path(path))
     if Path(path).is_dir():
         raise InvalidInputError(f"{path} is a folder. Give one public file.")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from fedprikl.errors import RecordsError
+from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.records.counting import CellReader, RecordCounts
 from fedprikl.records.data_files import (
     Chunk,
@@ -22,7 +22,7 @@ from fedprikl.records.data_files import (
     require_columns,
     session,
 )
-from fedprikl.reference import BlockCode, Indices, Reference
+from fedprikl.reference import Reference, Table
 from fedprikl.reference.columns import UNSEEN
 from fedprikl.reference.frames import column_values, eager_frame
 
@@ -93,7 +93,13 @@ class FrameRecords:
 
     def _is_array(self, reference: Reference) -> bool:
         is_frame = nw.from_native(self.records, pass_through=True) is not self.records
-        return not is_frame and isinstance(reference.domain.encoder, Indices | BlockCode)
+        encoder = reference.domain.encoder
+        if not is_frame and isinstance(encoder, Table):
+            raise InvalidInputError(
+                f"Expected a data frame with the columns {quoted_names(encoder.names)}, got "
+                f"{type(self.records).__name__}."
+            )
+        return not is_frame
 
     def _columns(self, frame: "nw.DataFrame[Any]", reader: CellReader) -> tuple[str, ...]:
         names = reader.columns(frame.columns, "the data frame")

@@ -16,11 +16,18 @@ from fedprikl.reference.domain import Table
 from fedprikl.reference.gaps import Gaps
 from fedprikl.reference.values import Instant, Odd, Simple, instant, number, simple, text_of
 
-__all__ = ["compared_columns", "fit_counts", "fit_table"]
+__all__ = ["check_lists", "compared_columns", "fit_counts", "fit_table"]
 
 Chunk = Mapping[str, Values]  # some rows, column by column
 LEADING_ZERO = re.compile(r"[+-]?0[0-9]")  # 007 is a name that looks like a number
 NEARLY, SHOWN = 0.9, 5
+
+
+def check_lists(**lists: Iterable[str] | None) -> None:
+    """Refuses a text where a list of texts is meant: its letters would be taken one by one."""
+    for name, given in lists.items():
+        if isinstance(given, str):
+            raise InvalidInputError(f"Give a list: {name}=[{given!r:.40}].")
 
 
 def compared_columns(

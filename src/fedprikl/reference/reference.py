@@ -14,7 +14,7 @@ from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
-from fedprikl.reference.fit import compared_columns, fit_counts, fit_table
+from fedprikl.reference.fit import check_lists, compared_columns, fit_counts, fit_table
 from fedprikl.reference.frames import column_values, eager_frame
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.values import MISSING_TEXTS, level_text
@@ -86,6 +86,7 @@ class Reference:
         """
         table = eager_frame(frame)
         check_positive_int(bins, "bins")
+        check_lists(columns=columns, categorical=categorical, missing=missing)
         names = compared_columns(table.columns, columns, clients)
         ids = set() if clients is None else {clients}
         unknown = sorted({*names, *categorical, *ids} - set(table.columns))
@@ -164,6 +165,18 @@ class Reference:
     def load(cls, path: str | Path) -> "Reference":
         """The reference in a file written by `save`; a damaged or foreign file is refused."""
         return cls(*files.read(path))
+
+    @classmethod
+    def of(cls, reference: "Reference | str | Path") -> "Reference":
+        """The reference itself, or the one in a file; anything else is refused."""
+        if isinstance(reference, cls):
+            return reference
+        if isinstance(reference, str | Path):
+            return cls.load(reference)
+        raise InvalidInputError(
+            f"The reference is a Reference or the path of one, got {type(reference).__name__}. "
+            "Make one of public records, for example with Reference.fit(frame)."
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the reference as JSON that a person can read and `load` can check."""

@@ -37,7 +37,7 @@ def release_page(
             paragraphs(facts.privacy),
             *(["<h2>What it cost</h2>", _facts(costs)] if costs else []),
             "<h2>Parameters</h2>",
-            _facts({n: "none" if v is None else str(v) for n, v in plan.to_dict().items()}),
+            _facts(_parameters(plan)),
         ],
     )
 
@@ -60,6 +60,19 @@ def _asked(release: Release) -> dict[str, str]:
         "cohorts (secure sums)": f"{len(cohorts)}, of which {dropped} were dropped",
         "counts each client sent, masked": f"{release.payload} and its number of records",
     }
+
+
+def _parameters(plan: Plan) -> dict[str, str]:
+    """Each field of the plan and of its question."""
+    fields = plan.to_dict()
+    fields |= {f"question: {name}": value for name, value in fields.pop("questions")[0].items()}
+    return {name: _shown(value) for name, value in fields.items()}
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "all"
+    return "none" if value is None else str(value)
 
 
 def _facts(facts: Mapping[str, str]) -> str:

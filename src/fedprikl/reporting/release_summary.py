@@ -23,7 +23,7 @@ def release_summary(release: Release, plan: Plan, more: Sequence[str] = ()) -> s
     facts = ReleaseFacts.of(release, more)
     parts = [
         f'<div style="{BOX}">',
-        f"<strong>{paragraphs(facts.drift)}</strong>",
+        f'<div style="font-weight: bold">{paragraphs(facts.drift)}</div>',
         paragraphs("\n".join(facts.answers)),
         *(
             drawn(partial(answer_chart, answer, threshold), caption=CAPTION)
