@@ -23,6 +23,7 @@ from fedprikl.divergence import (
     register,
     skewed_divergence,
 )
+from fedprikl.divergence.kl import KullbackLeibler
 from fedprikl.estimation import (
     BatchCounts,
     NoisyCounts,
@@ -369,3 +370,22 @@ def test_what_is_not_a_divergence_is_refused(changes: dict[str, Any], words: str
         register(Wrong(**changes))
     with pytest.raises(InvalidInputError, match="no divergence 'wrong'"):
         divergence_named("wrong")
+
+
+class Flat(KullbackLeibler):
+    """KL, but constant where `register` does not look."""
+
+    __slots__ = ()
+    name, proved = "flat", False
+
+    def f(self, v: Floats) -> Floats:
+        return np.asarray(np.where(v < 5e-7, -np.log(4e-3), super().f(np.maximum(v, 5e-7))))
+
+
+def test_a_score_that_is_not_convex_where_it_is_used_releases_nothing() -> None:
+    """The check of `register` has an end; the noise is checked again for the very cells."""
+    points = spread_points(np.full(4, 0.25), 4, batches=1, rng=np.random.default_rng(1))
+    records = np.array([1000])
+    assert score_sensitivity(points, records, Score(Skew(0.01), divergence=Flat())) > 0
+    with pytest.raises(InvalidInputError, match="not convex in the count"):
+        score_sensitivity(points, records, Score(Skew(1e-9), divergence=Flat()))

@@ -40,6 +40,7 @@ class Divergence(ABC):
     name: ClassVar[str]  # in plans
     unit: ClassVar[str]  # what stands behind a value
     symbol: ClassVar[str] = "D"  # of the target
+    proved: ClassVar[bool] = False  # whether scores are known to be convex, whatever the counts
     curvature: ClassVar[float]  # f''(1): D is about f''(1)/2 sum (P' - Pi)^2 / Pi for a small drift
 
     @abstractmethod

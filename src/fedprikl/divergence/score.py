@@ -168,12 +168,45 @@ class Score:
         row, low, high = np.arange(len(pi)), np.zeros(len(pi), np.int64), np.ones(len(pi), np.int64)
         if isinstance(self.smoothing, Floor):  # else rounding must not choose between equal steps
             low, high = np.argmin(steps, axis=1), np.argmax(steps, axis=1)
-        return ExtremeIncrements(
+        found = ExtremeIncrements(
             lowest=steps[row, low],
             lowest_at=candidates[row, low].astype(np.int64),
             highest=steps[row, high],
             highest_at=candidates[row, high].astype(np.int64),
         )
+        if not self.divergence.proved:
+            self._check_extremes(found, pi, records, outside=outside, weights=weights)
+        return found
+
+    def _check_extremes(
+        self,
+        found: "ExtremeIncrements",
+        pi: Floats,
+        records: Ints,
+        *,
+        outside: npt.ArrayLike,
+        weights: npt.ArrayLike,
+    ) -> None:
+        """Refuses a score that is not convex on the very counts that may occur, as far as looked.
+
+        The noise rests on it, and `register` cannot look at every cell and skew.
+        """
+        near, far = np.arange(16.0), np.geomspace(1.0, max(2.0, float(records.max())), 64)
+        looked = np.minimum(np.concatenate([near, np.floor(far)]), records[:, None] - 1.0)
+        steps = self.increments(
+            looked,
+            pi[:, None],
+            records[:, None],
+            outside=np.broadcast_to(outside, pi.shape)[:, None],
+            weights=np.broadcast_to(weights, pi.shape)[:, None],
+        )
+        slack = 1e-9 * (1 + np.abs(found.lowest) + np.abs(found.highest))
+        low, high = found.lowest - slack, found.highest + slack
+        if np.any(steps < low[:, None]) or np.any(steps > high[:, None]):
+            raise InvalidInputError(
+                f"Scores of the divergence {self.divergence.name!r} are not convex in the count: "
+                "the noise would be too small. Nothing was released; mend its `f` or `corrected`."
+            )
 
 
 def clip_steps(
