@@ -138,6 +138,27 @@ def test_a_message_is_sent_again_where_flower_reports_an_error(
     assert len(set(made)) == 1
 
 
+def test_a_site_that_refused_under_seal_repeats_its_bytes(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked again, it must not say in the open that it has answered: that would be the refusal."""
+    monkeypatch.setattr("fedprikl.deployment.site.open_records", rows_that_fail)
+    grid, made = federation.grid(), list[bytes]()
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        if asked.metadata.dst_node_id != 5:
+            return [answer]
+        made.append(unpack(answer).message)
+        return [Message(Error(code=5, reason="Node unavailable"), reply_to=asked)]
+
+    grid.alter = alter
+    with pytest.raises(ReleaseRefused):
+        federation.run(grid)
+    assert len(made) == 3
+    assert len(set(made)) == 1
+    assert made[0]
+
+
 def test_a_serverapp_that_dies_leaves_a_void_round_and_a_right_ledger(
     federation: FakeFederation,
 ) -> None:
