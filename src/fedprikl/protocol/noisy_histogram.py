@@ -93,7 +93,7 @@ class NoisyHistogram:
     def degree(self, clients: int) -> Degree:
         """Of the graph of a cohort's secure sum.
 
-        Where nobody is trusted, neither is whoever gives the clients their places. Only in a
+        Whoever gives the clients their places is not trusted either. Only in a
         complete graph is no place surrounded by colluders.
         """
         return cohort_degree(self.plan, clients, complete=self.plan.roster != "")

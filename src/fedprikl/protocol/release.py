@@ -98,12 +98,11 @@ class Release:
             raise InvalidInputError(
                 "A release carries noisy counts if no party is trusted, and only then."
             )
-
         for answer in self.answers:
             if answer.interval is not None and answer.interval[0] > answer.interval[1]:
                 raise InvalidInputError("An interval of the release ends before it begins.")
         if any(cohort.included > cohort.clients for cohort in self.cohorts):
-            raise InvalidInputError("A cohort of the release has more clients than it has.")
+            raise InvalidInputError("A cohort of the release includes more clients than it has.")
         if not f"{self.population}{self.software}{self.released_at}".isprintable():
             raise InvalidInputError("A name in the release has characters that are not printable.")
         privacy = self.privacy
