@@ -99,7 +99,7 @@ def compare(
     source, rng
         Where the noise and the public points come from; to be replaced in examples and tests only.
     progress, note
-        Called with (what is going on, how much is done, of how much), and with what the user should know.
+        Called with (what is done, how much of it, of how much), and with what the user should know.
 
     Examples
     --------
