@@ -132,7 +132,7 @@ def test_many_compose_like_randomised_response() -> None:
 
 
 def test_its_law_is_what_it_draws(noise: Mechanism) -> None:
-    drawn = noise.add_to(np.zeros(10_000), SecureNoise())
+    drawn = noise.add_to(np.zeros(40_000), SecureNoise())
     assert fits(drawn, noise) > FALSE_ALARM
     wrong = LaplaceMechanism(scale=2.0 * math.sqrt(2), sensitivity=1.0)  # the same deviation
     assert fits(drawn, wrong) < FALSE_ALARM
