@@ -8,6 +8,7 @@ from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_forecast import NoisyRound, forecast_noisy, smallest_noisy_drift
 from fedprikl.estimation.noisy_interval import noisy_interval
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
+from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
 from fedprikl.estimation.verdict import Verdict, check_false_alarm, judge_release
@@ -20,6 +21,7 @@ __all__ = [
     "NoisyCounts",
     "NoisyRound",
     "Verdict",
+    "check_adaptive",
     "check_design_effect",
     "check_false_alarm",
     "estimate_noisy_counts",
@@ -31,6 +33,7 @@ __all__ = [
     "mean_error",
     "noisy_interval",
     "overdispersion",
+    "score_ranges",
     "score_sensitivity",
     "smallest_noisy_drift",
     "trusted_aggregator",

@@ -1,18 +1,21 @@
 """Privacy room: sensitivity, mechanisms, calibration, ledger, audit. Knows no divergence."""
 
 from fedprikl.privacy.account import Account, RoundState
+from fedprikl.privacy.adaptive_law import NoiseLaw
 from fedprikl.privacy.audit import audit
 from fedprikl.privacy.calibrated import Calibrated, NoiseKind, calibrate
 from fedprikl.privacy.charges import AccountedRelease
 from fedprikl.privacy.composition import total_epsilon
 from fedprikl.privacy.gaussian import GaussianMechanism, calibrate_gaussian
 from fedprikl.privacy.integer_laplace import calibrate_integer, laplace_variance
+from fedprikl.privacy.inverse_sensitivity import InverseSensitivityMechanism, adaptive_release
 from fedprikl.privacy.laplace import LaplaceMechanism, calibrate_laplace
 from fedprikl.privacy.ledger import Ledger, Reservation
 from fedprikl.privacy.ledger_file import Head
-from fedprikl.privacy.losses import PureLoss
+from fedprikl.privacy.losses import BoundedRangeLoss, PureLoss
 from fedprikl.privacy.mechanism import AdditiveMechanism, Charge, Mechanism, register_mechanism
 from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
+from fedprikl.privacy.reachable import Ranges, reachable_ranges
 from fedprikl.privacy.sensitivity import (
     BatchIncrements,
     exact_sensitivity,
@@ -29,22 +32,27 @@ __all__ = [
     "AccountedRelease",
     "AdditiveMechanism",
     "BatchIncrements",
+    "BoundedRangeLoss",
     "Calibrated",
     "Charge",
     "GaussianMechanism",
     "Head",
     "InsecureSeededNoise",
+    "InverseSensitivityMechanism",
     "LaplaceMechanism",
     "Ledger",
     "Mechanism",
     "NoiseKind",
+    "NoiseLaw",
     "NoiseSource",
     "PrivacyStatement",
     "PureLoss",
+    "Ranges",
     "Reservation",
     "RoundState",
     "SecureNoise",
     "SharedMechanism",
+    "adaptive_release",
     "audit",
     "calibrate",
     "calibrate_gaussian",
@@ -53,6 +61,7 @@ __all__ = [
     "calibrate_shared",
     "exact_sensitivity",
     "laplace_variance",
+    "reachable_ranges",
     "register_mechanism",
     "rounding_slack",
     "terms_sensitivity",

@@ -18,6 +18,7 @@ from fedprikl.privacy.integer_account import integer_gaussian_epsilon
 from fedprikl.privacy.libraries import dp_accounting, loss_distributions
 
 __all__ = [
+    "BoundedRangeLoss",
     "GaussianLoss",
     "IntegerGaussianLoss",
     "LaplaceLoss",
@@ -64,6 +65,25 @@ class LaplaceLoss(PureLoss):
     def distribution(self, step: float) -> Any:
         """dp-accounting's privacy loss distribution on a grid of this step, rounded up."""
         return _laplace_distribution(self.epsilon, step)
+
+
+@dataclass(frozen=True)
+class BoundedRangeLoss(PureLoss):
+    """A loss that lies, for any two neighbours, in some interval of length `epsilon` around 0.
+
+    Every exponential mechanism has such a loss (Dong, Durfee and Rogers 2020, "Optimal differential
+    privacy composition for exponential mechanisms"), and concentrates like Gaussian noise: it is
+    epsilon^2/8-zCDP (Cesar and Rogers 2021, "Bounding, concentrating, and truncating"). A merely
+    pure loss is epsilon^2/2-zCDP.
+
+    >>> BoundedRangeLoss(0.5).alone(delta=0.0), BoundedRangeLoss(0.5).concentrated
+    (0.5, 0.03125)
+    """
+
+    @property
+    def concentrated(self) -> float:
+        """rho of zero-concentrated differential privacy."""
+        return self.epsilon**2 / 8
 
 
 @dataclass(frozen=True)

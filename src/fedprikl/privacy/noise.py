@@ -6,6 +6,7 @@ so the low bits of a release carry nothing about the data.
 """
 
 import os
+import secrets
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
@@ -57,6 +58,10 @@ class NoiseSource(Protocol):
         """Noise of which `shares` independent draws add up to discrete Laplace noise."""
         ...
 
+    def below(self, end: int) -> int:
+        """0, 1, ..., end - 1, each with the same probability; `end` may be of any size."""
+        ...
+
 
 class SecureNoise:
     """Exact discrete samplers on a fixed grid, fed by the operating system's randomness.
@@ -91,6 +96,10 @@ class SecureNoise:
         table = polya_table(scale, shares)
         both = table.draw(2 * check_positive_int(entries, "entries"), os.urandom)
         return both[:entries] - both[entries:]
+
+    def below(self, end: int) -> int:
+        """Exactly uniform, from the operating system's randomness, by rejection."""
+        return secrets.randbelow(end)
 
     def __repr__(self) -> str:
         return "SecureNoise()"
@@ -143,6 +152,14 @@ class InsecureSeededNoise:
         above, below = self._rng.negative_binomial(shape, success, (2, entries))
         difference: Ints = above - below
         return difference
+
+    def below(self, end: int) -> int:
+        """By rejection, from the seed."""
+        bits = end.bit_length()
+        while True:
+            drawn = int.from_bytes(self._rng.bytes(bits // 8 + 1)) >> (8 - bits % 8)
+            if drawn < end:
+                return drawn
 
     def __repr__(self) -> str:
         return "InsecureSeededNoise(...)"
