@@ -1,0 +1,134 @@
+"""The ranges of KL where every cell is counted in one batch: far narrower near no drift.
+
+Then the counts and the records outside all cells add up to N, and
+
+    -sum_x Pi(x) ln v(x) = sum_x Pi(x) (v(x) - 1 - ln v(x)) + (1 - gamma) outside / N
+
+The left side has a slope of 1/N even where nothing has drifted. On the right, a cell's gap is flat at
+v = 1, so one record moves it by a second-order amount only.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score
+from fedprikl.estimation.counts import BatchCounts
+from fedprikl.estimation.drift_model import skew_of
+from fedprikl.privacy import Ranges, reachable_ranges
+from fedprikl.reference import QueryPoints
+
+__all__ = ["dead_zone", "gap_ranges", "is_whole"]
+
+DEAD_ZONE = 12.0  # times 1 / epsilon: how many records outside all cells do not count
+
+
+def is_whole(points: QueryPoints) -> bool:
+    """Whether all cells are counted, once, by everybody."""
+    return (
+        points.batches == 1
+        and abs(math.fsum(points.pi.tolist()) - 1) < 1e-9
+        and bool(np.allclose(points.weights, points.pi, rtol=1e-12, atol=0.0))
+    )
+
+
+def dead_zone(epsilon: float) -> float:
+    """tau: so many records outside all cells are left out of the value, at most. Public.
+
+    Otherwise a single record outside would always move the value by 1/N, the more so where nobody
+    has one. The value is too low by at most (1 - gamma) tau / N, and exact if nobody is outside.
+    """
+    return DEAD_ZONE / epsilon
+
+
+def gap_ranges(counts: BatchCounts, score: Score, *, steps: int, epsilon: float) -> Ranges:
+    """The ranges of the gap form for 1, 2, ..., steps - 1 substituted records. SECRET.
+
+    A convex score that falls up to the count m and rises from there is a falling one plus a rising
+    one, s(min(h, m)) + s(max(h, m)) - s(m), and the rising one is a falling function of N - h.
+    A substitution lowers at most one count and raises at most one, of h as of N - h. So each
+    part has ranges of its own, and they add up: if I_k(x) lies in I_(k+1)(x') for both, it does for
+    their sums.
+    """
+    parts = _Parts.of(counts, replace(score, control=1.0), dead_zone(epsilon))
+    n, held = parts.total, np.append(counts.counts, parts.outside)
+    everybody = np.full(len(held), n)
+    falling = reachable_ranges(
+        held, everybody, parts.falling, magnitude=parts.magnitude, steps=steps
+    )
+    rising = reachable_ranges(
+        n - held, everybody, parts.rising, magnitude=parts.magnitude, steps=steps
+    )
+    least = round(math.fsum(parts.least.tolist()) / falling.grid)
+    outer = [one + other - least for one, other in zip(falling.outer, rising.outer, strict=True)]
+    return Ranges(
+        value=falling.value + rising.value - least,
+        lows=falling.lows + rising.lows - least,
+        highs=falling.highs + rising.highs - least,
+        outer=(outer[0], outer[1]),
+        grid=falling.grid,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Parts:
+    """The score of each cell and of the records outside, split where it is least. Public.
+
+    The last entry is for the records outside: 0 up to the dead zone, then a line.
+    """
+
+    score: Score
+    pi: Floats
+    total: int  # N
+    outside: int  # SECRET: records outside all cells
+    line: Floats  # the line's slope and where it begins
+    turn: Ints  # m of each entry
+    least: Floats  # w s(m)
+
+    @classmethod
+    def of(cls, counts: BatchCounts, score: Score, tau: float) -> "_Parts":
+        total, pi = int(counts.records[0]), counts.points.pi
+        outside = total - int(counts.counts.sum())
+        line = np.array([(1 - skew_of(score)) / total, tau])
+        turn = np.append(_minimum(score, pi, total), 0)
+        parts = cls(score, pi, total, outside, line, turn, np.zeros(0))
+        return replace(parts, least=parts.scores(np.arange(len(turn)), turn))
+
+    def scores(self, entries: Ints, at: Ints) -> Floats:
+        """w s(h) of some entries at some counts; both broadcast."""
+        last = len(self.pi)
+        pi = np.append(self.pi, 1.0)[entries]
+        cells = pi * self.score(at, pi, np.asarray(self.total), outside=0.0, weights=pi)
+        slope, start = self.line
+        beyond = slope * np.maximum(np.asarray(at, dtype=np.float64) - start, 0.0)
+        return np.asarray(np.where(entries == last, beyond, cells))
+
+    def falling(self, entries: Ints, at: Ints) -> Floats:
+        """Up to its least value, the score; from there on that value."""
+        return self.scores(entries, np.minimum(at, self.turn[entries]))
+
+    def rising(self, entries: Ints, at: Ints) -> Floats:
+        """The other part, as a function of N - h, which it falls with."""
+        return self.scores(entries, np.maximum(self.total - at, self.turn[entries]))
+
+    @property
+    def magnitude(self) -> float:
+        """At least the sum of all scores' sizes, with more records than there are."""
+        bound = self.score.bound(self.pi, np.full(len(self.pi), 2 * self.total))
+        return 4 * float(np.sum(self.pi * bound)) + 2
+
+
+def _minimum(score: Score, pi: Floats, total: int) -> Ints:
+    """The count at which each convex score is least: the first from which it does not fall.
+
+    Cost: a bisection of 0 .. N, all cells at once.
+    """
+    low, high = np.zeros(len(pi), np.int64), np.full(len(pi), total)
+    records = np.asarray(total)
+    while np.any(low < high):
+        middle = (low + high) // 2
+        rises = score.increments(middle, pi, records, outside=0.0, weights=pi) >= 0
+        low, high = np.where(rises, low, middle + 1), np.where(rises, middle, high)
+    return low
