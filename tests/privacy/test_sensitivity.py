@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedprikl import InvalidInputError
-from fedprikl.divergence import Additive, Floor, Score, Skew, Unsmoothed, kl_divergence, phi
+from fedprikl.divergence import Additive, Floor, Score, Skew, kl_divergence, phi
 from fedprikl.errors import UnboundedSensitivityError
 from fedprikl.estimation import BatchCounts, increments_per_batch, score_sensitivity, weighted_score
 from fedprikl.paper import paper_kl_sensitivity, paper_term_sensitivity, worst_neighbours
@@ -251,7 +251,7 @@ def test_the_sensitivity_of_all_terms_is_brute_force(rng: np.random.Generator) -
 
 def test_without_smoothing_there_is_no_finite_sensitivity() -> None:
     points, records, _ = floor_case(8)
-    score = Score(Unsmoothed())
+    score = Score(Skew(0.0))
     with pytest.raises(UnboundedSensitivityError, match="Choose a smoothing"):
         exact_sensitivity(increments_per_batch(points, records, score, points.weights))
     with pytest.raises(UnboundedSensitivityError):
