@@ -33,8 +33,9 @@ check: setup lint  ## the daily loop: style, types, floors and all tests that ar
 test: setup lint  ## every check: style, types, floors, tests, coverage
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-fail-under=95
 
-docs: setup  ## rewrite the generated table of the README
+docs: setup  ## rewrite the generated tables of the README and of docs/divergences.md
 	$(BIN)/python docs/readme_table.py
+	$(BIN)/python docs/divergence_table.py
 
 lint: setup
 	$(BIN)/ruff check .

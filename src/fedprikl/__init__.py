@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         ReleaseRefused,
     )
     from fedprikl.estimation import Verdict
-    from fedprikl.front import Comparison, compare, verify
+    from fedprikl.front import Comparison, compare, divergence_of, verify
     from fedprikl.planning.planned_round import PlannedRound
     from fedprikl.planning.planner import plan_round as plan
     from fedprikl.privacy import InsecureSeededNoise, Ledger, PrivacyStatement
@@ -57,6 +57,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "compare",
+    "divergence_of",
     "fit_reference",
     "plan",
     "verify",
@@ -83,6 +84,7 @@ _HOMES = {
     "SigningKey": "protocol",
     "Verdict": "estimation",
     "compare": "front",
+    "divergence_of": "front",
     "fit_reference": "records",
     "plan": "planning.planner:plan_round",
     "verify": "front",

@@ -90,8 +90,8 @@ def test_phi_at_zero_is_infinite() -> None:
         (lambda: phi([1.0], control=np.inf), "finite number"),
         (lambda: kl_divergence([1.0], [0.5, 0.5]), "same cells"),
         (lambda: kl_divergence([0.7], [1.0]), "sum to 1"),
-        (lambda: skewed_divergence([1.0], [1.0], skew=0.0), "strictly between 0 and 1"),
-        (lambda: skewed_divergence([1.0], [1.0], skew=1.0), "strictly between 0 and 1"),
+        (lambda: skewed_divergence([1.0], [1.0], skew=-0.1), "at least 0 and below 1"),
+        (lambda: skewed_divergence([1.0], [1.0], skew=1.0), "at least 0 and below 1"),
         (lambda: skewed_divergence([1.0], [1.0], skew=np.nan), "finite"),
     ],
 )

@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Ints
-from fedprikl.divergence import Additive, Floor, Score, Skew, Smoothing, Unsmoothed
+from fedprikl.divergence import Additive, Floor, Score, Skew, Smoothing
 
 smoothings = st.one_of(
     st.sampled_from([0.001, 0.01, 0.3, 0.9]).map(Skew),
@@ -67,7 +67,7 @@ def test_the_smoothings_are_what_they_say() -> None:
         Additive(1.0, 4): (8 / 54) / 0.2,
         Floor(0.3): 0.3 / 0.2,
         Floor(0.1): p / 0.2,
-        Unsmoothed(): p / 0.2,
+        Skew(0.0): p / 0.2,
     }
     for smoothing, ratio in expected.items():
         assert Score(smoothing).ratio(h, pi, n)[0] == pytest.approx(ratio)
@@ -126,21 +126,21 @@ def test_a_batch_of_a_finite_population_needs_less_correction() -> None:
 
 
 def test_an_empty_cell_without_smoothing_is_infinite() -> None:
-    assert Score(Unsmoothed())(0, np.array([0.5]), of(10)).tolist() == [np.inf]
+    assert Score(Skew(0.0))(0, np.array([0.5]), of(10)).tolist() == [np.inf]
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Skew(0.0), "strictly between"),
-        (lambda: Skew(1.0), "strictly between"),
+        (lambda: Skew(-0.1), "at least 0"),
+        (lambda: Skew(1.0), "below 1"),
         (lambda: Floor(0.0), "strictly between"),
         (lambda: Additive(0.0, 4), "above 0"),
         (lambda: Additive(1.0, 0), "at least 1"),
         (lambda: Score(control=np.nan), "finite"),
         (lambda: Score(correction=-0.5), "design effect"),
         (lambda: Score(Floor(0.1), correction=1.0), "needs a smoothing"),
-        (lambda: Score(Unsmoothed(), correction=1.0), "needs a smoothing"),
+        (lambda: Score(Skew(0.0), correction=1.0), "needs a smoothing"),
         (lambda: Score(maximum_step=0.0), "above 0"),
         (lambda: Score(Floor(0.1), maximum_step=1.0), "needs a smoothing"),
     ],

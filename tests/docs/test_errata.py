@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedprikl import InsecureSeededNoise, Reference
 from fedprikl.checks import Floats, Ints
-from fedprikl.divergence import Additive, Score, Unsmoothed, kl_divergence, skewed_divergence
+from fedprikl.divergence import Additive, Score, Skew, kl_divergence, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts
 from fedprikl.paper import no_privacy, printed_aggregator
@@ -111,7 +111,7 @@ def test_the_bias_of_a_small_batch_follows_its_formula(records: int) -> None:
     for cell in range(3):
         counts = np.arange(1, records + 1)
         chance = stats.binom.pmf(counts, records, p[cell])
-        values = Score(Unsmoothed())(counts, pi[cell : cell + 1], np.array([records]))
+        values = Score(Skew(0.0))(counts, pi[cell : cell + 1], np.array([records]))
         bias += pi[cell] * (float(chance @ values) / chance.sum() + np.log(p[cell] / pi[cell]))
     formula = float(np.sum(pi * (1 - p) / (2 * records * p)))
     assert bias == pytest.approx(formula, rel=0.1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
-from fedprikl.divergence import Floor, Score, Skew, Unsmoothed, kl_divergence, skewed_divergence
+from fedprikl.divergence import Floor, Score, Skew, kl_divergence, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning, UnboundedSensitivityError
 from fedprikl.estimation import BatchCounts, score_sensitivity, trusted_aggregator, weighted_score
 from fedprikl.paper import baseline, no_privacy, printed_aggregator
@@ -35,7 +35,7 @@ def sampled(rng: np.random.Generator, points: int = 6, batches: int = 3) -> Batc
 
 def test_a_census_without_noise_is_the_divergence() -> None:
     assert no_privacy(census()).value == pytest.approx(skewed_divergence(PI, P, skew=0.01))
-    plain = no_privacy(census(), score=Score(Unsmoothed()))
+    plain = no_privacy(census(), score=Score(Skew(0.0)))
     assert plain.value == pytest.approx(kl_divergence(PI, P))
     assert plain.target == "D(Pi || P)"
     assert plain.privacy.epsilon == math.inf
@@ -45,7 +45,7 @@ def test_a_census_without_noise_is_the_divergence() -> None:
 def test_lambda_is_biased_where_the_population_leaves_the_support() -> None:
     """Erratum 9: E[r] = P(support), so lambda adds lambda (P(support) - 1)."""
     outside = 10 / 400
-    with_lambda = no_privacy(census(), score=Score(Unsmoothed(), control=2.0)).value
+    with_lambda = no_privacy(census(), score=Score(Skew(0.0), control=2.0)).value
     assert with_lambda - kl_divergence(PI, P) == pytest.approx(-2.0 * outside)
 
 
@@ -273,7 +273,7 @@ def with_counts(counts: Any, records: Any = (400,)) -> BatchCounts:
         (lambda: baseline(census(), epsilon=1.0, calibration="x"), "'exact' or 'paper'"),  # type: ignore[arg-type]
         (lambda: baseline(census(), epsilon=0.0), "above 0"),
         (lambda: baseline(census(), epsilon=1.0, noise="x"), "'laplace' or 'gaussian'"),  # type: ignore[arg-type]
-        (lambda: baseline(census(), epsilon=1.0, score=Score(Unsmoothed())), "smooth it"),
+        (lambda: baseline(census(), epsilon=1.0, score=Score(Skew(0.0))), "smooth it"),
         (lambda: no_privacy(census(), score=Skew(0.05)), r"write Score\(Skew"),  # type: ignore[arg-type]
         (lambda: printed_aggregator(census(), epsilon=1.0, released="x"), "'terms' or 'mean'"),  # type: ignore[arg-type]
     ],
@@ -309,4 +309,4 @@ def test_the_warning_does_not_complain_where_the_claim_holds() -> None:
 
 def test_an_unsmoothed_score_cannot_be_released() -> None:
     with pytest.raises(UnboundedSensitivityError, match="Choose a smoothing"):
-        trusted_aggregator(census(), epsilon=1.0, score=Score(Unsmoothed()))
+        trusted_aggregator(census(), epsilon=1.0, score=Score(Skew(0.0)))

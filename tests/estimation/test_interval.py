@@ -8,7 +8,7 @@ from scipy import stats
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats, Ints
-from fedprikl.divergence import KL, Score, Skew, Unsmoothed, skewed_divergence
+from fedprikl.divergence import KL, Score, Skew, skewed_divergence
 from fedprikl.estimation import BatchCounts, trusted_aggregator
 from fedprikl.estimation.drift_model import fit_drift
 from fedprikl.estimation.interval import confidence_interval, error_before_noise
@@ -188,7 +188,7 @@ def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:
     assert low is not None
     assert low[0] == 0
     assert interval(0.1, Score(Skew(0.01), control=1.0)) is None
-    assert interval(0.1, Score(Unsmoothed())) is None
+    assert interval(0.1, Score(Skew(0.0))) is None
     with pytest.raises(InvalidInputError, match="strictly between"):
         confidence_interval(
             0.1, mechanism=noise, points=points, records=np.array([9]), score=Score(), level=95.0

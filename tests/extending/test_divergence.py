@@ -17,7 +17,6 @@ from fedprikl.divergence import (
     Divergence,
     Score,
     Skew,
-    Unsmoothed,
     divergence_named,
     f_divergence,
     register,
@@ -88,7 +87,7 @@ def by_definition(pi: Floats, p: Floats, skew: float) -> float:
 def test_it_is_known_by_its_name(triangular: Divergence) -> None:
     assert divergence_named("triangular") is triangular
     assert Score(divergence=triangular).target == "T(Pi || 0.01 Pi + 0.99 P)"
-    with pytest.raises(InvalidInputError, match="Known: kl, triangular"):
+    with pytest.raises(InvalidInputError, match=r"Known: .*kl, .*triangular"):
         divergence_named("triangle")
     with pytest.raises(InvalidInputError, match="already"):
         register(type(triangular)())
@@ -107,10 +106,10 @@ def test_its_exact_value_is_its_definition(triangular: Divergence) -> None:
 
 @pytest.mark.parametrize(
     ("smoothing", "step"),
-    [(Skew(0.01), math.inf), (Skew(0.01), 0.1), (Skew(0.3), 0.05), (Unsmoothed(), math.inf)],
+    [(Skew(0.01), math.inf), (Skew(0.01), 0.1), (Skew(0.3), 0.05), (Skew(0.0), math.inf)],
 )
 def test_the_sensitivity_is_that_of_all_neighbours(
-    triangular: Divergence, smoothing: Skew | Unsmoothed, step: float
+    triangular: Divergence, smoothing: Skew, step: float
 ) -> None:
     """Even without a skew: f(0) = 2 is finite, so an empty cell has a finite score."""
     points, records = all_points([0.6, 0.25, 0.15, 0.0]), np.array([7])

@@ -26,7 +26,6 @@ from fedprikl.divergence import (
     Floor,
     Score,
     Skew,
-    Unsmoothed,
     kl_divergence,
     skewed_divergence,
 )
@@ -501,9 +500,9 @@ def scores() -> dict[str, Any]:
         ("limited", Score(correction=1.0, maximum_step=0.05)),
         ("additive", Score(Additive(0.5, 30), control=-0.2)),
         ("floor", Score(Floor(0.004), control=-1.0)),
-        ("unsmoothed", Score(Unsmoothed(), control=1.0)),
+        ("unsmoothed", Score(Skew(0.0), control=1.0)),
     ):
-        bounded = not isinstance(score.smoothing, Unsmoothed)
+        bounded = score.finite
         extremes = score.extreme_increments(pi, records, outside=0.6, weights=0.8)
         found[name] = {
             "target": score.target,

@@ -358,7 +358,7 @@ def test_it_is_the_packages_plan() -> None:
         ({"trust": "me"}, "'aggregator' or 'none'"),
         ({"epsilon": 0.0}, "above 0.*`fedprikl.paper.no_privacy`"),
         ({"releases": 0}, "at least 1"),
-        ({"skew": 1.0}, "strictly between"),
+        ({"skew": 1.0}, "below 1"),
         ({"design_effect": 0.5}, "is 1 for unrelated"),
         ({"false_alarm": 0.9}, "false-alarm"),
         ({"cohort": 2}, "cohort needs at least 3"),

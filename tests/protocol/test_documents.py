@@ -249,7 +249,7 @@ def test_bad_keys_are_refused(content: bytes, tmp_path: Path) -> None:
         ({"delta": 1.0}, "strictly between"),
         ({"points": 0}, "at least 1"),
         ({"batches": 1.5}, "whole number"),
-        ({"skew": 0}, "strictly between"),
+        ({"skew": 0}, "must be above 0"),
         ({"trust": "magic"}, "Trust is"),
         ({"trust": ["none"]}, "Trust is"),
         ({"divergence": "magic"}, "no divergence"),

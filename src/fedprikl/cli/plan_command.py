@@ -51,8 +51,9 @@ def plan_command(
         int | None, typer.Option(min=3, help="Clients of one secure sum, about.")
     ] = None,
     skew: Annotated[
-        float, typer.Option(help="Share of Pi mixed into P; defines the target.")
-    ] = 0.01,
+        float | None,
+        typer.Option(help="Share of Pi mixed into P; defines the target. Default: 0.01 for KL."),
+    ] = None,
     false_alarm: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.01,
     design_effect: Annotated[
         float | None,

@@ -3,9 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl.checks import Floats, check_open_unit, check_probabilities
+from fedprikl.checks import Floats, check_probabilities
 from fedprikl.divergence.f_divergence import Divergence
 from fedprikl.divergence.kl import KL
+from fedprikl.divergence.smoothing import check_skew
 from fedprikl.errors import InvalidInputError
 
 __all__ = ["kl_divergence", "skewed_divergence"]
@@ -28,14 +29,16 @@ def skewed_divergence(
 ) -> float:
     """D_gamma = D_f(Pi || gamma Pi + (1 - gamma) P); for KL in nats, at most ln(1/gamma).
 
-    The target of every private release: finite for all P, zero if P = Pi, and D_f(Pi || P) in the
-    limit gamma -> 0 (`skew`).
+    The target of every private release: finite for all P, zero if P = Pi, and D_f(Pi || P) for
+    gamma = 0 (`skew`), which is infinite for KL where P misses a cell of Pi.
 
     >>> round(skewed_divergence([0.5, 0.5], [1.0, 0.0], skew=0.01), 4)
     1.9585
+    >>> from fedprikl.divergence import TV
+    >>> skewed_divergence([0.5, 0.5], [0.75, 0.25], skew=0.0, divergence=TV)
+    0.25
     """
-    gamma = check_open_unit(skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
-    return _gap_sum(*_pair(pi, p), divergence, keep=1 - gamma)
+    return _gap_sum(*_pair(pi, p), divergence, keep=1 - check_skew(skew))
 
 
 def _pair(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[Floats, Floats]:

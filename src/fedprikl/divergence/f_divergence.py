@@ -13,6 +13,7 @@ __all__ = ["Divergence", "divergence_named", "register"]
 
 DRIFTS = (0.0, 0.02, 0.1, 0.2)  # shares of what an empty cell scores; a plan is judged at these
 EDGES = np.linspace(0.0, 1.0, 33)
+TINY = 1e-300  # stands for 0 where only its logarithm or inverse would be wrong
 _known: dict[str, "Divergence"] = {}
 
 
@@ -40,8 +41,12 @@ class Divergence(ABC):
     name: ClassVar[str]  # in plans
     unit: ClassVar[str]  # what stands behind a value
     symbol: ClassVar[str] = "D"  # of the target
+    symmetric: ClassVar[bool] = False  # whether Pi and P' may change places
     proved: ClassVar[bool] = False  # whether scores are known to be convex, whatever the counts
-    curvature: ClassVar[float]  # f''(1): D is about f''(1)/2 sum (P' - Pi)^2 / Pi for a small drift
+    # f''(1): D is about f''(1)/2 sum (P' - Pi)^2 / Pi for a small drift. Infinite at a kink, where
+    # D is of first order in P' - Pi.
+    curvature: ClassVar[float]
+    skew: ClassVar[float] = 0.01  # recommended; 0 only if f(0) is finite
 
     @abstractmethod
     def f(self, v: Floats) -> Floats:
@@ -118,7 +123,7 @@ class Divergence(ABC):
         The mean square of the scores is at most R times the divergence, whatever the population.
         The default looks at 4,096 ratios; near v = 1 it is 2 f'(1)^2 / f''(1).
         """
-        v = np.geomspace(skew, max(highest, 1.0), 4096)
+        v = np.append(skew, np.geomspace(skew or 1e-12, max(highest, 1.0), 4096))
         v = v[np.abs(v - 1) > 1e-3]
         near = 2 * self._slope_at_one**2 / self.curvature
         return max(near, float(np.max(self.f(v) ** 2 / self.gap(v, v - 1), initial=0.0)))
@@ -129,7 +134,7 @@ class Divergence(ABC):
 
     def target(self, effective: str) -> str:
         """What is estimated, in words; `effective` describes P'."""
-        return f"{self.symbol}(Pi || {effective})"
+        return f"{self.symbol}(Pi{',' if self.symmetric else ' ||'} {effective})"
 
     @property
     def _slope_at_one(self) -> float:

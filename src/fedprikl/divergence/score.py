@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints, check_finite
 from fedprikl.divergence.f_divergence import Divergence
 from fedprikl.divergence.kl import KL
-from fedprikl.divergence.smoothing import DEFAULT_SKEW, Floor, Smoothing, Unsmoothed
+from fedprikl.divergence.smoothing import DEFAULT_SKEW, Floor, Skew, Smoothing
 from fedprikl.errors import InvalidInputError
 
 __all__ = ["ExtremeIncrements", "Score", "clip_steps"]
@@ -63,7 +63,7 @@ class Score:
             )
         if not self.maximum_step > 0:
             raise InvalidInputError(f"The maximum step must be above 0, got {self.maximum_step}.")
-        if isinstance(self.smoothing, Floor | Unsmoothed):
+        if isinstance(self.smoothing, Floor) or not self.finite:
             if self.correction:
                 raise InvalidInputError("The bias correction needs a smoothing; use a skew.")
             if self.maximum_step < math.inf:
@@ -92,6 +92,12 @@ class Score:
             empty = self.control * (v - 1) + self.divergence.f(v)
             scores = clip_steps(scores, empty, h, weights, self.maximum_step)
         return np.asarray(scores, dtype=np.float64)
+
+    @property
+    def finite(self) -> bool:
+        """Whether an empty cell has a finite score: without a skew only if f(0) is finite."""
+        smoothing = self.smoothing
+        return not isinstance(smoothing, Skew) or self.divergence.empty(smoothing.gamma) < math.inf
 
     @property
     def plain(self) -> "Score":

@@ -15,27 +15,33 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["DEFAULT_SKEW", "Additive", "Floor", "Skew", "Smoothing", "Unsmoothed"]
+__all__ = ["DEFAULT_SKEW", "Additive", "Floor", "Skew", "Smoothing", "check_skew"]
 
 Line = tuple[Floats, Floats]  # offset and slope of v(h) = offset + slope h
 
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """P' = gamma Pi + (1 - gamma) P: the default, with the same effect on every cell."""
+    """P' = gamma Pi + (1 - gamma) P: the default, with the same effect on every cell.
+
+    With gamma = 0, P' = P. Where f(0) is infinite, as for KL, an empty cell then has an infinite
+    score, and no noise can make it private.
+
+    >>> str(Skew(0.0))
+    'P'
+    """
 
     gamma: float = 0.01
 
     def __post_init__(self) -> None:
-        gamma = check_open_unit(self.gamma, "skew", "It is the share of Pi mixed into P; try 0.01.")
-        object.__setattr__(self, "gamma", gamma)
+        object.__setattr__(self, "gamma", check_skew(self.gamma))
 
     def line(self, pi: Floats, records: Ints) -> Line:
         """v = gamma + (1 - gamma) h / (N Pi)."""
         return np.full(np.shape(pi), self.gamma), (1 - self.gamma) / (records * pi)
 
     def __str__(self) -> str:
-        return f"{self.gamma:g} Pi + {1 - self.gamma:g} P"
+        return f"{self.gamma:g} Pi + {1 - self.gamma:g} P" if self.gamma else "P"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +82,22 @@ class Floor:
 
     def line(self, pi: Floats, records: Ints) -> Line:
         """v before the floor: h / (N Pi)."""
-        return Unsmoothed().line(pi, records)
+        return NO_SKEW.line(pi, records)
 
     def __str__(self) -> str:
         return f"max(P, {self.tau:g})"
 
 
-@dataclass(frozen=True, slots=True)
-class Unsmoothed:
-    """P' = P. Where f(0) is infinite, as for KL, no noise can make an empty cell private."""
+def check_skew(value: float) -> float:
+    """A skew: at least 0 and below 1."""
+    gamma = check_finite(value, "skew")
+    if not 0 <= gamma < 1:
+        raise InvalidInputError(
+            f"The skew must be at least 0 and below 1, got {gamma}. It is the share of Pi mixed "
+            "into P; try 0.01."
+        )
+    return gamma
 
-    def line(self, pi: Floats, records: Ints) -> Line:
-        """v = h / (N Pi)."""
-        return np.zeros(np.shape(pi)), 1 / (records * pi)
 
-    def __str__(self) -> str:
-        return "P"
-
-
-DEFAULT_SKEW = Skew()
-Smoothing = Skew | Additive | Floor | Unsmoothed
+DEFAULT_SKEW, NO_SKEW = Skew(), Skew(0.0)
+Smoothing = Skew | Additive | Floor

@@ -5,6 +5,7 @@ from fedprikl.estimation.estimate import ComparedEstimate, Estimate
 from fedprikl.estimation.forecast import Forecast, mean_error
 from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
+from fedprikl.estimation.noisy_divergence import NoisyDivergence, noisy_divergence
 from fedprikl.estimation.noisy_forecast import NoisyRound, forecast_noisy, smallest_noisy_drift
 from fedprikl.estimation.noisy_interval import noisy_interval
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
@@ -19,6 +20,7 @@ __all__ = [
     "Estimate",
     "Forecast",
     "NoisyCounts",
+    "NoisyDivergence",
     "NoisyRound",
     "Verdict",
     "check_adaptive",
@@ -31,6 +33,7 @@ __all__ = [
     "judge_noisy_release",
     "judge_release",
     "mean_error",
+    "noisy_divergence",
     "noisy_interval",
     "overdispersion",
     "score_ranges",

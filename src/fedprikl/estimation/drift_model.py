@@ -75,8 +75,8 @@ class DriftModel:
 
 
 def skew_of(score: Score) -> float:
-    """gamma; only for a skew is the spread of scores known."""
-    if not isinstance(score.smoothing, Skew):
+    """gamma; only for a skew with finite scores is their spread known."""
+    if not isinstance(score.smoothing, Skew) or not score.finite:
         raise InvalidInputError("Errors are known for a skew only; use Skew(0.01).")
     return score.smoothing.gamma
 

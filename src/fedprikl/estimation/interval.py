@@ -50,10 +50,10 @@ def confidence_interval(
 
     Those with |value - D| within the error expected *at D* (not at the value): a drift too small
     to have been sampled well is not excluded because the value happens to be small. None for a
-    score other than a skew with lambda = 0, whose spread is not known.
+    score other than a skew with lambda = 0 and finite scores, whose spread is not known.
     """
     check_open_unit(level, "level", "Use 0.95 for a 95% interval.")
-    if not isinstance(score.smoothing, Skew) or score.control:
+    if not isinstance(score.smoothing, Skew) or score.control or not score.finite:
         return None
     largest = score.divergence.largest(score.smoothing.gamma, 1 / points.pi_min)
     before_noise = error_before_noise(points, records, score, client_effect=client_effect)

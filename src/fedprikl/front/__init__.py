@@ -1,7 +1,11 @@
-"""Front: what a user calls. `compare` runs a round in one process, `verify` checks its release."""
+"""Front: what a user calls. `compare` runs a round in one process, `verify` checks its release.
+
+`divergence_of` computes other divergences from a release with noisy counts.
+"""
 
 from fedprikl.front.comparing import compare
+from fedprikl.front.divergences import divergence_of
 from fedprikl.front.result import Comparison
 from fedprikl.front.verifying import verify
 
-__all__ = ["Comparison", "compare", "verify"]
+__all__ = ["Comparison", "compare", "divergence_of", "verify"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_positive_int
-from fedprikl.divergence import Score, Unsmoothed
+from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
@@ -99,7 +99,7 @@ def paper_case(
     if check_positive_int(points, "points") < 2:
         raise InvalidInputError("This audit compares two asked cells; ask at least 2 points.")
     asked = _flat_points(points, batches)
-    score, records = Score(Unsmoothed()), np.full(batches, 2 * (points + 1) + 1)
+    score, records = Score(Skew(0.0)), np.full(batches, 2 * (points + 1) + 1)
     left, right = np.full(len(asked), 2), np.full(len(asked), 2)
     left[0], right[1] = 3, 3 if released == "terms" else 2
     terms = [score(h, asked.pi, records[asked.batch]) for h in (left, right)]

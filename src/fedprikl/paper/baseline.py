@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from fedprikl.checks import Floats, check_delta, check_epsilon
-from fedprikl.divergence import Floor, Score, Unsmoothed
+from fedprikl.divergence import Floor, Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
@@ -50,8 +50,8 @@ def baseline(
     `noise` is for the exact calibration; "auto" takes the kind with the smaller spread.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    if isinstance(check_score(score).smoothing, Unsmoothed):
-        raise InvalidInputError("A noisy count may be 0, whose logarithm is infinite; smooth it.")
+    if not check_score(score).finite:
+        raise InvalidInputError("A noisy count may be 0, whose score is infinite; smooth it.")
     if calibration == "exact":
         noisy, statement = _integer_noise(counts, epsilon, delta, noise, source)
         of_term = np.arange(len(counts.points))

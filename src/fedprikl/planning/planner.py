@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedprikl.checks import check_finite, check_positive_int
+from fedprikl.divergence import divergence_named
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning.known import Known
 from fedprikl.planning.planned_round import PlannedRound
@@ -39,7 +40,7 @@ def plan_round(
     releases: int = 1,
     population: str = "clients",
     divergence: str = "kl",
-    skew: float = 0.01,
+    skew: float | None = None,
     most_records: int | None = None,
     cohort: int | None = None,
     false_alarm: float = 0.01,
@@ -52,9 +53,10 @@ def plan_round(
 
     `reference` is Pi, or the path of a reference file.
     `epsilon` and `delta` are for all `releases` together. `trust` says who may see exact sums: the
-    "aggregator", or "none". `divergence` is the name of a registered one. `most_records` is the
-    largest number of records one client may hold (default: 16 times the average); a client with
-    more stays away. `design_effect` says how correlated the records of one client are (default:
+    "aggregator", or "none". `divergence` is the name of a registered one, `skew` the share of Pi
+    that is mixed into P (default: what the divergence recommends). `most_records` is the largest
+    number of records one client may hold (default: 16 times the average); a client with more stays
+    away. `design_effect` says how correlated the records of one client are (default:
     from the reference's size and, with client ids, its correlation). `aggregator` is the key that
     answers are sealed to, where a relay carries them, `roster` the fingerprint of the clients who
     may take part. Cost: about a second, whatever the domain.
@@ -82,6 +84,7 @@ def plan_round(
         raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
     if threshold is not None and check_finite(threshold, "threshold") < 0:
         raise InvalidInputError(f"threshold is a divergence: at least 0, got {threshold}.")
+    share = divergence_named(divergence).skew if skew is None else skew
     client_effect = design_effect or 1.0
     if design_effect is None:
         design_effect = pi.design_effect(clients=clients, records=records)
@@ -93,7 +96,7 @@ def plan_round(
         trust=trust,
         epsilon=epsilon,
         delta=delta,
-        questions=(Question(divergence=divergence, points=1, skew=skew),),
+        questions=(Question(divergence=divergence, points=1, skew=share),),
         most_records=_room(records / clients) if most_records is None else most_records,
         false_alarm=false_alarm,
         design_effect=design_effect,

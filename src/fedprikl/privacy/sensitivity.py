@@ -63,10 +63,11 @@ def exact_sensitivity(batches: Sequence[BatchIncrements]) -> float:
         Delta = max_t max_{y != z} max_{i + j < N} [d_z(i) - d_y(j)]
 
     where cells that are not asked ("other" is always among them) have d = 0. No assumption on
-    the data, and attained. For convex scores the two extremes (i = N(z) - 1, j = 0) always fit
-    together. Cost: a few operations per asked cell; only where they do not (a floor, a negative
-    weight) the increments are tabulated, and for more than 2^22 of them, or pooled counts, the
-    slightly larger value without i + j < N is taken: never too small.
+    the data, and attained. Steps of a convex score rise with the count, so the two extremes
+    (i = N(z) - 1, j = 0) always fit together: for every f-divergence, skew, lambda, convex
+    correction and maximum step. Cost: a few operations per asked cell; only where they do not (a
+    floor, a negative weight) the increments are tabulated, and for more than 2^22 of them, or
+    pooled counts, the slightly larger value without i + j < N is taken: never too small.
     """
     return worst_substitution(batches).change
 

@@ -27,7 +27,14 @@ from fedprikl.privacy import (
 )
 from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree
 from fedprikl.protocol.plan import Plan
-from fedprikl.reference import QueryPoints, distinct_points, spread_points
+from fedprikl.protocol.released_counts import ReleasedCounts
+from fedprikl.reference import (
+    QueryPoints,
+    distinct_points,
+    inclusion_probabilities,
+    spread_points,
+    spread_shares,
+)
 from fedprikl.secure_sum import DEFAULT_FAILURE, Degree
 
 __all__ = ["LARGEST_MARK", "NoisyHistogram"]
@@ -55,6 +62,25 @@ class NoisyHistogram:
         if plan.batches > 1:
             return distinct_points(pi, question.points, batches=plan.batches, rng=rng)
         return spread_points(pi, question.points, batches=1, exponent=question.exponent, rng=rng)
+
+    def read_counts(self, pi: Floats, released: ReleasedCounts) -> NoisyCounts:
+        """The noisy counts of a release of this plan, with the weights of its design."""
+        plan, question = self.plan, self.plan.question
+        cells, known = np.array(released.cells, dtype=np.int64), np.flatnonzero(pi)
+        if len(released.records) != plan.batches or not np.all(np.isin(cells, known)):
+            raise InvalidInputError("The noisy counts of the release do not fit the plan.")
+        if plan.batches > 1:
+            inclusion = inclusion_probabilities(pi, question.points * plan.batches)
+        else:
+            inclusion = spread_shares(pi, question.points, question.exponent)
+        points = QueryPoints.build(
+            pi,
+            cells=cells,
+            batch=released.batch,
+            weights=pi[cells] / inclusion[cells],
+            batches=plan.batches,
+        )
+        return released.read(points)
 
     def share(self, clients: int) -> SharedMechanism:
         """The noise that each client of a cohort adds. Made once: drawn, charged and stated."""

@@ -4,8 +4,8 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from fedprikl.checks import check_finite, check_open_unit, check_positive_int
-from fedprikl.divergence import Score, Skew, divergence_named
+from fedprikl.checks import check_finite, check_positive_int
+from fedprikl.divergence import Score, Skew, check_skew, divergence_named
 from fedprikl.errors import InvalidInputError
 
 __all__ = ["Question"]
@@ -50,14 +50,18 @@ class Question:
                 isinstance(value, bool) or not isinstance(value, int | float)
             ):
                 raise InvalidInputError(f"{name} of a plan must be a number, got {value!r:.40}.")
-        divergence_named(self.divergence)
+        divergence = divergence_named(self.divergence)
         _check_columns(self.columns)
         if not 0 < check_finite(self.share, "share") <= 1:
             raise InvalidInputError("A question's share of the budget is above 0 and at most 1.")
         check_positive_int(self.points, "points")
         if not 0 <= check_finite(self.exponent, "exponent") <= 1:
             raise InvalidInputError("The exponent of the points lies between 0 and 1.")
-        check_open_unit(self.skew, "skew", "It is the share of Pi mixed into P; try 0.01.")
+        if divergence.empty(check_skew(self.skew)) == math.inf:
+            raise InvalidInputError(
+                f"The divergence {self.divergence!r} is infinite where a cell vanishes, so its "
+                "skew must be above 0; try 0.01."
+            )
         if self.maximum_step is not None and not (
             0 < check_finite(self.maximum_step, "maximum_step") <= LARGEST_STEP
         ):

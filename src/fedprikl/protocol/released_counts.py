@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import NoisyCounts
+from fedprikl.reference import QueryPoints
 
 __all__ = ["CountNoise", "ReleasedCounts"]
 
@@ -50,6 +53,19 @@ class ReleasedCounts:
             and len(self.noise.sums) in (0, batches)
         ):
             raise InvalidInputError("The noisy counts of a release do not fit its batches.")
+
+    def read(self, points: QueryPoints) -> NoisyCounts:
+        """The noisy counts again, given the points they were asked with, in the same order."""
+        if (self.batch, self.cells) != (tuple(points.batch), tuple(points.cells)):
+            raise InvalidInputError("The noisy counts of a release are not sorted by its points.")
+        return NoisyCounts(
+            points=points,
+            counts=np.array(self.counts),
+            rest=np.array(self.rest),
+            records=np.array(self.records),
+            noise_sd=np.array(self.noise_sd),
+            laplace_scale=self.noise.scale,
+        )
 
     @classmethod
     def of(cls, noisy: NoisyCounts) -> "ReleasedCounts":

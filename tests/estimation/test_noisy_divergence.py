@@ -1,0 +1,100 @@
+"""All divergences from the same noisy counts."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score, Skew, divergence_named, skewed_divergence
+from fedprikl.estimation import NoisyCounts, noisy_divergence
+from fedprikl.estimation.no_drift import multinomial
+from fedprikl.reference import QueryPoints, all_points, distinct_points
+from tests.false_alarm import FALSE_ALARM
+
+NAMES = ("kl", "reverse_kl", "psi", "js", "hellinger", "tv")
+PI = np.arange(1.0, 41) / np.arange(1.0, 41).sum()
+N, SD = 40_000, 8.0
+
+
+def score_of(name: str) -> Score:
+    divergence = divergence_named(name)
+    return Score(Skew(divergence.skew), divergence)
+
+
+def noisy_counts(points: QueryPoints, held: Ints, rng: np.random.Generator) -> NoisyCounts:
+    """`held` per batch and cell."""
+    counts = held[points.batch, points.cells]
+    taken = np.bincount(points.batch, counts, minlength=points.batches)
+    records = held.sum(axis=1)
+    return NoisyCounts(
+        points=points,
+        counts=counts + rng.normal(0, SD, len(points)),
+        rest=records - taken + rng.normal(0, SD, points.batches),
+        records=records,
+        noise_sd=np.full(points.batches, SD),
+    )
+
+
+def drifted() -> Floats:
+    p = PI * np.exp(np.cos(np.arange(40)))
+    moved: Floats = p / p.sum()
+    return moved
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_value_is_that_of_the_counts(name: str) -> None:
+    rng, score = np.random.default_rng(5), score_of(name)
+    held = rng.multinomial(N, drifted())
+    found = noisy_divergence(noisy_counts(all_points(PI), held[None, :], rng), score=score)
+    truth = skewed_divergence(PI, held / N, skew=score.divergence.skew, divergence=score.divergence)
+    assert found.value == pytest.approx(truth, abs=5 * found.noise_sd)
+    assert found.noise_sd < 0.2 * truth
+    assert found.excess > 5 * found.no_drift_sd  # a plain drift
+    assert (found.target, found.unit) == (score.target, score.unit)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("design_effect", [1.0, 4.0])
+def test_without_drift_the_excess_is_0_on_average(name: str, design_effect: float) -> None:
+    """The mean of 20 rounds, within 6 of its standard errors and those of the simulation."""
+    rng, score, points, rounds = np.random.default_rng(8), score_of(name), all_points(PI), 20
+    groups = round(N / design_effect)
+    held = round(design_effect) * multinomial(groups, PI, rounds, rng)
+    seen = [
+        noisy_divergence(
+            noisy_counts(points, each[None, :], rng), score=score, design_effect=design_effect
+        )
+        for each in held
+    ]
+    error = seen[0].no_drift_sd * math.sqrt(1 / rounds + 1 / 200)
+    assert abs(np.mean([each.excess for each in seen])) < 6 * error
+    spread = np.std([each.value for each in seen])
+    assert spread == pytest.approx(seen[0].no_drift_sd, rel=0.6)
+    if name == "tv":  # the check has teeth: the values themselves are far from 0
+        assert np.mean([each.value for each in seen]) > 20 * error
+
+
+def test_the_rate_of_that_check_is_small() -> None:
+    assert math.erfc(6 / math.sqrt(2)) < 2 * FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", ["js", "tv"])
+def test_several_batches_with_different_cells(name: str) -> None:
+    rng, score = np.random.default_rng(9), score_of(name)
+    points = distinct_points(PI, 20, batches=2, rng=rng)
+    held = rng.multinomial(N // 2, drifted(), 2)
+    found = noisy_divergence(noisy_counts(points, held, rng), score=score)
+    truth = skewed_divergence(
+        PI, drifted(), skew=score.divergence.skew, divergence=score.divergence
+    )
+    assert found.value == pytest.approx(truth, abs=5 * found.no_drift_sd)
+    assert found.excess > 5 * found.no_drift_sd
+
+
+def test_it_repeats() -> None:
+    rng, points = np.random.default_rng(1), all_points(PI)
+    noisy = noisy_counts(points, rng.multinomial(N, PI)[None, :], rng)
+    assert noisy_divergence(noisy, score=score_of("js")) == noisy_divergence(
+        noisy, score=score_of("js")
+    )
