@@ -15,6 +15,7 @@ from typing import Any, Literal
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.charges import check_zero_or_delta
+from fedprikl.privacy.concentrated import bounded_range_epsilon
 from fedprikl.privacy.gaussian import calibrate_gaussian
 from fedprikl.privacy.gaussian_account import SAFETY
 from fedprikl.privacy.laplace import calibrate_laplace
@@ -40,6 +41,7 @@ def total_epsilon(charges: Iterable[Charge], *, delta: float) -> float:
 
     Gaussian only: exact, mu^2 = sum (Delta/sigma)^2. With pure or integer noise: the smaller of
     the convolved privacy loss distributions (dp-accounting, pessimistic) and basic composition.
+    With losses of bounded range (adaptive noise) also what their concentration gives.
     An `AccountedRelease` adds its epsilon, and takes its delta from what the rest may use.
     Infinite if no finite epsilon holds at this delta. Only the charges' losses are looked at.
 
@@ -178,7 +180,9 @@ def _known_epsilon(losses: tuple[Loss, ...], delta: float) -> float:
         return basic
     # One pure release alone counts its whole epsilon (Laplace: 2 delta above the truth); more of
     # them must not count less.
-    return min(basic, max(_pld_epsilon(parts, delta), *(loss.epsilon for loss in parts.pure)))
+    least = max(loss.epsilon for loss in parts.pure)
+    composed = min(_pld_epsilon(parts, delta), bounded_range_epsilon(losses, delta, _known_epsilon))
+    return min(basic, max(composed, least))
 
 
 def _without_pure(parts: _Parts, delta: float) -> float:
