@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
-from fedprikl.divergence import Floor, Score, Skew, divergence_named
+from fedprikl.divergence import Floor, Score, Skew
+from fedprikl.divergence.kl import KullbackLeibler
 from fedprikl.estimation import BatchCounts, score_ranges, weighted_score
 from fedprikl.privacy import InverseSensitivityMechanism, Ranges, adaptive_release, reachable
 from fedprikl.privacy.reachable import Scores, reachable_ranges
@@ -27,7 +28,7 @@ FAR = 6
 
 
 def ends(ranges: Ranges) -> tuple[Floats, Floats]:
-    return ranges.lows * ranges.grid, ranges.highs * ranges.grid
+    return np.multiply(ranges.lows, ranges.grid), np.multiply(ranges.highs, ranges.grid)
 
 
 def one_batch(pi: list[float], counts: Ints) -> BatchCounts:
@@ -153,12 +154,12 @@ def test_ranges_of_neighbours_are_nested(exact: int, seed: int) -> None:
 
 def test_ranges_around_the_value_by_local_sensitivity_are_not_nested() -> None:
     """The check above has teeth: a multiple of what one record can do now is not enough."""
-    scores = convex_scores(np.random.default_rng(0), 2)
 
-    def naive(counts: list[int]) -> Ranges:
-        found = reachable_ranges(
-            np.array(counts), np.array([9, 9]), scores, magnitude=100.0, steps=9
-        )
+    def scores(entries: Ints, at: Ints) -> Floats:
+        return np.asarray(0 * entries - np.log(0.01 + 0.1 * at))
+
+    def naive(count: int) -> Ranges:
+        found = reachable_ranges(np.array([count]), np.array([9]), scores, magnitude=10.0, steps=9)
         k = np.arange(1, 9)
         return Ranges(
             value=found.value,
@@ -168,7 +169,7 @@ def test_ranges_around_the_value_by_local_sensitivity_are_not_nested() -> None:
             grid=found.grid,
         )
 
-    assert not nested(naive([6, 3]), naive([5, 4]))
+    assert not nested(naive(1), naive(0))
 
 
 @settings(deadline=None, max_examples=40)
@@ -213,7 +214,7 @@ def test_designs_of_the_planner_have_ranges() -> None:
     pi = rng.dirichlet(np.ones(40))
     for points in (all_points(pi), spread_points(pi, 12, batches=3, rng=rng)):
         records = np.full(points.batches, 900)
-        counts = rng.binomial(900 // 12, 0.5, len(points))
+        counts = rng.binomial(900 // points.payload, 0.5, len(points))
         held = BatchCounts(points, counts, records)
         found = score_ranges(held, SCORES[1], steps=20)
         value = weighted_score(held, SCORES[1])
@@ -221,16 +222,23 @@ def test_designs_of_the_planner_have_ranges() -> None:
         assert found.lows[0] < found.value < found.highs[0]
 
 
+class Other(KullbackLeibler):
+    """Nobody has proved anything about this one."""
+
+    __slots__ = ()
+    name = "other"
+
+
 @pytest.mark.parametrize(
     "score",
     [
         Score(Skew(0.01), control=0.5),
         Score(Floor(0.01)),
-        Score(Skew(0.01), divergence_named("hellinger")),
+        Score(Skew(0.01), Other()),
     ],
 )
 def test_scores_that_may_rise_are_refused(score: Score) -> None:
-    with pytest.raises(InvalidInputError, match="use Laplace noise|Use Laplace noise"):
+    with pytest.raises(InvalidInputError, match="Use Laplace noise"):
         score_ranges(one_batch([0.5, 0.5], np.array([2, 3])), score, steps=4)
 
 

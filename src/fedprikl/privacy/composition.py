@@ -18,6 +18,7 @@ from fedprikl.privacy.charges import check_zero_or_delta
 from fedprikl.privacy.concentrated import bounded_range_epsilon
 from fedprikl.privacy.gaussian import calibrate_gaussian
 from fedprikl.privacy.gaussian_account import SAFETY
+from fedprikl.privacy.inverse_sensitivity import InverseSensitivityMechanism
 from fedprikl.privacy.laplace import calibrate_laplace
 from fedprikl.privacy.losses import (
     GaussianLoss,
@@ -27,7 +28,7 @@ from fedprikl.privacy.losses import (
     PureLoss,
     repeat,
 )
-from fedprikl.privacy.mechanism import Charge, Mechanism, check_charge
+from fedprikl.privacy.mechanism import Charge, check_charge
 
 __all__ = ["basic_epsilon", "largest_fitting_epsilon", "total_epsilon"]
 
@@ -87,7 +88,7 @@ def largest_fitting_epsilon(
     *,
     epsilon: float,
     delta: float,
-    kind: Literal["laplace", "gaussian"],
+    kind: Literal["laplace", "gaussian", "adaptive"],
 ) -> float:
     """The largest epsilon (at `delta`) of one more release that keeps the total within `epsilon`.
 
@@ -111,12 +112,14 @@ def largest_fitting_epsilon(
     return typed if typed > 0 and fits(typed) else 0.0
 
 
-def _release(kind: str, *, epsilon: float, delta: float) -> Mechanism:
+def _release(kind: str, *, epsilon: float, delta: float) -> Charge:
     if kind == "laplace":
         return calibrate_laplace(epsilon=epsilon, sensitivity=1.0)
     if kind == "gaussian":
         return calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=1.0)
-    raise InvalidInputError(f"`kind` must be 'laplace' or 'gaussian', got {kind!r}.")
+    if kind == "adaptive":
+        return InverseSensitivityMechanism(epsilon=epsilon)
+    raise InvalidInputError(f"`kind` must be 'laplace', 'gaussian' or 'adaptive', got {kind!r}.")
 
 
 def _round_down(value: float, digits: int = 3) -> float:

@@ -69,11 +69,11 @@ def _concentration(loss: Loss) -> float:
         case BoundedRangeLoss():
             return loss.concentrated
         case PureLoss(epsilon):
-            return epsilon**2 / 2
+            return epsilon * epsilon / 2
         case GaussianLoss(mu):
-            return mu**2 / 2
+            return mu * mu / 2  # a product becomes infinite, a power raises
         case IntegerGaussianLoss(sigma, coordinates):
-            return coordinates / (2 * sigma**2) if sigma > 0 else math.inf
+            return coordinates * (1 / sigma) * (1 / sigma) / 2 if sigma > 0 else math.inf
         case _:
             return math.inf
 
