@@ -292,7 +292,8 @@ def test_concentration_against_many_digits(rho: float, delta: float) -> None:
 
     with mpmath.workdps(40):
         assert least_delta(found) <= delta
-        assert least_delta(found * (1 - 1e-4)) > delta
+        if found > 0:
+            assert least_delta(found * (1 - 1e-4)) > delta
 
 
 @pytest.mark.parametrize(
