@@ -183,7 +183,8 @@ def trial_errors(
     """The errors of a release if P / Pi of the terms is `ratios`.
 
     Several populations, each released several times (`effort`). The seed is fixed: the same
-    question always gets the same answer. What the choice of points adds (`points.sampling_variance`) is not in it.
+    question always gets the same answer. What the choice of points adds
+    (`points.sampling_variance`) is not in it.
 
     >>> from fedprikl.estimation.drift_kinds import drifted_ratios
     >>> from fedprikl.privacy import calibrate_laplace
