@@ -1,6 +1,7 @@
 """Estimation: answers from counts. Scored sums, noisy counts, intervals, verdicts."""
 
 from fedprikl.estimation.counts import BatchCounts
+from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
 from fedprikl.estimation.estimate import ComparedEstimate, Estimate
 from fedprikl.estimation.forecast import Forecast, mean_error
 from fedprikl.estimation.no_drift import check_design_effect
@@ -11,21 +12,34 @@ from fedprikl.estimation.noisy_interval import noisy_interval
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
 from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
+from fedprikl.estimation.trials import (
+    AdaptiveNoise,
+    CountsNoise,
+    Errors,
+    ValueNoise,
+    trial_errors,
+)
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
 from fedprikl.estimation.verdict import Verdict, check_false_alarm, judge_release
 
 __all__ = [
+    "KINDS",
+    "AdaptiveNoise",
     "BatchCounts",
     "ComparedEstimate",
+    "CountsNoise",
+    "Errors",
     "Estimate",
     "Forecast",
     "NoisyCounts",
     "NoisyDivergence",
     "NoisyRound",
+    "ValueNoise",
     "Verdict",
     "check_adaptive",
     "check_design_effect",
     "check_false_alarm",
+    "drifted_ratios",
     "estimate_noisy_counts",
     "estimate_scored_sum",
     "forecast_noisy",
@@ -39,6 +53,7 @@ __all__ = [
     "score_ranges",
     "score_sensitivity",
     "smallest_noisy_drift",
+    "trial_errors",
     "trusted_aggregator",
     "weighted_score",
 ]

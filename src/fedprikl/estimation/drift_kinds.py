@@ -1,0 +1,181 @@
+"""Kinds of drift: public examples of how a population may have moved, each of any size.
+
+How a private population has drifted is unknown. What a release would be is therefore looked at for
+several kinds of drift that differ in which cells they hit:
+
+    smooth     every cell by a little: an exponential tilt, r ~ e^(theta z)
+    rare       the rarer half of the cells shrinks
+    heavy      the heaviest cell shrinks
+    faded      one cell nearly vanishes: the lightest whose loss is large enough
+    gone       cells vanish, rare ones first
+    shuffled   mass is dealt anew, as by a Dirichlet distribution: r ~ Gamma(alpha)
+
+No guarantee rests on them.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy
+
+from fedprikl.checks import Floats, Ints, check_finite
+from fedprikl.divergence import Score
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.drift_model import SEED, skew_of
+
+__all__ = ["KINDS", "drifted_ratios", "ratio_divergence"]
+
+LEVELS = 1024  # quantiles of a Gamma law that are told apart
+STEEPEST = 60.0  # theta: by then all mass is in one cell
+LEAST_ALPHA, MOST_ALPHA = 1e-3, 1e9
+
+
+def drifted_ratios(
+    pi: Floats, kind: str, size: float, score: Score, *, mass: Floats | None = None
+) -> Floats | None:
+    """r = P / Pi of each cell for a drift of this kind and size; None if it cannot be as large.
+
+        sum Pi r = 1,    sum Pi f(gamma + (1 - gamma) r) = size
+
+    `size` is in the unit of the score's divergence. Where cells are a sample, `mass` are their
+    design weights, which stand for Pi in both sums; `pi` still says which cells are rare.
+
+    >>> pi = np.array([0.4, 0.3, 0.2, 0.1])
+    >>> drifted_ratios(pi, "heavy", 0.1, Score()).round(2).tolist()
+    [0.5, 1.33, 1.33, 1.33]
+    >>> drifted_ratios(pi, "gone", 0.5, Score()).round(2).tolist()
+    [1.35, 1.35, 0.28, 0.0]
+    >>> drifted_ratios(pi, "rare", 3.0, Score()) is None
+    True
+    """
+    if kind not in _KINDS:
+        raise InvalidInputError(f"There is no kind of drift {kind!r}; known: {', '.join(KINDS)}.")
+    share = np.asarray(pi if mass is None else mass, dtype=np.float64)
+    share = share / share.sum()
+    if check_finite(size, "size") <= 0:
+        return np.ones(len(share))
+    cells = _Cells(np.asarray(pi, dtype=np.float64), share, score)
+    return _KINDS[kind](cells, size)
+
+
+def ratio_divergence(mass: Floats, ratios: Floats, score: Score) -> Floats:
+    """sum mass f(v) of ratios with sum mass r = 1; `ratios` may have leading axes."""
+    keep = 1 - skew_of(score)
+    excess = keep * (ratios - 1)
+    gaps = score.divergence.gap(np.asarray(1 + excess), np.asarray(excess))
+    return np.asarray(gaps @ mass)
+
+
+class _Cells:
+    """The cells that drift."""
+
+    def __init__(self, pi: Floats, mass: Floats, score: Score) -> None:
+        self.pi, self.mass, self.score = pi, mass, score
+
+    def size(self, ratios: Floats) -> float:
+        return float(ratio_divergence(self.mass, ratios, self.score))
+
+    def solve(
+        self, path: Callable[[float], Floats], size: float, none: float, most: float
+    ) -> Floats | None:
+        """The ratios on a path, from no drift to the most, that have this size."""
+        if self.size(path(most)) < size:
+            return None
+        missing = lambda at: self.size(path(at)) - size  # noqa: E731
+        return path(float(scipy.optimize.brentq(missing, none, most, xtol=1e-14)))
+
+    def shrunk(self, which: Floats, left: float) -> Floats:
+        """A share `left` of some cells is left; all others grow alike."""
+        moved = float(self.mass @ which)
+        return np.where(which > 0, left, (1 - left * moved) / (1 - moved))
+
+    def shrink(self, which: Floats, size: float) -> Floats | None:
+        if not which.any() or which.all():
+            return None
+        return self.solve(lambda gone: self.shrunk(which, 1 - gone), size, 0.0, 1.0)
+
+    def one(self, cell: int) -> Floats:
+        which = np.zeros(len(self.mass))
+        which[cell] = 1.0
+        return which
+
+    def sizes_gone(self, mass: Floats) -> Floats:
+        """The sizes if cells of this mass vanish, and all others grow alike."""
+        two = np.stack([np.zeros_like(mass), 1 / np.maximum(1 - mass, 1e-300)], axis=-1)
+        keep = 1 - skew_of(self.score)
+        gaps = self.score.divergence.gap(1 + keep * (two - 1), keep * (two - 1))
+        return np.asarray(mass * gaps[..., 0] + (1 - mass) * gaps[..., 1])
+
+    def normalised(self, ratios: Floats) -> Floats:
+        return np.asarray(ratios / (self.mass @ ratios))
+
+    def shuffled_order(self) -> Ints:
+        return np.random.default_rng(SEED).permutation(len(self.mass))
+
+
+def _smooth(cells: _Cells, size: float) -> Floats | None:
+    order = cells.shuffled_order()
+    direction = scipy.special.ndtri((order + 0.5) / len(order))
+
+    def path(theta: float) -> Floats:
+        return cells.normalised(np.exp(theta * (direction - direction.max())))
+
+    return cells.solve(path, size, 0.0, STEEPEST)
+
+
+def _rare(cells: _Cells, size: float) -> Floats | None:
+    which = np.zeros(len(cells.mass))
+    which[np.argsort(cells.pi, kind="stable")[: len(cells.mass) // 2]] = 1.0
+    return cells.shrink(which, size)
+
+
+def _heavy(cells: _Cells, size: float) -> Floats | None:
+    return cells.shrink(cells.one(int(np.argmax(cells.mass))), size)
+
+
+def _faded(cells: _Cells, size: float) -> Floats | None:
+    able = np.flatnonzero(cells.sizes_gone(cells.mass) >= size)
+    if not able.size:
+        return None
+    return cells.shrink(cells.one(int(able[np.argmin(cells.mass[able])])), size)
+
+
+def _gone(cells: _Cells, size: float) -> Floats | None:
+    order = np.argsort(cells.pi, kind="stable")[:-1]  # one cell stays
+    lost = np.cumsum(cells.mass[order])
+    enough = int(np.searchsorted(cells.sizes_gone(lost), size))
+    if enough == len(order):
+        return None
+    which: Floats = np.ones(len(cells.mass))
+    which[order[: enough + 1]] = 0.0
+    last, before = order[enough], float(cells.mass[order[:enough]].sum())
+
+    def path(gone: float) -> Floats:
+        left = (1 - gone) * float(cells.mass[last]) / (1 - before)
+        ratios = cells.normalised(which) * (1 - left)
+        ratios[last] = left / cells.mass[last]
+        return ratios
+
+    return cells.solve(path, size, 0.0, 1.0)
+
+
+def _shuffled(cells: _Cells, size: float) -> Floats | None:
+    levels = min(len(cells.mass), LEVELS)
+    uniforms, level = (np.arange(levels) + 0.5) / levels, cells.shuffled_order() % levels
+
+    def path(log_alpha: float) -> Floats:
+        quantiles = scipy.special.gammaincinv(np.exp(log_alpha), uniforms)
+        return cells.normalised(quantiles[level])
+
+    return cells.solve(path, size, float(np.log(MOST_ALPHA)), float(np.log(LEAST_ALPHA)))
+
+
+_KINDS: dict[str, Callable[[_Cells, float], Floats | None]] = {
+    "smooth": _smooth,
+    "rare": _rare,
+    "heavy": _heavy,
+    "faded": _faded,
+    "gone": _gone,
+    "shuffled": _shuffled,
+}
+KINDS = tuple(_KINDS)

@@ -1,0 +1,254 @@
+"""Trials: simulated releases of simulated populations, from public quantities only.
+
+A forecast or an interval needs the error of a release at some drift. Populations of that drift are
+drawn, and what would be released of each is compared with the divergence of its very records.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score
+from fedprikl.estimation.adaptive import adaptive_law
+from fedprikl.estimation.counts import BatchCounts
+from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.no_drift import group_sizes, multinomial
+from fedprikl.estimation.noisy_counts import NoisyCounts, debias
+from fedprikl.estimation.terms import Terms
+from fedprikl.privacy import Mechanism
+from fedprikl.reference import QueryPoints
+
+__all__ = [
+    "AdaptiveNoise",
+    "CountsNoise",
+    "Errors",
+    "Populations",
+    "Release",
+    "ValueNoise",
+    "draw_populations",
+    "trial_errors",
+]
+
+POPULATIONS = 8
+RESAMPLES = 20  # of the debiasing of noisy counts, in a trial
+BISECTIONS = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Populations:
+    """Counts of simulated populations, one a row."""
+
+    points: QueryPoints
+    records: Ints  # N_t, per batch
+    counts: Ints  # (populations, points)
+    everybody: Ints  # (populations, terms): the counts of all batches together
+
+    def truths(self, score: Score) -> Floats:
+        """The divergence of each population's very records, of the asked cells."""
+        terms, total = Terms.of(self.points, self.records), np.asarray(self.records.sum())
+        return np.asarray(score.plain(self.everybody, terms.pi, total) @ terms.weights)
+
+
+class Release(Protocol):
+    """How one number is released."""
+
+    effort: ClassVar[tuple[int, int]]  # populations, and releases of each, that tell the mean error
+
+    def values(
+        self, drawn: Populations, score: Score, rng: np.random.Generator, draws: int
+    ) -> Floats:
+        """Released values, (populations, draws)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ValueNoise:
+    """The scored sum with additive noise of known law."""
+
+    mechanism: Mechanism
+    effort: ClassVar[tuple[int, int]] = (8, 200)
+
+    def values(
+        self, drawn: Populations, score: Score, rng: np.random.Generator, draws: int
+    ) -> Floats:
+        """The noise is spread evenly over its quantiles."""
+        del rng
+        terms = Terms.of(drawn.points, drawn.records)
+        pooled = np.stack([terms.pool(row) for row in drawn.counts])
+        sums = terms.scores(pooled, score) @ terms.weights
+        return np.asarray(sums[:, None] + noise_quantiles(self.mechanism, _levels(draws)))
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveNoise:
+    """The divergence by the inverse sensitivity mechanism. Cost: 30 ms for a population."""
+
+    epsilon: float
+    effort: ClassVar[tuple[int, int]] = (4, 200)
+
+    def values(
+        self, drawn: Populations, score: Score, rng: np.random.Generator, draws: int
+    ) -> Floats:
+        """The noise of each population is spread evenly over its own quantiles."""
+        del rng
+        found = np.empty((len(drawn.counts), draws))
+        for i, counts in enumerate(drawn.counts):
+            current = BatchCounts(drawn.points, counts, drawn.records)
+            value, law = adaptive_law(current, score, epsilon=self.epsilon)
+            found[i] = value + np.interp(_levels(draws), law.below, law.edges)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CountsNoise:
+    """Read off noisy counts of all cells and of the rest, projected and debiased."""
+
+    noise_sd: float  # on each count
+    laplace_scale: float | None = None  # of discrete Laplace noise; None: about normal noise
+    effort: ClassVar[tuple[int, int]] = (8, 8)
+
+    def values(
+        self, drawn: Populations, score: Score, rng: np.random.Generator, draws: int
+    ) -> Floats:
+        """Simulated noise."""
+        rows, batches = len(drawn.counts), drawn.points.batches
+        law = NoisyCounts(
+            points=drawn.points,
+            counts=np.zeros(len(drawn.points)),
+            rest=np.zeros(batches),
+            records=drawn.records,
+            noise_sd=np.full(batches, self.noise_sd),
+            laplace_scale=self.laplace_scale,
+        )
+        counts = np.repeat(drawn.counts, draws, axis=0)
+        records = np.broadcast_to(drawn.records, (rows * draws, batches))
+        taken = counts @ (drawn.points.batch[:, None] == np.arange(batches))
+        on_counts, on_rest = law.draw_noise(rng, rows * draws)
+        found, _ = debias(
+            law,
+            counts + on_counts,
+            records - taken + on_rest,
+            records,
+            score=score.plain,
+            rng=rng,
+            resamples=RESAMPLES,
+        )
+        return found.reshape(rows, draws)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Errors:
+    """Released values less the divergence of the very records, (populations, draws)."""
+
+    signed: Floats
+    truths: Floats  # of the populations
+
+    @property
+    def mean_absolute(self) -> float:
+        """E|error|."""
+        return float(np.abs(self.signed).mean())
+
+    @property
+    def root_mean_square(self) -> float:
+        """Of the errors."""
+        return float(np.sqrt(np.mean(self.signed**2)))
+
+    @property
+    def bias(self) -> float:
+        """The mean error."""
+        return float(self.signed.mean())
+
+    @property
+    def truth(self) -> float:
+        """The mean divergence of the populations' very records: more than the drift's size."""
+        return float(self.truths.mean())
+
+    def quantiles(self, probabilities: Floats) -> Floats:
+        """Of the errors of all populations together."""
+        return np.asarray(np.quantile(self.signed, probabilities))
+
+
+def trial_errors(
+    points: QueryPoints,
+    records: Ints,
+    ratios: Floats,
+    score: Score,
+    release: Release,
+    *,
+    design_effect: float = 1.0,
+    effort: tuple[int, int] | None = None,
+) -> Errors:
+    """The errors of a release if P / Pi of the terms is `ratios`.
+
+    Several populations, each released several times (`effort`). The seed is fixed: the same
+    question always gets the same answer. What the choice of points adds
+    (`points.sampling_variance`) is not in it.
+
+    >>> from fedprikl.estimation.drift_kinds import drifted_ratios
+    >>> from fedprikl.privacy import calibrate_laplace
+    >>> from fedprikl.reference import all_points
+    >>> points, noise = all_points([0.4, 0.3, 0.2, 0.1]), calibrate_laplace(
+    ...     epsilon=1.0, sensitivity=0.01
+    ... )
+    >>> ratios = drifted_ratios(points.pi, "smooth", 0.1, Score())
+    >>> found = trial_errors(points, np.array([1000]), ratios, Score(), ValueNoise(noise))
+    >>> round(found.mean_absolute, 4), round(found.truth, 2)
+    (0.01, 0.11)
+    """
+    rng, (populations, draws) = np.random.default_rng(SEED), effort or release.effort
+    drawn = draw_populations(
+        points, records, ratios, rng, populations=populations, design_effect=design_effect
+    )
+    truths = drawn.truths(score)
+    return Errors(release.values(drawn, score, rng, draws) - truths[:, None], truths)
+
+
+def draw_populations(
+    points: QueryPoints,
+    records: Ints,
+    ratios: Floats,
+    rng: np.random.Generator,
+    *,
+    populations: int = POPULATIONS,
+    design_effect: float = 1.0,
+) -> Populations:
+    """Multinomial counts of every batch, given the ratios of the terms.
+
+    With a design effect, records come in groups of equal ones (see `NoDrift`).
+    """
+    terms = Terms.of(points, records)
+    chances = terms.pi * ratios
+    counts = np.zeros((populations, len(points)), dtype=np.int64)
+    for t, size in enumerate(records.tolist()):
+        asked = np.flatnonzero(points.batch == t)
+        p = chances[terms.of_point[asked]]
+        # Large ratios of few sampled cells may exceed 1 together.
+        cells = np.append(p, max(0.0, 1 - float(p.sum())))
+        for group, number in group_sizes(size, design_effect):
+            drawn = multinomial(number, cells / cells.sum(), populations, rng)
+            counts[:, asked] += group * drawn[:, :-1]
+    everybody = np.stack([terms.pool(row) for row in counts])
+    elsewhere = np.maximum(records.sum() - terms.records, 0)
+    for group, number in group_sizes(int(records.sum()), design_effect):
+        share = elsewhere * (number / records.sum())
+        everybody += group * rng.poisson(share * chances, everybody.shape)
+    return Populations(points, records, counts, everybody)
+
+
+def noise_quantiles(mechanism: Mechanism, levels: Floats) -> Floats:
+    """The x with P(noise <= x) = level, by bisection of the survival function."""
+    reach = mechanism.standard_deviation
+    while mechanism.survival(np.array([reach]))[0] > 1 - levels.max():
+        reach *= 2
+    low, high = np.full(len(levels), -reach), np.full(len(levels), reach)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        above = mechanism.survival(middle) > 1 - levels
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.asarray((low + high) / 2)
+
+
+def _levels(draws: int) -> Floats:
+    return (np.arange(draws) + 0.5) / draws
