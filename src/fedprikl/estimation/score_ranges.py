@@ -4,7 +4,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import KL, Score
-from fedprikl.divergence.smoothing import Floor, Unsmoothed
+from fedprikl.divergence.smoothing import Floor
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.scoring import check_score
@@ -20,7 +20,8 @@ def check_adaptive(score: Score, weights: Floats) -> Score:
     if (
         score.divergence is not KL
         or score.control != 0
-        or isinstance(score.smoothing, Floor | Unsmoothed)
+        or isinstance(score.smoothing, Floor)
+        or not score.finite
     ):
         raise InvalidInputError(
             "Adaptive noise needs a score that falls with the count and is convex: kl with a skew "
