@@ -207,7 +207,7 @@ def _best_parts(gains: _Gains, cells: Ints, most: int) -> Ints:
             break
         (least, largest), room = gains.density(cells, np.array([first, last]))
         sure = least[room[1] == last].max(initial=0.0)  # of cells that hold enough for all of them
-        useful = cells[largest >= sure * ALMOST]
+        useful = cells[largest >= sure * ALMOST - 1]  # a gain is off by up to a step
         for k in _chunks(np.arange(first, last + 1), len(useful)):
             removed = np.minimum(k[:, None], gains.h[useful])
             best[k] = gains(useful, removed).max(axis=1)
@@ -238,7 +238,7 @@ def _densest(gains: _Gains, cells: Ints, first: int, last: int) -> Ints:
     filled = np.searchsorted(np.cumsum(room[0][order]), last)
     if filled == len(order):
         return cells
-    useful: Ints = cells[largest >= least[order[filled]] * ALMOST]
+    useful: Ints = cells[largest >= least[order[filled]] * ALMOST - 1]  # as above
     return useful
 
 
