@@ -275,14 +275,14 @@ def test_ranges_do_not_print() -> None:
 )
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
 def test_a_release_is_fast(cells: int, records: int, limit: float, epsilon: float) -> None:
-    """Four times what is promised on an idle machine."""
+    """Of processor time, with room for a slower machine: at most twice what is promised."""
     rng = np.random.default_rng(1)
     pi = rng.dirichlet(np.ones(cells))
     held = BatchCounts(all_points(pi), rng.multinomial(records, pi), np.array([records]))
     steps = InverseSensitivityMechanism(epsilon=epsilon).steps
     taken = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.process_time()
         adaptive_release(score_ranges(held, SCORES[1], steps=steps), epsilon=epsilon)
-        taken.append(time.perf_counter() - begin)
-    assert min(taken) < 4 * limit
+        taken.append(time.process_time() - begin)
+    assert min(taken) < 2 * limit

@@ -175,9 +175,10 @@ def _knapsack(gains: _Gains, cells: Ints, most: int) -> Ints:
     sizes = gains.h[whole]
     table = gains(whole, np.minimum(np.arange(most + 1)[:, None], sizes)).T
     before = np.full(2 * most + 1, NEVER)
+    shifted = sliding_window_view(before, most + 1)  # row j, column most - r: intact[j - r]
     for gain, size in zip(table, sizes.tolist(), strict=True):
         before[most:] = intact
-        ways = sliding_window_view(before[most - size :], size + 1) + gain[size::-1]
+        ways = shifted[:, most - size :] + gain[size::-1]
         emptied = parted[: most + 1 - size] + gain[size]
         parted[size:] = np.maximum(parted[size:], emptied)
         parted = np.maximum(parted, ways.max(axis=1))
