@@ -1,36 +1,47 @@
 """Estimation: answers from counts. Scored sums, noisy counts, intervals, verdicts."""
 
+from fedprikl.estimation.adaptive import adaptive_estimate
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import ComparedEstimate, Estimate
+from fedprikl.estimation.estimates import Estimates
 from fedprikl.estimation.forecast import Forecast, mean_error
 from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
+from fedprikl.estimation.noisy_estimates import estimates_from_counts, noise_counts
 from fedprikl.estimation.noisy_forecast import NoisyRound, forecast_noisy, smallest_noisy_drift
 from fedprikl.estimation.noisy_interval import noisy_interval
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
 from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
+from fedprikl.estimation.statistic import judge_release, judge_together
+from fedprikl.estimation.thresholds import check_false_alarm
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
-from fedprikl.estimation.verdict import Verdict, check_false_alarm, judge_release
+from fedprikl.estimation.verdict import Verdict, Witness
 
 __all__ = [
     "BatchCounts",
     "ComparedEstimate",
     "Estimate",
+    "Estimates",
     "Forecast",
     "NoisyCounts",
     "NoisyRound",
     "Verdict",
+    "Witness",
+    "adaptive_estimate",
     "check_adaptive",
     "check_design_effect",
     "check_false_alarm",
     "estimate_noisy_counts",
     "estimate_scored_sum",
+    "estimates_from_counts",
     "forecast_noisy",
     "increments_per_batch",
     "judge_noisy_release",
     "judge_release",
+    "judge_together",
     "mean_error",
+    "noise_counts",
     "noisy_interval",
     "overdispersion",
     "score_ranges",
