@@ -11,18 +11,21 @@ import pytest
 from dp_accounting import pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from fedprikl import InvalidInputError
 from fedprikl.privacy import (
     AccountedRelease,
     Charge,
     GaussianMechanism,
+    InverseSensitivityMechanism,
     LaplaceMechanism,
     calibrate_gaussian,
     calibrate_laplace,
     total_epsilon,
 )
 from fedprikl.privacy.composition import basic_epsilon, largest_fitting_epsilon
+from fedprikl.privacy.concentrated import concentrated_epsilon
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
 from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
 
@@ -41,11 +44,16 @@ def accounted(epsilon: float, delta: float = 0.0) -> AccountedRelease:
     return AccountedRelease(proved_epsilon=epsilon, proved_delta=delta)
 
 
+def adaptive(epsilon: float) -> InverseSensitivityMechanism:
+    return InverseSensitivityMechanism(epsilon=epsilon)
+
+
 INTEGER = IntegerGaussianMechanism(sigma=40.0, coordinates=2)
 
 charges = st.one_of(
     st.floats(1e-3, 2).map(laplace),
     st.floats(1e-3, 2).map(gaussian),
+    st.floats(1e-3, 2).map(adaptive),
     st.builds(accounted, st.floats(1e-3, 2), st.sampled_from([0.0, 1e-8])),
     st.just(INTEGER),
 )
@@ -234,6 +242,81 @@ def test_tiny_releases_are_not_rounded_up_to_the_grid(size: float) -> None:
     assert beside_a_large_one <= 5.0 + size
 
 
+def bounded_range_delta(epsilon: float, releases: int, shift: float, total: float) -> float:
+    """delta(total) of releases whose loss is `shift` or `shift - epsilon`: all outcomes summed."""
+    likely = (math.exp(epsilon - shift) - 1) / (math.exp(epsilon - shift) - math.exp(-shift))
+    times = np.arange(releases + 1)
+    losses = times * shift + (releases - times) * (shift - epsilon)
+    chance = stats.binom.pmf(times, releases, likely)
+    return float((chance * np.maximum(-np.expm1(total - losses), 0)).sum())
+
+
+@pytest.mark.parametrize(("epsilon", "releases"), [(0.1, 52), (0.02, 1000), (0.5, 20), (1.0, 5)])
+@pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-3])
+def test_adaptive_releases_cost_no_less_than_the_worst_of_bounded_range(
+    epsilon: float, releases: int, delta: float
+) -> None:
+    total = total_epsilon([adaptive(epsilon)] * releases, delta=delta)
+
+    def worst(at: float) -> float:
+        shifts = np.linspace(0.01, 0.99, 99) * epsilon
+        return max(bounded_range_delta(epsilon, releases, float(s), at) for s in shifts)
+
+    assert worst(total) <= delta
+    if total > epsilon:
+        assert worst(total / 1.5) > delta  # and it is not loose
+
+
+def test_a_year_of_adaptive_releases_costs_half_of_pure_ones() -> None:
+    """52 at epsilon 0.1: rho = 52 0.1^2 / 8, where pure ones would be charged as such."""
+    bounded = total_epsilon([adaptive(0.1)] * 52, delta=DELTA)
+    assert bounded == pytest.approx(concentrated_epsilon(0.065, DELTA), rel=1e-9)
+    assert bounded < 0.6 * total_epsilon([laplace(0.1)] * 52, delta=DELTA)
+    assert total_epsilon([adaptive(0.1)] * 52, delta=0.0) == pytest.approx(5.2)
+
+
+@pytest.mark.parametrize("rho", [1e-4, 0.065, 1.0, 20.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2])
+def test_concentration_against_many_digits(rho: float, delta: float) -> None:
+    """Corollary 13 of Canonne, Kamath and Steinke: ln delta as a function of alpha, minimised."""
+    found = concentrated_epsilon(rho, delta)
+
+    def least_delta(epsilon: float) -> Any:
+        def log_delta(alpha: Any) -> Any:
+            power = (alpha - 1) * (alpha * rho - epsilon)
+            return power + alpha * mpmath.log(1 - 1 / alpha) - mpmath.log(alpha - 1)
+
+        slope = lambda alpha: mpmath.diff(log_delta, alpha)  # noqa: E731
+        start = max(1.001, (epsilon + rho) / (2 * rho))
+        return mpmath.exp(log_delta(mpmath.findroot(slope, (start, start * 1.01 + 0.001))))
+
+    with mpmath.workdps(40):
+        assert least_delta(found) <= delta
+        if found > 0:
+            assert least_delta(found * (1 - 1e-4)) > delta
+
+
+@pytest.mark.parametrize(
+    "others", [[laplace(0.3)], [gaussian(0.3)], [INTEGER], [laplace(0.1)] * 3 + [gaussian(0.2)]]
+)
+def test_adaptive_releases_beside_others(others: list[Charge]) -> None:
+    """More than either alone, and less than if they were merely pure."""
+    year: list[Charge] = [adaptive(0.1)] * 52
+    both = total_epsilon([*year, *others], delta=DELTA)
+    assert both > total_epsilon(year, delta=DELTA)
+    assert both > total_epsilon(others, delta=DELTA)
+    assert both <= 0.8 * total_epsilon([*[laplace(0.1)] * 52, *others], delta=DELTA)
+    apart = total_epsilon(year, delta=DELTA / 2) + total_epsilon(others, delta=DELTA / 2)
+    assert both <= apart * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
+def test_one_adaptive_release_is_pure(epsilon: float) -> None:
+    for delta in (0.0, DELTA, 0.1):
+        assert total_epsilon([adaptive(epsilon)], delta=delta) == epsilon
+    assert total_epsilon([adaptive(epsilon), adaptive(1e-9)], delta=0.1) >= epsilon
+
+
 def test_an_accounted_release_takes_its_delta() -> None:
     assert total_epsilon([accounted(0.5), accounted(0.25)], delta=0.0) == 0.75
     whole = total_epsilon([gaussian(0.5)], delta=DELTA / 2)
@@ -302,10 +385,10 @@ PASTS: list[list[Charge]] = [
 
 
 @pytest.mark.parametrize("past", PASTS)
-@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+@pytest.mark.parametrize("kind", ["laplace", "gaussian", "adaptive"])
 def test_what_would_fit_fits_and_a_little_more_does_not(past: list[Charge], kind: Any) -> None:
     fits = largest_fitting_epsilon(past, epsilon=1.0, delta=DELTA, kind=kind)
-    make = laplace if kind == "laplace" else gaussian
+    make: Any = {"laplace": laplace, "gaussian": gaussian, "adaptive": adaptive}[kind]
     assert fits > 0
     assert total_epsilon([*past, make(fits)], delta=DELTA) <= 1.0
     assert total_epsilon([*past, make(fits * 1.02)], delta=DELTA) > 1.0
@@ -316,7 +399,7 @@ def test_what_would_fit_at_the_ends() -> None:
     assert largest_fitting_epsilon([], epsilon=1.0, delta=DELTA, kind="laplace") == 1.0
     assert largest_fitting_epsilon(full, epsilon=1.0, delta=DELTA, kind="laplace") == 0
     assert largest_fitting_epsilon([], epsilon=1.0, delta=0.0, kind="gaussian") == 0
-    with pytest.raises(InvalidInputError, match="'laplace' or 'gaussian'"):
+    with pytest.raises(InvalidInputError, match="'laplace', 'gaussian' or 'adaptive'"):
         largest_fitting_epsilon([], epsilon=1.0, delta=DELTA, kind="x")  # type: ignore[arg-type]
 
 

@@ -67,12 +67,10 @@ class NoiseLaw:
     def mean_absolute(self) -> float:
         """E|noise|."""
         left, right = self.edges[:-1], self.edges[1:]
-        sizes = np.where(
-            left * right >= 0,
-            np.abs(left + right) / 2,
-            (left * left + right * right) / (2 * np.maximum(right - left, np.finfo(float).tiny)),
-        )
-        return float(self._masses @ sizes)
+        split = (left < 0) & (right > 0)
+        width = np.where(split, right - left, 1.0)
+        across = (left * left + right * right) / (2 * width)
+        return float(self._masses @ np.where(split, across, np.abs(left + right) / 2))
 
     def simulate(self, rng: np.random.Generator, size: int) -> Floats:
         """Draws for FORECASTS: floats of a generator that is not secure. Never release them."""

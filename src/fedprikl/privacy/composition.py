@@ -15,8 +15,10 @@ from typing import Any, Literal
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.charges import check_zero_or_delta
+from fedprikl.privacy.concentrated import bounded_range_epsilon
 from fedprikl.privacy.gaussian import calibrate_gaussian
 from fedprikl.privacy.gaussian_account import SAFETY
+from fedprikl.privacy.inverse_sensitivity import InverseSensitivityMechanism
 from fedprikl.privacy.laplace import calibrate_laplace
 from fedprikl.privacy.losses import (
     GaussianLoss,
@@ -27,7 +29,7 @@ from fedprikl.privacy.losses import (
     PureLoss,
     repeat,
 )
-from fedprikl.privacy.mechanism import Charge, Mechanism, check_charge
+from fedprikl.privacy.mechanism import Charge, check_charge
 
 __all__ = ["basic_epsilon", "largest_fitting_epsilon", "total_epsilon"]
 
@@ -41,6 +43,7 @@ def total_epsilon(charges: Iterable[Charge], *, delta: float) -> float:
 
     Gaussian only: exact, mu^2 = sum (Delta/sigma)^2. With pure or integer noise: the smaller of
     the convolved privacy loss distributions (dp-accounting, pessimistic) and basic composition.
+    With losses of bounded range (adaptive noise) also what their concentration gives.
     An `AccountedRelease` adds its epsilon, and takes its delta from what the rest may use.
     Infinite if no finite epsilon holds at this delta. Only the charges' losses are looked at.
 
@@ -91,7 +94,7 @@ def largest_fitting_epsilon(
     *,
     epsilon: float,
     delta: float,
-    kind: Literal["laplace", "gaussian"],
+    kind: Literal["laplace", "gaussian", "adaptive"],
 ) -> float:
     """The largest epsilon (at `delta`) of one more release that keeps the total within `epsilon`.
 
@@ -115,12 +118,14 @@ def largest_fitting_epsilon(
     return typed if typed > 0 and fits(typed) else 0.0
 
 
-def _release(kind: str, *, epsilon: float, delta: float) -> Mechanism:
+def _release(kind: str, *, epsilon: float, delta: float) -> Charge:
     if kind == "laplace":
         return calibrate_laplace(epsilon=epsilon, sensitivity=1.0)
     if kind == "gaussian":
         return calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=1.0)
-    raise InvalidInputError(f"`kind` must be 'laplace' or 'gaussian', got {kind!r}.")
+    if kind == "adaptive":
+        return InverseSensitivityMechanism(epsilon=epsilon)
+    raise InvalidInputError(f"`kind` must be 'laplace', 'gaussian' or 'adaptive', got {kind!r}.")
 
 
 def _round_down(value: float, digits: int = 3) -> float:
@@ -184,7 +189,9 @@ def _known_epsilon(losses: tuple[Loss, ...], delta: float) -> float:
         return basic
     # One pure release alone counts its whole epsilon (Laplace: 2 delta above the truth); more of
     # them must not count less.
-    return min(basic, max(_pld_epsilon(parts, delta), *(loss.epsilon for loss in parts.pure)))
+    least = max(loss.epsilon for loss in parts.pure)
+    composed = min(_pld_epsilon(parts, delta), bounded_range_epsilon(losses, delta, _known_epsilon))
+    return min(basic, max(composed, least))
 
 
 def _without_pure(parts: _Parts, delta: float) -> float:

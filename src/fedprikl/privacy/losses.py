@@ -84,7 +84,7 @@ class BoundedRangeLoss(PureLoss):
     @property
     def concentrated(self) -> float:
         """rho of zero-concentrated differential privacy."""
-        return self.epsilon**2 / 8
+        return self.epsilon * self.epsilon / 8
 
 
 @dataclass(frozen=True)

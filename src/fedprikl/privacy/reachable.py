@@ -4,10 +4,11 @@ Knows counts and numbers only, no divergence. docs/decisions/0013-adaptive-noise
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from fedprikl.checks import Floats, Ints, check_counts, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
@@ -17,10 +18,12 @@ __all__ = ["Ranges", "Scores", "reachable_ranges"]
 # Weighted scores w s(h) of entries (positions) at counts h; both broadcast.
 Scores = Callable[[Ints, Ints], Floats]
 
-# A score is off by at most 2^-50 of its size. The grid is 4 to 8 times as coarse, so that every
-# difference of two scores, rounded to the grid, is off by at most one step of it.
+# The grid is so coarse that a difference of two scores, rounded to it, is off by at most one step.
 GRID_BITS = 48
-LARGEST_TABLE = 2**20  # of gains that are sorted at once
+EXACT = 128  # substitutions up to which the knapsack is solved exactly; public
+LARGEST_TABLE = 2**20  # of gains that are looked at together
+NEVER = -(2**60)
+CLOSE = 3.0  # more than rounding does to the difference of two densities
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -65,16 +68,14 @@ def reachable_ranges(
 
     A substitution lowers at most one count by 1 and raises at most one by 1. With k of them,
 
-        low_k  = f(x) - the k largest drops w (s(h + j) - s(h + j + 1))
-        high_k = f(x) + max sum_e r_e d_e,   sum_e r_e <= k,  0 <= r_e <= m_e = min(k, h_e),
-                 d_e = w (s(h - m_e) - s(h)) / m_e
+        low_k  = min f = f(x) - the k largest drops w (s(h + j) - s(h + j + 1))
+        high_k = max f = f(x) + max sum_e w (s(h_e - r_e) - s(h_e)),   sum_e r_e <= k
 
-    low_k is the least f within k substitutions. high_k is at least the largest, and exceeds it by
-    less than what one cell adds: there, records are divisible. Both are widened by a public slack
-    for rounding.
+    Beyond k = 128, high_k is a little above max f: records are divisible there. Both ends are
+    widened by a public slack for rounding.
 
-    `records` (public) bound the counts; `magnitude` (public) is at least sum_e max |w_e s_e| and
-    50 bits finer than what rounding does to a score.
+    `records` (public) bound the counts. `magnitude` (public) is the sum over e of a size of w_e s_e
+    so large that no score, for counts up to `records` + `steps`, is off by more than 2^-50 of it.
 
     >>> weights = np.array([0.5, 0.5])
     >>> scores = lambda entry, count: -weights[entry] * np.log(0.01 + 0.99 * count / 10)
@@ -95,7 +96,7 @@ def reachable_ranges(
     value = total(h)
     outer = total(most) - 1, total(np.zeros_like(h)) + 1
     k = np.arange(1, steps)
-    slack = 2 * k * (k + 4)
+    slack = 2 * k * (4 * k + 8)  # each end is off by at most 4 k + 8 steps of the grid
     low = value - _falls(h, scores, grid, steps - 1) - slack
     high = value + _rises(h, scores, grid, steps - 1) + slack
     return Ranges(
@@ -135,58 +136,133 @@ def _largest(values: Ints, most: int) -> Ints:
 
 
 def _rises(h: Ints, scores: Scores, grid: float, most: int) -> Ints:
-    """How far f rises, at most, if 1, 2, ..., `most` records are removed."""
-    present = np.flatnonzero(h)
-    rises = np.zeros(most, np.int64)
-    if not present.size:
-        return rises
-    first = 1
-    while first <= most:
-        last = min(2 * first - 1, most)
-        useful = _useful(present, h, scores, grid, first, last)
-        for chunk in _chunks(np.arange(first, last + 1), len(useful)):
-            rises[chunk - 1] = _fill(useful, h, scores, grid, chunk)
-        first = last + 1
-    return rises
+    """How far f rises if 1, 2, ..., `most` records are removed where that raises it most."""
+    gains = _Gains(h, scores, grid)
+    cells = np.flatnonzero(h)
+    exact = min(most, EXACT)
+    if not cells.size:
+        return np.zeros(most, np.int64)
+    return np.concatenate([_knapsack(gains, cells, exact), _divisible(gains, cells, exact, most)])
 
 
-def _useful(present: Ints, h: Ints, scores: Scores, grid: float, first: int, last: int) -> Ints:
-    """The cells that can be among the best for some k in first .. last.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Gains:
+    """What removing r records from a cell adds to f: w (s(h - r) - s(h)), convex in r."""
 
-    d(k) rises with k. If cells whose d(first) is at least c hold `last` records together, no cell
-    with d(last) < c is needed.
+    h: Ints
+    scores: Scores
+    grid: float
+
+    def __call__(self, cells: Ints, removed: Ints) -> Ints:
+        here = self.h[cells]
+        return _steps(self.scores(cells, here - removed) - self.scores(cells, here), self.grid)
+
+    def density(self, cells: Ints, k: Ints) -> tuple[Floats, Ints]:
+        """Gain per record of removing m = min(k, h), which rises with k; and m. Rows: k."""
+        room = np.minimum(k[:, None], self.h[cells])
+        return self(cells, room) / room, room
+
+
+def _knapsack(gains: _Gains, cells: Ints, most: int) -> Ints:
+    """The largest gain of removing 1, ..., `most` records: cells emptied whole, one partly.
+
+    Gains are convex, so of two cells emptied partly one can give way to the other.
     """
-    density, room = _density(present, h, scores, grid, np.array([first]))
-    order = np.argsort(-density[0])
+    whole = _emptied(gains, cells, most)
+    parts = _best_parts(gains, np.setdiff1d(cells, whole, assume_unique=True), most)
+    intact = np.zeros(most + 1, np.int64)  # best with at most j records, no cell emptied partly
+    parted = np.maximum.accumulate(parts)  # with at most one
+    sizes = gains.h[whole]
+    table = gains(whole, np.minimum(np.arange(most + 1)[:, None], sizes)).T
+    before = np.full(2 * most + 1, NEVER)
+    for gain, size in zip(table, sizes.tolist(), strict=True):
+        before[most:] = intact
+        ways = sliding_window_view(before[most - size :], size + 1) + gain[size::-1]
+        emptied = parted[: most + 1 - size] + gain[size]
+        parted[size:] = np.maximum(parted[size:], emptied)
+        parted = np.maximum(parted, ways.max(axis=1))
+        intact[size:] = np.maximum(intact[size:], intact[: most + 1 - size] + gain[size])
+    return parted[1:]
+
+
+def _emptied(gains: _Gains, cells: Ints, most: int) -> Ints:
+    """The cells that may be emptied whole: of those with h records the best most / h, and one more,
+    for one of the best may be emptied partly.
+    """
+    small = cells[gains.h[cells] <= most]
+    size = gains.h[small]
+    order = np.lexsort((-gains(small, size), size))
+    size = size[order]
+    rank = np.arange(len(size)) - np.searchsorted(size, size)
+    chosen: Ints = small[order][rank <= most // size]
+    return chosen
+
+
+def _best_parts(gains: _Gains, cells: Ints, most: int) -> Ints:
+    """The largest gain of removing 0, 1, ..., `most` records from one of the cells."""
+    best = np.zeros(most + 1, np.int64)
+    for first, last in _blocks(1, most):
+        cells = cells[gains.h[cells] >= first]
+        if not cells.size:
+            break
+        (least, largest), room = gains.density(cells, np.array([first, last]))
+        sure = least[room[1] == last].max(initial=0.0)  # of cells that hold enough for all of them
+        useful = cells[largest >= sure - CLOSE]
+        for k in _chunks(np.arange(first, last + 1), len(useful)):
+            removed = np.minimum(k[:, None], gains.h[useful])
+            best[k] = gains(useful, removed).max(axis=1)
+    return best
+
+
+def _divisible(gains: _Gains, cells: Ints, exact: int, most: int) -> Ints:
+    """At least the largest gain of removing exact + 1, ..., `most` records.
+
+    As if each of the m = min(k, h) records of a cell that can be removed gave the same: the cells
+    with the largest gain per record first.
+    """
+    found = [np.zeros(0, np.int64)]
+    for first, last in _blocks(exact + 1, most):
+        useful = _densest(gains, cells, first, last)
+        found += [_fill(gains, useful, k) for k in _chunks(np.arange(first, last + 1), len(useful))]
+    return np.concatenate(found)
+
+
+def _densest(gains: _Gains, cells: Ints, first: int, last: int) -> Ints:
+    """The cells that can be needed for some k in first .. last.
+
+    If cells whose density at `first` is at least c have room for `last` records, no cell is needed
+    whose density at `last` is below c.
+    """
+    (least, largest), room = gains.density(cells, np.array([first, last]))
+    order = np.argsort(-least)
     filled = np.searchsorted(np.cumsum(room[0][order]), last)
     if filled == len(order):
-        return present
-    best, _ = _density(present, h, scores, grid, np.array([last]))
-    useful: Ints = present[best[0] >= density[0][order[filled]] * (1 - 2.0**-50)]
+        return cells
+    useful: Ints = cells[largest >= least[order[filled]] - CLOSE]
     return useful
 
 
-def _fill(cells: Ints, h: Ints, scores: Scores, grid: float, k: Ints) -> Ints:
-    """The largest sum of r d for each k: the cells with the largest d first."""
-    density, room = _density(cells, h, scores, grid, k)
+def _fill(gains: _Gains, cells: Ints, k: Ints) -> Ints:
+    """The largest sum for each k: the densest cells first, the last one in part."""
+    density, room = gains.density(cells, k)
     order = np.argsort(-density, axis=1)
     room = np.take_along_axis(room, order, axis=1)
     before = np.cumsum(room, axis=1) - room
     taken = np.clip(k[:, None] - before, 0, room)
-    gains = np.rint(np.take_along_axis(density, order, axis=1) * taken)
-    return np.asarray(gains.sum(axis=1), dtype=np.int64)
-
-
-def _density(cells: Ints, h: Ints, scores: Scores, grid: float, k: Ints) -> tuple[Floats, Ints]:
-    """d and m of each cell (columns) for each k (rows), d in steps of the grid."""
-    here = h[cells]
-    room = np.minimum(k[:, None], here)
-    gains = _steps(scores(cells, here - room) - scores(cells, here), grid)
-    return gains / room, room
+    filled = np.rint(np.take_along_axis(density, order, axis=1) * taken)
+    return np.asarray(filled.sum(axis=1), dtype=np.int64)
 
 
 def _steps(values: Floats, grid: float) -> Ints:
     return np.rint(values / grid).astype(np.int64)
+
+
+def _blocks(first: int, most: int) -> Iterator[tuple[int, int]]:
+    """first .. most in blocks that double."""
+    while first <= most:
+        last = min(2 * first - 1, most)
+        yield first, last
+        first = last + 1
 
 
 def _chunks(k: Ints, cells: int) -> list[Ints]:
