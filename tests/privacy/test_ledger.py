@@ -28,6 +28,7 @@ from fedprikl.privacy import (
     AccountedRelease,
     Charge,
     Head,
+    InverseSensitivityMechanism,
     Ledger,
     Reservation,
     RoundState,
@@ -81,6 +82,21 @@ def tampering(path: Path) -> Iterator[sqlite3.Connection]:
         for _, sql in known:
             connection.execute(sql)
         connection.commit()
+
+
+def test_a_budget_holds_more_adaptive_releases_than_their_epsilons_allow(path: Path) -> None:
+    """By their bounded range: 6 of epsilon 0.1 fit into 0.3, where 3 would add up to it."""
+    adaptive = InverseSensitivityMechanism(epsilon=0.1)
+    with Ledger.open(path) as opened:
+        opened.set_budget("phones", epsilon=0.3, delta=1e-3, at=AT)
+        for i in range(6):
+            opened.reserve("phones", adaptive, round_id=str(i), at=AT)
+        with pytest.raises(BudgetExceededError):
+            opened.reserve("phones", adaptive, round_id="x", at=AT)
+    with Ledger.open(path) as again:
+        account = again.account("phones")
+        assert account.spent <= 0.3
+        assert {known.charge for known in account.rounds} == {adaptive}
 
 
 def test_reserve_commit_cancel(ledger: Ledger) -> None:

@@ -209,6 +209,17 @@ def test_divisible_records_reach_a_little_further(seed: int) -> None:
     assert np.all(found <= exact + one + 1000)
 
 
+def test_gains_below_the_grid_have_ranges() -> None:
+    """Rounded, they are no longer convex; cells are chosen with room for that."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        counts = rng.negative_binomial(0.5, 0.005, 80)
+        scores = convex_scores(rng, 80)
+        found = reachable_ranges(counts, np.full(80, 10**6), scores, magnitude=2.0**44, steps=200)
+        assert found.grid > 0.01
+        assert found.lows[0] < found.value < found.highs[0]
+
+
 def test_designs_of_the_planner_have_ranges() -> None:
     rng = np.random.default_rng(5)
     pi = rng.dirichlet(np.ones(40))

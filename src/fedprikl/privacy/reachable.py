@@ -23,7 +23,7 @@ GRID_BITS = 48
 EXACT = 128  # substitutions up to which the knapsack is solved exactly; public
 LARGEST_TABLE = 2**20  # of gains that are looked at together
 NEVER = -(2**60)
-ALMOST = 1 - 2.0**-30  # cells that are equal but for rounding are kept
+CLOSE = 3.0  # more than rounding does to the difference of two densities
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -207,7 +207,7 @@ def _best_parts(gains: _Gains, cells: Ints, most: int) -> Ints:
             break
         (least, largest), room = gains.density(cells, np.array([first, last]))
         sure = least[room[1] == last].max(initial=0.0)  # of cells that hold enough for all of them
-        useful = cells[largest >= sure * ALMOST]
+        useful = cells[largest >= sure - CLOSE]
         for k in _chunks(np.arange(first, last + 1), len(useful)):
             removed = np.minimum(k[:, None], gains.h[useful])
             best[k] = gains(useful, removed).max(axis=1)
@@ -238,7 +238,7 @@ def _densest(gains: _Gains, cells: Ints, first: int, last: int) -> Ints:
     filled = np.searchsorted(np.cumsum(room[0][order]), last)
     if filled == len(order):
         return cells
-    useful: Ints = cells[largest >= least[order[filled]] * ALMOST]
+    useful: Ints = cells[largest >= least[order[filled]] - CLOSE]
     return useful
 
 
