@@ -122,7 +122,7 @@ class Verdicts:
         points = known.points
         sensitivity = score_sensitivity(points, self.records, SCORE)
         self.mechanism = Calibrated(EPSILON, DELTA).for_sensitivity(sensitivity)
-        self.threshold = judge_release(
+        verdict = judge_release(
             0.0,
             FALSE_ALARM,
             design_effect,
@@ -130,7 +130,8 @@ class Verdicts:
             points=points,
             records=self.records,
             score=SCORE,
-        ).threshold
+        )
+        self.threshold = verdict.witnesses[0].threshold
 
     def flags(self, populations: list[Ints]) -> int:
         """How many populations are called drifted, each with fresh noise."""
@@ -181,9 +182,10 @@ class NoisyVerdicts:
             design_effect=design_effect,
         )
         self.sd = np.full(len(points), self.mechanism.standard_deviation)
-        self.threshold = judge_noisy_counts(
+        verdict = judge_noisy_counts(
             case.records * points.pi, self.model, self.sd, false_alarm=FALSE_ALARM
-        ).threshold
+        )
+        self.threshold = verdict.witnesses[0].threshold
 
     def flags(self, populations: list[Ints]) -> int:
         """How many populations are called drifted, each with fresh noise."""

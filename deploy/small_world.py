@@ -63,12 +63,13 @@ def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedP
     home = Home(folder)
     reference = Reference.load(home.reference)
     points = changes.pop("points", int(np.count_nonzero(reference.mass)))
+    way: Any = "counts" if changes.get("trust") == "none" else "value"
     now = datetime.now(UTC)
     settings: dict[str, Any] = {
         "population": "sites",
         "reference": reference.fingerprint,
         "epsilon": 1.0,
-        "questions": (Question(points=points),),
+        "questions": (Question(points=points, release=way),),
         "dropout": 0.25,
         "aggregator": SealingKey.load(home.sealing_key).public,
         "valid_from": (now - timedelta(days=1)).isoformat(),

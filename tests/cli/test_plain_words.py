@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from fedprikl.errors import BudgetExceededError, RecordsError
-from fedprikl.estimation.verdict import Verdict
+from fedprikl.estimation.verdict import Verdict, Witness
 from fedprikl.front.client_sources import find_clients
 from fedprikl.privacy import Ledger, calibrate_laplace
 from fedprikl.protocol import Release
@@ -231,16 +231,15 @@ def test_texts_that_are_taken_as_missing_are_named(tmp_path: Path, suffix: str) 
 
 
 def test_two_numbers_that_differ_look_different() -> None:
-    verdict = Verdict(
-        statistic=0.0321004, threshold=0.0321001, false_alarm=0.01, design_effect=1.0, unit="nats"
+    def verdict(statistic: float, threshold: float) -> Verdict:
+        seen = Witness(name="kl", statistic=statistic, threshold=threshold, unit="nats")
+        return Verdict(witnesses=(seen,), false_alarm=0.01, design_effect=1.0)
+
+    assert "Drift found: 0.0321004 nats is above 0.0321001, which" in str(
+        verdict(0.0321004, 0.0321001)
     )
-    assert "Drift found: 0.0321004 nats is above 0.0321001, which" in str(verdict)
-    plain = Verdict(
-        statistic=0.5, threshold=0.03210012, false_alarm=0.01, design_effect=1.0, unit="nats"
-    )
-    assert "0.5 nats is above 0.0321, which" in str(plain)
-    same = Verdict(statistic=0.5, threshold=0.5, false_alarm=0.01, design_effect=1.0, unit="nats")
-    assert "No drift found: 0.5 nats" in str(same)
+    assert "0.5 nats is above 0.0321, which" in str(verdict(0.5, 0.03210012))
+    assert "No drift found: 0.5 nats" in str(verdict(0.5, 0.5))
 
 
 def test_python_m(tmp_path: Path) -> None:

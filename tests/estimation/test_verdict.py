@@ -14,7 +14,7 @@ from scipy import stats
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import BatchCounts, Estimate, Verdict, trusted_aggregator
+from fedprikl.estimation import BatchCounts, Estimate, Verdict, Witness, trusted_aggregator
 from fedprikl.estimation.no_drift import (
     NoDrift,
     group_sizes,
@@ -23,7 +23,7 @@ from fedprikl.estimation.no_drift import (
     public_simulation,
 )
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
-from fedprikl.estimation.verdict import alarm_threshold
+from fedprikl.estimation.thresholds import alarm_threshold
 from fedprikl.paper import baseline, no_privacy
 from fedprikl.planning import smallest_drift
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism, Mechanism
@@ -258,7 +258,7 @@ def test_false_alarms_are_as_rare_as_stated(
     cells: int, records: int, batches: int, private: bool
 ) -> None:
     found, first = estimates(zipf(cells), records, 7, 2000, private=private, batches=batches)
-    threshold = first.verdict().threshold
+    threshold = first.verdict().witnesses[0].threshold
     alarms = sum(one.value > threshold for one in found)
     assert not alarms_too_often(alarms, len(found), 0.01)
     often = sum(one.value > 0.3 * threshold for one in found)
@@ -279,8 +279,10 @@ def test_ignoring_the_design_effect_cries_wolf() -> None:
         found.append(no_privacy(BatchCounts(points, held, np.array([18_000]))))
     aware = found[0].verdict(design_effect=1 + 59 * icc)
     blind = found[0].verdict()
-    assert not alarms_too_often(sum(e.value > aware.threshold for e in found), 1000, 0.01)
-    assert sum(e.value > blind.threshold for e in found) > 900
+    assert not alarms_too_often(
+        sum(e.value > aware.witnesses[0].threshold for e in found), 1000, 0.01
+    )
+    assert sum(e.value > blind.witnesses[0].threshold for e in found) > 900
 
 
 def test_the_verdict_is_the_same_every_time(rng: np.random.Generator) -> None:
@@ -289,7 +291,7 @@ def test_the_verdict_is_the_same_every_time(rng: np.random.Generator) -> None:
     one = trusted_aggregator(counts, epsilon=1.0)
     assert one.verdict() == one.verdict()
     other = trusted_aggregator(counts, epsilon=1.0)
-    assert other.verdict().threshold == one.verdict().threshold
+    assert other.verdict().witnesses[0].threshold == one.verdict().witnesses[0].threshold
 
 
 def test_an_estimate_knows_its_own_rate_and_design_effect(rng: np.random.Generator) -> None:
@@ -317,14 +319,14 @@ def test_where_the_law_is_not_known_there_is_no_verdict(rng: np.random.Generator
 
 
 def test_verdicts_speak_plainly() -> None:
-    calm = Verdict(
-        statistic=0.012, threshold=0.034, false_alarm=0.01, design_effect=1.0, unit="nats"
-    )
+    seen = Witness(name="kl", statistic=0.012, threshold=0.034, unit="nats")
+    calm = Verdict(witnesses=(seen,), false_alarm=0.01, design_effect=1.0)
     assert str(calm) == (
         "No drift found: 0.012 nats is below 0.034, which populations without drift exceed at "
         "most 1% of the time"
     )
-    alarmed = replace(calm, statistic=0.5, design_effect=2.5, unit="")
+    loud = replace(seen, name="counts", statistic=0.5, unit="")
+    alarmed = replace(calm, witnesses=(loud,), design_effect=2.5)
     assert str(alarmed).startswith(
         "Drift found: the excess variation of the noisy counts, 0.5, is above 0.034, which "
     )
@@ -397,7 +399,11 @@ def test_noisy_counts_alarm_as_rarely_as_stated_and_see_drift() -> None:
         values = overdispersion(np.array(found), pi, model.records_per_term, sd)
         return int(np.count_nonzero(values > threshold))
 
-    threshold = judge_noisy_counts(noisy_population(rng, pi, records, 6.3), model, sd).threshold
+    threshold = (
+        judge_noisy_counts(noisy_population(rng, pi, records, 6.3), model, sd)
+        .witnesses[0]
+        .threshold
+    )
     assert not alarms_too_often(share_above(pi), 1000, 0.01)
     drifted = pi * np.exp(0.15 * rng.normal(size=100))
     assert share_above(drifted / drifted.sum()) > 950
@@ -420,7 +426,9 @@ def test_any_noise_can_be_simulated() -> None:
     model, sd = one_batch(zipf(20), 2000), np.full(20, 5.0)
 
     def threshold(sampler: Any) -> float:
-        return judge_noisy_counts(2000 * zipf(20), model, sd, sampler=sampler).threshold
+        return (
+            judge_noisy_counts(2000 * zipf(20), model, sd, sampler=sampler).witnesses[0].threshold
+        )
 
     laplace = threshold(lambda rng, draws: rng.laplace(0, 5 / math.sqrt(2), (draws, 20)))
     assert laplace > threshold(None)

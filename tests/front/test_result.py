@@ -59,7 +59,9 @@ def test_the_answer(found: Comparison) -> None:
     assert low < found.value < high
     assert found.drifted is True
     assert found.verdict is not None
-    assert found.verdict.statistic == found.value > found.verdict.threshold
+    (witness,) = found.verdict.witnesses
+    assert witness.statistic == found.value > witness.threshold
+    assert found.verdict.spoke == (witness.name,) == ("kl",)
     assert found.privacy.insecure
     assert found.privacy.claimed_epsilon == found.plan.epsilon
     assert str(found.privacy) in str(found)

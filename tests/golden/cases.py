@@ -108,7 +108,7 @@ TRUSTS: tuple[Any, ...] = ("aggregator", "none")
 
 
 def show_estimate(found: Estimate, *, groups: bool = True) -> dict[str, Any]:
-    judged = found.judge is not None
+    judged = found.statistic is not None
     return {
         "value": found.value,
         "interval": found.interval,
@@ -124,8 +124,8 @@ def show_estimate(found: Estimate, *, groups: bool = True) -> dict[str, Any]:
 
 def show_verdict(verdict: Verdict) -> dict[str, Any]:
     return {
-        "statistic": verdict.statistic,
-        "threshold": verdict.threshold,
+        "statistic": verdict.witnesses[0].statistic,
+        "threshold": verdict.witnesses[0].threshold,
         "drifted": verdict.drifted,
         "false_alarm": verdict.false_alarm,
         "design_effect": verdict.design_effect,
@@ -825,10 +825,7 @@ def show_round(result: RoundResult) -> dict[str, Any]:
         "interval": answer.interval,
         "target": answer.target,
         "counts_per_client": release.payload,
-        "verdict": {
-            name: getattr(verdict, name)
-            for name in ("statistic", "threshold", "drifted", "false_alarm", "design_effect")
-        },
+        "verdict": verdict and show_verdict(verdict),
         "privacy": {"true_epsilon": privacy.epsilon}
         | {
             name: getattr(privacy, name)

@@ -305,7 +305,7 @@ def alarms(reference: Reference, plan: Any, populations: list[Any]) -> int:
     for seed, held in enumerate(populations):
         judge, statistic = _judge(reference, plan, held, seed, rng)
         if seed == 0:
-            threshold = judge().threshold
+            threshold = judge().witnesses[0].threshold
         found.append(statistic > threshold)
     return sum(found)
 

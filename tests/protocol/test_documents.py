@@ -151,19 +151,21 @@ def test_an_old_document_gets_a_message_that_says_what_to_do(name: str) -> None:
 
 def test_the_fields_of_a_release_are_those_of_its_version() -> None:
     """Whoever changes them raises the version; the recorded release keeps being read."""
-    recorded = Release.load(FOLDER / "release_version_4.json")
+    recorded = Release.load(FOLDER / "release_version_5.json")
     assert recorded.is_intact
     content = recorded.to_dict()["release"]
-    assert content["version"] == 4
+    assert content["version"] == 5
     assert content.keys() == RESULT.release.to_dict()["release"].keys()
     assert (recorded.value, recorded.interval) == (0.5, (0.25, 0.75))
     assert recorded.drifted is True
+    assert recorded.verdict is not None
+    assert recorded.verdict.spoke == ("tv",)
     assert replace(recorded, verdict=None).drifted is None
 
 
 def test_a_release_of_an_older_version_is_refused_in_words() -> None:
-    with pytest.raises(InvalidInputError, match=r"has version 3; .* Have it released again"):
-        Release.load(FOLDER / "release_version_3.json")
+    with pytest.raises(InvalidInputError, match=r"has version 4; .* Have it released again"):
+        Release.load(FOLDER / "release_version_4.json")
 
 
 def test_numbers_are_not_texts() -> None:
@@ -253,10 +255,15 @@ def test_bad_keys_are_refused(content: bytes, tmp_path: Path) -> None:
         ({"trust": "magic"}, "Trust is"),
         ({"trust": ["none"]}, "Trust is"),
         ({"divergence": "magic"}, "no divergence"),
-        ({"columns": ("age",)}, "exactly one question for now"),
+        ({"columns": ("age",)}, "about all columns for now"),
         ({"columns": ("age", "age")}, "different names"),
         ({"columns": ["age"]}, "different names"),
-        ({"share": 0.5}, "exactly one question for now"),
+        ({"share": 0.5}, "must sum to 1"),
+        ({"release": "magic"}, "released as 'value', 'adaptive' or 'counts'"),
+        ({"release": ["value"]}, "released as"),
+        ({"release": "counts", "batches": 2}, "of one batch only"),
+        ({"release": "value", "trust": "none"}, "release='counts'"),
+        ({"release": "adaptive", "trust": "none"}, "release='counts'"),
         ({"share": 0}, "above 0 and at most 1"),
         ({"share": "1"}, "must be a number"),
         ({"exponent": 2}, "between 0 and 1"),
@@ -287,8 +294,8 @@ def test_plans_that_make_no_sense(changes: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize("questions", [(), [Question(points=3)], (Question(points=3),) * 2, (3,)])
-def test_a_plan_asks_one_question(questions: Any) -> None:
-    with pytest.raises(InvalidInputError, match="question"):
+def test_a_plan_asks_questions_and_none_twice(questions: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"question|each divergence once"):
         replace(WORLD.plan(), questions=questions)
 
 
@@ -306,7 +313,7 @@ def test_a_plan_asks_one_question(questions: Any) -> None:
     ],
 )
 def test_questions_that_no_plan_has_are_refused(questions: Any) -> None:
-    with pytest.raises(InvalidInputError, match="question"):
+    with pytest.raises(InvalidInputError, match=r"question|each divergence once"):
         Plan.from_dict(WORLD.plan().to_dict() | {"questions": questions})
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedprikl import InvalidInputError
 from fedprikl.documents import canonical
-from fedprikl.estimation import Verdict
+from fedprikl.estimation import Verdict, Witness
 from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol import Answer, CountNoise, Outcome, Release, ReleasedCounts, SigningKey
 from fedprikl.reporting import ReleaseFacts, release_page
@@ -49,7 +49,7 @@ def released_counts(draw: st.DrawFn) -> ReleasedCounts:
         cells=each(points, WHOLE),
         counts=each(points, NUMBERS),
         rest=each(batches, NUMBERS),
-        records=each(batches, WHOLE),
+        records=each(batches, st.integers(0, 2**60)),
         noise_sd=each(batches, NUMBERS),
         noise=noise,
     )
@@ -61,17 +61,21 @@ ANSWERS = st.builds(
     columns=some(TEXTS),
     value=NUMBERS,
     interval=st.none() | st.tuples(NUMBERS, NUMBERS).map(lambda pair: tuple(sorted(pair))),
+    no_drift=st.none() | NUMBERS,
     target=TEXTS,
     unit=TEXTS,
     mechanism=TEXTS,
 )
 VERDICTS = st.builds(
     Verdict,
-    statistic=NUMBERS,
-    threshold=NUMBERS,
+    witnesses=st.lists(
+        st.builds(Witness, name=TEXTS, statistic=NUMBERS, threshold=NUMBERS, unit=TEXTS),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda witness: witness.name,
+    ).map(tuple),
     false_alarm=NUMBERS,
     design_effect=NUMBERS,
-    unit=TEXTS,
 )
 STATEMENTS = st.builds(
     PrivacyStatement,
@@ -91,9 +95,14 @@ OUTCOMES = st.tuples(WHOLE, WHOLE, WHOLE, TEXTS).map(
 )
 
 
+def asked(answer: Answer) -> tuple[Any, ...]:
+    return answer.divergence, answer.columns
+
+
 @st.composite
 def releases(draw: st.DrawFn) -> Release:
     trust = draw(st.sampled_from(["aggregator", "none"]))
+    noisy = draw(released_counts() if trust == "none" else st.none() | released_counts())
     return draw(
         st.builds(
             Release,
@@ -103,12 +112,13 @@ def releases(draw: st.DrawFn) -> Release:
             trust=st.just(trust),
             plan=TEXTS,
             reference=TEXTS,
-            answers=st.lists(ANSWERS, min_size=1, max_size=3).map(tuple),
+            answers=st.lists(ANSWERS, min_size=1, max_size=3, unique_by=asked).map(tuple),
             verdict=st.none() | VERDICTS,
             privacy=STATEMENTS,
             cohorts=some(OUTCOMES),
             payload=WHOLE,
-            noisy_counts=released_counts() if trust == "none" else st.none(),
+            records=WHOLE if noisy is None else st.just(sum(noisy.records)),
+            noisy_counts=st.just(noisy),
             ledger=st.none() | st.builds(Head, WHOLE, TEXTS),
             software=NAMES,
             released_at=NAMES,
@@ -193,8 +203,10 @@ def test_parts_that_contradict_each_other_make_no_release() -> None:
     with pytest.raises(InvalidInputError, match="noisy counts if no party is trusted"):
         replace(GENUINE, trust="none")
     noisy = WORLD.run(WORLD.plan(cohort=9, trust="none")).release
-    with pytest.raises(InvalidInputError, match="noisy counts if no party is trusted"):
-        replace(noisy, trust="aggregator")
+    with pytest.raises(InvalidInputError, match="of other records"):
+        replace(noisy, records=noisy.records + 1)
+    with pytest.raises(InvalidInputError, match="every question once"):
+        replace(GENUINE, answers=GENUINE.answers * 2)
     assert noisy.noisy_counts is not None
     with pytest.raises(InvalidInputError, match="do not fit its batches"):
         replace(noisy.noisy_counts, rest=())
@@ -223,6 +235,10 @@ def test_a_release_is_about_its_plan_in_every_field() -> None:
         {"reference": 64 * "0"},
         {"plan": 64 * "0"},
         {"privacy": replace(result.release.privacy, claimed_epsilon=0.001)},
+        {"answers": (replace(result.release.answers[0], divergence="tv"),)},
+        {"answers": (replace(result.release.answers[0], target="D(Pi || P)"),)},
+        {"answers": (*result.release.answers, replace(result.release.answers[0], divergence="x"))},
+        {"verdict": WORLD.run(WORLD.plan(cohort=9, trust="none")).release.verdict},
     ):
         assert not replace(result.release, **changes).is_about(PLAN)
 
@@ -236,24 +252,27 @@ def test_what_nobody_could_read_is_not_signed() -> None:
 
 def test_a_release_with_two_answers_reads_and_shows_well() -> None:
     (first,) = GENUINE.answers
-    first = replace(first, value=0.5, interval=(0.25, 0.75))
+    first = replace(first, value=0.5, interval=(0.25, 0.75), no_drift=0.125)
     second = Answer(
         divergence="tv",
         columns=("age", "plan"),
         value=0.125,
         interval=None,
+        no_drift=0.25,
         target="TV(Pi, P)",
         unit="",
         mechanism="Gaussian noise",
     )
-    signed = replace(GENUINE, answers=(first, second)).sign(KEY)
+    signed = replace(GENUINE, answers=(first, second), records=3000).sign(KEY)
     assert Release.from_bytes(signed.to_bytes()) == signed
     assert (signed.value, signed.interval) == (0.5, (0.25, 0.75))
     facts = ReleaseFacts.of(signed)
     assert facts.answers == (
         "The records of testers differ from the reference by D(Pi || 0.01 Pi + 0.99 P) = 0.500 "
-        "nats (95% interval: 0.250 to 0.750).",
-        "The records of testers differ from the reference in age, plan by TV(Pi, P) = 0.125.",
+        "nats, of which about 0.125 is what 3,000 records give without any drift "
+        "(95% interval: 0.250 to 0.750).",
+        "The records of testers differ from the reference in age, plan by TV(Pi, P) = 0.125; "
+        "3,000 records give about 0.250 without any drift.",
     )
     page = release_page(signed, PLAN, {})
     assert page.count("<svg") == 2

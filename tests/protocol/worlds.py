@@ -100,7 +100,9 @@ class World:
             "cohort": 8,
         } | changes
         asked = {name: settings.pop(name) for name in QUESTION & settings.keys()}
-        return Plan(**settings, questions=(Question(**asked),))
+        if settings.get("trust") == "none":
+            asked.setdefault("release", "counts")
+        return Plan(**{"questions": (Question(**asked),)} | settings)
 
     def clients(self, source: NoiseSource | None = None) -> dict[str, Client]:
         return {

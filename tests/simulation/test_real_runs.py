@@ -1,6 +1,7 @@
 """A simulated round equals one of the real roles before noise, with dropouts and lost cohorts."""
 
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,10 +29,15 @@ from fedprikl.simulation.real_runs import RealRuns
 from tests.protocol.worlds import AT, InsecureNoNoise, noisy_counts
 
 
-def plan_of(world: DriftedPopulation, **settings: object) -> Plan:
-    fixed = {"population": "x", "reference": world.reference.fingerprint, "epsilon": 1.0}
-    asked = {"questions": (Question(points=10),)}
-    return Plan(**(fixed | asked | settings))  # type: ignore[arg-type]
+def plan_of(world: DriftedPopulation, **settings: Any) -> Plan:
+    fixed: dict[str, Any] = {
+        "population": "x",
+        "reference": world.reference.fingerprint,
+        "epsilon": 1.0,
+    }
+    way: Any = "counts" if settings.get("trust") == "none" else "value"
+    asked = {"questions": (Question(points=settings.pop("points", 10), release=way),)}
+    return Plan(**(fixed | asked | settings))
 
 
 def real_round(world: DriftedPopulation, plan: Plan, leaves: dict[str, Leaves]) -> RoundResult:
@@ -93,7 +99,7 @@ def test_a_method_is_a_round_of_the_real_roles(
     world = drifted_population(rng, clients=60, cells=40)
     trust = "aggregator" if kind is TrustedAggregator else "none"
     settings = {"epsilon": 1.0, "delta": 1e-6, "cohort": 20, "dropout": 0.2, "trust": trust}
-    plan = plan_of(world, questions=(Question(points=12),), **settings)
+    plan = plan_of(world, points=12, **settings)
     release = RealRuns(world, 3).release(plan)
     assert sum(cohort.clients for cohort in release.cohorts) == 60
     assert 57 <= sum(cohort.included for cohort in release.cohorts) < 60

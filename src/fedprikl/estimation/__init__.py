@@ -1,17 +1,22 @@
 """Estimation: answers from counts. Scored sums, noisy counts, intervals, verdicts."""
 
+from fedprikl.estimation.adaptive import adaptive_estimate
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
 from fedprikl.estimation.estimate import ComparedEstimate, Estimate
+from fedprikl.estimation.estimates import Estimates
 from fedprikl.estimation.forecast import Forecast, mean_error
 from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_divergence import NoisyDivergence, noisy_divergence
+from fedprikl.estimation.noisy_estimates import estimates_from_counts, noise_counts
 from fedprikl.estimation.noisy_forecast import NoisyRound, forecast_noisy, smallest_noisy_drift
 from fedprikl.estimation.noisy_interval import noisy_interval
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
 from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
+from fedprikl.estimation.statistic import judge_release, judge_together
+from fedprikl.estimation.thresholds import check_false_alarm
 from fedprikl.estimation.trials import (
     AdaptiveNoise,
     CountsNoise,
@@ -20,7 +25,7 @@ from fedprikl.estimation.trials import (
     trial_errors,
 )
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
-from fedprikl.estimation.verdict import Verdict, check_false_alarm, judge_release
+from fedprikl.estimation.verdict import Verdict, Witness
 
 __all__ = [
     "KINDS",
@@ -30,23 +35,29 @@ __all__ = [
     "CountsNoise",
     "Errors",
     "Estimate",
+    "Estimates",
     "Forecast",
     "NoisyCounts",
     "NoisyDivergence",
     "NoisyRound",
     "ValueNoise",
     "Verdict",
+    "Witness",
+    "adaptive_estimate",
     "check_adaptive",
     "check_design_effect",
     "check_false_alarm",
     "drifted_ratios",
     "estimate_noisy_counts",
     "estimate_scored_sum",
+    "estimates_from_counts",
     "forecast_noisy",
     "increments_per_batch",
     "judge_noisy_release",
     "judge_release",
+    "judge_together",
     "mean_error",
+    "noise_counts",
     "noisy_divergence",
     "noisy_interval",
     "overdispersion",

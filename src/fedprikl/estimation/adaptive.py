@@ -7,18 +7,28 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation.counts import BatchCounts
+from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.gap_ranges import gap_ranges, is_whole
 from fedprikl.estimation.score_ranges import score_ranges
+from fedprikl.estimation.trusted_aggregator import TRUST
 from fedprikl.privacy import (
+    SECURE_NOISE,
     InverseSensitivityMechanism,
     NoiseLaw,
     NoiseSource,
+    PrivacyStatement,
     Ranges,
     adaptive_release,
 )
 from fedprikl.reference import QueryPoints
 
-__all__ = ["adaptive_law", "adaptive_noise", "adaptive_ranges", "adaptive_value"]
+__all__ = [
+    "adaptive_estimate",
+    "adaptive_law",
+    "adaptive_noise",
+    "adaptive_ranges",
+    "adaptive_value",
+]
 
 LAWS = 64  # populations whose noise is computed, of the thousands that a threshold needs
 
@@ -40,6 +50,28 @@ def adaptive_value(
     """The divergence with adaptive noise: epsilon-private. Cost: tens of milliseconds."""
     ranges = adaptive_ranges(counts, score, epsilon=epsilon)
     return adaptive_release(ranges, epsilon=epsilon, source=source)
+
+
+def adaptive_estimate(
+    counts: BatchCounts, *, epsilon: float, score: Score, source: NoiseSource = SECURE_NOISE
+) -> Estimate:
+    """The scored sum with noise that fits the population; how large it was is private."""
+    return Estimate(
+        method="trusted aggregator, adaptive noise",
+        value=adaptive_value(counts, score, epsilon=epsilon, source=source),
+        target=score.target,
+        unit=score.unit,
+        payload=counts.points.payload,
+        privacy=PrivacyStatement(
+            epsilon=epsilon,
+            delta=0.0,
+            claimed_epsilon=epsilon,
+            mechanism=str(InverseSensitivityMechanism(epsilon=epsilon)),
+            released="one number",
+            trust=TRUST,
+            insecure=source.insecure,
+        ),
+    )
 
 
 def adaptive_law(counts: BatchCounts, score: Score, *, epsilon: float) -> tuple[float, NoiseLaw]:

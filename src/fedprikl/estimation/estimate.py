@@ -8,7 +8,8 @@ import numpy as np
 
 from fedprikl.checks import Floats
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.noisy_counts import NoisyCounts
+from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.statistic import Statistic, judge_together, no_drift_model
 from fedprikl.estimation.verdict import Verdict
 from fedprikl.privacy import PrivacyStatement
 
@@ -27,9 +28,9 @@ class Estimate:
     payload: int  # counts each client reported
     noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
     limits: Callable[[], tuple[float, float] | None] = field(default=lambda: None, repr=False)
-    noisy_counts: NoisyCounts | None = field(default=None, repr=False)  # where they are released
-    # The verdict at a false-alarm rate and a design effect, where the law without drift is known.
-    judge: Callable[[float, float], Verdict] | None = field(default=None, repr=False)
+    statistic: Statistic | None = field(default=None, repr=False)  # what a verdict rests on
+    # Its mean without drift, where that is not the mean of its statistic.
+    typical: Callable[[NoDrift], float] | None = field(default=None, repr=False)
     false_alarm: float = 0.01  # of `drifted`
     design_effect: float = 1.0  # of `drifted`; see `Correlation.design_effect`
 
@@ -50,15 +51,16 @@ class Estimate:
 
         Below a second for 500 asked cells.
         """
-        if self.judge is None:
+        statistic = self.statistic
+        if statistic is None:
             raise InvalidInputError(
                 f"There is no verdict on this estimate ({self.method}): how it spreads without "
                 "drift is not known. Use `fedprikl.estimation.trusted_aggregator`."
             )
-        return self.judge(
-            self.false_alarm if false_alarm is None else false_alarm,
-            self.design_effect if design_effect is None else design_effect,
-        )
+        spread = self.design_effect if design_effect is None else design_effect
+        model = no_drift_model(statistic.points, statistic.records, spread)
+        rate = self.false_alarm if false_alarm is None else false_alarm
+        return judge_together([statistic], model, false_alarm=rate)
 
     def __str__(self) -> str:
         return (
@@ -74,7 +76,7 @@ class Estimate:
             "payload_counts": self.payload,
             "noise_sd": self.noise_sd,
             "interval": None if (limits := self.interval) is None else list(limits),
-            "verdict": None if self.judge is None else self.verdict().to_dict(),
+            "verdict": None if self.statistic is None else self.verdict().to_dict(),
             "privacy": self.privacy.to_dict(),
         }
 

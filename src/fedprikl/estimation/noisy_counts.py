@@ -3,6 +3,7 @@
 Noisy counts are public. Everything here, and any other divergence, is free of privacy cost.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,8 @@ from fedprikl.privacy import laplace_variance
 from fedprikl.reference import QueryPoints
 
 __all__ = ["NoisyCounts", "NoisyEstimate", "debias", "estimate_noisy_counts", "project_counts"]
+
+WHOLE = 1e-9  # of probability: what may be left out of all cells
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -71,6 +74,17 @@ class NoisyCounts:
         above, below = (rng.negative_binomial(sums, success, shape) for _ in range(2))
         return (above - below).astype(np.float64)
 
+    @property
+    def _whole(self) -> npt.NDArray[np.bool_]:
+        """Per batch, whether all cells of the reference are asked."""
+        asked = np.bincount(self.points.batch, self.points.pi, minlength=self.points.batches)
+        return np.asarray(asked > 1 - WHOLE)
+
+    @property
+    def _dead_zone(self) -> Floats:
+        """Per batch, the rest that noise alone exceeds with probability 1/200: scale ln 100."""
+        return np.asarray(self.noise_sd) / math.sqrt(2) * math.log(100)
+
     def projected(self) -> Floats:
         """The likeliest counts: not negative, summing to N_t with the rest."""
         (likeliest,) = self.project(self.counts[None, :], self.rest[None, :])
@@ -79,8 +93,11 @@ class NoisyCounts:
     def project(self, counts: Floats, rest: Floats, records: Ints | None = None) -> Floats:
         """The same for many releases at once: (releases, points) and (releases, batches).
 
-        `records` is like `rest`, where every release has its own.
+        `records` is like `rest`, where every release has its own. Where all cells of a batch are
+        asked, a rest that noise alone explains counts as none: otherwise noise on a rest that is
+        empty would take records from the cells, in every release.
         """
+        rest = np.where(self._whole & (rest < self._dead_zone), -np.inf, rest)
         totals = np.broadcast_to(self.records if records is None else records, rest.shape)
         parts = [
             project_counts(

@@ -115,7 +115,8 @@ def smallest_noisy_drift(
         term=np.arange(len(points)),
         design_effect=design_effect,
     )
-    alarm = judge_noisy_counts(np.zeros(len(points)), model, sd, false_alarm=false_alarm).threshold
+    verdict = judge_noisy_counts(np.zeros(len(points)), model, sd, false_alarm=false_alarm)
+    alarm = verdict.witnesses[0].threshold
 
     def found(divergence: float) -> bool:
         rng = np.random.default_rng(SEED)

@@ -5,6 +5,7 @@ makes counts vary more than their sampling and the noise explain, and that can b
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,10 +13,14 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import NoisyCounts
-from fedprikl.estimation.verdict import Verdict, alarm_threshold, simulated_draws
+from fedprikl.estimation.statistic import judge_together, no_drift_model
+from fedprikl.estimation.thresholds import alarm_threshold, simulated_draws
+from fedprikl.estimation.verdict import COUNTS, Verdict, Witness
+from fedprikl.reference import QueryPoints
 
 __all__ = [
     "NoiseSampler",
+    "VariationStatistic",
     "gaussian_sampler",
     "judge_noisy_counts",
     "judge_noisy_release",
@@ -54,6 +59,43 @@ def overdispersion(
     return np.asarray(terms.sum(axis=-1), dtype=np.float64)
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class VariationStatistic:
+    """U of public noisy counts, one per point; the noise of simulated ones is drawn by `sampler`.
+
+    Its `name` is "counts": it is no divergence.
+    """
+
+    counts: Floats
+    noise_sd: Floats  # per point
+    sampler: NoiseSampler
+    points: QueryPoints
+    records: Ints
+    name: str = COUNTS
+    unit: str = ""
+    mechanism: None = None
+
+    @classmethod
+    def of(cls, noisy: NoisyCounts) -> "VariationStatistic":
+        """Of the noisy counts of a round, with noise drawn from their own law."""
+        return cls(
+            counts=noisy.counts,
+            noise_sd=noisy.noise_sd[noisy.points.batch],
+            sampler=lambda rng, draws: noisy.draw_noise(rng, draws)[0],
+            points=noisy.points,
+            records=noisy.records,
+        )
+
+    def observed(self, model: NoDrift) -> float:
+        """U of the released counts."""
+        return float(_variation(self.counts, model, self.noise_sd))
+
+    def simulated(self, model: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
+        """U of simulated counts with noise."""
+        noisy = counts + self.sampler(rng, len(counts))
+        return _variation(noisy, model, self.noise_sd)[:, None]
+
+
 def judge_noisy_counts(
     noisy: Floats,
     model: NoDrift,
@@ -70,44 +112,27 @@ def judge_noisy_counts(
     sd = np.asarray(noise_sd, dtype=np.float64)
     if not len(noisy) == len(sd) == len(model.pi):
         raise InvalidInputError("Noisy counts, their noise and the terms must be equally many.")
-    draw_noise = sampler or gaussian_sampler(sd)
-    effect, records = model.design_effect, model.records_per_term
-
-    def statistic(counts: Floats) -> Floats:
-        return overdispersion(counts, model.pi, records, sd, design_effect=effect)
-
-    rng = public_simulation()
+    draw_noise, rng = sampler or gaussian_sampler(sd), public_simulation()
     null = [
-        statistic(counts + draw_noise(rng, len(counts)))
+        _variation(counts + draw_noise(rng, len(counts)), model, sd)
         for counts in model.chunks(simulated_draws(false_alarm), rng)
     ]
-    return Verdict(
-        statistic=float(statistic(np.asarray(noisy, dtype=np.float64))),
+    seen = Witness(
+        name=COUNTS,
+        statistic=float(_variation(np.asarray(noisy, dtype=np.float64), model, sd)),
         threshold=alarm_threshold(np.concatenate(null), None, false_alarm=false_alarm),
-        false_alarm=false_alarm,
-        design_effect=effect,
         unit="",
     )
+    return Verdict(witnesses=(seen,), false_alarm=false_alarm, design_effect=model.design_effect)
 
 
-def judge_noisy_release(noisy: NoisyCounts, false_alarm: float, design_effect: float) -> Verdict:
+def judge_noisy_release(noisy: NoisyCounts, false_alarm: float, spread: float) -> Verdict:
     """The verdict on the noisy counts of a round, with noise drawn from their own law."""
-    points = noisy.points
-    model = NoDrift(
-        pi=points.pi,
-        records=noisy.records,
-        batch=points.batch,
-        term=np.arange(len(points)),
-        design_effect=design_effect,
-    )
+    model = no_drift_model(noisy.points, noisy.records, spread)
+    return judge_together([VariationStatistic.of(noisy)], model, false_alarm=false_alarm)
 
-    def sampler(rng: np.random.Generator, draws: int) -> Floats:
-        return noisy.draw_noise(rng, draws)[0]
 
-    return judge_noisy_counts(
-        noisy.counts,
-        model,
-        noisy.noise_sd[points.batch],
-        false_alarm=false_alarm,
-        sampler=sampler,
+def _variation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
+    return overdispersion(
+        noisy, model.pi, model.records_per_term, noise_sd, design_effect=model.design_effect
     )

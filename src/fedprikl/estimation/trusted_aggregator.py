@@ -11,7 +11,7 @@ from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.interval import confidence_interval
 from fedprikl.estimation.scoring import score_sensitivity, weighted_score
-from fedprikl.estimation.verdict import judge_release
+from fedprikl.estimation.statistic import ScoredStatistic
 from fedprikl.privacy import (
     SECURE_NOISE,
     Calibrated,
@@ -95,8 +95,8 @@ def estimate_scored_sum(
             score=score,
             client_effect=client_effect,
         ),
-        judge=partial(
-            judge_release, value, mechanism=mechanism, points=points, records=records, score=score
+        statistic=ScoredStatistic(
+            value=value, score=score, points=points, records=records, mechanism=mechanism
         ),
         privacy=PrivacyStatement(
             epsilon=mechanism.epsilon(calibrated.delta),

@@ -60,7 +60,7 @@ class Comparison:
 
     @property
     def value(self) -> float:
-        """The released estimate of the divergence, noise included."""
+        """The released estimate of the first divergence, noise included."""
         return self.release.value
 
     @property
@@ -125,16 +125,19 @@ class Comparison:
     def _row(self, answer: Answer) -> dict[str, Any]:
         low, high = answer.interval or (math.nan, math.nan)
         release, verdict = self.release, self.verdict
+        witness = None if verdict is None else verdict.witness(answer.divergence)
         claimed = release.privacy.claimed_epsilon
         return {
             "population": release.population,
+            "divergence": answer.divergence,
             "target": answer.target,
             "value": answer.value,
             "unit": answer.unit,
             "low": low,
             "high": high,
+            "no_drift": math.nan if answer.no_drift is None else answer.no_drift,
             "drifted": self.drifted,
-            "threshold": math.nan if verdict is None else verdict.threshold,
+            "threshold": math.nan if witness is None else witness.threshold,
             "false_alarm": self.plan.false_alarm,
             "epsilon": math.nan if claimed is None else float(claimed),
             "delta": float(release.privacy.delta),

@@ -1,13 +1,12 @@
 """The paper's reference point: exact sums, no noise."""
 
 import math
-from functools import partial
 
 from fedprikl.divergence import Score
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.scoring import weighted_score
-from fedprikl.estimation.verdict import judge_release
+from fedprikl.estimation.statistic import ScoredStatistic
 from fedprikl.privacy import PrivacyStatement
 
 __all__ = ["no_privacy"]
@@ -25,13 +24,12 @@ def no_privacy(counts: BatchCounts, *, score: Score = PLAIN_SCORE) -> Estimate:
         unit=score.unit,
         payload=counts.points.payload,
         noise_sd=0.0,
-        judge=partial(
-            judge_release,
-            value,
-            mechanism=None,
+        statistic=ScoredStatistic(
+            value=value,
+            score=score,
             points=counts.points,
             records=counts.records,
-            score=score,
+            mechanism=None,
         ),
         privacy=PrivacyStatement(
             epsilon=math.inf,

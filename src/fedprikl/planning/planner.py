@@ -96,7 +96,14 @@ def plan_round(
         trust=trust,
         epsilon=epsilon,
         delta=delta,
-        questions=(Question(divergence=divergence, points=1, skew=share),),
+        questions=(
+            Question(
+                divergence=divergence,
+                points=1,
+                skew=share,
+                release="counts" if trust == "none" else "value",
+            ),
+        ),
         most_records=_room(records / clients) if most_records is None else most_records,
         false_alarm=false_alarm,
         design_effect=design_effect,

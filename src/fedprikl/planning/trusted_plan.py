@@ -130,8 +130,9 @@ def _smallest_drift(known: Known, plan: Plan, design: Design) -> float | None:
     trust = ScoredSum(plan)
     points = trust.draw_points(known.reference.probabilities, np.random.default_rng(SEED))
     records = np.full(plan.batches, max(1, known.records // plan.batches))
-    mechanism = trust.calibrated.for_sensitivity(score_sensitivity(points, records, trust.score))
-    alarm = judge_release(
+    sensitivity = score_sensitivity(points, records, trust.score)
+    mechanism = trust.calibrated(plan.question).for_sensitivity(sensitivity)
+    verdict = judge_release(
         0.0,
         plan.false_alarm,
         plan.design_effect,
@@ -139,7 +140,8 @@ def _smallest_drift(known: Known, plan: Plan, design: Design) -> float | None:
         points=points,
         records=records,
         score=trust.score,
-    ).threshold
+    )
+    alarm = verdict.witnesses[0].threshold
     actual = DesignMoments.of(known.spectrum, design, score=trust.score, records=known.records)
     grouped = actual.in_groups(plan.design_effect)
 

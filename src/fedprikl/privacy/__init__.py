@@ -24,7 +24,8 @@ from fedprikl.privacy.sensitivity import (
     worst_substitution,
 )
 from fedprikl.privacy.shared_noise import SharedMechanism, calibrate_shared
-from fedprikl.privacy.statement import PrivacyStatement
+from fedprikl.privacy.statement import PrivacyStatement, state_together
+from fedprikl.privacy.together import Together, charge_together, share_out
 
 __all__ = [
     "SECURE_NOISE",
@@ -52,6 +53,7 @@ __all__ = [
     "RoundState",
     "SecureNoise",
     "SharedMechanism",
+    "Together",
     "adaptive_release",
     "audit",
     "calibrate",
@@ -59,11 +61,14 @@ __all__ = [
     "calibrate_integer",
     "calibrate_laplace",
     "calibrate_shared",
+    "charge_together",
     "exact_sensitivity",
     "laplace_variance",
     "reachable_ranges",
     "register_mechanism",
     "rounding_slack",
+    "share_out",
+    "state_together",
     "terms_sensitivity",
     "total_epsilon",
     "worst_substitution",

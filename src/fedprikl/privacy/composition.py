@@ -23,6 +23,7 @@ from fedprikl.privacy.laplace import calibrate_laplace
 from fedprikl.privacy.losses import (
     GaussianLoss,
     IntegerGaussianLoss,
+    JointLoss,
     Loss,
     ProvedLoss,
     PureLoss,
@@ -78,9 +79,14 @@ def _split(charges: Iterable[Charge]) -> tuple[list[ProvedLoss], tuple[Loss, ...
     total does not depend on the order of the charges.
     """
     checked = [check_charge(charge) for charge in charges]
-    losses = [charge.loss for charge in sorted(checked, key=repr)]
+    whole = [charge.loss for charge in sorted(checked, key=repr)]
+    losses = [part for loss in whole for part in _parts(loss)]
     proved = [loss for loss in losses if isinstance(loss, ProvedLoss)]
     return proved, tuple(loss for loss in losses if not isinstance(loss, ProvedLoss))
+
+
+def _parts(loss: Loss) -> tuple[Loss, ...]:
+    return loss.parts if isinstance(loss, JointLoss) else (loss,)
 
 
 def largest_fitting_epsilon(

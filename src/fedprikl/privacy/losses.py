@@ -21,6 +21,7 @@ __all__ = [
     "BoundedRangeLoss",
     "GaussianLoss",
     "IntegerGaussianLoss",
+    "JointLoss",
     "LaplaceLoss",
     "Loss",
     "ProvedLoss",
@@ -152,7 +153,23 @@ class ProvedLoss:
         return self.epsilon if delta >= self.delta else math.inf
 
 
-Loss = PureLoss | GaussianLoss | IntegerGaussianLoss | ProvedLoss
+@dataclass(frozen=True)
+class JointLoss:
+    """Of one release by several mechanisms with noise of their own. The accountant composes each.
+
+    >>> JointLoss((PureLoss(0.25), PureLoss(0.5))).alone(delta=1e-6)
+    0.75
+    """
+
+    parts: tuple["Loss", ...]
+    gaussian: ClassVar[bool] = False
+
+    def alone(self, delta: float) -> float:
+        """A bound on the epsilon of this release alone: all epsilons, delta shared out equally."""
+        return math.fsum(part.alone(delta / len(self.parts)) for part in self.parts)
+
+
+Loss = PureLoss | GaussianLoss | IntegerGaussianLoss | ProvedLoss | JointLoss
 
 
 def repeat(distribution: Any, count: int) -> Any:

@@ -8,8 +8,8 @@ kind it is.
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, is_dataclass
-from typing import Any, Protocol, TypeVar, cast
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -208,19 +208,29 @@ def charge_to_dict(charge: Charge) -> dict[str, Any]:
 
     That is checked: a charge that cannot be read back would make the whole ledger unreadable.
     """
-    document = {"kind": _NAMES[type(check_charge(charge))]} | asdict(cast(Any, charge))
+    document: dict[str, Any] = _plain(check_charge(charge))
     if charge_from_dict(json.loads(canonical(document))) != charge:
         raise InvalidInputError(
             f"A {type(charge).__name__} is not the same after it is written and read. "
-            "Give it fields that are numbers or text."
+            "Give it fields that are numbers, text or charges."
         )
     return document
 
 
+def _plain(value: Any) -> Any:
+    """A charge as an object with its kind; a charge may hold others."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if type(value) not in _NAMES:
+        return value
+    content = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    return {"kind": _NAMES[type(value)]} | content
+
+
 def charge_from_dict(document: Mapping[str, Any]) -> Charge:
     """The charge that was written; unknown kinds and fields are refused."""
-    fields = dict(document)
-    kind = fields.pop("kind", None)
+    content = dict(document)
+    kind = content.pop("kind", None)
     if kind not in _KINDS:
         known = ", ".join(sorted(_KINDS))
         raise InvalidInputError(
@@ -228,7 +238,7 @@ def charge_from_dict(document: Mapping[str, Any]) -> Charge:
             "import the module that registers it."
         )
     try:
-        charge: Charge = _KINDS[kind](**fields)
+        charge: Charge = _KINDS[kind](**content)
     except TypeError:
         raise InvalidInputError(f"The fields of a charge of kind {kind!r} do not match.") from None
     return check_charge(charge)

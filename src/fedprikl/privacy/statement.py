@@ -1,12 +1,15 @@
 """The privacy statement: what a release protects, in words and numbers that are true."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fedprikl.shapes import read_fields
 
-__all__ = ["PrivacyStatement"]
+__all__ = ["PrivacyStatement", "state_together"]
+
+ONE = "one number"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,43 @@ class PrivacyStatement:
         epsilon = document["true_epsilon"]
         found = read_fields(cls, document | {"epsilon": 0.0 if epsilon is None else epsilon})
         return replace(found, epsilon=math.inf) if epsilon is None else found
+
+
+def state_together(
+    parts: Sequence[PrivacyStatement], *, claimed_epsilon: float
+) -> PrivacyStatement:
+    """The statement on a release with the noise of all parts: epsilons and deltas are added.
+
+    >>> tv, kl = (
+    ...     PrivacyStatement(
+    ...         epsilon=share,
+    ...         delta=0.0,
+    ...         claimed_epsilon=share,
+    ...         mechanism=f"Laplace noise of scale {0.01 / share:g}",
+    ...         released="one number",
+    ...         trust="the aggregator.",
+    ...     )
+    ...     for share in (0.25, 0.75)
+    ... )
+    >>> both = state_together([tv, kl], claimed_epsilon=1.0)
+    >>> both.epsilon, both.released, both.holds
+    (1.0, '2 numbers', True)
+    """
+    if len(parts) == 1:
+        return replace(parts[0], claimed_epsilon=claimed_epsilon)
+    numbers = sum(part.released == ONE for part in parts)
+    released = [part.released for part in parts if part.released != ONE]
+    if numbers:
+        released.insert(0, ONE if numbers == 1 else f"{numbers} numbers")
+    return PrivacyStatement(
+        epsilon=math.fsum(part.epsilon for part in parts),
+        delta=math.fsum(part.delta for part in parts),
+        claimed_epsilon=claimed_epsilon,
+        mechanism=" and ".join(part.mechanism for part in parts),
+        released=" and ".join(released),
+        trust=parts[0].trust,
+        insecure=any(part.insecure for part in parts),
+    )
 
 
 def _power(epsilon: float) -> str:

@@ -6,7 +6,8 @@ from typing import TypeVar
 import numpy as np
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, ReleaseRefused, SecureSumError
-from fedprikl.estimation import Estimate, NoisyCounts, Verdict
+from fedprikl.estimation import Estimates
+from fedprikl.estimation.estimates import Judgement
 from fedprikl.privacy import SECURE_NOISE, Charge, Ledger, NoiseSource, Reservation
 from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.cohort_sums import OpenedSum
@@ -106,21 +107,14 @@ class Aggregator:
                     f"Nothing was released{advice}"
                 )
         self._spent = True
-        estimate = self._trust.estimate(
+        estimates = self._trust.estimate(
             self._round.points,
             [self._batches[t] for t in batches],
             self._sizes,
             source=self._source,
             rng=rng,
         )
-        return self._sign(estimate, estimate.noisy_counts, at).to_bytes()
-
-    def _verdict(self, estimate: Estimate) -> Verdict | None:
-        """Drifted or not, from public quantities; None where the law without drift is unknown."""
-        if estimate.judge is None:
-            return None
-        plan = self._round.plan
-        return estimate.judge(plan.false_alarm, plan.design_effect)
+        return self._sign(estimates, at).to_bytes()
 
     @property
     def _sizes(self) -> list[int]:
@@ -155,18 +149,31 @@ class Aggregator:
             self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
         return ". Start another round when more clients can take part."
 
-    def _sign(self, estimate: Estimate, noisy: NoisyCounts | None, at: str) -> Release:
-        plan, reserved = self._round.plan, self._reservation
-        question = plan.question
-        answer = Answer(
-            divergence=question.divergence,
-            columns=question.columns,
-            value=estimate.value,
-            interval=_or_none(lambda: estimate.interval),
-            target=estimate.target,
-            unit=estimate.unit,
-            mechanism=estimate.privacy.mechanism,
+    def _answers(self, estimates: Estimates, judged: Judgement | None) -> tuple[Answer, ...]:
+        """One for each question of the plan."""
+        unknown = (None,) * len(estimates.each)
+        return tuple(
+            Answer(
+                divergence=question.divergence,
+                columns=question.columns,
+                value=found.value,
+                interval=_or_none(found.limits),
+                no_drift=no_drift,
+                target=found.target,
+                unit=found.unit,
+                mechanism=found.privacy.mechanism,
+            )
+            for question, found, no_drift in zip(
+                self._round.plan.questions,
+                estimates.each,
+                unknown if judged is None else judged.no_drift,
+                strict=True,
+            )
         )
+
+    def _sign(self, estimates: Estimates, at: str) -> Release:
+        plan, reserved, noisy = self._round.plan, self._reservation, estimates.noisy_counts
+        judged = _or_none(lambda: estimates.judge(plan.false_alarm, plan.design_effect))
         release = Release(
             round_id=self._round.round_id,
             request=self._request,
@@ -174,11 +181,12 @@ class Aggregator:
             trust=plan.trust,
             plan=plan.fingerprint,
             reference=plan.reference,
-            answers=(answer,),
-            verdict=_or_none(lambda: self._verdict(estimate)),
-            privacy=estimate.privacy,
+            answers=self._answers(estimates, judged),
+            verdict=None if judged is None else judged.verdict,
+            privacy=estimates.privacy,
             cohorts=tuple(self._outcomes[n] for n in sorted(self._outcomes)),
-            payload=estimate.payload,
+            payload=estimates.payload,
+            records=estimates.records,
             noisy_counts=None if noisy is None else ReleasedCounts.of(noisy),
             ledger=None if reserved is None else reserved.head,
             software=self._software,

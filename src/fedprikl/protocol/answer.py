@@ -11,11 +11,14 @@ class Answer:
 
     `value` estimates `target`, as D(Pi || (1 - s) P + s Pi) for a skew of s, and `interval` is
     its 95% interval. Both account for the noise that `mechanism` names.  [alg:sys_tagg]
+    `no_drift` is what the value would be on average if nothing had drifted: few records differ from
+    Pi by chance.
 
     >>> answer = Answer(
     ...     divergence="kl",
     ...     value=0.5,
     ...     interval=(0.25, 0.75),
+    ...     no_drift=0.125,
     ...     target="D(Pi || 0.01 Pi + 0.99 P)",
     ...     unit="nats",
     ...     mechanism="Laplace noise of scale 0.2693",
@@ -28,6 +31,7 @@ class Answer:
     columns: tuple[str, ...] = ()  # the columns that are compared; empty: all
     value: float
     interval: tuple[float, float] | None  # 95%; None where it is not known
+    no_drift: float | None = None  # mean of the value without drift; None where it is not known
     target: str  # the divergence as a formula, smoothing included
     unit: str
     mechanism: str  # the noise, in words

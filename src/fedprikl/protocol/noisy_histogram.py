@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -11,13 +10,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import (
-    Estimate,
-    NoisyCounts,
-    estimate_noisy_counts,
-    judge_noisy_release,
-    noisy_interval,
-)
+from fedprikl.estimation import Estimates, NoisyCounts, estimates_from_counts
 from fedprikl.privacy import (
     Charge,
     NoiseSource,
@@ -27,6 +20,7 @@ from fedprikl.privacy import (
 )
 from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.question import Question
 from fedprikl.protocol.released_counts import ReleasedCounts
 from fedprikl.reference import (
     QueryPoints,
@@ -53,8 +47,12 @@ class NoisyHistogram:
 
     @property
     def score(self) -> Score:
+        """Of the first question."""
+        return self.score_of(self.plan.question)
+
+    def score_of(self, question: Question) -> Score:
         """Neither corrected nor limited: noisy counts are public, and debiased by simulation."""
-        return self.plan.question.score(correction=0.0, limited=False)
+        return question.score(correction=0.0, limited=False)
 
     def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
         """Points of all batches; several batches are asked different cells, as none is pooled."""
@@ -199,10 +197,10 @@ class NoisyHistogram:
         *,
         source: NoiseSource,
         rng: np.random.Generator,
-    ) -> Estimate:
-        """The divergence from noisy counts, its interval and verdict: all of it post-processing.
+    ) -> Estimates:
+        """All divergences from the same noisy counts, their intervals and verdict.
 
-        `rng` serves the debiasing only; it never makes release noise.
+        All of it is post-processing; `rng` serves the debiasing only, it never makes release noise.
         """
         share = self.worst_share(cohorts)  # all shares of a round have one kind and one scale
         proved = share.charge(self.plan.delta)
@@ -214,25 +212,27 @@ class NoisyHistogram:
             noise_sd=np.sqrt([batch.noise_variance for batch in batches]),
             laplace_scale=share.laplace_scale,
         )
-        found = estimate_noisy_counts(noisy, score=self.score, rng=rng)
-        return Estimate(
-            method="noisy counts, no trusted party",
-            value=found.value,
-            target=self.score.target,
-            unit=self.score.unit,
-            payload=points.payload + 1,
-            noise_sd=found.noise_sd,
-            noisy_counts=noisy,
-            limits=partial(noisy_interval, noisy, found.value, score=self.score),
-            judge=partial(judge_noisy_release, noisy),
-            privacy=PrivacyStatement(
-                epsilon=proved.proved_epsilon,
-                delta=proved.proved_delta,
-                claimed_epsilon=self.plan.epsilon,
-                mechanism=str(share),
-                released=f"the noisy counts of {len(points)} cells",
-                trust=NOBODY,
-                sensitivity=share.sensitivity,
-                insecure=source.insecure or any(batch.insecure for batch in batches),
+        privacy = PrivacyStatement(
+            epsilon=proved.proved_epsilon,
+            delta=proved.proved_delta,
+            claimed_epsilon=self.plan.epsilon,
+            mechanism=str(share),
+            released=f"the noisy counts of {len(points)} cells",
+            trust=NOBODY,
+            sensitivity=share.sensitivity,
+            insecure=source.insecure or any(batch.insecure for batch in batches),
+        )
+        return Estimates(
+            each=estimates_from_counts(
+                noisy,
+                [self.score_of(question) for question in self.plan.questions],
+                method="noisy counts, no trusted party",
+                payload=points.payload + 1,
+                privacy=privacy,
+                rng=rng,
             ),
+            privacy=privacy,
+            payload=points.payload + 1,
+            records=int(noisy.records.sum()),
+            noisy_counts=noisy,
         )

@@ -1,5 +1,6 @@
 """The plan: what all parties agree on before any data is touched. All of it is public."""
 
+import math
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -35,7 +36,8 @@ NUMBERS = (
     "budget_delta",
 )
 Trust = Literal["aggregator", "none"]
-FORMAT, VERSION = "fedprikl plan", 5
+FORMAT, VERSION = "fedprikl plan", 6
+SHARES = 1e-9  # how far the sum of all shares may be from 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ class Plan:
     trust: Trust = "aggregator"  # who may see exact sums
     epsilon: float
     delta: float = 1e-6
-    questions: tuple[Question, ...]  # exactly one for now
+    questions: tuple[Question, ...]  # answered from the same counts; the first is the size
     batches: int = 1  # T   disjoint groups of clients that are asked different points
     noise: NoiseKind = "auto"
     cohort: int = 50  # clients of one secure sum, about
@@ -100,6 +102,7 @@ class Plan:
             check_positive_int(getattr(self, name), name)
         self._check_questions()
         self._check_choices()
+        self._check_releases()
         check_false_alarm(self.false_alarm)
         check_design_effect(self.design_effect)
         check_design_effect(self.client_effect)
@@ -119,14 +122,38 @@ class Plan:
             )
 
     def _check_questions(self) -> None:
-        """One question about all columns, with the whole budget: others would be answered wrong."""
+        """Questions that one vector of counts and one budget can answer."""
         asked = self.questions
         if not isinstance(asked, tuple) or not all(isinstance(each, Question) for each in asked):
             raise InvalidInputError("The questions of a plan are a tuple of `Question`.")
-        if len(asked) != 1 or asked[0].columns != () or asked[0].share != 1:
+        if not asked:
+            raise InvalidInputError("A plan asks at least one question.")
+        if any(each.columns != () for each in asked):
+            raise InvalidInputError("Questions are about all columns for now: use columns=().")
+        if len({each.divergence for each in asked}) < len(asked):
+            raise InvalidInputError("A plan asks for each divergence once.")
+        if len({(each.points, each.exponent) for each in asked}) > 1:
             raise InvalidInputError(
-                "A plan asks exactly one question for now, about all columns (columns=()) and with "
-                "the whole budget (share=1)."
+                "All questions are answered from the same counts: give them the same points and "
+                "the same exponent."
+            )
+        if abs(math.fsum(each.share for each in asked) - 1) > SHARES:
+            raise InvalidInputError(
+                "The shares of the questions must sum to 1: together they have the whole budget."
+            )
+
+    def _check_releases(self) -> None:
+        """What leaves the aggregator, given whom the clients trust."""
+        ways = {each.release for each in self.questions}
+        if self.trust == "none" and ways != {"counts"}:
+            raise InvalidInputError(
+                "Where nobody is trusted only noisy counts are released: give every question "
+                "release='counts'."
+            )
+        if self.trust == "aggregator" and "counts" in ways and self.batches > 1:
+            raise InvalidInputError(
+                "A trusted aggregator releases noisy counts of one batch only: use batches=1, or "
+                "release='value'."
             )
 
     def _check_names(self) -> None:
@@ -178,7 +205,7 @@ class Plan:
 
     @property
     def question(self) -> Question:
-        """The one question."""
+        """The first question: how large the drift is."""
         return self.questions[0]
 
     @property

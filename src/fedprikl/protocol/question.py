@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args
 
 from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import Score, Skew, check_skew, divergence_named
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["Question"]
+__all__ = ["HowReleased", "Question"]
+
+HowReleased = Literal["value", "adaptive", "counts"]
+ADAPTIVE = ("kl",)  # divergences with adaptive noise
 
 LARGEST_STEP = 1e6  # beyond, a clipped score overflows
 NUMBERS = ("share", "exponent", "skew", "maximum_step")
@@ -22,7 +25,10 @@ class Question:
 
     over the cells of `columns`, from the counts of `points` cells that are asked of each client.
     A cell x is asked of a share of the batches in proportion to Pi(x)^exponent. `maximum_step`
-    limits how far one record may lower the estimate, so that less noise is needed.
+    limits how far one record may lower the estimate, so that less noise is needed. `release` says
+    what leaves the aggregator: a "value" with Laplace or Gaussian noise, a value with "adaptive"
+    noise, or noisy "counts", from which the answer is read off. `share` is the question's part of
+    epsilon and delta.
 
     Examples
     --------
@@ -42,6 +48,7 @@ class Question:
     exponent: float = 1.0
     skew: float = 0.01  # gamma, share of Pi mixed into P so that the divergence stays finite
     maximum_step: float | None = None  # c, in the unit of the divergence; None: no limit
+    release: HowReleased = "value"
 
     def __post_init__(self) -> None:
         for name in NUMBERS:  # a text would be signed as a text and used as a number
@@ -66,6 +73,16 @@ class Question:
             0 < check_finite(self.maximum_step, "maximum_step") <= LARGEST_STEP
         ):
             raise InvalidInputError(f"The maximum step is above 0 and at most {LARGEST_STEP:g}.")
+        if self.release not in get_args(HowReleased):
+            raise InvalidInputError(
+                f"An answer is released as 'value', 'adaptive' or 'counts', got "
+                f"{self.release!r:.40}."
+            )
+        if self.release == "adaptive" and self.divergence not in ADAPTIVE:
+            raise InvalidInputError(
+                f"There is adaptive noise for {' and '.join(ADAPTIVE)} only, not for "
+                f"{self.divergence!r:.40}; use release='value'."
+            )
 
     def score(self, *, correction: float, limited: bool) -> Score:
         """The score of a count: the plan's one formula, which depends on trust in two places.
@@ -80,6 +97,11 @@ class Question:
             correction=correction,
             maximum_step=math.inf if step is None else step,
         )
+
+    @property
+    def target(self) -> str:
+        """What is estimated, as a formula."""
+        return self.score(correction=0.0, limited=False).target
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

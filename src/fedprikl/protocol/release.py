@@ -7,6 +7,7 @@ from typing import Any, Literal
 from fedprikl.documents import canonical, check_version, digest, parse_document
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import Verdict
+from fedprikl.estimation.verdict import COUNTS
 from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.keys import SigningKey, verify_signature
@@ -19,7 +20,7 @@ __all__ = ["Release"]
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
-FORMAT, VERSION = "fedprikl release", 4
+FORMAT, VERSION = "fedprikl release", 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Release:
     The aggregator makes and signs it. Whoever knows the aggregator's key can check that nobody
     changed it: `is_signed_by`. The signature covers everything else, as canonical JSON.
 
-    >>> from fedprikl.estimation import Verdict
+    >>> from fedprikl.estimation import Verdict, Witness
     >>> from fedprikl.privacy import PrivacyStatement
     >>> from fedprikl.protocol import Answer, Outcome, SigningKey
     >>> noise = "Laplace noise of scale 0.2693"
@@ -44,13 +45,16 @@ class Release:
     ...             divergence="kl",
     ...             value=0.5,
     ...             interval=(0.25, 0.75),
+    ...             no_drift=0.125,
     ...             target="D(Pi || 0.01 Pi + 0.99 P)",
     ...             unit="nats",
     ...             mechanism=noise,
     ...         ),
     ...     ),
     ...     verdict=Verdict(
-    ...         statistic=0.5, threshold=0.2, false_alarm=0.01, design_effect=1.0, unit="nats"
+    ...         witnesses=(Witness(name="kl", statistic=0.5, threshold=0.2, unit="nats"),),
+    ...         false_alarm=0.01,
+    ...         design_effect=1.0,
     ...     ),
     ...     privacy=PrivacyStatement(
     ...         epsilon=1.0,
@@ -62,6 +66,7 @@ class Release:
     ...     ),
     ...     cohorts=(Outcome(batch=0, clients=9, included=8),),
     ...     payload=6,
+    ...     records=480,
     ...     software="fedprikl",
     ...     released_at="2030-01-31T12:00:00+00:00",
     ... )
@@ -84,7 +89,8 @@ class Release:
     privacy: PrivacyStatement
     cohorts: tuple[Outcome, ...]
     payload: int  # counts each client reported
-    noisy_counts: ReleasedCounts | None = None  # where no party is trusted
+    records: int  # of all clients that are counted
+    noisy_counts: ReleasedCounts | None = None  # where answers are read off them
     ledger: Head | None = None  # of the ledger that was charged
     software: str
     released_at: str  # ISO 8601 with an offset
@@ -94,10 +100,13 @@ class Release:
     def __post_init__(self) -> None:
         if not self.answers:
             raise InvalidInputError("A release answers at least one question.")
-        if (self.noisy_counts is None) is (self.trust == "none"):
-            raise InvalidInputError(
-                "A release carries noisy counts if no party is trusted, and only then."
-            )
+        if self.trust == "none" and self.noisy_counts is None:
+            raise InvalidInputError("A release carries noisy counts if no party is trusted.")
+        if self.noisy_counts is not None and sum(self.noisy_counts.records) != self.records:
+            raise InvalidInputError("The noisy counts of a release are of other records.")
+        asked = {(answer.divergence, answer.columns) for answer in self.answers}
+        if len(asked) < len(self.answers):
+            raise InvalidInputError("A release answers every question once.")
         for answer in self.answers:
             if answer.interval is not None and answer.interval[0] > answer.interval[1]:
                 raise InvalidInputError("An interval of the release ends before it begins.")
@@ -110,15 +119,24 @@ class Release:
             raise InvalidInputError("The privacy statement of the release is impossible.")
 
     def is_about(self, plan: Plan) -> bool:
-        """Whether it says what a release of this plan says."""
+        """Whether it says what a release of this plan says: every answer, in the same order."""
         claimed = self.privacy.claimed_epsilon
+        counts = any(question.release == "counts" for question in plan.questions)
         return (
             self.plan == plan.fingerprint
             and (self.population, self.reference) == (plan.population, plan.reference)
             and self.trust == plan.trust
-            and len(self.answers) == len(plan.questions)
+            and [(each.divergence, each.columns, each.target) for each in self.answers]
+            == [(each.divergence, each.columns, each.target) for each in plan.questions]
+            and (self.noisy_counts is not None) is counts
+            and self._has_witnesses_of(plan)
             and claimed == plan.epsilon
         )
+
+    def _has_witnesses_of(self, plan: Plan) -> bool:
+        """Whether all who speak in the verdict are answers of the plan, or its noisy counts."""
+        known = {COUNTS if each.release == "counts" else each.divergence for each in plan.questions}
+        return self.verdict is None or {each.name for each in self.verdict.witnesses} <= known
 
     def sign(self, key: SigningKey) -> "Release":
         """The release with the aggregator's signature; refuses what nobody could read."""

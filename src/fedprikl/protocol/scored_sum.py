@@ -1,4 +1,4 @@
-"""Trust "aggregator": it opens exact sums, scores them, and adds noise to one number."""
+"""Trust "aggregator": it opens exact sums and adds noise to what it makes of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,37 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import BatchCounts, Estimate, estimate_scored_sum
-from fedprikl.privacy import Calibrated, Charge, NoiseSource
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import (
+    BatchCounts,
+    Estimate,
+    Estimates,
+    NoisyCounts,
+    adaptive_estimate,
+    estimate_scored_sum,
+    estimates_from_counts,
+    noise_counts,
+)
+from fedprikl.estimation.trusted_aggregator import TRUST
+from fedprikl.privacy import (
+    Calibrated,
+    Charge,
+    NoiseSource,
+    PrivacyStatement,
+    charge_together,
+    state_together,
+)
 from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.possible_counts import possible_counts
+from fedprikl.protocol.question import Question
+from fedprikl.protocol.question_noise import (
+    AdaptiveNoise,
+    CountsNoise,
+    QuestionNoise,
+    ValueNoise,
+    noises_of,
+)
 from fedprikl.reference import QueryPoints, spread_points
 from fedprikl.secure_sum import Degree
 
@@ -22,20 +48,35 @@ __all__ = ["ScoredSum"]
 
 @dataclass(frozen=True, eq=False)
 class ScoredSum:
-    """What follows from a trusted aggregator: the sum of scores of exact counts, with noise."""
+    """What follows from a trusted aggregator: it makes numbers or noisy counts of exact sums."""
 
     plan: Plan
     shares_noise: ClassVar[bool] = False
 
     @cached_property
-    def calibrated(self) -> Calibrated:
-        """Made once: the ledger reserves its charge, it draws, and the release states it."""
-        return Calibrated(self.plan.epsilon, self.plan.delta, self.plan.noise)
+    def noises(self) -> tuple[QuestionNoise, ...]:
+        """Made once: the ledger reserves their charges, they draw, and the release states them."""
+        return noises_of(self.plan)
+
+    def calibrated(self, question: Question) -> Calibrated:
+        """The noise of a question whose answer is released as a value."""
+        for noise in self.noises:
+            if isinstance(noise, ValueNoise) and question in noise.questions:
+                return noise.calibrated
+        raise InvalidInputError(f"The answer for {question.divergence!r} is no value with noise.")
 
     @property
     def score(self) -> Score:
-        """Corrected for small batches of clients whose records are alike; steps are limited."""
-        return self.plan.question.score(correction=self.plan.client_effect, limited=True)
+        """Of the first question."""
+        return self.score_of(self.plan.question)
+
+    def score_of(self, question: Question) -> Score:
+        """Of exact counts: corrected for small batches of clients whose records are alike, with
+        limited steps. Of noisy counts: neither, they are public and debiased by simulation.
+        """
+        if question.release == "counts":
+            return question.score(correction=0.0, limited=False)
+        return question.score(correction=self.plan.client_effect, limited=True)
 
     def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
         """Points of all batches, pooled where several are asked the same cell."""
@@ -85,7 +126,7 @@ class ScoredSum:
 
     def charge(self, cohorts: Sequence[int]) -> Charge:  # noqa: ARG002
         """What a release costs, known before any sum is. `cohorts` are their sizes."""
-        return self.calibrated.charge
+        return charge_together([noise.charge for noise in self.noises])
 
     def client_charge(self, clients: int) -> Charge | None:  # noqa: ARG002
         """What a client of a cohort charges to a ledger of its own: the aggregator's will do."""
@@ -98,18 +139,78 @@ class ScoredSum:
         cohorts: Sequence[int],  # noqa: ARG002
         *,
         source: NoiseSource,
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> Estimate:
-        """One number with noise for its exact sensitivity, its interval and verdict."""
+        rng: np.random.Generator,
+    ) -> Estimates:
+        """An estimate for each question, each with its share of the budget.
+
+        `rng` serves the debiasing of noisy counts only; it never makes release noise.
+        """
         counts = BatchCounts(
             points,
             np.concatenate([batch.counts for batch in batches]),
             np.array([batch.records for batch in batches]),
         )
+        answers: dict[Question, Estimate] = {}
+        noisy: NoisyCounts | None = None
+        for noise in self.noises:
+            match noise:
+                case CountsNoise():
+                    noisy = noise_counts(counts, noise.charge, source)
+                    found = self._from_counts(noisy, noise, source, rng)
+                case _:
+                    found = (self._one_number(counts, noise, source),)
+            answers |= zip(noise.questions, found, strict=True)
+        return Estimates(
+            each=tuple(answers[question] for question in self.plan.questions),
+            privacy=state_together(
+                [answers[noise.questions[0]].privacy for noise in self.noises],
+                claimed_epsilon=self.plan.epsilon,
+            ),
+            payload=points.payload,
+            records=int(counts.records.sum()),
+            noisy_counts=noisy,
+        )
+
+    def _one_number(
+        self, counts: BatchCounts, noise: ValueNoise | AdaptiveNoise, source: NoiseSource
+    ) -> Estimate:
+        """The scored sum of a question, with noise."""
+        (question,) = noise.questions
+        score = self.score_of(question)
+        if isinstance(noise, AdaptiveNoise):
+            epsilon = noise.charge.epsilon
+            return adaptive_estimate(counts, epsilon=epsilon, score=score, source=source)
         return estimate_scored_sum(
             counts,
-            calibrated=self.calibrated,
-            score=self.score,
+            calibrated=noise.calibrated,
+            score=score,
             client_effect=self.plan.client_effect,
             source=source,
+        )
+
+    def _from_counts(
+        self,
+        noisy: NoisyCounts,
+        noise: CountsNoise,
+        source: NoiseSource,
+        rng: np.random.Generator,
+    ) -> tuple[Estimate, ...]:
+        """The answers to all questions that are read off noisy counts."""
+        mechanism = noise.charge
+        return estimates_from_counts(
+            noisy,
+            [self.score_of(question) for question in noise.questions],
+            method="noisy counts of a trusted aggregator",
+            payload=noisy.points.payload,
+            privacy=PrivacyStatement(
+                epsilon=mechanism.epsilon(noise.delta),
+                delta=mechanism.proved_delta(noise.delta),
+                claimed_epsilon=noise.epsilon,
+                mechanism=str(mechanism),
+                released=f"the noisy counts of {len(noisy.points)} cells",
+                trust=TRUST,
+                sensitivity=mechanism.sensitivity,
+                insecure=source.insecure,
+            ),
+            rng=rng,
         )

@@ -19,7 +19,7 @@ def trust_of(plan: Plan) -> TrustMode:
     Examples
     --------
     >>> from fedprikl.protocol import Plan, Question, trust_of
-    >>> asked = (Question(points=3),)
+    >>> asked = (Question(points=3, release="counts"),)
     >>> plan = Plan(population="p", reference=64 * "0", epsilon=1.0, questions=asked, trust="none")
     >>> trust_of(plan).shares_noise
     True

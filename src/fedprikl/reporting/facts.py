@@ -28,7 +28,7 @@ class ReleaseFacts:
             drift = f"{release.verdict}."
         return cls(
             drift=drift,
-            answers=tuple(_sentence(answer, release.population) for answer in release.answers),
+            answers=tuple(_sentence(answer, release) for answer in release.answers),
             counted="\n".join([*_counted(release.cohorts), *absent]),
             privacy=str(release.privacy),
         )
@@ -57,7 +57,7 @@ def decimals(width: float) -> int:
     return min(max(3, 1 - math.floor(math.log10(width))), 12)
 
 
-def _sentence(answer: Answer, population: str) -> str:
+def _sentence(answer: Answer, release: Release) -> str:
     digits, between = 3, ""
     if answer.interval is not None:
         low, high = answer.interval
@@ -66,9 +66,19 @@ def _sentence(answer: Answer, population: str) -> str:
     where = f" in {', '.join(answer.columns)}" if answer.columns else ""
     value = f"{_shown(answer.value, digits)} {answer.unit}".rstrip()
     return (
-        f"The records of {population} differ from the reference{where} by "
-        f"{answer.target} = {value}{between}."
+        f"The records of {release.population} differ from the reference{where} by "
+        f"{answer.target} = {value}{_by_chance(answer, release.records, digits)}{between}."
     )
+
+
+def _by_chance(answer: Answer, records: int, digits: int) -> str:
+    """The part of the value that so many records have without any drift, because they are few."""
+    if answer.no_drift is None:
+        return ""
+    chance, many = _shown(answer.no_drift, digits), f"{records:,} records"
+    if 0 <= answer.no_drift < answer.value:
+        return f", of which about {chance} is what {many} give without any drift"
+    return f"; {many} give about {chance} without any drift"
 
 
 def _counted(cohorts: Iterable[Outcome]) -> Iterable[str]:

@@ -59,13 +59,16 @@ def _asked(release: Release) -> dict[str, str]:
         "clients in the sums": f"{sum(cohort.included for cohort in cohorts):,}",
         "cohorts (secure sums)": f"{len(cohorts)}, of which {dropped} were dropped",
         "counts each client sent, masked": f"{release.payload} and its number of records",
+        "records of these clients": f"{release.records:,}",
     }
 
 
 def _parameters(plan: Plan) -> dict[str, str]:
-    """Each field of the plan and of its question."""
+    """Each field of the plan and of its questions."""
     fields = plan.to_dict()
-    fields |= {f"question: {name}": value for name, value in fields.pop("questions")[0].items()}
+    for number, question in enumerate(fields.pop("questions"), start=1):
+        which = "question" if len(plan.questions) == 1 else f"question {number}"
+        fields |= {f"{which}: {name}": value for name, value in question.items()}
     return {name: _shown(value) for name, value in fields.items()}
 
 

@@ -20,6 +20,7 @@ from fedprikl.estimation import (
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
 from fedprikl.protocol import Plan, Question, Release
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.question import HowReleased
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.reference import QueryPoints, iid_points
@@ -90,7 +91,7 @@ class TrustedAggregator:
         points = trust.draw_points(world.reference.probabilities, rng)
         return estimate_scored_sum(
             _plain_counts(world, points, rng),
-            calibrated=trust.calibrated,
+            calibrated=trust.calibrated(trust.plan.question),
             score=trust.score,
             client_effect=trust.plan.client_effect,
             source=source,
@@ -144,7 +145,8 @@ class NoiseShares:
 
 def _plan(settings: Mapping[str, Any], world: DriftedPopulation) -> Plan:
     content = dict(settings)
-    asked = (Question(points=content.pop("points")),)
+    way: HowReleased = "counts" if content.get("trust") == "none" else "value"
+    asked = (Question(points=content.pop("points"), release=way),)
     reference = world.reference.fingerprint
     return Plan(population="demo", reference=reference, questions=asked, **content)
 

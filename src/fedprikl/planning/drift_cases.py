@@ -1,0 +1,81 @@
+"""The drifts that a plan is judged by: none, small and large ones, of several kinds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Floats
+from fedprikl.divergence import Score
+from fedprikl.estimation.drift_kinds import drifted_ratios, ratio_divergence
+
+__all__ = ["POWER_KINDS", "DriftCase", "drift_case", "drift_cases"]
+
+# Sizes in nats of KL with its usual skew, whatever is asked: the same populations for all.
+JUDGED = (
+    ("smooth", 0.01),
+    ("smooth", 0.05),
+    ("smooth", 0.2),
+    ("smooth", 1.0),
+    ("rare", 0.05),
+    ("heavy", 0.05),
+)
+POWER_KINDS = ("smooth", "rare", "heavy")  # the smallest drift is looked for in each
+WORDS = {
+    "none": "nothing has drifted",
+    "smooth": "every cell by a little",
+    "rare": "the rarer half shrinks",
+    "heavy": "the heaviest cell shrinks",
+    "gone": "the heaviest cell is gone",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DriftCase:
+    """A drift of some kind and size: P / Pi of every cell with Pi > 0."""
+
+    kind: str
+    size: float  # in the unit of the asked divergence
+    ratios: Floats
+
+    @property
+    def words(self) -> str:
+        """What has happened, in words."""
+        return WORDS[self.kind]
+
+
+def drift_cases(pi: Floats, score: Score) -> tuple[DriftCase, ...]:
+    """All cases that cells of these probabilities can have; sizes in the score's unit.
+
+    >>> cases = drift_cases(np.array([0.4, 0.3, 0.2, 0.1]), Score())
+    >>> [(case.kind, round(case.size, 2)) for case in cases][-3:]
+    [('rare', 0.05), ('heavy', 0.05), ('gone', 1.54)]
+    """
+    found = [DriftCase("none", 0.0, np.ones(len(pi)))]
+    for kind, nats in JUDGED:
+        ratios = drifted_ratios(pi, kind, nats, Score())
+        if ratios is not None:
+            found.append(DriftCase(kind, _size(pi, ratios, score), ratios))
+    gone = drift_case(pi, "gone", 0.0, score)
+    return tuple(found if gone is None else [*found, gone])
+
+
+def drift_case(pi: Floats, kind: str, size: float, score: Score) -> DriftCase | None:
+    """A drift of this kind and size, in the score's unit; None if there is none as large.
+
+    "gone" has one size only: that of the heaviest cell.
+    """
+    if kind == "none":
+        return DriftCase("none", 0.0, np.ones(len(pi)))
+    if kind != "gone":
+        found = drifted_ratios(pi, kind, size, score)
+        return None if found is None else DriftCase(kind, size, found)
+    heaviest = int(np.argmax(pi))
+    if len(pi) < 2:
+        return None
+    ratios = np.full(len(pi), pi.sum() / (pi.sum() - pi[heaviest]))
+    ratios[heaviest] = 0.0
+    return DriftCase("gone", _size(pi, ratios, score), ratios)
+
+
+def _size(pi: Floats, ratios: Floats, score: Score) -> float:
+    return float(ratio_divergence(pi, ratios, score))
