@@ -32,6 +32,7 @@ from fedprikl.privacy.audit import Sampler
 from fedprikl.privacy.inverse_sensitivity import ring_sizes, ring_weights
 from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
 from fedprikl.reference import all_points
+from tests.adaptive_losses import lengths, log, ratios
 from tests.brute_force import Histogram, histograms, neighbours
 from tests.false_alarm import FALSE_ALARM, looks_distributed
 
@@ -50,37 +51,6 @@ def ranges_of(histogram: Histogram, score: Score, epsilon: float) -> Ranges:
     points = all_points(PI[len(histogram)])
     held = BatchCounts(points, np.array(histogram), np.array([sum(histogram)]))
     return score_ranges(held, score, steps=steps(epsilon))
-
-
-def lengths(ranges: Ranges, at: list[int]) -> list[int]:
-    """len(t) at these points of the grid, by looking at every range."""
-    ends = list(zip(ranges.lows.tolist(), ranges.highs.tolist(), strict=True))
-    return [
-        next((k for k, (low, high) in enumerate(ends) if low <= t <= high), len(ends)) for t in at
-    ]
-
-
-def ratios(left: Ranges, right: Ranges, weights: tuple[int, ...]) -> list[Fraction]:
-    """Every value of P(t | left) / P(t | right): they change at the ends of ranges only."""
-    assert left.outer == right.outer
-    assert left.grid == right.grid
-    ends = {*left.lows.tolist(), *left.highs.tolist(), *right.lows.tolist(), *right.highs.tolist()}
-    lowest, highest = left.outer
-    at = sorted(
-        t for end in ends | {*left.outer} for t in (end - 1, end, end + 1) if lowest <= t <= highest
-    )
-    totals = [
-        sum(n * w for n, w in zip(ring_sizes(r), weights, strict=True)) for r in (left, right)
-    ]
-    return [
-        Fraction(weights[a] * totals[1], weights[b] * totals[0])
-        for a, b in zip(lengths(left, at), lengths(right, at), strict=True)
-    ]
-
-
-def log(ratio: Fraction) -> float:
-    with mpmath.workdps(60):
-        return float(mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator))
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 3.7, 40.0])

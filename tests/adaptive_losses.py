@@ -1,0 +1,39 @@
+"""The exact loss of adaptive noise between two data sets: from whole numbers, for every outcome."""
+
+from fractions import Fraction
+
+import mpmath
+
+from fedprikl.privacy import Ranges
+from fedprikl.privacy.inverse_sensitivity import ring_sizes
+
+
+def lengths(ranges: Ranges, at: list[int]) -> list[int]:
+    """len(t) at these points of the grid, by looking at every range."""
+    ends = list(zip(ranges.lows.tolist(), ranges.highs.tolist(), strict=True))
+    return [
+        next((k for k, (low, high) in enumerate(ends) if low <= t <= high), len(ends)) for t in at
+    ]
+
+
+def ratios(left: Ranges, right: Ranges, weights: tuple[int, ...]) -> list[Fraction]:
+    """Every value of P(t | left) / P(t | right): they change at the ends of ranges only."""
+    assert left.outer == right.outer
+    assert left.grid == right.grid
+    ends = {*left.lows.tolist(), *left.highs.tolist(), *right.lows.tolist(), *right.highs.tolist()}
+    lowest, highest = left.outer
+    at = sorted(
+        t for end in ends | {*left.outer} for t in (end - 1, end, end + 1) if lowest <= t <= highest
+    )
+    totals = [
+        sum(n * w for n, w in zip(ring_sizes(r), weights, strict=True)) for r in (left, right)
+    ]
+    return [
+        Fraction(weights[a] * totals[1], weights[b] * totals[0])
+        for a, b in zip(lengths(left, at), lengths(right, at), strict=True)
+    ]
+
+
+def log(ratio: Fraction) -> float:
+    with mpmath.workdps(60):
+        return float(mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator))
