@@ -4,7 +4,6 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 
 import mpmath
