@@ -4,7 +4,7 @@ It reads the reference and public numbers, nothing else: no parameter can depend
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedprikl.checks import check_finite, check_positive_int
@@ -38,7 +38,8 @@ def plan_round(
     trust: Trust = "aggregator",
     releases: int = 1,
     population: str = "clients",
-    divergence: str = "kl",
+    ask: Sequence[str] = ("kl",),
+    shares: Sequence[float] | None = None,
     skew: float = 0.01,
     most_records: int | None = None,
     cohort: int | None = None,
@@ -52,7 +53,9 @@ def plan_round(
 
     `reference` is Pi, or the path of a reference file.
     `epsilon` and `delta` are for all `releases` together. `trust` says who may see exact sums: the
-    "aggregator", or "none". `divergence` is the name of a registered one. `most_records` is the
+    "aggregator", or "none". `ask` names the divergences: the first is the size of
+    the drift, all of them together give the verdict. `shares` are their parts of the budget
+    (default: equal). `most_records` is the
     largest number of records one client may hold (default: 16 times the average); a client with
     more stays away. `design_effect` says how correlated the records of one client are (default:
     from the reference's size and, with client ids, its correlation). `aggregator` is the key that
@@ -93,14 +96,7 @@ def plan_round(
         trust=trust,
         epsilon=epsilon,
         delta=delta,
-        questions=(
-            Question(
-                divergence=divergence,
-                points=1,
-                skew=skew,
-                release="counts" if trust == "none" else "value",
-            ),
-        ),
+        questions=_questions(ask, shares, skew, trust),
         most_records=_room(records / clients) if most_records is None else most_records,
         false_alarm=false_alarm,
         design_effect=design_effect,
@@ -114,6 +110,27 @@ def plan_round(
     )
     spectrum = Spectrum.of(pi.probabilities)
     return PLANNERS[trust](Known(pi, spectrum, clients, records, payload, cohort), draft)
+
+
+def _questions(
+    ask: Sequence[str], shares: Sequence[float] | None, skew: float, trust: Trust
+) -> tuple[Question, ...]:
+    """A question for each divergence, before a design is chosen."""
+    if isinstance(ask, str) or not ask:
+        raise InvalidInputError('Ask for one or more divergences by name, as ask=("kl",).')
+    parts = [1 / len(ask)] * len(ask) if shares is None else shares
+    if len(parts) != len(ask):
+        raise InvalidInputError(f"{len(ask)} divergences need as many shares, got {len(parts)}.")
+    return tuple(
+        Question(
+            divergence=name,
+            share=share,
+            points=1,
+            skew=skew,
+            release="counts" if trust == "none" else "value",
+        )
+        for name, share in zip(ask, parts, strict=True)
+    )
 
 
 def _room(average: float) -> int:

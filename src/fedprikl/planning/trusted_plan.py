@@ -44,7 +44,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
     best = search.best(searched)
     plan = replace(
         search.draft,
-        questions=(_asking(draft.question, best.design),),
+        questions=_asking(draft.questions, best.design),
         batches=best.design.batches,
     )
     return PlannedRound(
@@ -62,10 +62,13 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
     )
 
 
-def _asking(question: Question, design: Design) -> Question:
-    """The question with the numbers of a design."""
+def _asking(questions: tuple[Question, ...], design: Design) -> tuple[Question, ...]:
+    """The questions with the numbers of a design, which was chosen for the first."""
     step = None if design.maximum_step == math.inf else design.maximum_step
-    return replace(question, points=design.points, exponent=design.exponent, maximum_step=step)
+    first, *others = (
+        replace(each, points=design.points, exponent=design.exponent) for each in questions
+    )
+    return (replace(first, maximum_step=step), *others)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -91,8 +91,9 @@ def _round_of(known: Known, plan: Plan) -> NoisyRound:
 
 
 def _asking(plan: Plan, *, points: int, exponent: float) -> Plan:
-    """The plan with a changed question."""
-    return replace(plan, questions=(replace(plan.question, points=points, exponent=exponent),))
+    """The plan with changed questions."""
+    asked = (replace(each, points=points, exponent=exponent) for each in plan.questions)
+    return replace(plan, questions=tuple(asked))
 
 
 def _forecast(known: Known, plan: Plan) -> tuple[Forecast, ...]:
