@@ -14,11 +14,11 @@ from fedprikl.estimation import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_counts import project_counts
 from fedprikl.privacy import laplace_variance
 from fedprikl.protocol import CountNoise, ReleasedCounts
-from fedprikl.reference import all_points
+from fedprikl.reference import QueryPoints, all_points
 from tests.false_alarm import FALSE_ALARM, looks_centred, looks_distributed
 
 PI = np.array([0.4, 0.3, 0.2, 0.1, 0.0])
-HELD = np.array([500, 900, 420, 30, 60])
+HELD = np.array([500, 900, 420, 30, 160])  # the rest is more than noise explains
 
 
 def noisy(sd: float, rng: np.random.Generator, **changes: Any) -> NoisyCounts:
@@ -26,7 +26,7 @@ def noisy(sd: float, rng: np.random.Generator, **changes: Any) -> NoisyCounts:
     settings: dict[str, Any] = {
         "points": points,
         "counts": HELD[:4] + rng.normal(0, sd, 4),
-        "rest": np.array([60 + rng.normal(0, sd)]),
+        "rest": np.array([HELD[4] + rng.normal(0, sd)]),
         "records": np.array([HELD.sum()]),
         "noise_sd": np.array([sd]),
     }
@@ -66,6 +66,44 @@ def test_the_bias_of_the_noise_is_reduced(rng: np.random.Generator) -> None:
         debiased.append(estimate_noisy_counts(counts, score=score, rng=rng, resamples=30).value)
     assert not looks_centred(np.array(plain), truth)
     assert abs(np.mean(debiased) - truth) < 0.8 * abs(np.mean(plain) - truth)
+
+
+@pytest.mark.parametrize(("rest", "none"), [(-40.0, True), (60.0, True), (70.0, False)])
+def test_a_rest_that_noise_explains_is_none(
+    rest: float, none: bool, rng: np.random.Generator
+) -> None:
+    """Below 20 / sqrt(2) ln 100 = 65 it counts as 0, where all cells are asked."""
+    found = noisy(20.0, rng, rest=np.array([rest]))
+    likeliest = found.projected()
+    assert bool(likeliest.sum() == pytest.approx(HELD.sum())) is none
+    some = found.points.cells < 3
+    part = QueryPoints.build(
+        PI,
+        cells=found.points.cells[some],
+        batch=found.points.batch[some],
+        weights=found.points.weights[some],
+        batches=1,
+    )
+    sampled = noisy(20.0, rng, points=part, counts=HELD[:3], rest=np.array([HELD[3:].sum()]))
+    np.testing.assert_allclose(sampled.projected(), HELD[:3])  # it sums up already
+
+
+def test_an_empty_rest_costs_nothing(rng: np.random.Generator) -> None:
+    """No drift and nobody outside the cells: without the dead zone a rest of noise costs 1/N."""
+    pi, records = np.full(4, 0.25), 4000
+    held, score = np.full(4, 1000.0), Score(Skew(0.01))
+    values = []
+    for _ in range(200):
+        counts = NoisyCounts(
+            points=all_points(pi),
+            counts=held + rng.laplace(0, 2, 4),
+            rest=rng.laplace(0, 2, 1),
+            records=np.array([records]),
+            noise_sd=np.array([np.sqrt(8)]),
+            laplace_scale=2.0,
+        )
+        values.append(score(counts.projected(), pi, counts.records) @ pi)
+    assert np.mean(values) < 0.2 / records
 
 
 def laplace_noise(sums: float, scale: float, size: int, rng: np.random.Generator) -> Any:
@@ -120,7 +158,7 @@ def test_the_bias_of_laplace_noise_is_reduced(rng: np.random.Generator) -> None:
             1.0,
             rng,
             counts=HELD[:4] + noise[:4].astype(float),
-            rest=60 + noise[4:].astype(float),
+            rest=HELD[4] + noise[4:].astype(float),
             noise_sd=sd,
             laplace_scale=scale,
         )

@@ -234,7 +234,7 @@ def plan_for(world: World, trust: Trust, **changes: Any) -> PlannedRound:
         "epsilon": 1.0,
         "population": "testers",
         "trust": trust,
-        "divergence": "triangular",
+        "ask": ("triangular",),
     }
     return plan_round(world.reference, **settings | changes)
 
@@ -242,7 +242,7 @@ def plan_for(world: World, trust: Trust, **changes: Any) -> PlannedRound:
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_a_plan_asks_for_it_and_predicts_its_error(triangular: Divergence, trust: Trust) -> None:
     world = World.make()
-    planned, of_kl = (plan_for(world, trust, divergence=name) for name in ("triangular", "kl"))
+    planned, of_kl = (plan_for(world, trust, ask=(name,)) for name in ("triangular", "kl"))
     assert planned.plan.question.divergence == "triangular"
     assert Plan.from_dict(planned.plan.to_dict()) == planned.plan
     assert [f.divergence for f in planned.forecasts] == list(triangular.drifts(0.01))

@@ -17,7 +17,9 @@ from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
-from fedprikl.planning.planned_round import SumCost
+from fedprikl.planning.drift_cases import WORDS
+from fedprikl.planning.planner import ASK
+from fedprikl.planning.sum_cost import SumCost
 from fedprikl.protocol import Roster, SignedPlan, SigningKey
 from fedprikl.whole_files import write_whole
 
@@ -49,6 +51,13 @@ def plan_command(
     ] = None,
     cohort: Annotated[
         int | None, typer.Option(min=3, help="Clients of one secure sum, about.")
+    ] = None,
+    ask: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Divergences, the size first; repeat it or use commas, like --ask kl,tv. "
+            "Default: kl, tv and js."
+        ),
     ] = None,
     skew: Annotated[
         float | None,
@@ -96,7 +105,7 @@ def plan_command(
     """Writes the plan with the smallest predicted error, and says what error to expect.
 
     Only the reference and public numbers go in; everything that can be chosen is. Errors are
-    predicted for populations that have drifted by 0, 0.1, 0.5 and 1 nats.
+    simulated for populations that have drifted in several ways, from not at all to by 1 nat.
 
     Example: `fedprikl plan ref.json --clients 500 --records 60000 --epsilon 1 --explain`
     """
@@ -119,6 +128,7 @@ def plan_command(
         trust=whom,
         releases=releases,
         population=population,
+        ask=_asked(ask),
         skew=skew,
         most_records=most_records,
         cohort=cohort,
@@ -145,6 +155,12 @@ def plan_command(
     if explain:
         _print_reasons(console, planned)
     say(f"plan: {output}: {plan_words(signed)}")
+
+
+def _asked(ask: list[str] | None) -> tuple[str, ...]:
+    """Names given one by one or with commas."""
+    names = [name.strip() for text in ask or [] for name in text.split(",")]
+    return tuple(filter(None, names)) or ASK
 
 
 def _end(begin: datetime, days: float | None, until: datetime | None) -> datetime:
@@ -192,31 +208,25 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
             f"Each of {planned.releases} releases may spend epsilon {plan.epsilon:.3g}; all of "
             f"them together spend {plan.budget[0]:.3g} at delta {plan.budget[1]:g}."
         )
+    console.print(f"Asked, with shares of the budget: {planned.asked}.")
     unit = divergence_named(plan.question.divergence).unit
-    table = Table("if the drift is", "error", "sampling", "bias and spread", "noise", box=None)
+    table = Table("if the drift is", "of size", "error", box=None)
     for forecast in planned.forecasts:
-        small = f"{forecast.bias:+.4f} ± {forecast.spread:.4f}"
-        row = (
-            f"{forecast.error:.4f}",
-            f"{forecast.sampling:.4f}",
-            small,
-            f"{forecast.noise_sd:.4f}",
-        )
-        table.add_row(f"{forecast.divergence:g} {unit}", *row)
-    console.print(f"\nPredicted error, in {unit} (root mean square):")
+        table.add_row(WORDS[forecast.kind], f"{forecast.size:.3g}", f"{forecast.error:.2g}")
+    console.print(f"\nPredicted mean error of {plan.question.divergence}, in {unit}:")
     console.print(table)
-    if planned.smallest_drift is None:
-        console.print("No drift would be found with 95% power.")
-    else:
-        console.print(
-            f"Smallest drift found with 95% power: {planned.smallest_drift:.3g} {unit} "
-            f"(a prediction; false alarms: {100 * plan.false_alarm:.3g}%, design effect "
-            f"{plan.design_effect:.3g})."
-        )
-    for what, error in planned.doublings.items():
-        console.print(
-            f"Twice the {what} would take the error from {planned.error:.3g} to {error:.3g}."
-        )
+    _print_smallest(console, planned, unit)
+
+
+def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
+    plan, table = planned.plan, Table("if the drift is", "it is found from", box=None)
+    for kind, size in planned.smallest_drifts.items():
+        table.add_row(WORDS[kind], "never" if size is None else f"{size:.2g} {unit}")
+    console.print(
+        f"\nSmallest drift found with 95% power (a prediction; false alarms: "
+        f"{100 * plan.false_alarm:.3g}%, design effect {plan.design_effect:.3g}):"
+    )
+    console.print(table)
 
 
 def _sums(cost: SumCost) -> str:
@@ -231,3 +241,15 @@ def _print_reasons(console: Console, planned: PlannedRound) -> None:
         table.add_row(reason.parameter, reason.value, reason.why)
     console.print("\nWhy:")
     console.print(table)
+    cases = [f"{each.kind} {each.size:.2g}" for each in planned.forecasts]
+    table = Table("released as", *cases, "", box=None)
+    for way in planned.comparison:
+        errors = [f"{forecast.error:.2g}" for forecast in way.forecasts]
+        table.add_row(way.name, *errors, "taken" if way.taken else "")
+    console.print(f"\nPredicted errors of {planned.plan.question.divergence} compared:")
+    console.print(table)
+    for what, error in planned.doublings.items():
+        console.print(
+            f"Twice the {what} would take the typical error from {planned.error:.3g} to "
+            f"{error:.3g}."
+        )

@@ -22,9 +22,7 @@ __all__ = [
     "EXPONENTS",
     "Design",
     "DesignForecast",
-    "DesignMoments",
     "forecast_design",
-    "sampling_errors",
     "search_designs",
 ]
 
@@ -113,68 +111,6 @@ def forecast_design(
         layout, score, models, records, noise_per_sensitivity, share, client_effect
     )
     return DesignForecast(design, found.forecasts)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DesignMoments:
-    """How the estimate of a design spreads before noise, as a function of the drift."""
-
-    layout: "_Layout"
-    score: Score
-    records: int
-
-    @classmethod
-    def of(
-        cls, spectrum: Spectrum, design: Design, *, score: Score, records: int
-    ) -> "DesignMoments":
-        """Of a population of so many unrelated records; the maximum step is that of the design."""
-        layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
-        return cls(layout, replace(score, maximum_step=design.maximum_step), records)
-
-    def in_groups(self, design_effect: float) -> "DesignMoments":
-        """Of the same records if they come in groups of `design_effect` equal ones.
-
-        Then there are so many times fewer groups than records, and one group does what so many
-        records do: the maximum step of a record becomes that of a group, so many times as large,
-        and the correction, which grows with the square of a step, as many times smaller.
-        """
-        groups = max(1, round(self.records / design_effect))
-        size = self.records / groups
-        score = replace(
-            self.score,
-            correction=self.score.correction / size,
-            maximum_step=size * self.score.maximum_step,
-        )
-        return replace(self, score=score, records=groups)
-
-    def __call__(self, divergence: float) -> tuple[float, float]:
-        """Mean and standard deviation of the estimate before noise."""
-        layout = self.layout
-        (model,) = _models(layout.spectrum, [divergence], self.score)
-        terms = layout.terms(self.records)
-        seen = simulate_scores(terms, self.score, model).moments(self.score.maximum_step)
-        return seen.mean, math.sqrt(seen.variance + layout.sampling_variance(model))
-
-    @property
-    def sensitivity(self) -> float:
-        """The sensitivity to expect."""
-        steps = self.layout.first_steps(self.records, self.score)
-        falling = self.layout.expected_sensitivity(np.minimum(steps, self.score.maximum_step))
-        return falling + self.layout.last_step(self.records, self.score)
-
-
-def sampling_errors(
-    spectrum: Spectrum,
-    *,
-    score: Score,
-    points: int,
-    exponent: float,
-    drifts: Sequence[float] | None = None,
-) -> tuple[float, ...]:
-    """Standard deviation from the choice of points of one batch, for each assumed drift."""
-    layout = _Layout.of(spectrum, points, 1, exponent)
-    models = _models(spectrum, _drifts(score) if drifts is None else drifts, score)
-    return tuple(math.sqrt(layout.sampling_variance(model)) for model in models)
 
 
 def _drifts(score: Score) -> tuple[float, ...]:

@@ -6,12 +6,19 @@ from dataclasses import asdict, dataclass
 
 from fedprikl.divergence import Divergence, divergence_named
 from fedprikl.planning.design import Design, DesignForecast
-from fedprikl.planning.release_budget import ReleaseBudget
+from fedprikl.planning.known import MOST_POINTS
+from fedprikl.planning.ways import Way
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.question import Question
 
-__all__ = ["MOST_POINTS", "Reason", "common_reasons", "design_reasons", "noise_reasons"]
-
-MOST_POINTS = 1000  # what clients accept by default
+__all__ = [
+    "Reason",
+    "common_reasons",
+    "design_reasons",
+    "noise_reasons",
+    "share_reasons",
+    "way_reason",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +44,6 @@ def common_reasons(plan: Plan, *, support: int) -> list[Reason]:
             + divergence_named(plan.question.divergence).target("skew Pi + (1 - skew) P"),
         ),
         Reason(
-            "control",
-            "0",
-            "lambda pays for i.i.d. points, and these are distinct (docs/estimators.md)",
-        ),
-        Reason(
             "most_records",
             f"{plan.most_records:,}",
             "the room for one client's records sets the bits of a count",
@@ -54,18 +56,50 @@ def common_reasons(plan: Plan, *, support: int) -> list[Reason]:
     ]
 
 
-def noise_reasons(budget: ReleaseBudget, releases: int) -> list[Reason]:
+def noise_reasons(plan: Plan) -> list[Reason]:
     """What the releases do to the noise of a trusted aggregator."""
-    other = "gaussian" if budget.noise == "laplace" else "laplace"
+    other = "gaussian" if plan.noise == "laplace" else "laplace"
+    releases = f"{plan.releases} release{'s'[: plan.releases > 1]}"
     return [
-        Reason(
-            "noise",
-            budget.noise,
-            f"smaller than {other} noise for {releases} release{'s'[: releases > 1]}: "
-            f"{budget.noise_per_sensitivity:.3g} times the sensitivity each",
-        ),
-        Reason("epsilon", f"{budget.epsilon:.4g}", f"of each of {releases} planned releases"),
+        Reason("noise", plan.noise, f"no larger than {other} noise for {releases}"),
+        Reason("epsilon", f"{plan.epsilon:.4g}", f"of each of {plan.releases} planned releases"),
     ]
+
+
+def way_reason(taken: Way, ways: Sequence[Way], counts: Way | None) -> Reason:
+    """Why the first answer is released as it is."""
+    if counts is None:
+        others = [f"{way.typical:.3g} with {way.name}" for way in ways if way is not taken]
+        why = f"predicted error {taken.typical:.3g}"
+        why += f", against {' and '.join(others)}" if others else ""
+        return Reason("release", taken.name, f"{why}; noisy counts need every cell to be asked")
+    if taken is counts:
+        why = "every other way is predicted to lose to them at some drift (the table shows where)"
+        return Reason("release", taken.name, why)
+    return Reason(
+        "release",
+        taken.name,
+        f"predicted error {taken.typical:.3g}, against {counts.typical:.3g} with noisy counts, and "
+        "at no drift worse than they are",
+    )
+
+
+def share_reasons(plan: Plan) -> list[Reason]:
+    """What part of the budget each question has."""
+    return [
+        Reason(f"share of {each.divergence}", f"{each.share:.3g}", _why_share(each, plan))
+        for each in plan.questions
+    ]
+
+
+def _why_share(question: Question, plan: Plan) -> str:
+    if len(plan.questions) == 1:
+        return "the only question has the whole budget"
+    if question.release == "counts":
+        return "read off the noisy counts, which have the shares of all that are read off them"
+    if question is plan.question:
+        return "the size of the drift has what the verdict does not need"
+    return "so that its noise is about half the spread it has without drift, within limits"
 
 
 def _why_points(points: int, support: int) -> str:

@@ -4,14 +4,15 @@ import math
 from dataclasses import dataclass
 
 from fedprikl.errors import InvalidInputError
-from fedprikl.planning.explain import MOST_POINTS
-from fedprikl.planning.planned_round import SumCost
 from fedprikl.planning.spectrum import Spectrum
+from fedprikl.planning.sum_cost import SumCost
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes, size_cohort
 from fedprikl.reference import Reference
 
-__all__ = ["Known"]
+__all__ = ["MOST_POINTS", "Known"]
+
+MOST_POINTS = 1000  # what clients accept by default
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,54 +7,42 @@ from typing import Any
 
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
-from fedprikl.estimation import Forecast, mean_error
 from fedprikl.planning.explain import Reason
+from fedprikl.planning.forecast import Forecast, typical_error
+from fedprikl.planning.sum_cost import SumCost
 from fedprikl.protocol.plan import Plan, SignedPlan
-from fedprikl.secure_sum import SumPlan
 from fedprikl.whole_files import write_whole
 
-__all__ = ["PlannedRound", "SumCost"]
+__all__ = ["Compared", "PlannedRound"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SumCost:
-    """What the secure sums cost. Bytes are exact up to some fixed headers."""
+RELEASES = {
+    "value": "one number with noise",
+    "adaptive": "one number with adaptive noise",
+    "counts": "read off noisy counts",
+}
 
-    cohorts: int
-    clients: int  # of the largest cohort
-    neighbours: int  # key agreements of each client
-    masked_bytes: int  # the counts themselves
-    sent_bytes: int  # by one client in all
-    received_bytes: int
 
-    @classmethod
-    def of(cls, sums: SumPlan, cohorts: int) -> "SumCost":
-        """Per neighbour: 92 bytes of sealed shares, 20 of a tag, 40 of revealed shares sent, and
-        164 of keys, 92 and 20 received (docs/secure-sum.md).
-        """
-        packed = sums.ring().packed_bytes
-        return cls(
-            cohorts=cohorts,
-            clients=sums.clients,
-            neighbours=sums.neighbours,
-            masked_bytes=packed,
-            sent_bytes=152 * sums.neighbours + packed,
-            received_bytes=276 * sums.neighbours,
-        )
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One way to release the first answer, and the errors it is predicted to have."""
 
-    def to_dict(self) -> dict[str, int]:
+    name: str
+    forecasts: tuple[Forecast, ...]
+    taken: bool
+
+    def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        errors = [forecast.to_dict() for forecast in self.forecasts]
+        return {"release": self.name, "taken": self.taken, "forecasts": errors}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class PlannedRound:
     """A plan, what it is predicted to achieve, what it costs and why it is as it is.
 
-    `error` is the root mean square over the assumed drifts of the predicted error
-
-        E (estimate - D)^2 = bias^2 + sampling variance + noise variance
-
+    `forecasts` are the mean absolute errors of the first answer, simulated for several kinds of
+    drift, against the divergence of the population's very records; `error` is their geometric mean.
     `fedprikl.plan` makes it, and `fedprikl.compare` takes it.
 
     >>> import fedprikl as fk
@@ -72,29 +60,41 @@ class PlannedRound:
 
     plan: Plan
     releases: int
-    forecasts: tuple[Forecast, ...]  # one per assumed drift
+    forecasts: tuple[Forecast, ...]  # of the first answer, one per kind and size of drift
     cost: SumCost
     reasons: tuple[Reason, ...]
-    find_smallest: Callable[[], float | None]
+    predict: Callable[[str, float], float | None]  # the error at any kind and size of drift
+    find_smallest: Callable[[], dict[str, float | None]]
     find_doublings: Callable[[], dict[str, float]]
+    find_comparison: Callable[[], tuple[Compared, ...]]
 
     @property
     def error(self) -> float:
-        """Root mean square of the predicted errors over the assumed drifts."""
-        return mean_error(self.forecasts)
+        """The typical error: the geometric mean of the forecasts."""
+        return typical_error([forecast.error for forecast in self.forecasts])
 
     @property
-    def smallest_drift(self) -> float | None:
-        """The least drift that the verdict finds with 95% power; None if none is.
+    def smallest_drifts(self) -> dict[str, float | None]:
+        """For each kind, the least drift that the verdict finds with 95% power; None if none is.
 
-        Computed when asked for, like `doublings` (tenths of a second).
+        The verdict is simulated: computed when asked for (seconds).
         """
         return self.find_smallest()
 
     @property
+    def smallest_drift(self) -> float | None:
+        """The largest of the smallest drifts of all kinds that are found; None if none is."""
+        return max((size for size in self.smallest_drifts.values() if size), default=None)
+
+    @property
     def doublings(self) -> dict[str, float]:
-        """The predicted error with twice the payload, and with twice the epsilon."""
+        """The predicted error with twice the payload, and with twice the epsilon (seconds)."""
         return self.find_doublings()
+
+    @property
+    def comparison(self) -> tuple[Compared, ...]:
+        """The ways to release the first answer that were compared (seconds)."""
+        return self.find_comparison()
 
     def save(self, path: str | Path) -> None:
         """Writes the plan, unsigned; `fedprikl.compare` and `fedprikl estimate` read it."""
@@ -105,11 +105,19 @@ class PlannedRound:
         groups = "" if plan.batches == 1 else f" of each of {plan.batches} batches of clients"
         each = f"Each of {self.releases} releases" if self.releases > 1 else "The release"
         unit = divergence_named(plan.question.divergence).unit
-        error = f"{self.error:.3g} {unit}".rstrip()
         return (
             f"{plan.question.points:,} cells are asked{groups}: {self.cost.masked_bytes:,} bytes "
             f"of counts per client.\n{each} spends epsilon {plan.epsilon:.3g} of the budget of "
-            f"{plan.population!r}.\nPredicted error: {error}."
+            f"{plan.population!r}: {self.asked}.\n"
+            f"Predicted error: {f'{self.error:.3g} {unit}'.rstrip()}."
+        )
+
+    @property
+    def asked(self) -> str:
+        """The questions, their shares and how each is released, in words."""
+        return ", ".join(
+            f"{each.divergence} {100 * each.share:.3g}% ({RELEASES[each.release]})"
+            for each in self.plan.questions
         )
 
     def __repr__(self) -> str:
@@ -126,8 +134,10 @@ class PlannedRound:
             "predicted_error": self.error,
             "forecasts": [forecast.to_dict() for forecast in self.forecasts],
             "smallest_drift": self.smallest_drift,
+            "smallest_drifts": self.smallest_drifts,
             "payload_bytes": self.cost.masked_bytes,
             "secure_sums": self.cost.to_dict(),
             "error_with_twice_the": self.doublings,
+            "comparison": [compared.to_dict() for compared in self.comparison],
             "reasons": [reason.to_dict() for reason in self.reasons],
         }

@@ -4,7 +4,7 @@ It reads the reference and public numbers, nothing else: no parameter can depend
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedprikl.checks import check_finite, check_positive_int
@@ -21,6 +21,7 @@ from fedprikl.reference import Reference
 
 __all__ = ["plan_round"]
 
+ASK = ("kl", "tv", "js")  # the size first
 ROOM = 16  # times the average number of records that one client may hold
 PLANNERS: dict[str, Callable[[Known, Plan], PlannedRound]] = {
     "aggregator": plan_trusted,
@@ -39,7 +40,7 @@ def plan_round(
     trust: Trust = "aggregator",
     releases: int = 1,
     population: str = "clients",
-    divergence: str = "kl",
+    ask: Sequence[str] = ASK,
     skew: float | None = None,
     most_records: int | None = None,
     cohort: int | None = None,
@@ -53,13 +54,14 @@ def plan_round(
 
     `reference` is Pi, or the path of a reference file.
     `epsilon` and `delta` are for all `releases` together. `trust` says who may see exact sums: the
-    "aggregator", or "none". `divergence` is the name of a registered one, `skew` the share of Pi
-    that is mixed into P (default: what the divergence recommends). `most_records` is the largest
+    "aggregator", or "none". `ask` names registered divergences: the first is the size of the
+    drift, and all of them together give the verdict. `skew` is the share of Pi
+    that is mixed into P (default: what each divergence recommends). `most_records` is the largest
     number of records one client may hold (default: 16 times the average); a client with more stays
     away. `design_effect` says how correlated the records of one client are (default:
     from the reference's size and, with client ids, its correlation). `aggregator` is the key that
     answers are sealed to, where a relay carries them, `roster` the fingerprint of the clients who
-    may take part. Cost: about a second, whatever the domain.
+    may take part. Cost: some seconds, whatever the domain.
 
     Examples
     --------
@@ -67,8 +69,8 @@ def plan_round(
     >>> from fedprikl.planning import plan_round
     >>> reference = Reference.from_counts([30, 20, 15, 12, 9, 6, 4, 3, 1])
     >>> planned = plan_round(reference, clients=40, records=4000, epsilon=1.0)
-    >>> planned.plan.question.points, planned.plan.noise
-    (9, 'laplace')
+    >>> planned.plan.question.points, [each.divergence for each in planned.plan.questions]
+    (9, ['kl', 'tv', 'js'])
     >>> 0 < planned.smallest_drift < 1
     True
 
@@ -84,7 +86,6 @@ def plan_round(
         raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
     if threshold is not None and check_finite(threshold, "threshold") < 0:
         raise InvalidInputError(f"threshold is a divergence: at least 0, got {threshold}.")
-    share = divergence_named(divergence).skew if skew is None else skew
     client_effect = design_effect or 1.0
     if design_effect is None:
         design_effect = pi.design_effect(clients=clients, records=records)
@@ -96,14 +97,7 @@ def plan_round(
         trust=trust,
         epsilon=epsilon,
         delta=delta,
-        questions=(
-            Question(
-                divergence=divergence,
-                points=1,
-                skew=share,
-                release="counts" if trust == "none" else "value",
-            ),
-        ),
+        questions=_questions(ask, skew, trust),
         most_records=_room(records / clients) if most_records is None else most_records,
         false_alarm=false_alarm,
         design_effect=design_effect,
@@ -117,6 +111,22 @@ def plan_round(
     )
     spectrum = Spectrum.of(pi.probabilities)
     return PLANNERS[trust](Known(pi, spectrum, clients, records, payload, cohort), draft)
+
+
+def _questions(ask: Sequence[str], skew: float | None, trust: Trust) -> tuple[Question, ...]:
+    """A question for each divergence, before a design and the shares are chosen."""
+    if isinstance(ask, str) or not ask:
+        raise InvalidInputError('Ask for one or more divergences by name, like ask=("kl", "tv").')
+    return tuple(
+        Question(
+            divergence=name,
+            points=1,
+            share=1 / len(ask),
+            skew=divergence_named(name).skew if skew is None else skew,
+            release="counts" if trust == "none" else "value",
+        )
+        for name in ask
+    )
 
 
 def _room(average: float) -> int:

@@ -1,11 +1,13 @@
 """The budget of several planned releases: what each may spend, and with which noise."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from fedprikl.checks import check_delta, check_epsilon, check_positive_int
 from fedprikl.privacy import (
+    Charge,
     GaussianMechanism,
     LaplaceMechanism,
     calibrate_gaussian,
@@ -13,16 +15,17 @@ from fedprikl.privacy import (
     total_epsilon,
 )
 
-__all__ = ["ReleaseBudget", "split_budget"]
+__all__ = ["AdditiveNoise", "ReleaseBudget", "largest_epsilon", "split_budget"]
 
 STEPS = 12  # of the bisection: four digits
+AdditiveNoise = Literal["laplace", "gaussian"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseBudget:
-    """What one of several equal releases may spend."""
+    """What one of several equal releases of one number may spend."""
 
-    noise: Literal["laplace", "gaussian"]
+    noise: AdditiveNoise
     epsilon: float  # of one release
     noise_per_sensitivity: float  # standard deviation of its noise per unit of sensitivity
 
@@ -33,38 +36,56 @@ def split_budget(*, epsilon: float, delta: float, releases: int = 1) -> ReleaseB
     One Laplace release has a third of the Gaussian's deviation at (1, 1e-6); Gaussian noise
     composes better, and wins for many releases. Totals are those that the ledger will charge.
     """
+
+    def best(kind: AdditiveNoise) -> ReleaseBudget:
+        def charge(share: float) -> LaplaceMechanism | GaussianMechanism:
+            return _mechanism(kind, share, delta)
+
+        share = largest_epsilon(charge, epsilon=epsilon, delta=delta, releases=releases)
+        return ReleaseBudget(kind, share, charge(share).standard_deviation)
+
+    return min(best("laplace"), best("gaussian"), key=lambda budget: budget.noise_per_sensitivity)
+
+
+def largest_epsilon(
+    charge: Callable[[float], Charge], *, epsilon: float, delta: float, releases: int
+) -> float:
+    """The largest epsilon of one release of which `releases` fit into (epsilon, delta).
+
+    `charge` says what a release with this epsilon costs: of one number or of several, with whatever
+    noise. The total is the ledger's own.
+
+    >>> one = largest_epsilon(
+    ...     lambda share: calibrate_laplace(epsilon=share, sensitivity=1.0),
+    ...     epsilon=1.0,
+    ...     delta=1e-6,
+    ...     releases=4,
+    ... )
+    >>> 0.25 <= one < 0.3
+    True
+    """
     check_epsilon(epsilon)
     check_delta(delta)
-    check_positive_int(releases, "releases")
-    options = [_largest("laplace", epsilon, delta, releases)]
-    options.append(_largest("gaussian", epsilon, delta, releases))
-    return min(options, key=lambda budget: budget.noise_per_sensitivity)
-
-
-def _largest(
-    kind: Literal["laplace", "gaussian"], epsilon: float, delta: float, releases: int
-) -> ReleaseBudget:
-    """The largest equal share; epsilon / releases always fits."""
+    if check_positive_int(releases, "releases") == 1:
+        return epsilon
 
     def fits(share: float) -> bool:
-        one = _mechanism(kind, share, delta)
-        return total_epsilon([one] * releases, delta=delta) <= epsilon
+        return total_epsilon([charge(share)] * releases, delta=delta) <= epsilon
 
     low, high = epsilon / releases * (1 - 1e-9), epsilon
-    if releases == 1 or fits(high):
-        low = high
-    elif kind == "gaussian" and not fits(low):
-        low = low / 2  # each release spends delta too, so an equal share of epsilon is too much
-        while not fits(low):
-            low /= 2
-    if low < high:
-        for _ in range(STEPS):
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if fits(middle) else (low, middle)
-    return ReleaseBudget(kind, low, _mechanism(kind, low, delta).standard_deviation)
+    if fits(high):
+        return high
+    while not fits(low):  # each release may spend delta too, so an equal share can be too much
+        low /= 2
+    for _ in range(STEPS):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
-def _mechanism(kind: str, epsilon: float, delta: float) -> LaplaceMechanism | GaussianMechanism:
+def _mechanism(
+    kind: AdditiveNoise, epsilon: float, delta: float
+) -> LaplaceMechanism | GaussianMechanism:
     if kind == "laplace":
         return calibrate_laplace(epsilon=epsilon, sensitivity=1.0)
     return calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=1.0)

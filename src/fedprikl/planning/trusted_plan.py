@@ -1,152 +1,212 @@
-"""Planning with a trusted aggregator: all designs are searched."""
+"""Planning with a trusted aggregator: all designs are searched, and ways to release compared."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
-import numpy as np
-
-from fedprikl.estimation import judge_release, score_sensitivity
-from fedprikl.planning.design import (
-    Design,
-    DesignForecast,
-    DesignMoments,
-    forecast_design,
-    search_designs,
+from fedprikl.planning.design import Design, DesignForecast, search_designs
+from fedprikl.planning.drift_cases import DriftCase, drift_cases
+from fedprikl.planning.explain import (
+    common_reasons,
+    design_reasons,
+    noise_reasons,
+    share_reasons,
+    way_reason,
 )
-from fedprikl.planning.explain import common_reasons, design_reasons, noise_reasons
 from fedprikl.planning.known import Known
-from fedprikl.planning.planned_round import PlannedRound
-from fedprikl.planning.power import smallest_drift
-from fedprikl.planning.release_budget import ReleaseBudget, split_budget
+from fedprikl.planning.planned_round import Compared, PlannedRound
+from fedprikl.planning.release_budget import (
+    AdditiveNoise,
+    ReleaseBudget,
+    largest_epsilon,
+    split_budget,
+)
+from fedprikl.planning.shares import MOST_BESIDE_COUNTS, needed_shares
+from fedprikl.planning.smallest import smallest_drifts
+from fedprikl.planning.trial_round import TrialRound
+from fedprikl.planning.ways import Way, best_limit, best_way
+from fedprikl.privacy import Calibrated
+from fedprikl.protocol import question_noise
 from fedprikl.protocol.plan import Plan
-from fedprikl.protocol.question import Question
+from fedprikl.protocol.question import ADAPTIVE, HowReleased, Question
 from fedprikl.protocol.scored_sum import ScoredSum
 
 __all__ = ["plan_trusted"]
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 COHORT = 50  # clients of a secure sum
-PRECISION = 1e-3  # of the smallest drift, relative
-SEED = 0  # of the points that a prediction is made for; a round draws its own
+LIMITS = (math.inf, 0.8, 0.65, 0.5)  # of adaptive noise: shares of the largest step
+NOISES: tuple[AdditiveNoise, ...] = ("laplace", "gaussian")
 
 
 def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
-    """The plan with the best design. The draft's budget is for all releases together."""
+    """The plan with the best design and way. The draft's budget is for all releases together."""
     total, delta = draft.budget
     budget = split_budget(epsilon=total, delta=delta, releases=draft.releases)
-    search = _Search(
-        known,
-        replace(draft, epsilon=budget.epsilon, noise=budget.noise, cohort=known.cohort_of(COHORT)),
-        budget,
-    )
-    searched = search.designs()
-    best = search.best(searched)
-    plan = replace(
-        search.draft,
-        questions=(_asking(draft.question, best.design),),
-        batches=best.design.batches,
-    )
+    draft = replace(draft, cohort=known.cohort_of(COHORT))
+    searched = _search(known, draft, budget)
+    best = min(searched, key=lambda each: each.error)
+    options = _Options(known, draft, best.design, budget)
+    taken, plan = options.best, options.best.plan
+
+    def doublings() -> dict[str, float]:
+        wider = replace(known, payload=2 * known.payload)
+        richer = replace(draft, epsilon=2 * total, budget_epsilon=2 * total)
+        fits = taken.trial.whole  # then there is nothing more to ask
+        return {
+            "payload": taken.typical if fits else plan_trusted(wider, draft).error,
+            "epsilon": plan_trusted(known, richer).error,
+        }
+
     return PlannedRound(
         plan=plan,
         releases=draft.releases,
-        forecasts=best.forecasts,
+        forecasts=taken.forecasts,
         cost=known.cost(plan),
-        find_smallest=cache(lambda: _smallest_drift(known, plan, best.design)),
-        find_doublings=cache(lambda: search.doublings(searched)),
+        find_smallest=cache(lambda: smallest_drifts(taken.trial)),
+        find_doublings=cache(doublings),
+        find_comparison=cache(lambda: tuple(_compared(way, taken) for way in options.ways)),
+        predict=taken.predict,
         reasons=(
             *common_reasons(plan, support=known.spectrum.cells),
-            *noise_reasons(budget, draft.releases),
-            *design_reasons(best, searched, ScoredSum(plan).score.divergence),
+            way_reason(taken, options.ways, options.counts),
+            *share_reasons(plan),
+            *noise_reasons(plan),
+            *design_reasons(best, searched, taken.trial.score.divergence),
         ),
     )
 
 
-def _asking(question: Question, design: Design) -> Question:
-    """The question with the numbers of a design."""
-    step = None if design.maximum_step == math.inf else design.maximum_step
-    return replace(question, points=design.points, exponent=design.exponent, maximum_step=step)
+def _compared(way: Way, taken: Way) -> Compared:
+    return Compared(way.name, way.forecasts, way is taken)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Search:
-    """The designs that fit, and the noise of a budget."""
+def _search(known: Known, draft: Plan, budget: ReleaseBudget) -> list[DesignForecast]:
+    """Forecasts of all designs that fit, for one number with additive noise."""
+    points = {
+        batches: known.points_that_fit(replace(draft, batches=batches))
+        for batches in BATCHES
+        if batches == 1 or known.clients // batches >= draft.cohort
+    }
+    return search_designs(
+        known.spectrum,
+        score=ScoredSum(draft).score,
+        records=known.records,
+        points=points,
+        noise_per_sensitivity=budget.noise_per_sensitivity,
+        client_effect=draft.client_effect,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Options:
+    """The ways to release the answers of one design."""
 
     known: Known
     draft: Plan
-    budget: ReleaseBudget
+    design: Design
+    budget: ReleaseBudget  # of one number
 
-    def designs(self) -> list[DesignForecast]:
-        """Forecasts of all of them."""
-        known, draft = self.known, self.draft
-        points = {
-            batches: known.points_that_fit(replace(draft, batches=batches))
-            for batches in BATCHES
-            if batches == 1 or known.clients // batches >= draft.cohort
-        }
-        return search_designs(
-            known.spectrum,
-            score=ScoredSum(draft).score,
-            records=known.records,
-            points=points,
-            noise_per_sensitivity=self.budget.noise_per_sensitivity,
-            client_effect=draft.client_effect,
-        )
+    @cached_property
+    def best(self) -> Way:
+        """The one that is taken."""
+        return best_way([way for way in self.ways if way is not self.counts], self.counts)
 
-    def best(self, searched: list[DesignForecast]) -> DesignForecast:
-        """The winner, its errors predicted anew."""
-        return forecast_design(
-            self.known.spectrum,
-            min(searched, key=lambda each: each.error).design,
-            score=ScoredSum(self.draft).score,
-            records=self.known.records,
-            noise_per_sensitivity=self.budget.noise_per_sensitivity,
-            client_effect=self.draft.client_effect,
-        )
+    @cached_property
+    def ways(self) -> tuple[Way, ...]:
+        """Additive noise, adaptive noise and noisy counts, as far as each is possible."""
+        found = [self._way("value", self.design.maximum_step)]
+        if self.draft.question.divergence in ADAPTIVE:
+            limits = [
+                share * self._first.largest_step if share < 1 else math.inf for share in LIMITS
+            ]
+            ways = [self._way("adaptive", limit) for limit in limits]
+            found.append(best_limit(ways, self.counts))
+        return tuple(found if self.counts is None else [*found, self.counts])
 
-    def doublings(self, searched: list[DesignForecast]) -> dict[str, float]:
-        """The error with twice the payload, and with half the noise: twice the epsilon."""
-        wider = replace(self, known=replace(self.known, payload=2 * self.known.payload))
-        quieter = replace(
-            self,
-            budget=replace(
-                self.budget, noise_per_sensitivity=self.budget.noise_per_sensitivity / 2
-            ),
-        )
-        return {
-            "payload": wider.best(wider.designs()).error,
-            "epsilon": quieter.best([each.with_noise(0.5) for each in searched]).error,
-        }
+    @cached_property
+    def counts(self) -> Way | None:
+        """Noisy counts: only if every cell is asked of everybody."""
+        return self._way("counts", math.inf) if self._first.whole else None
+
+    @cached_property
+    def _first(self) -> TrialRound:
+        """A round of the design, before a way is chosen: its points serve all ways."""
+        known, questions = self.known, self._questions("value", math.inf, {})
+        plan = replace(self.draft, batches=self.design.batches, questions=questions)
+        return TrialRound.of(plan, known.reference, clients=known.clients, records=known.records)
+
+    @cached_property
+    def _shares(self) -> Mapping[str, float]:
+        delta = self.draft.budget[1]
+        calibrated = Calibrated(self.budget.epsilon, delta, self.budget.noise)
+        return needed_shares(self._first, self.draft.questions[1:], calibrated)
+
+    def _way(self, release: HowReleased, maximum_step: float) -> Way:
+        shares = self._shares
+        if release == "counts":
+            shares = {
+                name: min(share, MOST_BESIDE_COUNTS)
+                for name, share in shares.items()
+                if name == "tv"
+            }
+        questions = self._questions(release, maximum_step, shares)
+        plan = self._afforded(replace(self._first.plan, questions=questions))
+        return Way(replace(self._first, plan=plan), self._cases)
+
+    @cached_property
+    def _cases(self) -> tuple[DriftCase, ...]:
+        return drift_cases(self._first.pi, self._first.score)
+
+    def _afforded(self, plan: Plan) -> Plan:
+        """With the noise and the epsilon of which all releases fit into the budget."""
+        total, delta = self.draft.budget
+        options = []
+        for noise in NOISES:
+            kind = replace(plan, noise=noise)
+            epsilon = largest_epsilon(
+                lambda share, kind=kind: ScoredSum(replace(kind, epsilon=share)).charge(()),
+                epsilon=total,
+                delta=delta,
+                releases=plan.releases,
+            )
+            options.append(replace(kind, epsilon=epsilon))
+        return min(options, key=_loudness)
+
+    def _questions(
+        self, release: HowReleased, maximum_step: float, shares: Mapping[str, float]
+    ) -> tuple[Question, ...]:
+        """All of them, of one design. Those without a share of their own divide what is left."""
+        asked = self.draft.questions
+        left = (1 - math.fsum(shares.values())) / (len(asked) - len(shares))
+        found = []
+        for question in asked:
+            name, first = question.divergence, question is asked[0]
+            way = release
+            if not first and (release != "counts" or name in shares):
+                way = "adaptive" if name in ADAPTIVE else "value"
+            limited = first and way != "counts" and maximum_step < math.inf
+            found.append(
+                replace(
+                    question,
+                    share=shares.get(name, left),
+                    points=self.design.points,
+                    exponent=self.design.exponent,
+                    maximum_step=maximum_step if limited else None,
+                    release=way,
+                )
+            )
+        return tuple(found)
 
 
-def _smallest_drift(known: Known, plan: Plan, design: Design) -> float | None:
-    """The least drift found with 95% power.
-
-    The alarm is the verdict's own, for points drawn like those of a round. How a drifted population
-    spreads is predicted from moments: its spread is that of records in groups, as the verdict has
-    them, its mean that of unrelated records. Groups leave cells empty, which raises the mean;
-    clients are less lumpy than groups, and a plan must not count on it.
-    """
-    trust = ScoredSum(plan)
-    points = trust.draw_points(known.reference.probabilities, np.random.default_rng(SEED))
-    records = np.full(plan.batches, max(1, known.records // plan.batches))
-    sensitivity = score_sensitivity(points, records, trust.score)
-    mechanism = trust.calibrated(plan.question).for_sensitivity(sensitivity)
-    verdict = judge_release(
-        0.0,
-        plan.false_alarm,
-        plan.design_effect,
-        mechanism=mechanism,
-        points=points,
-        records=records,
-        score=trust.score,
-    )
-    alarm = verdict.witnesses[0].threshold
-    actual = DesignMoments.of(known.spectrum, design, score=trust.score, records=known.records)
-    grouped = actual.in_groups(plan.design_effect)
-
-    def moments(divergence: float) -> tuple[float, float]:
-        return actual(divergence)[0], grouped(divergence)[1]
-
-    largest = 0.85 * trust.score.divergence.empty(plan.question.skew)
-    return smallest_drift(moments, mechanism, alarm, largest=largest, precision=PRECISION)
+def _loudness(plan: Plan) -> float:
+    """Of the noise on the first answer, to compare the same way of release only."""
+    noise = next(each for each in ScoredSum(plan).noises if plan.question in each.questions)
+    match noise:
+        case question_noise.ValueNoise():
+            return noise.calibrated.for_sensitivity(1.0).standard_deviation
+        case question_noise.AdaptiveNoise():
+            return 1 / noise.charge.epsilon
+        case question_noise.CountsNoise():
+            return noise.charge.standard_deviation

@@ -23,13 +23,13 @@ from fedprikl.privacy.laplace import calibrate_laplace
 from fedprikl.privacy.losses import (
     GaussianLoss,
     IntegerGaussianLoss,
-    JointLoss,
     Loss,
     ProvedLoss,
     PureLoss,
     repeat,
 )
 from fedprikl.privacy.mechanism import Charge, check_charge
+from fedprikl.privacy.together import Together
 
 __all__ = ["basic_epsilon", "largest_fitting_epsilon", "total_epsilon"]
 
@@ -79,14 +79,14 @@ def _split(charges: Iterable[Charge]) -> tuple[list[ProvedLoss], tuple[Loss, ...
     total does not depend on the order of the charges.
     """
     checked = [check_charge(charge) for charge in charges]
-    whole = [charge.loss for charge in sorted(checked, key=repr)]
-    losses = [part for loss in whole for part in _parts(loss)]
+    single = [part for charge in checked for part in _parts(charge)]
+    losses = [charge.loss for charge in sorted(single, key=repr)]
     proved = [loss for loss in losses if isinstance(loss, ProvedLoss)]
     return proved, tuple(loss for loss in losses if not isinstance(loss, ProvedLoss))
 
 
-def _parts(loss: Loss) -> tuple[Loss, ...]:
-    return loss.parts if isinstance(loss, JointLoss) else (loss,)
+def _parts(charge: Charge) -> tuple[Charge, ...]:
+    return charge.parts if isinstance(charge, Together) else (charge,)
 
 
 def largest_fitting_epsilon(

@@ -1,0 +1,48 @@
+"""How the questions of a plan share its budget."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedprikl.estimation import score_sensitivity
+from fedprikl.estimation.no_drift import public_simulation
+from fedprikl.estimation.statistic import no_drift_model
+from fedprikl.estimation.terms import Terms
+from fedprikl.planning.trial_round import TrialRound
+from fedprikl.privacy import Calibrated
+from fedprikl.protocol.question import Question
+
+__all__ = ["MOST_BESIDE_COUNTS", "needed_shares"]
+
+DRAWS = 400  # populations without drift
+QUIET = 0.5  # noise over the spread of a statistic without drift: more would cost power
+LEAST, MOST = 0.03, {"tv": 0.2}  # of the budget, for one further question
+USUAL_MOST = 0.15
+MOST_TOGETHER = 0.5  # of all further questions: the first one is the size
+MOST_BESIDE_COUNTS = 0.12  # where the counts tell the size and most of the verdict
+
+
+def needed_shares(
+    trial: TrialRound, questions: Sequence[Question], calibrated: Calibrated
+) -> Mapping[str, float]:
+    """The share of each further question whose answer has noise of its own.
+
+    The least for which the noise is at most half the spread that the statistic has without drift
+    anyway: from there on more budget hardly helps the verdict. `calibrated` is the noise of the
+    whole budget of a release.
+    """
+    model = no_drift_model(trial.points, trial.records, trial.plan.design_effect)
+    counts = model.counts(DRAWS, public_simulation())
+    terms = Terms.of(trial.points, trial.records)
+    found = {}
+    for question in questions:
+        score = question.score(correction=trial.plan.client_effect, limited=True)
+        spread = float(np.std(terms.scores(counts, score) @ terms.weights))
+        moved = score_sensitivity(trial.points, trial.records, score)
+        whole = calibrated.for_sensitivity(moved).standard_deviation
+        most = MOST.get(question.divergence, USUAL_MOST)
+        wanted = whole / (QUIET * spread) if spread > 0 else most
+        found[question.divergence] = float(np.clip(wanted, LEAST, most))
+    total = sum(found.values())
+    scale = min(1.0, MOST_TOGETHER / total) if total else 1.0
+    return {name: scale * share for name, share in found.items()}

@@ -1,0 +1,157 @@
+"""One round of a plan in which everybody takes part, to try out releases on. Public."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import score_sensitivity
+from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.statistic import Statistic
+from fedprikl.estimation.terms import Terms
+from fedprikl.estimation.trials import (
+    AdaptiveNoise,
+    CountsNoise,
+    Release,
+    ValueNoise,
+    trial_errors,
+)
+from fedprikl.planning.drift_cases import DriftCase
+from fedprikl.privacy import InsecureSeededNoise
+from fedprikl.protocol import question_noise
+from fedprikl.protocol.cohort_sums import OpenedSum
+from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.question import Question
+from fedprikl.protocol.round import cohort_sizes
+from fedprikl.protocol.trust import trust_of
+from fedprikl.reference import QueryPoints, Reference, spread_shares
+
+__all__ = ["TrialRound"]
+
+NORMAL_QUANTILES = 21  # of what the choice of points adds
+EFFORT = {"value": (8, 100), "adaptive": (4, 100), "counts": (8, 16)}  # populations, releases
+
+
+@dataclass(frozen=True, eq=False)
+class TrialRound:
+    """The points, records and noise of one round of a plan."""
+
+    plan: Plan
+    pi: Floats  # of the cells with Pi > 0
+    points: QueryPoints  # their cells are positions in `pi`
+    records: Ints  # per batch
+    clients: int
+
+    @classmethod
+    def of(cls, plan: Plan, reference: Reference, *, clients: int, records: int) -> "TrialRound":
+        """With points drawn like those of a round; a round draws its own."""
+        pi = reference.probabilities[reference.probabilities > 0]
+        points = trust_of(plan).draw_points(pi, np.random.default_rng(SEED))
+        sizes = np.full(plan.batches, max(1, records // plan.batches))
+        return cls(plan, pi, points, sizes, clients)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every cell is asked of everybody."""
+        return self.plan.batches == 1 and len(self.points) == len(self.pi)
+
+    @property
+    def score(self) -> Score:
+        """Of the first question."""
+        return trust_of(self.plan).score
+
+    @property
+    def largest_step(self) -> float:
+        """How far one record can lower the first answer, without a limit."""
+        terms, score = Terms.of(self.points, self.records), self.score
+        unlimited = replace(score, maximum_step=math.inf)
+        steps = unlimited.increments(0, terms.pi, terms.records, outside=terms.outside)
+        return float(np.max(-terms.weights * steps))
+
+    def error(self, case: DriftCase) -> float:
+        """The mean absolute error of the answer to the first question at this drift.
+
+        Against the divergence of the population's very records, over all cells.
+        """
+        question = self.plan.question
+        errors = trial_errors(
+            self.points,
+            self.records,
+            case.ratios[self.term_cells],
+            self.score,
+            self.release(question),
+            design_effect=self.plan.client_effect,
+            effort=EFFORT[question.release],
+        )
+        sampling = self._sampling_sd(case)
+        if sampling == 0:
+            return errors.mean_absolute
+        levels = (np.arange(NORMAL_QUANTILES) + 0.5) / NORMAL_QUANTILES
+        added = sampling * scipy.special.ndtri(levels)
+        return float(np.abs(errors.signed[..., None] + added).mean())
+
+    def release(self, question: Question) -> Release:
+        """How the answer to a question of the plan is released."""
+        if isinstance(trust := trust_of(self.plan), NoisyHistogram):
+            return CountsNoise(*trust.expected_noise(cohort_sizes(self.plan, self.clients)))
+        for noise in trust.noises:
+            if question not in noise.questions:
+                continue
+            match noise:
+                case question_noise.AdaptiveNoise():
+                    return AdaptiveNoise(noise.charge.epsilon)
+                case question_noise.CountsNoise():
+                    scale = getattr(noise.charge, "scale", None)
+                    return CountsNoise(noise.charge.standard_deviation, scale)
+                case question_noise.ValueNoise():
+                    moved = score_sensitivity(self.points, self.records, trust.score_of(question))
+                    return ValueNoise(noise.calibrated.for_sensitivity(moved))
+        raise InvalidInputError(f"The plan does not ask for {question.divergence!r}.")
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """What the verdict of such a round rests on; of a simulated one, so public."""
+        trust, rng = trust_of(self.plan), np.random.default_rng(SEED)
+        cohorts = cohort_sizes(self.plan, self.clients // self.plan.batches)
+        sums = []
+        for batch, records in enumerate(self.records.tolist()):
+            cells = self.points.cells[self.points.batch == batch]
+            counts = rng.multinomial(records, self.pi / self.pi.sum())[cells]
+            if isinstance(trust, NoisyHistogram):
+                sd, _ = trust.expected_noise(cohorts)
+                sums.append(OpenedSum(np.append(counts, records - counts.sum()), records, sd**2))
+            else:
+                sums.append(OpenedSum(counts, records))
+        source = InsecureSeededNoise(SEED)
+        return trust.estimate(self.points, sums, cohorts, source=source, rng=rng).statistics
+
+    @property
+    def term_cells(self) -> Ints:
+        """Positions in `pi` of the terms of the estimate."""
+        cells = self.points.cells
+        return np.unique(cells) if self.points.pooled else cells
+
+    @cached_property
+    def _inclusion(self) -> Floats:
+        question = self.plan.question
+        shares = spread_shares(self.pi, question.points, question.exponent)
+        return np.minimum(self.plan.batches * shares, 1.0)
+
+    def _sampling_sd(self, case: DriftCase) -> float:
+        """Of the choice of points (Hajek's approximation for designs of fixed size)."""
+        chance, effect = self._inclusion, self.plan.client_effect
+        fixed = float(np.sum(chance * (1 - chance)))
+        if fixed <= 0:
+            return 0.0
+        records = int(self.records.sum())
+        groups = np.random.default_rng(SEED).poisson(records / effect * self.pi * case.ratios)
+        scores = self.score.plain(np.rint(effect * groups), self.pi, np.asarray(records))
+        parts = self.pi * scores
+        square = float(np.sum((1 - chance) / chance * parts**2))
+        level = float(np.sum((1 - chance) * parts))
+        return math.sqrt(max(square - level**2 / fixed, 0.0))

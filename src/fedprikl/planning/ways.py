@@ -1,0 +1,93 @@
+"""Ways to release the same answers, compared on public drifts; and the choice among them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedprikl.planning.drift_cases import DriftCase, drift_case
+from fedprikl.planning.forecast import Forecast, typical_error
+from fedprikl.planning.trial_round import TrialRound
+from fedprikl.protocol.plan import Plan
+
+__all__ = ["NO_WORSE", "Way", "best_limit", "best_way"]
+
+NO_WORSE = 1.05  # times the error of noisy counts, at every drift
+NAMES = {"value": "additive noise", "adaptive": "adaptive noise", "counts": "noisy counts"}
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """A whole plan, and the errors of its first answer at every drift: tried when asked for."""
+
+    trial: TrialRound
+    cases: tuple[DriftCase, ...]
+    _errors: dict[int, float] = field(default_factory=dict, repr=False)
+
+    @property
+    def plan(self) -> Plan:
+        """With its questions, shares and noise."""
+        return self.trial.plan
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        release = self.plan.question.release
+        return f"{self.plan.noise} noise" if release == "value" else NAMES[release]
+
+    def error(self, case: int) -> float:
+        """Mean absolute error at one of the cases."""
+        if case not in self._errors:
+            self._errors[case] = self.trial.error(self.cases[case])
+        return self._errors[case]
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """At all of them."""
+        return tuple(map(self.error, range(len(self.cases))))
+
+    @property
+    def typical(self) -> float:
+        """The geometric mean of the errors: what is minimised."""
+        return typical_error(self.errors)
+
+    @property
+    def forecasts(self) -> tuple[Forecast, ...]:
+        """One for every case."""
+        return tuple(
+            Forecast(case.kind, case.size, error)
+            for case, error in zip(self.cases, self.errors, strict=True)
+        )
+
+    def predict(self, kind: str, size: float) -> float | None:
+        """The error at a drift of any kind and size; None if no drift of the kind is as large."""
+        case = drift_case(self.trial.pi, kind, size, self.trial.score)
+        return None if case is None else self.trial.error(case)
+
+    def is_no_worse(self, other: "Way", cases: Sequence[int] | None = None) -> bool:
+        """Whether it loses next to nothing against the other way at any drift.
+
+        The first loss settles it: what a trial costs is not spent on the rest.
+        """
+        looked = range(len(self.cases)) if cases is None else cases
+        return all(self.error(case) <= NO_WORSE * other.error(case) for case in looked)
+
+
+def best_way(ways: Sequence[Way], counts: Way | None) -> Way:
+    """The way with the least typical error; where there are counts, only if it never loses to them.
+
+    What the population looks like is unknown. So a way that wins at most drifts, but loses at one,
+    is not taken where noisy counts are at hand.
+    """
+    if counts is None:
+        return min(ways, key=lambda way: way.typical)
+    able = [way for way in ways if way.is_no_worse(counts)]
+    return min([*able, counts], key=lambda way: way.typical)
+
+
+def best_limit(ways: Sequence[Way], counts: Way | None) -> Way:
+    """Of ways that differ in the maximum step, the best where that matters: at large drifts."""
+    sizes = [case.size for case in ways[0].cases]
+    large = np.argsort(sizes)[-2:].tolist()
+    able = [way for way in ways if counts is None or way.is_no_worse(counts, large)]
+    return min(able or ways, key=lambda way: typical_error([way.error(case) for case in large]))

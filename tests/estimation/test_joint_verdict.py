@@ -1,0 +1,198 @@
+"""Several witnesses, one false-alarm rate."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedprikl import InvalidInputError
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score, Skew
+from fedprikl.estimation import BatchCounts, Verdict, Witness, estimate_scored_sum, judge_together
+from fedprikl.estimation.estimates import Estimates
+from fedprikl.estimation.noisy_estimates import noise_counts
+from fedprikl.estimation.noisy_verdict import VariationStatistic
+from fedprikl.estimation.statistic import (
+    AdaptiveStatistic,
+    ScoredStatistic,
+    Statistic,
+    judge_release,
+    no_drift_model,
+)
+from fedprikl.estimation.thresholds import NullValues, alarm_threshold, joint_thresholds
+from fedprikl.privacy import Calibrated, InsecureSeededNoise, calibrate_integer, calibrate_laplace
+from fedprikl.reference import QueryPoints, spread_points
+from tests.estimation.test_verdict import alarms_too_often
+
+NORMAL = np.random.default_rng(3).normal(size=(4000, 1))
+LAPLACE = calibrate_laplace(epsilon=1.0, sensitivity=0.5)
+
+
+def zipf(cells: int) -> Floats:
+    mass = 1 / np.arange(1.0, cells + 1)
+    normalised: Floats = mass / mass.sum()
+    return normalised
+
+
+def whole(pi: Floats) -> QueryPoints:
+    return spread_points(pi, len(pi), batches=1, rng=np.random.default_rng(0))
+
+
+def test_one_statistic_has_the_threshold_it_has_alone() -> None:
+    for mechanism in (None, LAPLACE):
+        (found,) = joint_thresholds([NullValues(NORMAL, mechanism)], false_alarm=0.01)
+        assert found == alarm_threshold(NORMAL[:, 0], mechanism, false_alarm=0.01)
+
+
+def test_the_same_statistic_twice_costs_nothing() -> None:
+    """Witnesses that always agree share one false alarm."""
+    alone = alarm_threshold(NORMAL[:, 0], None, false_alarm=0.02)
+    twice = joint_thresholds([NullValues(NORMAL)] * 2, false_alarm=0.02)
+    assert twice == pytest.approx((alone, alone), abs=0.05)
+
+
+def test_every_witness_is_exceeded_equally_often_and_any_rarely() -> None:
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(4000, 3)) * [1.0, 5.0, 0.2]
+    nulls = [
+        NullValues(values[:, [0]]),
+        NullValues(values[:, [1]], LAPLACE),
+        NullValues(values[:, [2]] + rng.normal(size=(4000, 8))),
+    ]
+    thresholds = joint_thresholds(nulls, false_alarm=0.05)
+    levels = [null.above(t).mean() for null, t in zip(nulls, thresholds, strict=True)]
+    assert levels == pytest.approx([levels[0]] * 3, abs=6e-4)
+    calm = np.prod([1 - n.above(t) for n, t in zip(nulls, thresholds, strict=True)], axis=0)
+    assert 0.035 < 1 - calm.mean() < 0.05
+    fresh = rng.normal(size=(100_000, 3)) * [1.0, 5.0, 0.2]
+    fresh[:, 1] += rng.laplace(0, LAPLACE.scale, 100_000)
+    fresh[:, 2] += rng.normal(size=100_000)
+    rate = np.mean(np.any(fresh > thresholds, axis=1))
+    assert 0.03 < rate < 0.055
+
+
+def test_too_few_populations_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="needs at least 40000 simulated populations"):
+        joint_thresholds([NullValues(NORMAL)] * 2, false_alarm=0.001)
+
+
+def round_of(
+    pi: Floats, counts: Ints, seed: int, *, noisy: bool = True
+) -> tuple[QueryPoints, Ints, list[Statistic]]:
+    """KL with and without a correction and noisy counts: three witnesses of one round."""
+    source, points = InsecureSeededNoise(seed), whole(pi)
+    records = np.array([counts.sum()])
+    held = BatchCounts(points, counts[points.cells], records)
+    found: list[Statistic] = []
+    for score in (Score(Skew(0.01)),):
+        estimate = estimate_scored_sum(
+            held, calibrated=Calibrated(0.5, 1e-6), score=score, source=source
+        )
+        assert estimate.statistic is not None
+        found.append(estimate.statistic)
+    if noisy:
+        mechanism = calibrate_integer(epsilon=0.5, delta=1e-6)
+        found.append(VariationStatistic.of(noise_counts(held, mechanism, source)))
+    return points, records, found
+
+
+def test_the_rate_holds_for_any_of_several_witnesses(rng: np.random.Generator) -> None:
+    pi, records = zipf(12), 3000
+    points, sizes, statistics = round_of(pi, rng.multinomial(records, pi), 0)
+    verdict = judge_together(statistics, no_drift_model(points, sizes, 1.0), false_alarm=0.05)
+    limits = {witness.name: witness.threshold for witness in verdict.witnesses}
+    assert list(limits) == ["kl", "counts"]
+    model, alarms = no_drift_model(points, sizes, 1.0), 0
+    for seed in range(600):
+        _, _, fresh = round_of(pi, rng.multinomial(records, pi), seed)
+        alarms += any(each.observed(model) > limits[each.name] for each in fresh)
+    assert not alarms_too_often(alarms, 600, 0.05)
+    assert alarms > 6  # and the thresholds are not far too high
+    shifted = pi * np.linspace(1.6, 0.4, 12)
+    found = round_of(pi, rng.multinomial(records, shifted / shifted.sum()), 7)[2]
+    assert any(each.observed(model) > limits[each.name] for each in found)
+
+
+def test_noise_that_depends_on_the_counts_is_drawn_for_simulated_ones() -> None:
+    """Adaptive noise: twice as wide on populations whose first count is low."""
+    pi = zipf(6)
+    points, records = whole(pi), np.array([500])
+    score = Score(Skew(0.01))
+    plain = ScoredStatistic(
+        value=0.1, score=score, points=points, records=records, mechanism=LAPLACE
+    )
+    model = no_drift_model(points, records, 1.0)
+
+    def noise(rng: np.random.Generator, counts: Ints) -> Floats:
+        wide = np.where(counts[:, 0] < 500 * points.pi[0], 2.0, 1.0)
+        return wide[:, None] * rng.laplace(0, LAPLACE.scale, (len(counts), 16))
+
+    def adaptive(law: Any) -> float:
+        statistic = AdaptiveStatistic(
+            name="kl",
+            unit="nats",
+            value=0.1,
+            points=points,
+            records=records,
+            before_noise=lambda counts: plain.simulated(model, counts, np.random.default_rng(0))[
+                :, 0
+            ],
+            noise=law,
+        )
+        (witness,) = judge_together([statistic], model, false_alarm=0.01).witnesses
+        return witness.threshold
+
+    known = judge_release(
+        0.1, 0.01, 1.0, mechanism=LAPLACE, points=points, records=records, score=score
+    )
+    same = adaptive(lambda rng, counts: rng.laplace(0, LAPLACE.scale, (len(counts), 16)))
+    assert same == pytest.approx(known.witnesses[0].threshold, rel=0.05)
+    assert adaptive(noise) > 1.5 * same
+
+
+def test_what_no_drift_gives_is_the_mean_of_many_populations(rng: np.random.Generator) -> None:
+    """Few records: most of the value is chance, and the same number says so."""
+    pi, records = zipf(30), 300
+    points, sizes, statistics = round_of(pi, rng.multinomial(records, pi), 0, noisy=False)
+    score = Score(Skew(0.01))
+    held = BatchCounts(points, rng.multinomial(records, pi)[points.cells], sizes)
+    calibrated = Calibrated(1.0, 1e-6)
+    one = estimate_scored_sum(held, calibrated=calibrated, score=score)
+    found = Estimates(each=(one,), privacy=one.privacy, payload=30, records=300)
+    judged = found.judge(0.01, 1.0)
+    model = no_drift_model(points, sizes, 1.0)
+    fresh = statistics[0].simulated(model, model.counts(4000, rng), rng).mean()
+    assert judged.no_drift == pytest.approx((fresh,), rel=0.02)
+    assert fresh > 0.04
+    assert judged.verdict == one.verdict()
+
+
+def test_a_joint_verdict_is_quick(rng: np.random.Generator) -> None:
+    pi = zipf(500)
+    points, sizes, statistics = round_of(pi, rng.multinomial(50_000, pi), 0)
+    started = time.process_time()
+    judge_together(statistics, no_drift_model(points, sizes, 1.0), false_alarm=0.01)
+    assert time.process_time() - started < 4  # usually a second
+
+
+def test_a_verdict_names_each_witness_once() -> None:
+    seen = Witness(name="kl", statistic=0.1, threshold=0.2, unit="nats")
+    for witnesses in ((), (seen, seen)):
+        with pytest.raises(InvalidInputError, match="one or more witnesses"):
+            Verdict(witnesses=witnesses, false_alarm=0.01, design_effect=1.0)
+
+
+def test_verdicts_of_several_witnesses_speak_plainly() -> None:
+    kl = Witness(name="kl", statistic=0.1, threshold=0.2, unit="nats")
+    tv = Witness(name="tv", statistic=0.3, threshold=0.25, unit="")
+    counts = Witness(name="counts", statistic=9.0, threshold=12.0, unit="")
+    verdict = Verdict(witnesses=(kl, tv, counts), false_alarm=0.01, design_effect=2.0)
+    assert str(verdict) == (
+        "Drift found: tv 0.3 is above 0.25, kl 0.1 nats is below 0.2 and the excess variation of "
+        "the noisy counts, 9, is below 12; populations without drift (design effect 2) exceed any "
+        "of these thresholds at most 1% of the time"
+    )
+    assert verdict.to_dict()["spoke"] == ["tv"]
+    assert verdict.witness("tv") is tv
+    assert verdict.witness("js") is None

@@ -1,0 +1,227 @@
+"""A plan of several questions: one vector of counts, one charge, all answers, one verdict."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from fedprikl import InvalidInputError
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Divergence, f_divergence
+from fedprikl.estimation import weighted_score
+from fedprikl.privacy import InverseSensitivityMechanism, SecureNoise, Together, total_epsilon
+from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
+from fedprikl.privacy.laplace import LaplaceMechanism
+from fedprikl.protocol import Plan, Question, Release
+from fedprikl.protocol.question_noise import CountsNoise, ValueNoise
+from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.reporting import ReleaseFacts, release_page
+from fedprikl.reporting.release_summary import release_summary
+from tests.extending.page import module
+from tests.protocol.worlds import InsecureNoNoise, World, budgeted, noisy_counts
+
+WORLD = World.make(clients=24)
+ALL = 12  # cells
+
+
+@pytest.fixture(scope="module", autouse=True)
+def triangular(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Divergence]:
+    made = module("A divergence", tmp_path_factory.mktemp("page"), name="triangular")
+    yield made.TRIANGULAR
+    del f_divergence._known["triangular"]
+
+
+class Watched(SecureNoise):
+    """Secure noise that notes what was asked of it."""
+
+    def __init__(self) -> None:
+        self.drawn: list[tuple[str, float]] = []
+
+    def laplace(self, values: npt.ArrayLike, *, scale: float) -> Floats:
+        self.drawn.append(("laplace", scale))
+        return super().laplace(values, scale=scale)
+
+    def integer_laplace(self, counts: npt.ArrayLike, *, scale: float) -> Ints:
+        self.drawn += [("integer", scale)] * len(np.atleast_1d(counts))
+        return super().integer_laplace(counts, scale=scale)
+
+    def below(self, end: int) -> int:
+        self.drawn.append(("adaptive", 0.0))
+        return super().below(end)
+
+
+def questions(*releases: str, shares: tuple[float, ...] = (0.7, 0.3)) -> tuple[Question, ...]:
+    return tuple(
+        Question(divergence=name, share=share, points=ALL, release=release)  # type: ignore[arg-type]
+        for name, share, release in zip(("kl", "triangular"), shares, releases, strict=True)
+    )
+
+
+def plan(*releases: str, **changes: Any) -> Plan:
+    return WORLD.plan(questions=questions(*releases), points=ALL, **changes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"share": 0.2}, "must sum to 1"),
+        ({"points": 3}, "the same points"),
+        ({"exponent": 0.5}, "the same exponent"),
+        ({"divergence": "kl"}, "each divergence once"),
+        ({"columns": ("age",)}, "all columns"),
+    ],
+)
+def test_questions_that_do_not_go_together_are_refused(asked: Any, words: str) -> None:
+    first, second = questions("value", "value")
+    with pytest.raises(InvalidInputError, match=words):
+        WORLD.plan(questions=(first, replace(second, **asked)))
+
+
+def test_adaptive_noise_is_for_kl_only() -> None:
+    with pytest.raises(InvalidInputError, match="adaptive noise for kl only"):
+        questions("value", "adaptive")
+
+
+@pytest.mark.parametrize("releases", [("value", "counts"), ("adaptive", "counts")])
+def test_without_trust_everything_is_read_off_counts(releases: tuple[str, str]) -> None:
+    with pytest.raises(InvalidInputError, match="release='counts'"):
+        plan(*releases, trust="none")
+
+
+def test_shares_may_be_rounded_but_not_wrong() -> None:
+    thirds = questions("value", "value", shares=(1 / 3, 2 / 3 + 1e-12))
+    assert WORLD.plan(questions=thirds).questions == thirds
+    with pytest.raises(InvalidInputError, match="sum to 1"):
+        WORLD.plan(questions=questions("value", "value", shares=(0.7, 0.3 + 1e-6)))
+
+
+def test_a_plan_of_two_questions_comes_back() -> None:
+    asked = plan("adaptive", "counts")
+    assert Plan.from_dict(asked.to_dict()) == asked
+    assert asked.question.divergence == "kl"
+
+
+def test_every_answer_is_the_score_of_the_same_counts_without_noise() -> None:
+    asked = plan("value", "value")
+    result = WORLD.run(asked, source=InsecureNoNoise())
+    counts, trust = WORLD.plain_counts(result, set()), ScoredSum(asked)
+    for answer, question in zip(result.release.answers, asked.questions, strict=True):
+        assert answer.divergence == question.divergence
+        assert answer.value == weighted_score(counts, trust.score_of(question))
+    assert result.release.is_about(asked)
+
+
+def test_what_is_charged_is_drawn_and_stated(tmp_path: Path) -> None:
+    asked, source = plan("value", "counts"), Watched()
+    with budgeted(tmp_path / "ledger.db") as ledger:
+        release = WORLD.run(asked, ledger=ledger, source=source).release
+        [charged] = ledger.account("testers").rounds
+    value, counts = charged.charge.parts  # type: ignore[attr-defined]
+    assert charged.charge == Together((value, counts)) == ScoredSum(asked).charge([24])
+    assert isinstance(value, LaplaceMechanism)
+    assert isinstance(counts, IntegerLaplaceMechanism)
+    assert value.epsilon() == pytest.approx(0.7, rel=1e-8)
+    assert counts.epsilon() == pytest.approx(0.3, rel=1e-8)
+    [(kind, scale), *integers] = source.drawn
+    assert kind == "laplace"
+    assert integers == [("integer", counts.scale)] * (ALL + 1)  # the rest too
+    assert release.answers[0].mechanism == f"Laplace noise of scale {scale:.4g}"
+    assert scale < value.scale  # that of a sensitivity of 1
+    assert release.answers[1].mechanism == str(counts)
+    assert release.privacy.mechanism == f"{release.answers[0].mechanism} and {counts}"
+    assert release.privacy.released == f"one number and the noisy counts of {ALL} cells"
+    assert release.privacy.holds
+    assert release.privacy.epsilon <= 1.0
+    assert release.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert release.privacy.delta == 0
+    assert total_epsilon([charged.charge], delta=1e-6) <= 1.0
+
+
+def test_gaussian_noise_has_its_share_of_delta_too(tmp_path: Path) -> None:
+    asked = plan("value", "counts", noise="gaussian")
+    value, counts = ScoredSum(asked).noises
+    assert isinstance(value, ValueNoise)
+    assert isinstance(counts, CountsNoise)
+    assert (value.calibrated.delta, counts.delta) == pytest.approx((7e-7, 3e-7))
+    with budgeted(tmp_path / "ledger.db", epsilon=1.0, delta=1e-6) as ledger:
+        release = WORLD.run(asked, ledger=ledger).release  # fits into the whole budget
+    assert release.privacy.delta == pytest.approx(1e-6)
+    assert release.privacy.delta <= 1e-6
+    assert release.privacy.epsilon <= 1.0
+    assert release.privacy.holds
+
+
+def test_adaptive_noise_is_drawn_once_with_its_share(tmp_path: Path) -> None:
+    asked, source = plan("adaptive", "value"), Watched()
+    with budgeted(tmp_path / "ledger.db") as ledger:
+        release = WORLD.run(asked, ledger=ledger, source=source).release
+        [charged] = ledger.account("testers").rounds
+    adaptive, value = charged.charge.parts  # type: ignore[attr-defined]
+    assert isinstance(adaptive, InverseSensitivityMechanism)
+    assert adaptive.epsilon == pytest.approx(0.7)
+    assert sorted(kind for kind, _ in source.drawn) == ["adaptive", "laplace"]
+    assert release.answers[0].mechanism == str(adaptive)
+    assert release.privacy.released == "2 numbers"
+    assert isinstance(value, LaplaceMechanism)
+
+
+def test_counts_pool_the_shares_of_their_questions() -> None:
+    (noise,) = ScoredSum(plan("counts", "counts")).noises
+    assert isinstance(noise, CountsNoise)
+    assert noise.epsilon == 1.0
+    assert len(noise.questions) == 2
+
+
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_all_answers_are_read_off_the_same_noisy_counts(trust: Any, triangular: Divergence) -> None:
+    asked = plan("counts", "counts", trust=trust, epsilon=50.0, delta=1e-3, cohort=24)
+    release = WORLD.run(asked).release
+    counts = noisy_counts(release)
+    assert len(counts.cells) == ALL
+    assert release.verdict is not None
+    assert [witness.name for witness in release.verdict.witnesses] == ["counts"]
+    assert release.is_about(asked)
+    assert Release.from_bytes(release.to_bytes()) == release
+    seen = np.array(counts.counts) / counts.records[0]
+    pi = WORLD.reference.probabilities[list(counts.cells)]
+    for answer, f in zip(release.answers, (lambda v: -np.log(v), triangular.f), strict=True):
+        plugged_in = float(pi @ f(0.01 + 0.99 * seen / pi))
+        assert answer.value == pytest.approx(plugged_in, abs=0.01)
+        assert answer.no_drift is not None
+        assert 0 < answer.no_drift < 0.05
+        assert answer.interval is not None
+
+
+def test_a_release_without_the_counts_of_its_plan_is_not_about_it() -> None:
+    asked = plan("value", "counts")
+    release = WORLD.run(asked).release
+    assert not replace(release, noisy_counts=None).is_about(asked)
+    first, second = release.answers
+    assert not replace(release, answers=(second, first)).is_about(asked)
+    assert not replace(release, answers=(first,)).is_about(asked)
+
+
+def test_one_verdict_for_all_and_every_answer_in_the_report() -> None:
+    world = World.make(clients=24)
+    world.held[:, :ALL] = np.roll(world.held[:, :ALL], 5, axis=1)
+    asked = replace(plan("value", "value"), epsilon=20.0)
+    release = world.run(asked).release
+    assert release.verdict is not None
+    assert [witness.name for witness in release.verdict.witnesses] == ["kl", "triangular"]
+    assert "triangular" in release.verdict.spoke
+    assert release.drifted is True
+    facts = ReleaseFacts.of(release)
+    assert "exceed any of these thresholds at most 1% of the time" in facts.drift
+    assert len(facts.answers) == 2
+    records = f"{int(world.held.sum()):,} records"
+    for said in facts.answers:
+        assert f"is what {records} give without any drift" in said
+    page = release_page(release, asked, {})
+    assert page.count("<svg") == 2
+    assert "question 1: divergence" in page
+    assert "question 2: divergence" in page
+    assert release_summary(release, asked).count("without any drift") == 2
