@@ -3,7 +3,7 @@
 How a private population has drifted is unknown. What a release would be is therefore looked at for
 several kinds of drift that differ in which cells they hit:
 
-    smooth     every cell by a little: an exponential tilt, r ~ e^(theta z)
+    smooth     every cell by a little: an exponential tilt, r ~ e^(theta z), z even on [-1, 1]
     rare       the rarer half of the cells shrinks
     heavy      the heaviest cell shrinks
     faded      one cell nearly vanishes: the lightest whose loss is large enough
@@ -31,14 +31,21 @@ LEAST_ALPHA, MOST_ALPHA = 1e-3, 1e9
 
 
 def drifted_ratios(
-    pi: Floats, kind: str, size: float, score: Score, *, mass: Floats | None = None
+    pi: Floats,
+    kind: str,
+    size: float,
+    score: Score,
+    *,
+    mass: Floats | None = None,
+    seed: int = SEED,
 ) -> Floats | None:
     """r = P / Pi of each cell for a drift of this kind and size; None if it cannot be as large.
 
         sum Pi r = 1,    sum Pi f(gamma + (1 - gamma) r) = size
 
     `size` is in the unit of the score's divergence. Where cells are a sample, `mass` are their
-    design weights, which stand for Pi in both sums; `pi` still says which cells are rare.
+    design weights, which stand for Pi in both sums; `pi` still says which cells are rare. `seed`
+    says which cells a smooth or shuffled drift raises.
 
     >>> pi = np.array([0.4, 0.3, 0.2, 0.1])
     >>> drifted_ratios(pi, "heavy", 0.1, Score()).round(2).tolist()
@@ -54,7 +61,7 @@ def drifted_ratios(
     share = share / share.sum()
     if check_finite(size, "size") <= 0:
         return np.ones(len(share))
-    cells = _Cells(np.asarray(pi, dtype=np.float64), share, score)
+    cells = _Cells(np.asarray(pi, dtype=np.float64), share, score, seed)
     return _KINDS[kind](cells, size)
 
 
@@ -69,8 +76,8 @@ def ratio_divergence(mass: Floats, ratios: Floats, score: Score) -> Floats:
 class _Cells:
     """The cells that drift."""
 
-    def __init__(self, pi: Floats, mass: Floats, score: Score) -> None:
-        self.pi, self.mass, self.score = pi, mass, score
+    def __init__(self, pi: Floats, mass: Floats, score: Score, seed: int) -> None:
+        self.pi, self.mass, self.score, self.seed = pi, mass, score, seed
 
     def size(self, ratios: Floats) -> float:
         return float(ratio_divergence(self.mass, ratios, self.score))
@@ -110,12 +117,12 @@ class _Cells:
         return np.asarray(ratios / (self.mass @ ratios))
 
     def shuffled_order(self) -> Ints:
-        return np.random.default_rng(SEED).permutation(len(self.mass))
+        return np.random.default_rng(self.seed).permutation(len(self.mass))
 
 
 def _smooth(cells: _Cells, size: float) -> Floats | None:
     order = cells.shuffled_order()
-    direction = scipy.special.ndtri((order + 0.5) / len(order))
+    direction = (2 * order + 1) / len(order) - 1
 
     def path(theta: float) -> Floats:
         return cells.normalised(np.exp(theta * (direction - direction.max())))

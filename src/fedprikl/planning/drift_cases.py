@@ -1,14 +1,15 @@
 """The drifts that a plan is judged by: none, small and large ones, of several kinds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.estimation.drift_kinds import drifted_ratios, ratio_divergence
+from fedprikl.estimation.drift_model import SEED
 
-__all__ = ["POWER_KINDS", "DriftCase", "drift_case", "drift_cases"]
+__all__ = ["POWER_KINDS", "WORDS", "DriftCase", "drift_case", "drift_cases"]
 
 # Sizes in nats of KL with its usual skew, whatever is asked: the same populations for all.
 JUDGED = (
@@ -19,6 +20,7 @@ JUDGED = (
     ("rare", 0.05),
     ("heavy", 0.05),
 )
+EXAMPLES = 4  # of a smooth drift
 POWER_KINDS = ("smooth", "rare", "heavy")  # the smallest drift is looked for in each
 WORDS = {
     "none": "nothing has drifted",
@@ -31,16 +33,11 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DriftCase:
-    """A drift of some kind and size: P / Pi of every cell with Pi > 0."""
+    """A drift of some kind and size: P / Pi of every cell with Pi > 0, one example a row."""
 
     kind: str
     size: float  # in the unit of the asked divergence
-    ratios: Floats
-
-    @property
-    def words(self) -> str:
-        """What has happened, in words."""
-        return WORDS[self.kind]
+    ratios: Floats  # (examples, cells): it matters which cells a smooth drift raises
 
 
 def drift_cases(pi: Floats, score: Score) -> tuple[DriftCase, ...]:
@@ -50,11 +47,11 @@ def drift_cases(pi: Floats, score: Score) -> tuple[DriftCase, ...]:
     >>> [(case.kind, round(case.size, 2)) for case in cases][-3:]
     [('rare', 0.05), ('heavy', 0.05), ('gone', 1.54)]
     """
-    found = [DriftCase("none", 0.0, np.ones(len(pi)))]
+    found = [DriftCase("none", 0.0, np.ones((1, len(pi))))]
     for kind, nats in JUDGED:
-        ratios = drifted_ratios(pi, kind, nats, Score())
-        if ratios is not None:
-            found.append(DriftCase(kind, _size(pi, ratios, score), ratios))
+        case = drift_case(pi, kind, nats, Score())
+        if case is not None:
+            found.append(replace(case, size=_size(pi, case.ratios, score)))
     gone = drift_case(pi, "gone", 0.0, score)
     return tuple(found if gone is None else [*found, gone])
 
@@ -65,17 +62,23 @@ def drift_case(pi: Floats, kind: str, size: float, score: Score) -> DriftCase | 
     "gone" has one size only: that of the heaviest cell.
     """
     if kind == "none":
-        return DriftCase("none", 0.0, np.ones(len(pi)))
-    if kind != "gone":
-        found = drifted_ratios(pi, kind, size, score)
-        return None if found is None else DriftCase(kind, size, found)
-    heaviest = int(np.argmax(pi))
+        return DriftCase("none", 0.0, np.ones((1, len(pi))))
+    if kind == "gone":
+        return _gone(pi, score)
+    seeds = range(SEED, SEED + EXAMPLES) if kind == "smooth" else [SEED]
+    found = [drifted_ratios(pi, kind, size, score, seed=seed) for seed in seeds]
+    known = [ratios for ratios in found if ratios is not None]
+    return DriftCase(kind, size, np.stack(known)) if known else None
+
+
+def _gone(pi: Floats, score: Score) -> DriftCase | None:
     if len(pi) < 2:
         return None
-    ratios = np.full(len(pi), pi.sum() / (pi.sum() - pi[heaviest]))
-    ratios[heaviest] = 0.0
+    heaviest = int(np.argmax(pi))
+    ratios = np.full((1, len(pi)), pi.sum() / (pi.sum() - pi[heaviest]))
+    ratios[0, heaviest] = 0.0
     return DriftCase("gone", _size(pi, ratios, score), ratios)
 
 
 def _size(pi: Floats, ratios: Floats, score: Score) -> float:
-    return float(ratio_divergence(pi, ratios, score))
+    return float(ratio_divergence(pi, ratios, score).mean())

@@ -44,13 +44,17 @@ def smallest_drifts(trial: TrialRound) -> dict[str, float | None]:
         for statistic, threshold in zip(statistics, thresholds, strict=True)
     ]
 
+    cells = trial.term_cells
+
     def power(kind: str, size: float) -> float | None:
         case = drift_case(trial.pi, kind, size, trial.score)
         if case is None:
             return None
         rng = np.random.default_rng(SEED)
-        counts = _drifted(model, case.ratios[trial.term_cells]).counts(POPULATIONS, rng)
-        silent = [1 - each.above(counts, rng) for each in witnesses]
+        each = POPULATIONS // len(case.ratios)
+        drawn = [_drifted(model, ratios).counts(each, rng) for ratios in case.ratios[:, cells]]
+        counts = np.concatenate(drawn)
+        silent = [1 - witness.above(counts, rng) for witness in witnesses]
         return float(1 - np.prod(silent, axis=0).mean())
 
     start = math.sqrt(len(trial.pi)) / int(trial.records.sum())

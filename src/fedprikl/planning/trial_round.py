@@ -22,6 +22,7 @@ from fedprikl.estimation.trials import (
     trial_errors,
 )
 from fedprikl.planning.drift_cases import DriftCase
+from fedprikl.planning.forecast import typical_error
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.cohort_sums import OpenedSum
@@ -78,19 +79,25 @@ class TrialRound:
     def error(self, case: DriftCase) -> float:
         """The mean absolute error of the answer to the first question at this drift.
 
-        Against the divergence of the population's very records, over all cells.
+        Against the divergence of the population's very records, over all cells. Of several examples
+        of the drift, the geometric mean: how one usually is.
         """
-        question = self.plan.question
+        return typical_error(
+            [self._example_error(ratios, len(case.ratios)) for ratios in case.ratios]
+        )
+
+    def _example_error(self, ratios: Floats, examples: int) -> float:
+        populations, draws = self._effort
         errors = trial_errors(
             self.points,
             self.records,
-            case.ratios[self.term_cells],
+            ratios[self.term_cells],
             self.score,
-            self.release(question),
+            self.release(self.plan.question),
             design_effect=self.plan.client_effect,
-            effort=self._effort,
+            effort=(max(1, populations // examples), draws),
         )
-        sampling = self._sampling_sd(case)
+        sampling = self._sampling_sd(ratios)
         if sampling == 0:
             return errors.mean_absolute
         levels = (np.arange(NORMAL_QUANTILES) + 0.5) / NORMAL_QUANTILES
@@ -148,14 +155,14 @@ class TrialRound:
         shares = spread_shares(self.pi, question.points, question.exponent)
         return np.minimum(self.plan.batches * shares, 1.0)
 
-    def _sampling_sd(self, case: DriftCase) -> float:
+    def _sampling_sd(self, ratios: Floats) -> float:
         """Of the choice of points (Hajek's approximation for designs of fixed size)."""
         chance, effect = self._inclusion, self.plan.client_effect
         fixed = float(np.sum(chance * (1 - chance)))
         if fixed <= 0:
             return 0.0
         records = int(self.records.sum())
-        groups = np.random.default_rng(SEED).poisson(records / effect * self.pi * case.ratios)
+        groups = np.random.default_rng(SEED).poisson(records / effect * self.pi * ratios)
         scores = self.score.plain(np.rint(effect * groups), self.pi, np.asarray(records))
         parts = self.pi * scores
         square = float(np.sum((1 - chance) / chance * parts**2))
