@@ -35,6 +35,7 @@ from fedprikl.reference import QueryPoints, Reference, spread_shares
 
 __all__ = ["TrialRound"]
 
+DESIGNS = 4  # draws of the points, where not all cells are asked
 NORMAL_QUANTILES = 21  # of what the choice of points adds
 EFFORT = {"value": (8, 100), "adaptive": (4, 100)}  # populations, and releases of each
 COUNTS = 4000  # of each population in all releases: few cells need many releases
@@ -82,11 +83,28 @@ class TrialRound:
         Against the divergence of the population's very records, over all cells. Of several examples
         of the drift, the geometric mean: how one usually is.
         """
-        return typical_error(
-            [self._example_error(ratios, len(case.ratios)) for ratios in case.ratios]
-        )
+        rounds, examples = self._rounds, case.ratios
+        tries = max(len(rounds), len(examples))
+        errors = [
+            rounds[i % len(rounds)].example_error(examples[i % len(examples)], tries)
+            for i in range(tries)
+        ]
+        return typical_error(errors)
 
-    def _example_error(self, ratios: Floats, examples: int) -> float:
+    @cached_property
+    def _rounds(self) -> tuple["TrialRound", ...]:
+        """The same round with other points, where they are drawn: which ones are matters."""
+        if self.whole:
+            return (self,)
+        trust = trust_of(self.plan)
+        others = [
+            replace(self, points=trust.draw_points(self.pi, np.random.default_rng(SEED + i)))
+            for i in range(1, DESIGNS)
+        ]
+        return (self, *others)
+
+    def example_error(self, ratios: Floats, tries: int) -> float:
+        """The same for one example of a drift and these points, if there are so many to try."""
         populations, draws = self._effort
         errors = trial_errors(
             self.points,
@@ -95,7 +113,7 @@ class TrialRound:
             self.score,
             self.release(self.plan.question),
             design_effect=self.plan.client_effect,
-            effort=(max(1, populations // examples), draws),
+            effort=(max(1, populations // tries), draws),
         )
         sampling = self._sampling_sd(ratios)
         if sampling == 0:
