@@ -6,6 +6,7 @@ interval) is computed once; populations then cost microseconds. All of them have
 """
 
 import math
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +34,7 @@ from fedprikl.planning.untrusted_plan import noisy_round
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import trust_of
 from fedprikl.protocol.cohort_sums import OpenedSum
+from fedprikl.protocol.plan import Trust
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.reference import QueryPoints
 
@@ -50,9 +52,10 @@ class Default:
         clients: int,
         records: int,
         epsilon: float,
-        trust: str = "aggregator",
+        trust: Trust = "aggregator",
         payload: int = 1024,
         ask: tuple[str, ...] | None = None,  # noqa: ARG002  one question today
+        whole: bool = False,  # ask for all cells, even if no planner would
     ) -> None:
         self.reference, self.clients, self.records = reference, clients, records
         self.planned = fk.plan(
@@ -64,20 +67,22 @@ class Default:
             payload=payload,
             false_alarm=FALSE_ALARM,
         )
-        self.plan, self.trust = self.planned.plan, trust_of(self.planned.plan)
+        self.plan = self.planned.plan
+        if whole:
+            points = int(np.count_nonzero(reference.probabilities))
+            questions = tuple(replace(each, points=points) for each in self.plan.questions)
+            self.plan = replace(self.plan, questions=questions, batches=1)
+        self.trust: Any = trust_of(self.plan)  # which of the two, `trusted` says
         self.pi = reference.probabilities
         self.points = self.trust.draw_points(self.pi, np.random.default_rng(0))
         self.totals = np.full(self.plan.batches, records // self.plan.batches)
         self.trusted = self.plan.trust == "aggregator"
 
-    @property
-    def whole(self) -> bool:
-        """Whether every cell is asked of everybody: only then are many releases made at once."""
-        return self.plan.batches == 1 and len(self.points) == np.count_nonzero(self.pi)
-
     @cached_property
     def terms(self) -> Terms:
-        """Weights and records of the scores."""
+        """Weights and records of the scores. Many releases at once: all cells of everybody."""
+        if self.plan.batches > 1 or len(self.points) < np.count_nonzero(self.pi):
+            raise ValueError("Not all cells are asked: release one by one, with `estimate`.")
         return Terms.of(self.points, self.totals)
 
     @cached_property
@@ -89,8 +94,7 @@ class Default:
     @cached_property
     def noisy(self) -> NoisyCounts:
         """Empty counts with the noise of a round in which everybody stays."""
-        around = noisy_round(self.reference, self.plan, clients=self.clients, records=self.records)
-        return around.empty
+        return self._noisy_round().empty
 
     def values(self, held: Ints, rng: np.random.Generator) -> Floats:
         """A KL per population (rows of counts over the cells of the reference)."""
@@ -213,9 +217,12 @@ class Default:
                 exponent=question.exponent,
                 drifts=[divergence],
             )
-            around = noisy_round(self.reference, plan, clients=self.clients, records=self.records)
+            around = self._noisy_round()
             found = forecast_noisy(around, score=score, drifts=[divergence], sampling=sampling)[0]
         return _mean_absolute(found, laplace=self.trusted and plan.noise == "laplace")
+
+    def _noisy_round(self) -> NoisyRound:
+        return noisy_round(self.reference, self.plan, clients=self.clients, records=self.records)
 
     def _exact(self, held: Ints) -> Floats:
         scores = self.terms.scores(held[:, self.points.cells], self.trust.score)

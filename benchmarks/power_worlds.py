@@ -61,8 +61,8 @@ def size(pi: Floats, p: Floats) -> float:
         return float(np.sum(pi * np.log(pi / p)))
 
 
-def drifted(pi: Floats, kind: str, nats: float) -> Floats | None:
-    """P of a kind of drift with D(Pi || P) = nats; None if this kind cannot be so large.
+def drifted(pi: Floats, kind: str, nats: float) -> Floats:
+    """P of a kind of drift with D(Pi || P) = nats, at most `largest`.
 
     smooth: a tilt along the cells. rare: the lighter half of the cells shrinks. heavy: the heaviest
     cell shrinks. gone: the heaviest cell vanishes, whatever the size.
@@ -72,8 +72,6 @@ def drifted(pi: Floats, kind: str, nats: float) -> Floats | None:
     if nats == 0:
         return pi
     path, end = _path(pi, kind)
-    if size(pi, path(end)) < nats:
-        return None
     return path(optimize.brentq(lambda at: size(pi, path(at)) - nats, 0.0, end, xtol=1e-12))
 
 
