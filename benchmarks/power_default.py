@@ -38,8 +38,8 @@ from fedprikl.protocol.plan import Trust
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.reference import QueryPoints
 
-FALSE_ALARM, LEVEL, RESAMPLES = 0.01, 0.95, 50
-DRAWS = 25  # of noise on counts for each population, where the law of the error has no formula
+FALSE_ALARM, LEVEL, RESAMPLES = 0.01, 0.95, 40
+DRAWS = 20  # of noise on counts for each population, where the law of the error has no formula
 
 
 class Default:
@@ -77,6 +77,7 @@ class Default:
         self.points = self.trust.draw_points(self.pi, np.random.default_rng(0))
         self.totals = np.full(self.plan.batches, records // self.plan.batches)
         self.trusted = self.plan.trust == "aggregator"
+        self.release = "value" if self.trusted else "counts"  # what the size is read off
 
     @cached_property
     def terms(self) -> Terms:
@@ -98,7 +99,7 @@ class Default:
 
     def values(self, held: Ints, rng: np.random.Generator) -> Floats:
         """A KL per population (rows of counts over the cells of the reference)."""
-        if self.trusted:
+        if self.release == "value":
             return self._exact(held) + self._noise(len(held), rng)
         counts, rest = self._noised(held, rng)
         totals = np.full((len(held), 1), self.records)
@@ -109,12 +110,12 @@ class Default:
 
     def errors(self, held: Ints, truth: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Mean absolute and mean square error of KL over the noise, per population."""
-        if self.trusted and self.plan.noise == "laplace":
+        if self.release == "value" and self.plan.noise == "laplace":
             error = np.abs(self._exact(held) - truth)
             scale = self.mechanism.standard_deviation / math.sqrt(2)
             return error + scale * np.exp(-error / scale), error**2 + 2 * scale**2
-        repeated = self.values(np.repeat(held, DRAWS, axis=0), rng)
-        error = repeated.reshape(len(held), DRAWS) - truth[:, None]
+        drawn = [self.values(np.repeat(each[None], DRAWS, axis=0), rng) for each in held]
+        error = np.array(drawn) - truth[:, None]
         return np.abs(error).mean(axis=1), (error**2).mean(axis=1)
 
     def flags(self, held: Ints, rng: np.random.Generator) -> Any:
@@ -129,7 +130,7 @@ class Default:
     def witnesses(self) -> list[tuple[Any, float]]:
         """Statistics of populations, and their thresholds, which no value can change."""
         rate, effect = self.plan.false_alarm, self.plan.design_effect
-        if self.trusted:
+        if self.release == "value":
             verdict = judge_release(
                 0.0,
                 rate,
@@ -150,7 +151,7 @@ class Default:
 
     def intervals(self, values: Floats) -> Floats:
         """The printed 95% interval of each value."""
-        if not self.trusted:
+        if self.release == "counts":
             errors = NoisyErrors.of(self.noisy, self.trust.score)
             return np.array([errors.interval(float(value), LEVEL) for value in values])
         return np.array([self._interval(float(value)) for value in values])
@@ -191,7 +192,7 @@ class Default:
         """The planner's mean absolute error at a drift of this kind and size (with skew)."""
         plan, question, score = self.plan, self.plan.question, self.trust.score
         spectrum = Spectrum.of(self.pi)
-        if self.trusted:
+        if self.release == "value":
             limit = question.maximum_step
             found = forecast_design(
                 spectrum,
@@ -219,7 +220,7 @@ class Default:
             )
             around = self._noisy_round()
             found = forecast_noisy(around, score=score, drifts=[divergence], sampling=sampling)[0]
-        return _mean_absolute(found, laplace=self.trusted and plan.noise == "laplace")
+        return _mean_absolute(found, laplace=self.release == "value" and plan.noise == "laplace")
 
     def _noisy_round(self) -> NoisyRound:
         return noisy_round(self.reference, self.plan, clients=self.clients, records=self.records)

@@ -125,9 +125,11 @@ def measure_errors(
 ) -> list[dict[str, Any]]:
     """Mean absolute errors of KL at every drift, of all methods on the same populations."""
     pi = domain(name, cells, effort.seed, effort.data)
+    plan_for = partial(planned, pi, records, clients_of(records), epsilon)
     plans = {
-        "default": planned(pi, records, clients_of(records), epsilon),
-        "ask_kl": planned(pi, records, clients_of(records), epsilon, ask=("kl",)),
+        "default": plan_for(),
+        "ask_kl": plan_for(ask=("kl",)),
+        "trust_none": plan_for(trust="none"),
     }
     rows = []
     for drift, (kind, nats) in DRIFTS.items():

@@ -77,7 +77,8 @@ def _power_bars(rows: Rows) -> Rows:
 
 def _forecast_bars(errors: Rows) -> Rows:
     found = []
-    for method, name in (("default", "predicted"), ("ask_kl", "predicted_ask_kl")):
+    for method in ("default", "ask_kl", "trust_none"):
+        name = "predicted" if method == "default" else f"predicted_{method}"
         ratios = _ratios(errors, name, method)
         found.append(_at_most(f"predicted / measured, {method}, largest", ratios, 1.5))
         found.append(_at_least(f"predicted / measured, {method}, smallest", ratios, 0.67))
@@ -200,8 +201,13 @@ def write_docs(result: Result, folder: Path = DOCS) -> None:
         path = folder / page
         text, begin, end = path.read_text(encoding="utf-8"), BEGIN.format(name), END.format(name)
         start = text.index(begin) + len(begin)
-        text = text[:start] + table(result) + text[text.index(end, start) :]
+        text = text[:start] + _caption(result) + table(result) + text[text.index(end, start) :]
         path.write_text(text, encoding="utf-8")
+
+
+def _caption(result: Result) -> str:
+    """Which run a table is from; below a quick one, limits of rates are wide."""
+    return f"Seed {result['seed']}{', `--quick`' if result['quick'] else ''}:\n\n"
 
 
 def _grouped(rows: Rows, keys: tuple[str, ...]) -> list[tuple[tuple[Any, ...], Rows]]:

@@ -152,7 +152,7 @@ def alarm_rounds(
         elif world == "flights":
             yield _flown(populations, rng)
         else:
-            pi = domain("lognormal", 62, seed + number)
+            pi = domain("lognormal", 62, 1000 * seed + number)
             reference = Reference.from_counts(rng.multinomial(REFERENCE_RECORDS, pi))
             held = rng.multinomial(40_000, np.append(pi, 0.0), populations)
             yield AlarmRound(reference, clients_of(40_000), held)

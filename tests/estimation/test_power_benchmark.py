@@ -59,7 +59,8 @@ def test_one_json_object_with_every_table(saved: Path) -> None:
     result = json.loads(saved.read_text(encoding="utf-8"))
     keys = {name: set(result[name][0]) for name in ("power", "errors", "alarms", "coverage")}
     assert {"cells", "records", "epsilon", "kind", "chi2", "default", "ratio"} <= keys["power"]
-    measured = {"default", "ask_kl", "textbook", "previous", "predicted", "predicted_ask_kl"}
+    methods = {"default", "ask_kl", "trust_none", "textbook", "previous"}
+    measured = methods | {"predicted", "predicted_ask_kl", "predicted_trust_none"}
     assert measured | {"cells", "records", "epsilon", "drift"} <= keys["errors"]
     assert {"world", "trust", "rate", "upper"} <= keys["alarms"]
     assert {"case", "trust", "rate", "lower"} <= keys["coverage"]
@@ -175,12 +176,13 @@ def test_bars_hold_or_not(bench: Any) -> None:
     tables = bench.power_tables
     cell = {"cells": 30, "records": 5_000, "epsilon": 1.0}
     error = {"default": 1.0, "ask_kl": 0.6, "textbook": 1.0, "previous": 4.5, "predicted": 1.4}
+    error |= {"predicted_ask_kl": 0.1, "trust_none": 1.0, "predicted_trust_none": 1.6}
     result = {
         "power": [
             cell | {"kind": "smooth", "chi2": 0.01, "default": 0.014, "ratio": 1.4},
             cell | {"kind": "rare", "chi2": 0.01, "default": None, "ratio": None},
         ],
-        "errors": [cell | error | {"drift": "none", "predicted_ask_kl": 0.1}],
+        "errors": [cell | error | {"drift": "none"}],
         "alarms": [{"upper": 0.021}],
         "coverage": [{"lower": 0.94}],
         "speed": [{"cells": 250, "seconds": 0.04}, {"cells": 65_536, "seconds": 2.0}],
@@ -195,6 +197,7 @@ def test_bars_hold_or_not(bench: Any) -> None:
     assert held["previous error / default, N >= 5,000, K <= 62, drift <= 0.05, worst"]
     assert held["predicted / measured, default, largest"]
     assert not held["predicted / measured, ask_kl, smallest"]
+    assert not held["predicted / measured, trust_none, largest"]
     assert not held["false alarms at 1%, upper limit"]
     assert held["coverage, lower limit"]
     assert held["seconds of a release of 250 cells"]
