@@ -102,11 +102,16 @@ class Default:
         if self.release == "value":
             return self._exact(held) + self._noise(len(held), rng)
         counts, rest = self._noised(held, rng)
-        totals = np.full((len(held), 1), self.records)
-        score = self.trust.score
-        return debias(self.noisy, counts, rest, totals, score=score, rng=rng, resamples=RESAMPLES)[
-            0
-        ]
+        found, _ = debias(
+            self.noisy,
+            counts,
+            rest,
+            np.full((len(held), 1), self.records),
+            score=self.trust.score,
+            rng=rng,
+            resamples=RESAMPLES,
+        )
+        return found
 
     def errors(self, held: Ints, truth: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Mean absolute and mean square error of KL over the noise, per population."""
@@ -123,7 +128,8 @@ class Default:
         found = np.zeros(len(held), bool)
         for statistic, threshold in self.witnesses:
             silent = np.flatnonzero(~found)  # one witness is enough: the others need not be asked
-            found[silent] = statistic(held[silent], rng) > threshold
+            if len(silent):
+                found[silent] = statistic(held[silent], rng) > threshold
         return found
 
     @cached_property
