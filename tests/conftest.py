@@ -81,6 +81,7 @@ UNTRACED = {
     "test_plain_words.py",
     "test_planner.py",
     "test_points.py",
+    "test_power_benchmark.py",
     "test_privacy.py",
     "test_readme.py",
     "test_records.py",
