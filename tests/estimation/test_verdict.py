@@ -25,7 +25,6 @@ from fedprikl.estimation.no_drift import (
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
 from fedprikl.estimation.thresholds import alarm_threshold
 from fedprikl.paper import baseline, no_privacy
-from fedprikl.planning import smallest_drift
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism, Mechanism
 from fedprikl.reference import all_points, distinct_points
 from tests.false_alarm import FALSE_ALARM, looks_centred
@@ -343,43 +342,6 @@ def test_a_verdict_is_quick(rng: np.random.Generator) -> None:
     start = time.process_time()
     estimate.verdict()
     assert time.process_time() - start < 10
-
-
-# Power
-
-
-@pytest.mark.parametrize("name", NOISES)
-def test_the_smallest_drift_is_found_as_often_as_promised(
-    name: str, rng: np.random.Generator
-) -> None:
-    noise = NOISES[name]
-
-    def moments(divergence: float) -> tuple[float, float]:
-        return 0.1 + divergence, 0.02 + 0.1 * divergence
-
-    threshold = alarm_threshold(VALUES, noise, false_alarm=0.01)
-    drift = smallest_drift(moments, noise, threshold, largest=4.6)
-    assert drift is not None
-    mean, sd = moments(drift)
-    released = rng.normal(mean, sd, 100_000)
-    if noise is not None:
-        released = noise.add_to(released, InsecureSeededNoise(2))
-    missed = (released <= threshold).astype(np.float64)
-    assert looks_centred(missed, 0.05)
-    assert not looks_centred(missed, 0.06)
-
-
-def test_the_limits_of_power() -> None:
-    noise = LaplaceMechanism(scale=1.0, sensitivity=1.0)
-
-    def find(threshold: float) -> float | None:
-        return smallest_drift(lambda d: (d, 0.0), noise, threshold, largest=4.6)
-
-    assert find(100.0) is None
-    assert find(-100.0) == 0.0
-    assert find(1.0) == pytest.approx(1 + math.log(10), abs=1e-6)
-    with pytest.raises(InvalidInputError, match="between"):
-        smallest_drift(lambda d: (d, 0.0), noise, 1.0, largest=4.6, power=0.4)
 
 
 # Noisy counts

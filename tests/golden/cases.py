@@ -52,10 +52,8 @@ from fedprikl.paper import (
 from fedprikl.planning import (
     Design,
     DesignForecast,
-    DesignMoments,
     Spectrum,
     forecast_design,
-    sampling_errors,
     search_designs,
 )
 from fedprikl.planning.planned_round import PlannedRound
@@ -557,22 +555,6 @@ DESIGNS = {
 }
 
 
-def design_moments() -> dict[str, Any]:
-    found = {}
-    for (name, (pi, design)), effect in itertools.product(DESIGNS.items(), (1.0, 2.5)):
-        moments = DesignMoments.of(
-            Spectrum.of(pi), design, records=20_000, score=Score(correction=effect)
-        )
-        groups = moments.in_groups(4.0)
-        found[f"{name}, client effect {effect:g}"] = {
-            "mean_and_sd": [moments(divergence) for divergence in (0.0, 0.1, 1.0)],
-            "mean_and_sd_of_groups": [groups(divergence) for divergence in (0.0, 0.1, 1.0)],
-            "sensitivity": moments.sensitivity,
-            "sensitivity_of_groups": groups.sensitivity,
-        }
-    return found
-
-
 def design_forecasts() -> dict[str, Any]:
     return {
         f"{name}, client effect {effect:g}": {
@@ -585,9 +567,6 @@ def design_forecasts() -> dict[str, Any]:
                     score=Score(correction=effect),
                     client_effect=effect,
                 )
-            ),
-            "sampling": sampling_errors(
-                Spectrum.of(pi), points=design.points, exponent=design.exponent, score=Score()
             ),
         }
         for (name, (pi, design)), effect in itertools.product(DESIGNS.items(), (1.0, 2.5))
@@ -697,8 +676,8 @@ def show_planned(found: PlannedRound) -> dict[str, Any]:
         "plan": show_plan(found.plan),
         "releases": found.releases,
         "error": found.error,
-        "forecasts": [show_forecast(each) for each in found.forecasts],
-        "smallest_drift": found.smallest_drift,
+        "forecasts": [each.to_dict() for each in found.forecasts],
+        "smallest_drifts": found.smallest_drifts,
         "error_with_twice_the_payload": found.doublings["payload"],
         "error_with_twice_the_epsilon": found.doublings["epsilon"],
         "cost": {
@@ -948,7 +927,6 @@ CASES: dict[str, Case] = {
     "divergence: scores": scores,
     "divergence: exact": exact_divergences,
     "divergence: drift": drift_fits,
-    "divergence: moments": design_moments,
     "divergence: forecasts": design_forecasts,
     "divergence: search": design_search,
     **{

@@ -45,17 +45,17 @@ def overdispersion(
 ) -> Floats:
     """U, the score statistic for counts that vary more than they should; near 0 without drift.
 
-        U = sum_x (N Pi)^2 / var^2 [ (h - N Pi)^2 - var ],   var = noise^2 + d N Pi (1 - Pi)
+        U = sum_x N Pi / var^2 [ (h - N Pi)^2 - var ],   var = noise^2 + d N Pi (1 - Pi)
 
-    The slope at 0 of the log-likelihood in the variance of r = P / Pi, for normal counts with
-    Var(h) = var + (N Pi)^2 Var(r): the most powerful test against a small drift spread over all
-    cells. `noisy` may have leading axes; all else is per term.
+    Without noise it is Pearson's chi-square statistic, which finds a drift of some KL about equally
+    well in whatever cells it is. Cells that the noise exceeds have the less weight the rarer
+    they are: they can tell nothing. `noisy` may have leading axes; all else is per term.
     """
     mean = records * pi
     variance = noise_sd**2 + design_effect * mean * (1 - pi)
     if np.any(variance <= 0):
         raise InvalidInputError("A count without noise or spread tells nothing; leave it out.")
-    terms = (mean / variance) ** 2 * ((noisy - mean) ** 2 - variance)
+    terms = mean / variance**2 * ((noisy - mean) ** 2 - variance)
     return np.asarray(terms.sum(axis=-1), dtype=np.float64)
 
 

@@ -18,8 +18,9 @@ DRAWS = 400  # populations without drift
 QUIET = 0.5  # noise over the spread of a statistic without drift: more would cost power
 LEAST, MOST = 0.03, {"tv": 0.2}  # of the budget, for one further question
 USUAL_MOST = 0.15
+HOPELESS = 4.0  # times the most: the noise would still be twice the spread, and drown the statistic
 MOST_TOGETHER = 0.5  # of all further questions: the first one is the size
-MOST_BESIDE_COUNTS = 0.12  # where the counts tell the size and most of the verdict
+MOST_BESIDE_COUNTS = 0.15  # where the counts tell the size and most of the verdict
 
 
 def needed_shares(
@@ -28,7 +29,8 @@ def needed_shares(
     """The share of each further question whose answer has noise of its own.
 
     The least for which the noise is at most half the spread that the statistic has without drift
-    anyway: from there on more budget hardly helps the verdict. `calibrated` is the noise of the
+    anyway: from there on more budget hardly helps the verdict. Where that is far out of reach, the
+    least that is given at all. `calibrated` is the noise of the
     whole budget of a release.
     """
     model = no_drift_model(trial.points, trial.records, trial.plan.design_effect)
@@ -42,7 +44,8 @@ def needed_shares(
         whole = calibrated.for_sensitivity(moved).standard_deviation
         most = MOST.get(question.divergence, USUAL_MOST)
         wanted = whole / (QUIET * spread) if spread > 0 else most
-        found[question.divergence] = float(np.clip(wanted, LEAST, most))
+        hopeless = wanted > HOPELESS * most
+        found[question.divergence] = LEAST if hopeless else float(np.clip(wanted, LEAST, most))
     total = sum(found.values())
     scale = min(1.0, MOST_TOGETHER / total) if total else 1.0
     return {name: scale * share for name, share in found.items()}

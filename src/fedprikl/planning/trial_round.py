@@ -35,7 +35,8 @@ from fedprikl.reference import QueryPoints, Reference, spread_shares
 __all__ = ["TrialRound"]
 
 NORMAL_QUANTILES = 21  # of what the choice of points adds
-EFFORT = {"value": (8, 100), "adaptive": (4, 100), "counts": (8, 16)}  # populations, releases
+EFFORT = {"value": (8, 100), "adaptive": (4, 100)}  # populations, and releases of each
+COUNTS = 4000  # of each population in all releases: few cells need many releases
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,7 @@ class TrialRound:
             self.score,
             self.release(question),
             design_effect=self.plan.client_effect,
-            effort=EFFORT[question.release],
+            effort=self._effort,
         )
         sampling = self._sampling_sd(case)
         if sampling == 0:
@@ -95,6 +96,11 @@ class TrialRound:
         levels = (np.arange(NORMAL_QUANTILES) + 0.5) / NORMAL_QUANTILES
         added = sampling * scipy.special.ndtri(levels)
         return float(np.abs(errors.signed[..., None] + added).mean())
+
+    @property
+    def _effort(self) -> tuple[int, int]:
+        usual = 8, max(12, min(64, COUNTS // len(self.points)))
+        return EFFORT.get(self.plan.question.release, usual)
 
     def release(self, question: Question) -> Release:
         """How the answer to a question of the plan is released."""

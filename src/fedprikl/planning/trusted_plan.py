@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 from fedprikl.planning.design import Design, DesignForecast, search_designs
 from fedprikl.planning.drift_cases import DriftCase, drift_cases
@@ -26,7 +26,7 @@ from fedprikl.planning.shares import MOST_BESIDE_COUNTS, needed_shares
 from fedprikl.planning.smallest import smallest_drifts
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.planning.ways import Way, best_limit, best_way
-from fedprikl.privacy import Calibrated
+from fedprikl.privacy import Calibrated, Charge
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ADAPTIVE, HowReleased, Question
@@ -111,7 +111,8 @@ class _Options:
     @cached_property
     def best(self) -> Way:
         """The one that is taken."""
-        return best_way([way for way in self.ways if way is not self.counts], self.counts)
+        others = [way for way in self.ways if way is not self.counts]
+        return best_way(others, self.counts, self._whole)
 
     @cached_property
     def ways(self) -> tuple[Way, ...]:
@@ -122,13 +123,22 @@ class _Options:
                 share * self._first.largest_step if share < 1 else math.inf for share in LIMITS
             ]
             ways = [self._way("adaptive", limit) for limit in limits]
-            found.append(best_limit(ways, self.counts))
+            found.append(best_limit(ways, self._whole))
         return tuple(found if self.counts is None else [*found, self.counts])
 
     @cached_property
     def counts(self) -> Way | None:
         """Noisy counts: only if every cell is asked of everybody."""
         return self._way("counts", math.inf) if self._first.whole else None
+
+    @cached_property
+    def _whole(self) -> Way | None:
+        """Noisy counts with the whole budget: what other ways are measured against."""
+        if self.counts is None or len(self.draft.questions) == 1:
+            return self.counts
+        (first, *_) = self.counts.plan.questions
+        plan = replace(self.counts.plan, questions=(replace(first, share=1.0),))
+        return Way(replace(self._first, plan=self._afforded(plan)), self._cases)
 
     @cached_property
     def _first(self) -> TrialRound:
@@ -166,7 +176,7 @@ class _Options:
         for noise in NOISES:
             kind = replace(plan, noise=noise)
             epsilon = largest_epsilon(
-                lambda share, kind=kind: ScoredSum(replace(kind, epsilon=share)).charge(()),
+                partial(_charge, kind),
                 epsilon=total,
                 delta=delta,
                 releases=plan.releases,
@@ -198,6 +208,10 @@ class _Options:
                 )
             )
         return tuple(found)
+
+
+def _charge(plan: Plan, epsilon: float) -> Charge:
+    return ScoredSum(replace(plan, epsilon=epsilon)).charge(())
 
 
 def _loudness(plan: Plan) -> float:

@@ -10,9 +10,11 @@ from fedprikl.planning.forecast import Forecast, typical_error
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.protocol.plan import Plan
 
-__all__ = ["NO_WORSE", "Way", "best_limit", "best_way"]
+__all__ = ["Way", "best_limit", "best_way"]
 
-NO_WORSE = 1.05  # times the error of noisy counts, at every drift
+# How many times the error of noisy counts with the whole budget another way may have, at any drift:
+# if it has the whole budget too, and if other questions share it.
+ALONE, SHARED = 1.05, 1.3
 NAMES = {"value": "additive noise", "adaptive": "adaptive noise", "counts": "noisy counts"}
 
 
@@ -70,24 +72,25 @@ class Way:
         The first loss settles it: what a trial costs is not spent on the rest.
         """
         looked = range(len(self.cases)) if cases is None else cases
-        return all(self.error(case) <= NO_WORSE * other.error(case) for case in looked)
+        allowed = ALONE if len(self.plan.questions) == 1 else SHARED
+        return all(self.error(case) <= allowed * other.error(case) for case in looked)
 
 
-def best_way(ways: Sequence[Way], counts: Way | None) -> Way:
+def best_way(ways: Sequence[Way], counts: Way | None, whole: Way | None) -> Way:
     """The way with the least typical error; where there are counts, only if it never loses to them.
 
     What the population looks like is unknown. So a way that wins at most drifts, but loses at one,
-    is not taken where noisy counts are at hand.
+    is not taken where noisy counts are at hand. `whole` are the counts with the whole budget.
     """
-    if counts is None:
+    if counts is None or whole is None:
         return min(ways, key=lambda way: way.typical)
-    able = [way for way in ways if way.is_no_worse(counts)]
+    able = [way for way in ways if way.is_no_worse(whole)]
     return min([*able, counts], key=lambda way: way.typical)
 
 
-def best_limit(ways: Sequence[Way], counts: Way | None) -> Way:
+def best_limit(ways: Sequence[Way], whole: Way | None) -> Way:
     """Of ways that differ in the maximum step, the best where that matters: at large drifts."""
     sizes = [case.size for case in ways[0].cases]
     large = np.argsort(sizes)[-2:].tolist()
-    able = [way for way in ways if counts is None or way.is_no_worse(counts, large)]
+    able = [way for way in ways if whole is None or way.is_no_worse(whole, large)]
     return min(able or ways, key=lambda way: typical_error([way.error(case) for case in large]))
