@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,14 +37,25 @@ def planned(cells: int = 300, **changes: Any) -> PlannedRound:
     return plan_round(zipf(cells), **(settings | changes))
 
 
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_it_asks_what_it_is_asked_to(trust: Any) -> None:
+    for bad in ("kl", (), ("kl", "kl"), ("magic",)):
+        with pytest.raises(InvalidInputError):
+            planned(60, ask=bad, trust=trust)
+    with pytest.raises(InvalidInputError, match="as many shares"):
+        planned(60, ask=("kl",), shares=(0.5, 0.5), trust=trust)
+    (question,) = planned(60, ask=["kl"], shares=[1.0], trust=trust).plan.questions
+    assert question.release == ("counts" if trust == "none" else "value")
+
+
 def test_it_never_sees_the_population() -> None:
     """The population withheld: the planner gets a reference and numbers, and has no way to more."""
     names = set(inspect.signature(plan_round).parameters)
-    words = {"trust", "divergence", "population", "aggregator", "roster"}
+    words = {"trust", "ask", "population", "aggregator", "roster"}
     numbers = names - {"reference"} - words
     for name in numbers:
         kind = inspect.signature(plan_round).parameters[name].annotation
-        assert kind in (int, float, int | None, float | None), name
+        assert kind in (int, float, int | None, float | None, Sequence[float] | None), name
     one, other = planned(), planned()
     assert one.plan == other.plan
     assert one.to_dict() == other.to_dict()
