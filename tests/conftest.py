@@ -1,7 +1,9 @@
 """Shared by all tests: a seeded generator, and hypothesis without a clock."""
 
 import os
+from collections.abc import Iterator
 
+import coverage
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -102,5 +104,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in order:
             item.add_marker("slow")
-        if item.path.name in UNTRACED:
-            item.add_marker("no_cover")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Pauses coverage for untraced tests, their fixtures included (pytest-cov's `no_cover` traces
+    those).
+    """
+    traced = coverage.Coverage.current() if item.path.name in UNTRACED else None
+    if traced is None:
+        return (yield)
+    traced.stop()
+    try:
+        return (yield)
+    finally:
+        traced.start()
