@@ -1,8 +1,13 @@
 # Needs Python 3.11+ and make, nothing else. Everything is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+FLOWER := tests/deployment/test_loopback.py tests/deployment/test_simulation_engine.py
 
-.PHONY: help setup demo federation-demo paper check test docs lint lock clean
+# Flower starts a process per message: what Python compiles is kept for the next one.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup demo federation-demo paper check test quick-tests all-other-tests flower-tests \
+  docs lint lock clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -26,12 +31,22 @@ federation-demo: setup  ## a federation of real processes on this machine, one s
 paper: setup  ## the paper's experiments: figures, numbers and RESULTS.md in experiments/paper
 	$(BIN)/python -m experiments.paper.everything
 
-check: setup lint  ## the daily loop: style, types, floors and all tests that are quick
+# Style and types, and real Flower processes, which mostly wait, run beside the other tests.
+check: setup  ## the daily loop: style, types, floors and all tests that are quick
+	@$(MAKE) --no-print-directory -j 2 lint quick-tests
+
+test: setup  ## every check: style, types, floors, tests, coverage
+	@$(MAKE) --no-print-directory -j 3 flower-tests lint all-other-tests
+
+quick-tests: setup
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
-# Three processes for two cores: tests of real Flower processes wait most of their time.
-test: setup lint  ## every check: style, types, floors, tests, coverage
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-fail-under=95
+all-other-tests: setup
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(FLOWER:%=--ignore=%) \
+	  --cov --cov-report=term --cov-fail-under=95
+
+flower-tests: setup
+	@said=$$($(BIN)/python -m pytest $(FLOWER) 2>&1); code=$$?; echo "$$said"; exit $$code
 
 docs: setup  ## rewrite the generated tables of the README and of docs/divergences.md
 	$(BIN)/python docs/readme_table.py

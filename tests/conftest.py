@@ -1,7 +1,9 @@
 """Shared by all tests: a seeded generator, and hypothesis without a clock."""
 
 import os
+from collections.abc import Iterator
 
+import coverage
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,39 +24,49 @@ def rng() -> np.random.Generator:
 SLOW = (
     "test_loopback.py",
     "test_simulation_engine.py",
-    "test_cli.py",
     "test_interval.py",
-    "test_planner.py",
     "test_sum.py",
+    "test_planner.py",
+    "test_noisy_interval.py",
+    "test_cli.py",
+    "test_readme.py",
     "test_records.py",
-    "test_fake_federation.py",
-    "test_verdict.py",
-    "test_one_record.py",
     "test_paper.py",
     "test_roster_federation.py",
-    "test_active_relay.py",
+    "test_verdict.py",
+    "test_golden.py",
+    "test_privacy.py",
+    "test_when_things_go_wrong.py",
+    "test_fake_federation.py",
+    "test_one_record.py",
+    "test_composition.py",
+    "test_estimate_leaks.py",
+    "test_plain_words.py",
+    "test_verify_command.py",
+    "test_noise_and_audit.py",
+    "test_compare.py",
+    "test_round_commands.py",
+    "test_variance.py",
     "test_counted_once.py",
-    "test_lying_aggregator.py",
+    "test_estimate_refusals.py",
+    "test_release.py",
+    "test_graph.py",
+    "test_active_relay.py",
+    "test_points.py",
+    "test_liars.py",
+    "test_audit_cases.py",
+    "test_tiny_delta.py",
+    "test_vectors.py",
+    "test_false_alarm_benchmark.py",
+    "test_old_documents.py",
+    "test_real_runs.py",
+    "test_laplace_round.py",
     "test_lying_client.py",
+    "test_benchmark.py",
+    "test_lying_aggregator.py",
+    "test_dealing.py",
     "test_relay.py",
     "test_replayed_release.py",
-    "test_estimate_leaks.py",
-    "test_when_things_go_wrong.py",
-    "test_composition.py",
-    "test_readme.py",
-    "test_estimate_refusals.py",
-    "test_plain_words.py",
-    "test_noise_and_audit.py",
-    "test_verify_command.py",
-    "test_round_commands.py",
-    "test_noisy_interval.py",
-    "test_laplace_round.py",
-    "test_privacy.py",
-    "test_variance.py",
-    "test_graph.py",
-    "test_dealing.py",
-    "test_points.py",
-    "test_vectors.py",
 )
 
 # Tracing lines doubles the time of these, and other tests reach nearly every line they do: coverage
@@ -81,14 +93,17 @@ UNTRACED = {
     "test_plain_words.py",
     "test_planner.py",
     "test_points.py",
+    "test_power_benchmark.py",
     "test_privacy.py",
     "test_readme.py",
     "test_records.py",
     "test_relay.py",
     "test_replayed_release.py",
+    "test_roster_federation.py",
     "test_simulation_engine.py",
     "test_sum.py",
     "test_tiny_delta.py",
+    "test_variance.py",
     "test_vectors.py",
     "test_verdict.py",
     "test_verify_command.py",
@@ -102,5 +117,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in order:
             item.add_marker("slow")
-        if item.path.name in UNTRACED:
-            item.add_marker("no_cover")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Untraced tests and their fixtures run while coverage is stopped.
+
+    Every coverage, as a worker of xdist has two: if one stops, the one below it resumes. So a mark
+    `no_cover` of pytest-cov would still pay for tracing there.
+    """
+    stopped: list[coverage.Coverage] = []
+    while item.path.name in UNTRACED and (running := coverage.Coverage.current()):
+        running.stop()
+        stopped.append(running)
+    try:
+        return (yield)
+    finally:
+        for each in reversed(stopped):
+            each.start()

@@ -55,7 +55,7 @@ class _Links(HTMLParser):
 SMALL_DEMO = """
 from functools import partial
 import fedprikl.cli.demo_command as demo
-demo.drifted_population = partial(demo.drifted_population, clients=120, cells=512)
+demo.drifted_population = partial(demo.drifted_population, clients=60, cells=512)
 from fedprikl.cli import main
 main()
 """
@@ -64,7 +64,7 @@ main()
 @pytest.fixture
 def small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same demo on fewer clients: most of its time are secure sums."""
-    small = partial(drifted_population, clients=120, cells=512)
+    small = partial(drifted_population, clients=60, cells=512)
     monkeypatch.setattr("fedprikl.cli.demo_command.drifted_population", small)
 
 

@@ -13,6 +13,7 @@ from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Divergence, f_divergence
 from fedprikl.estimation import weighted_score
+from fedprikl.planning import plan_round
 from fedprikl.privacy import InverseSensitivityMechanism, SecureNoise, Together, total_epsilon
 from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
 from fedprikl.privacy.laplace import LaplaceMechanism
@@ -225,3 +226,21 @@ def test_one_verdict_for_all_and_every_answer_in_the_report() -> None:
     assert "question 1: divergence" in page
     assert "question 2: divergence" in page
     assert release_summary(release, asked).count("without any drift") == 2
+
+
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_a_plan_for_two_divergences_runs(trust: Any) -> None:
+    planned = plan_round(
+        WORLD.reference,
+        clients=24,
+        records=int(WORLD.held.sum()),
+        epsilon=1.0,
+        population="testers",
+        trust=trust,
+        ask=("kl", "triangular"),
+        shares=(0.6, 0.4),
+    )
+    assert [each.share for each in planned.plan.questions] == [0.6, 0.4]
+    release = WORLD.run(planned.plan).release
+    assert [answer.divergence for answer in release.answers] == ["kl", "triangular"]
+    assert release.is_about(planned.plan)

@@ -5,7 +5,8 @@ one, however the library that holds the records changes the type of their column
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -20,8 +21,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from fedprikl.records import CsvFormat, FileRecords, count_all
+from fedprikl.records import CsvFormat, FileRecords, count_all, sources
 from fedprikl.records.csv_files import read_block, read_line
+from fedprikl.records.parquet_files import session
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table, Times
 from fedprikl.reference.domain import all_codes
 from fedprikl.reference.values import level_text
@@ -181,7 +183,16 @@ FILES: dict[str, tuple[str, str, Callable[[Any, Path], Any]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def one_duckdb() -> Iterator[None]:
+    """One for all examples: starting it takes longer than reading a small file."""
+    with session() as shared, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "session", lambda: nullcontext(shared))
+        yield
+
+
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("one_duckdb")
 @pytest.mark.parametrize("kind", FILES)
 @quicker
 @given(data=st.data(), base=st.sampled_from(sorted(BASES)))

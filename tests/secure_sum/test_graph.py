@@ -1,6 +1,7 @@
 """The neighbour graph, and the rule for k and t: exactly, and against simulation."""
 
 from fractions import Fraction
+from functools import lru_cache
 from math import comb
 
 import numpy as np
@@ -99,6 +100,13 @@ def test_rule_is_right_and_the_smallest_in_exact_arithmetic(
 Mask = npt.NDArray[np.bool_]
 
 
+@lru_cache
+def distances(n: int) -> Ints:
+    """Between any two places of a circle."""
+    ahead = (np.arange(n)[None, :] - np.arange(n)[:, None]) % n
+    return np.asarray(np.minimum(ahead, ahead.T))
+
+
 def hidden(graph: Graph, corrupt: Mask) -> Mask:
     """Whom an active aggregator pretends never to have heard of, to cut the circle in two.
 
@@ -107,9 +115,7 @@ def hidden(graph: Graph, corrupt: Mask) -> Mask:
     """
     n, half = graph.clients, graph.neighbours // 2
     runs = graph._order[(np.arange(n)[:, None] + np.arange(half)) % n]
-    rich = corrupt[runs].sum(axis=1)
-    ahead = (np.arange(n)[None, :] - np.arange(n)[:, None]) % n
-    apart = np.minimum(ahead, ahead.T)
+    rich, apart = corrupt[runs].sum(axis=1), distances(n)
     score = np.where(apart > half, np.minimum.outer(rich, rich) * n + apart, -1)
     first, second = np.unravel_index(score.argmax(), score.shape)
     gone = np.zeros(n, dtype=bool)
@@ -117,12 +123,17 @@ def hidden(graph: Graph, corrupt: Mask) -> Mask:
     return gone & ~corrupt
 
 
-def falls_apart(links: Ints, corrupt: Mask, gone: Mask, threshold: int) -> bool:
+def falls_apart(near: Ints, corrupt: Mask, gone: Mask, threshold: int) -> bool:
     """Whether nobody honest who remains notices, and yet they are in separate groups."""
-    honest = ~corrupt & ~gone
-    if np.any((links @ ~gone)[honest] < threshold):
+    honest, (n, k) = ~corrupt & ~gone, near.shape
+    if np.any((~gone)[near].sum(axis=1)[honest] < threshold):
         return False
-    parts: int = connected_components(csr_array(links[np.ix_(honest, honest)]))[0]
+    one, other = np.repeat(np.arange(n), k), near.ravel()
+    both, place = honest[one] & honest[other], np.cumsum(honest) - 1
+    links = (place[one[both]], place[other[both]])
+    left = int(honest.sum())
+    matrix = csr_array((np.ones(len(links[0])), links), shape=(left, left))
+    parts: int = connected_components(matrix)[0]
     return parts > 1
 
 
@@ -133,13 +144,11 @@ def failures(n: int, degree: Degree, dropout: float, corruption: float) -> int:
     failed = 0
     for trial in range(TRIALS):
         graph = Graph(n, k, trial.to_bytes(32, "little"))
-        links = np.zeros((n, n), dtype=np.int64)
-        for i in range(n):
-            links[i, list(graph.of(i))] = 1
+        near = np.array([list(graph.of(i)) for i in range(n)])
         corrupt, gone = rng.random(n) < corruption, rng.random(n) < dropout
-        leaks = np.any(2 * t <= k + (links @ corrupt)[~corrupt])
-        stalls = np.any(links @ ~gone < t)
-        parts = any(falls_apart(links, corrupt, who, t) for who in (gone, hidden(graph, corrupt)))
+        leaks = np.any(2 * t <= k + corrupt[near].sum(axis=1)[~corrupt])
+        stalls = np.any((~gone)[near].sum(axis=1) < t)
+        parts = any(falls_apart(near, corrupt, who, t) for who in (gone, hidden(graph, corrupt)))
         failed += bool(leaks or stalls or parts)
     return failed
 

@@ -1,0 +1,227 @@
+"""fedprikl's default, many releases at a time: the only part of the benchmark that knows the plan.
+
+`Default` makes a plan as a user does and simulates its releases in the open, without cryptography:
+secure sums are exact. What the plan fixes (points, noise, thresholds, the errors behind an
+interval) is computed once; populations then cost microseconds. All of them have as many records.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import fedprikl as fk
+from fedprikl.checks import Floats, Ints
+from fedprikl.estimation import Estimate, NoisyCounts
+from fedprikl.estimation.noisy_counts import debias
+from fedprikl.estimation.statistic import (
+    AdaptiveStatistic,
+    Statistic,
+    no_drift_model,
+    simulate_together,
+)
+from fedprikl.estimation.thresholds import joint_thresholds
+from fedprikl.estimation.trials import CountsNoise, Populations, Release
+from fedprikl.planning.trial_round import TrialRound
+from fedprikl.privacy import InsecureSeededNoise
+from fedprikl.protocol import trust_of
+from fedprikl.protocol.cohort_sums import OpenedSum
+from fedprikl.protocol.plan import Trust
+from fedprikl.protocol.round import cohort_sizes
+from fedprikl.reference import QueryPoints
+
+FALSE_ALARM, RESAMPLES = 0.01, 40
+DRAWS = 200  # of the noise on a number for each population, spread evenly over its law
+COUNT_DRAWS = 20  # the same for noise on counts, which is simulated
+LAWS = 16  # populations whose adaptive noise is computed, of the many whose verdict is simulated
+
+
+class Default:
+    """The plan for a reference, and what it releases. `ask=("kl",)` asks for nothing but KL."""
+
+    def __init__(
+        self,
+        reference: fk.Reference,
+        *,
+        clients: int,
+        records: int,
+        epsilon: float,
+        trust: Trust = "aggregator",
+        payload: int = 1024,
+        ask: tuple[str, ...] | None = None,
+        whole: bool = False,  # ask for all cells, even if no planner would
+    ) -> None:
+        self.reference, self.clients, self.records = reference, clients, records
+        asked = {} if ask is None else {"ask": ask}
+        self.planned = fk.plan(
+            reference,
+            clients=clients,
+            records=records,
+            epsilon=epsilon,
+            trust=trust,
+            payload=payload,
+            false_alarm=FALSE_ALARM,
+            **asked,
+        )
+        self.plan = self.planned.plan
+        if whole:
+            points = int(np.count_nonzero(reference.probabilities))
+            questions = tuple(replace(each, points=points) for each in self.plan.questions)
+            self.plan = replace(self.plan, questions=questions, batches=1)
+        self.trust: Any = trust_of(self.plan)  # which of the two, `trusted` says
+        self.pi = reference.probabilities
+        self.points = self.trust.draw_points(self.pi, np.random.default_rng(0))
+        self.totals = np.full(self.plan.batches, records // self.plan.batches)
+        self.trusted = self.plan.trust == "aggregator"
+        self.trial = TrialRound(self.plan, self.pi, self.points, self.totals, clients)
+
+    @cached_property
+    def release(self) -> Release:
+        """How KL is released: a number with noise, a number with adaptive noise, noisy counts."""
+        if self.plan.batches > 1 or len(self.points) < np.count_nonzero(self.pi):
+            raise ValueError("Not all cells are asked: release one by one, with `estimate`.")
+        return self.trial.release(self.plan.question)
+
+    def values(self, held: Ints, rng: np.random.Generator) -> Floats:
+        """A KL per population (rows of counts over the cells of the reference)."""
+        if isinstance(self.release, CountsNoise):
+            return self._from_counts(held, rng)
+        found = self.release.values(self._populations(held), self.trust.score, rng, DRAWS)
+        return found[np.arange(len(held)), rng.integers(DRAWS, size=len(held))]
+
+    def errors(self, held: Ints, truth: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Mean absolute and mean square error of KL over the noise, per population."""
+        if isinstance(self.release, CountsNoise):
+            drawn = [self._from_counts(np.repeat(each[None], COUNT_DRAWS, 0), rng) for each in held]
+            error = np.array(drawn) - truth[:, None]
+        else:
+            populations = self._populations(held)
+            found = self.release.values(populations, self.trust.score, rng, DRAWS)
+            error = found - truth[:, None]
+        return np.abs(error).mean(axis=1), (error**2).mean(axis=1)
+
+    def flags(self, held: Ints, rng: np.random.Generator) -> Any:
+        """Whether drift is found, per population: any witness above its threshold."""
+        found = np.zeros(len(held), bool)
+        for statistic, threshold in self.witnesses:
+            silent = np.flatnonzero(~found)  # one witness is enough: the others need not be asked
+            if len(silent):
+                found[silent] = statistic(held[silent], rng) > threshold
+        return found
+
+    @cached_property
+    def witnesses(self) -> list[tuple[Callable[[Ints, np.random.Generator], Floats], float]]:
+        """Statistics of populations, and their thresholds, which no value can change.
+
+        Adaptive noise is costly to compute, so its witness comes last.
+        """
+        statistics = self.trial.statistics()
+        model = self._model(statistics[0])
+        nulls = simulate_together(statistics, model, false_alarm=FALSE_ALARM)
+        thresholds = joint_thresholds(nulls, false_alarm=FALSE_ALARM)
+
+        def values(statistic: Statistic, held: Ints, rng: np.random.Generator) -> Floats:
+            counts = held[:, self.points.cells]
+            if isinstance(statistic, AdaptiveStatistic):
+                drawn = statistic.noise(rng, counts[:LAWS]).ravel()
+                return statistic.before_noise(counts) + rng.choice(drawn, len(counts))
+            found = statistic.simulated(model, counts, rng)[:, 0]
+            if statistic.mechanism is not None:
+                source = InsecureSeededNoise(int(rng.integers(2**31)))
+                found = statistic.mechanism.add_to(found, source)
+            return found
+
+        judged = sorted(
+            zip(statistics, thresholds, strict=True),
+            key=lambda each: isinstance(each[0], AdaptiveStatistic),
+        )
+        return [
+            (lambda held, rng, one=statistic: values(one, held, rng), threshold)
+            for statistic, threshold in judged
+        ]
+
+    def _model(self, statistic: Statistic) -> Any:
+        return no_drift_model(statistic.points, statistic.records, self.plan.design_effect)
+
+    def intervals(self, values: Floats) -> Floats:
+        """The printed 95% interval of each value."""
+        raise NotImplementedError
+
+    def opened(
+        self, points: QueryPoints, batches: Ints, rng: np.random.Generator
+    ) -> list[OpenedSum]:
+        """What the secure sums of a round open: `batches` are counts (batches, cells)."""
+        sums = []
+        for batch, counts in enumerate(batches):
+            asked, records = counts[points.cells[points.batch == batch]], int(counts.sum())
+            if self.trusted:
+                sums.append(OpenedSum(asked, records))
+                continue
+            noise = self.trial.release(self.plan.question)
+            assert isinstance(noise, CountsNoise)
+            law = _law(points, np.array([records]), noise)
+            on_counts, on_rest = law.draw_noise(rng)
+            noisy = np.append(asked + on_counts[0], records - asked.sum() + on_rest[0])
+            sums.append(OpenedSum(noisy, records, noise.noise_sd**2))
+        return sums
+
+    def estimate(
+        self, points: QueryPoints, sums: list[OpenedSum], rng: np.random.Generator
+    ) -> Estimate:
+        """The size, as the library releases it."""
+        found: Estimate = self.trust.estimate(
+            points,
+            sums,
+            cohort_sizes(self.plan, self.clients // self.plan.batches),
+            source=InsecureSeededNoise(int(rng.integers(2**31))),
+            rng=rng,
+        ).each[0]
+        return found
+
+    def predicted(self, kind: str, divergence: float) -> float:
+        """The planner's mean absolute error at a drift of this kind and size (with skew)."""
+        found = self.planned.predict(kind, divergence)
+        return float("nan") if found is None else found
+
+    def _populations(self, held: Ints) -> Populations:
+        counts = held[:, self.points.cells]
+        return Populations(self.points, self.totals, counts, counts)
+
+    def _from_counts(self, held: Ints, rng: np.random.Generator) -> Floats:
+        """KL off counts with noise on them, as many resamples as the benchmark can afford."""
+        noise = self.release
+        assert isinstance(noise, CountsNoise)
+        law = _law(self.points, self.totals, noise)
+        counts = held[:, self.points.cells]
+        on_counts, on_rest = law.draw_noise(rng, len(held))
+        rest = held.sum(axis=1, keepdims=True) - counts.sum(axis=1, keepdims=True)
+        found, _ = debias(
+            law,
+            counts + on_counts,
+            rest + on_rest,
+            np.full((len(held), 1), self.records),
+            score=self.trust.score,
+            rng=rng,
+            resamples=RESAMPLES,
+        )
+        return found
+
+
+def _law(points: QueryPoints, records: Ints, noise: CountsNoise) -> NoisyCounts:
+    """Empty counts with this noise."""
+    return NoisyCounts(
+        points=points,
+        counts=np.zeros(len(points)),
+        rest=np.zeros(1),
+        records=records,
+        noise_sd=np.array([noise.noise_sd]),
+        laplace_scale=noise.laplace_scale,
+    )
+
+
+def planned(pi: Floats, records: int, clients: int, epsilon: float, **options: Any) -> Default:
+    """The default for a Pi that is known exactly."""
+    reference = fk.Reference.from_probabilities(pi)
+    return Default(reference, clients=clients, records=records, epsilon=epsilon, **options)

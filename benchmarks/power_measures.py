@@ -1,0 +1,308 @@
+"""What `power.py` measures: each function is a task of its own, and returns rows of its table."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from power_default import FALSE_ALARM, Default, planned
+from power_rivals import chi_square, chi_square_threshold, previous_errors, textbook_errors
+from power_worlds import (
+    KINDS,
+    alarm_rounds,
+    clients_of,
+    domain,
+    drifted,
+    generator,
+    largest,
+    shrunk,
+    size,
+    skewed,
+    truths,
+)
+from scipy import special
+
+from fedprikl import Reference
+from fedprikl.checks import Floats, Ints
+from fedprikl.protocol.plan import Trust
+from fedprikl.simulation import load_compact, load_stand_in
+
+POWER, CONFIDENCE = 0.95, 0.99
+SMALLEST, PRECISION = 1e-6, 1.02  # of a drift in nats; of the search, as a ratio
+LEAST_CELL = 0.003  # what a cell that nearly vanishes keeps
+SAMPLED_CELLS, SAMPLED_BYTES = 2000, 256
+DIGITS = "digit pairs, full size"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The seed, and how often everything is repeated."""
+
+    seed: int = 0
+    data: Path | None = None
+    powers: int = 1500  # populations for each size of drift
+    errors: int = 40  # populations for each cell of the table of errors
+    rounds: int = 80  # references for each rate of false alarms
+    populations: int = 50  # for each reference
+    splits: int = 300  # of the writers
+    coverages: int = 1000  # releases for each case
+    sampled: int = 400  # releases for a case whose points are drawn anew each time
+
+
+def measure_power(
+    effort: Effort, name: str, cells: int, records: int, epsilon: float
+) -> list[dict[str, Any]]:
+    """Smallest drifts of all kinds, without privacy and with the default."""
+    pi = domain(name, cells, effort.seed, effort.data)
+    rng = generator(effort.seed, "chi-square", name, cells, records)
+    threshold = chi_square_threshold(pi, records, FALSE_ALARM, rng)
+    ours = planned(pi, records, clients_of(records), epsilon)
+    rows = []
+    for kind in KINDS:
+
+        def found(nats: float, private: bool, kind: str = kind) -> float:
+            """The power at a drift of this size."""
+            rng = generator(effort.seed, "power", name, cells, records, kind)  # common numbers
+            held = rng.multinomial(records, drifted(pi, kind, nats), effort.powers)
+            if private:
+                return float(ours.flags(held, rng).mean())
+            return float((chi_square(held, pi) > threshold).mean())
+
+        most = largest(pi, kind)
+        chi2 = smallest(partial(found, private=False), 5 * math.sqrt(cells) / records, most)
+        default = smallest(partial(found, private=True), chi2 or most, most)
+        rows.append(
+            {
+                "domain": name,
+                "cells": cells,
+                "records": records,
+                "epsilon": epsilon,
+                "kind": kind,
+                "chi2": chi2,
+                "default": default,
+                "ratio": default / chi2 if chi2 and default else None,
+            }
+        )
+    return rows
+
+
+def smallest(power: Callable[[float], float], start: float, most: float) -> float | None:
+    """The least drift with a power of 95%; None if not even the largest has it.
+
+    Steps of a factor 2 until it lies between two, bisection, and a line between the last two.
+    """
+    seen = cache(power)
+    if seen(most) < POWER:
+        return None
+    low = high = min(start, most)
+    while seen(high) < POWER:
+        low, high = high, min(2 * high, most)
+    while seen(low) >= POWER and low > SMALLEST:
+        low, high = low / 2, low
+    while high / low > PRECISION:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if seen(middle) >= POWER else (middle, high)
+    share = (POWER - seen(low)) / max(seen(high) - seen(low), 1e-9)
+    return float(low * (high / low) ** min(max(share, 0.0), 1.0))
+
+
+DRIFTS: dict[str, tuple[str, float]] = {
+    "none": ("none", 0.0),
+    "0.01": ("smooth", 0.01),
+    "0.05": ("smooth", 0.05),
+    "0.2": ("smooth", 0.2),
+    "1": ("smooth", 1.0),
+    "gone": ("gone", 0.0),
+}
+
+
+def measure_errors(
+    effort: Effort, name: str, cells: int, records: int, epsilon: float
+) -> list[dict[str, Any]]:
+    """Mean absolute errors of KL at every drift, of all methods on the same populations."""
+    pi = domain(name, cells, effort.seed, effort.data)
+    plan_for = partial(planned, pi, records, clients_of(records), epsilon)
+    plans = {
+        "default": plan_for(),
+        "ask_kl": plan_for(ask=("kl",)),
+        "trust_none": plan_for(trust="none"),
+    }
+    rows = []
+    for drift, (kind, nats) in DRIFTS.items():
+        p = drifted(pi, kind, nats)
+        key = (name, cells, records, drift)
+        held = generator(effort.seed, "held", *key).multinomial(records, p, effort.errors)
+        truth, rng = truths(pi, held), generator(effort.seed, "noise", epsilon, *key)
+        row: dict[str, Any] = {
+            "domain": name,
+            "cells": cells,
+            "records": records,
+            "epsilon": epsilon,
+            "drift": drift,
+        }
+        for method, plan in plans.items():
+            row[method] = float(plan.errors(held, truth, rng)[0].mean())
+            suffix = "" if method == "default" else f"_{method}"
+            row[f"predicted{suffix}"] = plan.predicted(kind, skewed(pi, p))
+        row["textbook"] = float(textbook_errors(held, truth, pi, epsilon, rng).mean())
+        row["previous"] = float(previous_errors(held, truth, pi, epsilon).mean())
+        rows.append(row)
+    return rows
+
+
+def measure_alarms(effort: Effort, world: str, trust: Trust) -> list[dict[str, Any]]:
+    """How often populations without drift are called drifted, at a stated 1%."""
+    writers = "writers" in world
+    rounds, populations = (effort.splits, 4) if writers else (effort.rounds, effort.populations)
+    alarms = total = 0
+    for number, case in enumerate(
+        alarm_rounds(world, rounds, populations, effort.seed, effort.data)
+    ):
+        ours = Default(
+            case.reference,
+            clients=case.clients,
+            records=int(case.populations[0].sum()),
+            epsilon=1.0,
+            trust=trust,
+            payload=4096,
+        )
+        rng = generator(effort.seed, "alarm noise", world, trust, number)
+        alarms += int(ours.flags(case.populations, rng).sum())
+        total += len(case.populations)
+    upper = 1.0 if alarms == total else special.betaincinv(alarms + 1, total - alarms, CONFIDENCE)
+    return [
+        {
+            "world": world,
+            "trust": trust,
+            "rate": alarms / total,
+            "upper": float(upper),
+            "populations": total,
+        }
+    ]
+
+
+def coverage_cases(data: Path | None) -> list[str]:
+    """Names of all cases; those in the middle are of 62 lognormal cells and 50,000 records."""
+    usual = ["none", "smooth", "rare", "heavy", "gone", "nearly gone", "sampled"]
+    return usual if data is None else [*usual, DIGITS]
+
+
+def measure_coverage(effort: Effort, case: str, trust: Trust) -> list[dict[str, Any]]:
+    """How often the printed 95% interval holds D of the very records."""
+    if case == "sampled":
+        inside = _sampled(effort, trust)
+    elif case == DIGITS:
+        inside = _digit_pairs(effort, trust)
+    else:
+        inside = _cover(effort, case, trust)
+    hits, total = int(np.sum(inside)), len(inside)
+    lower = special.betaincinv(hits, total - hits + 1, 1 - CONFIDENCE) if hits else 0.0
+    return [
+        {
+            "case": case,
+            "trust": trust,
+            "rate": hits / total,
+            "lower": float(lower),
+            "releases": total,
+        }
+    ]
+
+
+def _cover(effort: Effort, case: str, trust: Trust) -> Any:
+    """Populations drawn anew for every release, from one P."""
+    rng = generator(effort.seed, "coverage", case, trust)
+    records, epsilon = 50_000, 1.0
+    pi = domain("lognormal", 62, effort.seed)
+    if case == "nearly gone":  # a cell of 10% of the mass falls to 0.3% of itself
+        records, epsilon = 402_953, 0.1
+        pi = np.append(0.9 * pi, 0.1)
+        p = shrunk(pi, np.arange(len(pi)) == len(pi) - 1, LEAST_CELL)
+    elif case in ("none", "gone"):
+        p = drifted(pi, case, 0.0)
+    else:
+        p = drifted(pi, case, 0.2 if case == "smooth" else _moderate(pi, case))
+    ours = planned(pi, records, clients_of(records), epsilon, trust=trust)
+    held = rng.multinomial(records, p, effort.coverages)
+    return _inside(ours.intervals(ours.values(held, rng)), truths(pi, held))
+
+
+def _moderate(pi: Floats, kind: str) -> float:
+    """The size of a drift in which the cells of this kind keep a tenth."""
+    light = np.argsort(np.argsort(pi)) < len(pi) // 2
+    chosen = light if kind == "rare" else np.arange(len(pi)) == np.argmax(pi)
+    return size(pi, shrunk(pi, chosen, 0.1))
+
+
+def _inside(limits: Floats, truth: Floats) -> Any:
+    return (limits[:, 0] <= truth) & (truth <= limits[:, 1])
+
+
+def _sampled(effort: Effort, trust: Trust) -> Any:
+    """More cells than fit: points, batches and populations drawn anew for every release."""
+    rng = generator(effort.seed, "coverage sampled", trust)
+    pi = domain("lognormal", SAMPLED_CELLS, effort.seed)
+    p, records = drifted(pi, "smooth", 0.2), 100_000
+    ours = planned(pi, records, clients_of(records), 1.0, trust=trust, payload=SAMPLED_BYTES)
+    inside = []
+    for _ in range(effort.sampled):
+        batches = rng.multinomial(records // ours.plan.batches, p, ours.plan.batches)
+        points = ours.trust.draw_points(ours.pi, rng)
+        found = ours.estimate(points, ours.opened(points, batches, rng), rng)
+        low, high = found.interval or (0.0, math.inf)
+        true = float(truths(pi, batches.sum(axis=0)[None])[0])
+        inside.append(low <= true <= high)
+    return inside
+
+
+def _digit_pairs(effort: Effort, trust: Trust) -> Any:
+    """Every digit against every other, at full size; the records stay, the noise is new."""
+    data = effort.data or Path()
+    genuine = load_compact(data / "femnist_digits.npz")
+    digits = load_stand_in(genuine, data / "nist_digit_owners.npz")
+    counts: list[Ints] = [digits.counts(digit) for digit in range(10)]
+    repetitions = max(1, effort.coverages // 90)
+    inside = []
+    for a, mine in enumerate(counts):
+        reference = Reference.from_counts(mine[:-1])
+        rng = generator(effort.seed, "coverage digits", trust, a)
+        for b, held in enumerate(counts):
+            if a == b:
+                continue
+            ours = Default(
+                reference,
+                clients=digits.writers,
+                records=int(held.sum()),
+                epsilon=1.0,
+                trust=trust,
+            )
+            rows = np.repeat(held[None], repetitions, axis=0)
+            found = ours.intervals(ours.values(rows, rng))
+            true = skewed(reference.probabilities, held / held.sum())
+            inside.extend(_inside(found, np.full(repetitions, true)))
+    return inside
+
+
+def measure_speed(effort: Effort, cells: int) -> list[dict[str, Any]]:
+    """Seconds that the aggregator takes for one release of so many cells, at best of three."""
+    pi = domain("lognormal", cells, effort.seed)
+    records = 400_000
+    ours = planned(pi, records, clients_of(records), 1.0, whole=True)
+    rng = generator(effort.seed, "speed", cells)
+    held = rng.multinomial(records // ours.plan.batches, pi, ours.plan.batches)
+    sums, seconds = ours.opened(ours.points, held, rng), []
+    for _ in range(3):
+        begun = time.perf_counter()
+        ours.estimate(ours.points, sums, rng)
+        seconds.append(time.perf_counter() - begun)
+    return [
+        {
+            "cells": cells,
+            "seconds": min(seconds),
+            "asked": len(ours.points),
+            "noise": ours.plan.noise,
+        }
+    ]
