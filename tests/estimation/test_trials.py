@@ -71,7 +71,7 @@ def test_trials_show_the_errors_of_real_releases(release: Release, kind: str) ->
         held = rng.multinomial(RECORDS, POINTS.pi * ratios)
         truth = skewed_divergence(POINTS.pi, held / RECORDS, skew=0.01)
         errors.append(real_release(release, BatchCounts(POINTS, held, N), source) - truth)
-    found = trial_errors(POINTS, N, ratios, SCORE, release)
+    found = trial_errors(POINTS, N, ratios, SCORE, release, effort=(24, 60))
     assert found.mean_absolute == pytest.approx(np.mean(np.abs(errors)), rel=0.3)
     assert found.root_mean_square >= found.mean_absolute >= abs(found.bias)
     low, high = found.quantiles(np.array([0.1, 0.9]))

@@ -377,22 +377,22 @@ def test_the_statistic_of_noisy_counts_by_hand() -> None:
     )
     # means 5 and 2, variances 1 + 2.5 and 1 + 1.6
     by_hand = [
-        (5 / 3.5) ** 2 * (4 - 3.5) - (2 / 2.6) ** 2 * 2.6,
-        -((5 / 3.5) ** 2) * 3.5 + (2 / 2.6) ** 2 * (9 - 2.6),
+        5 / 3.5**2 * (4 - 3.5) - 2 / 2.6**2 * 2.6,
+        -5 / 3.5**2 * 3.5 + 2 / 2.6**2 * (9 - 2.6),
     ]
     np.testing.assert_allclose(found, by_hand)
 
 
 def test_any_noise_can_be_simulated() -> None:
     """Heavier tails than normal need a higher threshold."""
-    model, sd = one_batch(zipf(20), 2000), np.full(20, 5.0)
+    model, sd = one_batch(zipf(20), 2000), np.full(20, 20.0)
 
     def threshold(sampler: Any) -> float:
         return (
             judge_noisy_counts(2000 * zipf(20), model, sd, sampler=sampler).witnesses[0].threshold
         )
 
-    laplace = threshold(lambda rng, draws: rng.laplace(0, 5 / math.sqrt(2), (draws, 20)))
+    laplace = threshold(lambda rng, draws: rng.laplace(0, 20 / math.sqrt(2), (draws, 20)))
     assert laplace > threshold(None)
     related = one_batch(zipf(20), 2000, design_effect=2.0)
     assert judge_noisy_counts(2000 * zipf(20), related, sd).design_effect == 2.0
