@@ -63,11 +63,11 @@ def real_release(release: Release, counts: BatchCounts, source: InsecureSeededNo
 @pytest.mark.parametrize("kind", ["smooth", "gone"])
 @pytest.mark.parametrize("release", RELEASES, ids=["value", "adaptive", "counts"])
 def test_trials_show_the_errors_of_real_releases(release: Release, kind: str) -> None:
-    """60 or 150 real releases: their mean error is known to 8 to 12%; trials agree within 30%."""
+    """240 or 150 real releases: their mean error is known to 8 to 12%; trials agree within 30%."""
     ratios = drifted_ratios(POINTS.pi, kind, 0.1, SCORE)
     assert ratios is not None
     rng, source, errors = np.random.default_rng(3), InsecureSeededNoise(4), []
-    for _ in range(60 if isinstance(release, AdaptiveNoise) else 150):
+    for _ in range(240 if isinstance(release, AdaptiveNoise) else 150):
         held = rng.multinomial(RECORDS, POINTS.pi * ratios)
         truth = skewed_divergence(POINTS.pi, held / RECORDS, skew=0.01)
         errors.append(real_release(release, BatchCounts(POINTS, held, N), source) - truth)
