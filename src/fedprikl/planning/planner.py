@@ -53,14 +53,13 @@ def plan_round(
 
     `reference` is Pi, or the path of a reference file.
     `epsilon` and `delta` are for all `releases` together. `trust` says who may see exact sums: the
-    "aggregator", or "none". `ask` names the divergences: the first is the size of
-    the drift, all of them together give the verdict. `shares` are their parts of the budget
-    (default: equal). `most_records` is the
-    largest number of records one client may hold (default: 16 times the average); a client with
-    more stays away. `design_effect` says how correlated the records of one client are (default:
-    from the reference's size and, with client ids, its correlation). `aggregator` is the key that
-    answers are sealed to, where a relay carries them, `roster` the fingerprint of the clients who
-    may take part. Cost: about a second, whatever the domain.
+    "aggregator", or "none". `ask` names the divergences: the first is the size of the drift, all
+    together give the verdict. `shares` are their parts of the budget (default: equal).
+    `most_records` is the largest number of records one client may hold (default: 16 times the
+    average); a client with more stays away. `design_effect` says how correlated the records of one
+    client are (default: from the reference's size and, with client ids, its correlation).
+    `aggregator` is the key that answers are sealed to, where a relay carries them, `roster` the
+    fingerprint of the clients who may take part. Cost: about a second, whatever the domain.
 
     Examples
     --------
