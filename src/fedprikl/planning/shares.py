@@ -15,8 +15,8 @@ from fedprikl.protocol.question import Question
 __all__ = ["MOST_BESIDE_COUNTS", "needed_shares"]
 
 DRAWS = 400  # populations without drift
-QUIET = 0.5  # noise over the spread of a statistic without drift: more would cost power
-LEAST, MOST = 0.03, {"tv": 0.2}  # of the budget, for one further question
+QUIET = 0.35  # noise over the spread of a statistic without drift: more would cost power
+LEAST, MOST = 0.03, {"tv": 0.55}  # of the budget, for one further question
 USUAL_MOST = 0.15
 HOPELESS = 4.0  # times the most: the noise would still be twice the spread, and drown the statistic
 MOST_TOGETHER = 0.5  # of all further questions: the first one is the size
