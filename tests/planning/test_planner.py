@@ -324,7 +324,7 @@ def _judge(
             source=InsecureSeededNoise(seed),
         )
         effect = plan.design_effect
-        return lambda: found.verdict(plan.false_alarm, design_effect=effect), found.value
+        return lambda: found.verdict(plan.false_alarm, spread=effect), found.value
     this = noisy_round(reference, plan, clients=1000, records=records, points=points)
     on_counts, on_rest = this.empty.draw_noise(rng)
     noisy = replace(

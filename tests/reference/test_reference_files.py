@@ -114,8 +114,8 @@ def test_a_file_cut_off_anywhere_is_refused(name: str) -> None:
     ("change", "words"),
     [
         ({"format": "something else"}, "not a fedprikl reference"),
-        ({"version": 1}, "version 1.*fedprikl reference"),
-        ({"version": 3}, "version 3"),
+        ({"version": 2}, "version 2.*fedprikl reference"),
+        ({"version": 4}, "version 4"),
         ({"other": 1}, "fingerprint"),
         ({"other": -1}, "must not be negative"),
         ({"other": True}, "expected a number"),

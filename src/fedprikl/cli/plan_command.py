@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from fedprikl.cli.console import print_json, say
+from fedprikl.cli.console import notes, print_json, say
 from fedprikl.cli.options import load_reference, plan_words
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.divergence import divergence_named
@@ -57,8 +58,8 @@ def plan_command(
     design_effect: Annotated[
         float | None,
         typer.Option(
-            help="Correlation of one client's records; default: from the reference's size and, "
-            "with client ids, its correlation."
+            help="How correlated one client's records are; default: as the reference's client "
+            "ids show."
         ),
     ] = None,
     threshold: Annotated[
@@ -136,6 +137,8 @@ def plan_command(
     planned = replace(planned, plan=plan)
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
     write_whole(output, readable(signed.to_dict()))
+    for remark in planned.notes:
+        notes.print(f"[yellow]note:[/yellow] {escape(remark)}")
     if json:
         print_json(planned.to_dict() | {"file": str(output), "signer": signed.signer})
         return
@@ -204,13 +207,14 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
         table.add_row(f"{forecast.divergence:g} {unit}", *row)
     console.print(f"\nPredicted error, in {unit} (root mean square):")
     console.print(table)
+    given = plan.design_effect
+    effect = "" if given is None else f", design effect {given:.3g}"
     if planned.smallest_drift is None:
         console.print("No drift would be found with 95% power.")
     else:
         console.print(
             f"Smallest drift found with 95% power: {planned.smallest_drift:.3g} {unit} "
-            f"(a prediction; false alarms: {100 * plan.false_alarm:.3g}%, design effect "
-            f"{plan.design_effect:.3g})."
+            f"(a prediction; false alarms: {100 * plan.false_alarm:.3g}%{effect})."
         )
     for what, error in planned.doublings.items():
         console.print(

@@ -11,6 +11,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.noisy_counts import NoisyCounts
 from fedprikl.estimation.verdict import Verdict
 from fedprikl.privacy import PrivacyStatement
+from fedprikl.reference import Spread
 
 __all__ = ["ComparedEstimate", "Estimate"]
 
@@ -28,10 +29,10 @@ class Estimate:
     noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
     limits: Callable[[], tuple[float, float] | None] = field(default=lambda: None, repr=False)
     noisy_counts: NoisyCounts | None = field(default=None, repr=False)  # where they are released
-    # The verdict at a false-alarm rate and a design effect, where the law without drift is known.
-    judge: Callable[[float, float], Verdict] | None = field(default=None, repr=False)
+    # The verdict at a false-alarm rate and a spread, where the law without drift is known.
+    judge: Callable[[float, float | Spread], Verdict] | None = field(default=None, repr=False)
     false_alarm: float = 0.01  # of `drifted`
-    design_effect: float = 1.0  # of `drifted`; see `Correlation.design_effect`
+    spread: float | Spread = 1.0  # of `drifted`: a design effect, or a reference's `spread`
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -40,13 +41,15 @@ class Estimate:
 
     @property
     def drifted(self) -> bool:
-        """Whether drift was found, at the estimate's own false-alarm rate and design effect."""
+        """Whether drift was found, at the estimate's own false-alarm rate and spread."""
         return self.verdict().drifted
 
     def verdict(
-        self, false_alarm: float | None = None, *, design_effect: float | None = None
+        self, false_alarm: float | None = None, *, spread: float | Spread | None = None
     ) -> Verdict:
         """Drifted or not; computed when asked for, and costs no privacy.
+
+        `spread` is a design effect, or what `Reference.spread` says of these clients.
 
         Below a second for 500 asked cells.
         """
@@ -57,7 +60,7 @@ class Estimate:
             )
         return self.judge(
             self.false_alarm if false_alarm is None else false_alarm,
-            self.design_effect if design_effect is None else design_effect,
+            self.spread if spread is None else spread,
         )
 
     def __str__(self) -> str:

@@ -13,6 +13,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import NoisyCounts
 from fedprikl.estimation.verdict import Verdict, alarm_threshold, simulated_draws
+from fedprikl.reference import Spread
 
 __all__ = [
     "NoiseSampler",
@@ -36,7 +37,12 @@ def gaussian_sampler(noise_sd: Floats) -> NoiseSampler:
 
 
 def overdispersion(
-    noisy: Floats, pi: Floats, records: Ints, noise_sd: Floats, *, design_effect: float = 1.0
+    noisy: Floats,
+    pi: Floats,
+    records: Ints,
+    noise_sd: Floats,
+    *,
+    design_effect: float | Floats = 1.0,
 ) -> Floats:
     """U, the score statistic for counts that vary more than they should; near 0 without drift.
 
@@ -44,7 +50,8 @@ def overdispersion(
 
     The slope at 0 of the log-likelihood in the variance of r = P / Pi, for normal counts with
     Var(h) = var + (N Pi)^2 Var(r): the most powerful test against a small drift spread over all
-    cells. `noisy` may have leading axes; all else is per term.
+    cells. Cells in which clients differ most have the largest d, and count least. `noisy` may have
+    leading axes; all else is per term.
     """
     mean = records * pi
     variance = noise_sd**2 + design_effect * mean * (1 - pi)
@@ -71,7 +78,7 @@ def judge_noisy_counts(
     if not len(noisy) == len(sd) == len(model.pi):
         raise InvalidInputError("Noisy counts, their noise and the terms must be equally many.")
     draw_noise = sampler or gaussian_sampler(sd)
-    effect, records = model.design_effect, model.records_per_term
+    effect, records = model.design_effects, model.records_per_term
 
     def statistic(counts: Floats) -> Floats:
         return overdispersion(counts, model.pi, records, sd, design_effect=effect)
@@ -85,21 +92,15 @@ def judge_noisy_counts(
         statistic=float(statistic(np.asarray(noisy, dtype=np.float64))),
         threshold=alarm_threshold(np.concatenate(null), None, false_alarm=false_alarm),
         false_alarm=false_alarm,
-        design_effect=effect,
+        design_effect=model.design_effect,
         unit="",
     )
 
 
-def judge_noisy_release(noisy: NoisyCounts, false_alarm: float, design_effect: float) -> Verdict:
+def judge_noisy_release(noisy: NoisyCounts, false_alarm: float, spread: float | Spread) -> Verdict:
     """The verdict on the noisy counts of a round, with noise drawn from their own law."""
     points = noisy.points
-    model = NoDrift(
-        pi=points.pi,
-        records=noisy.records,
-        batch=points.batch,
-        term=np.arange(len(points)),
-        design_effect=design_effect,
-    )
+    model = NoDrift.of(points, noisy.records, spread)
 
     def sampler(rng: np.random.Generator, draws: int) -> Floats:
         return noisy.draw_noise(rng, draws)[0]

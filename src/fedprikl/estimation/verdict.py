@@ -18,7 +18,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, null_values, public_simulation
 from fedprikl.estimation.terms import Terms
 from fedprikl.privacy import Mechanism
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, Spread
 
 __all__ = ["Verdict", "alarm_threshold", "judge_release", "simulated_draws"]
 
@@ -46,7 +46,7 @@ class Verdict:
     statistic: float
     threshold: float
     false_alarm: float  # how often, at most, a population without drift exceeds the threshold
-    design_effect: float  # 1 if records of one client are as different as those of two
+    design_effect: float | None  # None: not known, records of one client are taken as unrelated
     unit: str  # of statistic and threshold; empty for the variation of noisy counts
 
     @property
@@ -60,7 +60,11 @@ class Verdict:
         what = f"{statistic} {self.unit}"
         if not self.unit:
             what = f"the excess variation of the noisy counts, {statistic},"
-        related = "" if self.design_effect == 1 else f" (design effect {self.design_effect:.3g})"
+        related = ""
+        if self.design_effect is None:
+            related = " and with unrelated records (which no client ids show)"
+        elif self.design_effect != 1:
+            related = f" (design effect {self.design_effect:.3g})"
         return (
             f"{found}: {what} is {place} {threshold}, which "
             f"populations without drift{related} exceed at most {100 * self.false_alarm:.3g}% "
@@ -126,7 +130,7 @@ def alarm_threshold(values: Floats, mechanism: Mechanism | None, *, false_alarm:
 def judge_release(
     value: float,
     false_alarm: float,
-    design_effect: float,
+    spread: float | Spread,
     *,
     mechanism: Mechanism | None,
     points: QueryPoints,
@@ -135,13 +139,7 @@ def judge_release(
 ) -> Verdict:
     """The verdict on a released value; from public quantities, so it costs no privacy."""
     terms = Terms.of(points, records)
-    model = NoDrift(
-        pi=terms.pi,
-        records=records,
-        batch=points.batch,
-        term=terms.of_point,
-        design_effect=design_effect,
-    )
+    model = NoDrift.of(points, records, spread)
     values = null_values(
         model,
         terms.weights,
@@ -153,7 +151,7 @@ def judge_release(
         statistic=value,
         threshold=alarm_threshold(values, mechanism, false_alarm=false_alarm),
         false_alarm=false_alarm,
-        design_effect=design_effect,
+        design_effect=model.design_effect,
         unit=score.unit,
     )
 

@@ -75,6 +75,7 @@ class PlannedRound:
     forecasts: tuple[Forecast, ...]  # one per assumed drift
     cost: SumCost
     reasons: tuple[Reason, ...]
+    notes: tuple[str, ...] = ()  # what its promises rest on and nobody has said
     find_smallest: Callable[[], float | None]
     find_doublings: Callable[[], dict[str, float]]
 
@@ -130,4 +131,5 @@ class PlannedRound:
             "secure_sums": self.cost.to_dict(),
             "error_with_twice_the": self.doublings,
             "reasons": [reason.to_dict() for reason in self.reasons],
+            "notes": list(self.notes),
         }

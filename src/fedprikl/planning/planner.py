@@ -55,9 +55,9 @@ def plan_round(
     "aggregator", or "none". `divergence` is the name of a registered one. `most_records` is the
     largest number of records one client may hold (default: 16 times the average); a client with
     more stays away. `design_effect` says how correlated the records of one client are (default:
-    from the reference's size and, with client ids, its correlation). `aggregator` is the key that
-    answers are sealed to, where a relay carries them, `roster` the fingerprint of the clients who
-    may take part. Cost: about a second, whatever the domain.
+    as the reference's client ids show; without them `notes` of the result says what is missing).
+    `aggregator` is the key that answers are sealed to, where a relay carries them, `roster` the
+    fingerprint of the clients who may take part. Cost: about a second, whatever the domain.
 
     Examples
     --------
@@ -83,10 +83,8 @@ def plan_round(
     if threshold is not None and check_finite(threshold, "threshold") < 0:
         raise InvalidInputError(f"threshold is a divergence: at least 0, got {threshold}.")
     client_effect = design_effect or 1.0
-    if design_effect is None:
-        design_effect = pi.design_effect(clients=clients, records=records)
-        if pi.correlation is not None:
-            client_effect = pi.correlation.design_effect(clients=clients, records=records)
+    if design_effect is None and pi.correlation is not None:
+        client_effect = pi.correlation.design_effect(clients=clients, records=records)
     draft = Plan(
         population=population,
         reference=pi.fingerprint,

@@ -52,6 +52,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
         releases=draft.releases,
         forecasts=best.forecasts,
         cost=known.cost(plan),
+        notes=known.notes(plan),
         find_smallest=cache(lambda: _smallest_drift(known, plan, best.design)),
         find_doublings=cache(lambda: search.doublings(searched)),
         reasons=(
@@ -134,14 +135,14 @@ def _smallest_drift(known: Known, plan: Plan, design: Design) -> float | None:
     alarm = judge_release(
         0.0,
         plan.false_alarm,
-        plan.design_effect,
+        known.spread(plan),
         mechanism=mechanism,
         points=points,
         records=records,
         score=trust.score,
     ).threshold
     actual = DesignMoments.of(known.spectrum, design, score=trust.score, records=known.records)
-    grouped = actual.in_groups(plan.design_effect)
+    grouped = actual.in_groups(known.design_effect(plan))
 
     def moments(divergence: float) -> tuple[float, float]:
         return actual(divergence)[0], grouped(divergence)[1]

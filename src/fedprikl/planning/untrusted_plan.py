@@ -57,12 +57,13 @@ def plan_untrusted(known: Known, draft: Plan) -> PlannedRound:
         releases=draft.releases,
         forecasts=forecasts[plan],
         cost=known.cost(plan),
+        notes=known.notes(plan),
         find_smallest=cache(
             lambda: smallest_noisy_drift(
                 _round_of(known, plan),
                 score=NoisyHistogram(plan).score,
                 false_alarm=plan.false_alarm,
-                design_effect=plan.design_effect,
+                spread=known.spread(plan),
             )
         ),
         find_doublings=cache(doublings),

@@ -16,6 +16,7 @@ from fedprikl.protocol.release import Release
 from fedprikl.protocol.released_counts import ReleasedCounts
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.trust import trust_of
+from fedprikl.reference import Spread
 from fedprikl.secure_sum import SumAggregator
 
 __all__ = ["Aggregator"]
@@ -119,8 +120,18 @@ class Aggregator:
         """Drifted or not, from public quantities; None where the law without drift is unknown."""
         if estimate.judge is None:
             return None
+        return estimate.judge(self._round.plan.false_alarm, self._spread)
+
+    @property
+    def _spread(self) -> float | Spread:
+        """How counts vary without drift: by the plan, or by the reference for who was counted."""
         plan = self._round.plan
-        return estimate.judge(plan.false_alarm, plan.design_effect)
+        if plan.design_effect is not None:
+            return plan.design_effect
+        clients = [0] * plan.batches
+        for outcome in self._outcomes.values():
+            clients[outcome.batch] += outcome.included
+        return self._round.reference.spread(clients=clients)
 
     @property
     def _sizes(self) -> list[int]:

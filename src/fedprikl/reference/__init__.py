@@ -14,6 +14,7 @@ from fedprikl.reference.points import (
     spread_shares,
 )
 from fedprikl.reference.reference import Reference
+from fedprikl.reference.spread import Spread, one_each
 
 __all__ = [
     "Bins",
@@ -24,12 +25,14 @@ __all__ = [
     "Indices",
     "QueryPoints",
     "Reference",
+    "Spread",
     "Table",
     "Times",
     "all_points",
     "distinct_points",
     "iid_points",
     "inclusion_probabilities",
+    "one_each",
     "spread_points",
     "spread_shares",
 ]
