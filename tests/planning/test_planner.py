@@ -17,6 +17,7 @@ from fedprikl import InsecureSeededNoise, InvalidInputError, Reference
 from fedprikl.divergence import Score, skewed_divergence
 from fedprikl.estimation import BatchCounts, judge_noisy_release, overdispersion, trusted_aggregator
 from fedprikl.estimation.drift_model import fit_drift
+from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
 from fedprikl.planning.release_budget import split_budget
@@ -184,12 +185,24 @@ def test_several_releases_without_a_trusted_party_share_epsilon_and_delta() -> N
 
 
 def test_the_design_effect_comes_from_the_reference_or_the_user() -> None:
-    assert planned().plan.design_effect == 1.0
+    assert planned().plan.design_effect is None
     assert planned(design_effect=3.0).plan.design_effect == 3.0
     rough, fine = planned(design_effect=3.0), planned()
     assert rough.smallest_drift is not None
     assert fine.smallest_drift is not None
     assert rough.smallest_drift > fine.smallest_drift
+
+
+def test_it_asks_for_client_ids_or_a_design_effect_before_it_promises() -> None:
+    (note,) = planned().notes
+    assert "50 records each" in note
+    assert "client ids" in note
+    assert planned().to_dict()["notes"] == [note]
+    assert planned(design_effect=1.0).notes == ()
+    assert planned(clients=49_000).notes == ()  # about one record each
+    held = np.random.default_rng(1).multinomial(30, zipf(20).probabilities[:-1], size=40)
+    with_ids = Reference.from_counts(held)
+    assert plan_round(with_ids, clients=50, records=5000, epsilon=1.0).notes == ()
 
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
@@ -323,19 +336,20 @@ def _judge(
             noise=plan.noise,
             source=InsecureSeededNoise(seed),
         )
-        effect = plan.design_effect
-        return lambda: found.verdict(plan.false_alarm, spread=effect), found.value
+        spread = plan.design_effect or reference.spread(clients=[1000])
+        return lambda: found.verdict(plan.false_alarm, spread=spread), found.value
     this = noisy_round(reference, plan, clients=1000, records=records, points=points)
     on_counts, on_rest = this.empty.draw_noise(rng)
     noisy = replace(
         this.empty, counts=counts + on_counts[0], rest=records - counts.sum() + on_rest[0]
     )
     sd = np.full(len(points), float(noisy.noise_sd[0]))
-    effect = plan.design_effect
+    spread = plan.design_effect or reference.spread(clients=[1000])
+    effects = NoDrift.of(points, noisy.records, spread).design_effects
     statistic = float(
-        overdispersion(noisy.counts, points.pi, noisy.records, sd, design_effect=effect)
+        overdispersion(noisy.counts, points.pi, noisy.records, sd, design_effect=effects)
     )
-    return lambda: judge_noisy_release(noisy, plan.false_alarm, effect), statistic
+    return lambda: judge_noisy_release(noisy, plan.false_alarm, spread), statistic
 
 
 def test_alike_records_ask_for_fewer_batches_or_larger_errors() -> None:

@@ -161,9 +161,12 @@ class NoDrift:
         records = self.records[self.batch].astype(np.float64)
         weight = records * (records - 1) * spread.between(self.records)[self.batch]
         squares = np.bincount(self.term, weight, len(self.pi))
-        alike = spread.of(self.cells, self.pi).variance * self.pi
-        found = 1 + alike * (squares / total + total * spread.between_counted)
-        return found + (total / spread.counted if spread.counted else 0.0)
+        found = spread.of(self.cells, self.pi)
+        within = np.maximum(1 - self.pi, 1e-9)
+        alike = self.pi * (found.own + np.sum(found.common**2, axis=0) / within)
+        between = squares / total + total * spread.between_counted
+        own = total / spread.counted if spread.counted else 0.0  # the reference's own sampling
+        return np.asarray(1 + alike * between + own)
 
     def chunks(self, draws: int, rng: np.random.Generator) -> Iterator[Ints]:
         """The same counts, as many draws at a time as fit into little memory."""

@@ -85,4 +85,4 @@ def _own(spread: Spread, own: Floats, pi: Floats) -> Floats:
     if not spread.counted:
         return np.zeros(len(pi))
     counting = 1 / (spread.counted * pi)
-    return np.asarray(spread.between_counted * own + counting * (1 + np.minimum(counting, 1.0)))
+    return np.asarray(spread.between_counted * own + counting * (1 + np.minimum(counting, 1.0) / 2))

@@ -98,14 +98,14 @@ def rare_discount(holders: Ints) -> float:
     """delta: by how many holders a cell is overrated because it happened to be seen.
 
     Of the cells that could be seen, a reference shows those that were lucky. A cell with k holders
-    has (k - delta) / k of its Pi on average, delta = n1 / (n1 + 2 n2), with n1 cells held once and
-    n2 held twice (Good and Turing; Ney, Essen and Kneser, 1994).
+    has (k - delta) / k of its Pi on average, delta = 1 - 2 n2 / n1, with n1 cells held once and n2
+    held twice (Good, 1953); both plus 1, so that few cells do not decide.
 
-    >>> rare_discount(np.array([9, 7, 5])), rare_discount(np.array([1, 1, 1, 2]))
+    >>> rare_discount(np.array([9, 7, 5])), rare_discount(np.array([1, 1, 1, 2, 1, 1, 1, 1]))
     (0.0, 0.5)
     """
     once, twice = np.count_nonzero(holders == 1), np.count_nonzero(holders == 2)
-    return once / (once + 2 * twice + 1)
+    return max(0.0, 1 - 2 * (twice + 1) / (once + 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,9 +167,7 @@ def _share(excess: float, pairs: float) -> float:
     return min(max(excess / pairs, 0.0), 1.0) if pairs > 0 else 0.0
 
 
-def _pairs(
-    client: npt.ArrayLike, cell: Ints, rows: Ints | None
-) -> tuple[Ints, Ints, Floats, Ints]:
+def _pairs(client: npt.ArrayLike, cell: Ints, rows: Ints | None) -> tuple[Ints, Ints, Floats, Ints]:
     """The (client, cell) pairs that occur, numbered from 0, their records, and the cells' names.
 
     Clients are numbered in the order of their texts, so that the same data in another format gives

@@ -19,8 +19,8 @@ MOST_CELLS = 512  # with numbers of their own; all rarer ones share theirs
 MOST_FACTORS = 32
 MOST_CLIENTS = 20_000  # a random part of more clients tells the same
 DIGITS = 6  # after the point, of every stored number
-FLIPS = 2  # data sets without common factors, to see what chance gives
-CHANCE = 1.05  # a factor has so many times what chance gives, at least
+FLIPS = 3  # data sets without common factors, to see what chance gives
+CHANCE = 1.2  # a factor has so many times what chance gives, at least
 PASSES = 4
 FOLDS = 4
 HOLDERS = 8.0  # a cell's own correlation counts as much as its neighbours' with so many holders
@@ -98,18 +98,17 @@ class _Scatter:
         return found
 
 
-def fit_factors(
-    holder: Ints, cell: Ints, held: Floats, typical: Floats, names: Ints
-) -> Factors:
+def fit_factors(holder: Ints, cell: Ints, held: Floats, typical: Floats, names: Ints) -> Factors:
     """From the (client, cell) pairs that occur, numbered from 0, and their records.
 
-    `names` are the cells of these numbers in the reference, in increasing order. `typical` is the intra-client correlation that cells of the same probability have on average.
+    `names` are the cells of these numbers in the reference, in increasing order. `typical` is the
+    intra-client correlation that cells of the same probability have on average.
 
     A cell's total variance between clients is what its counts scatter more than records dealt at
-    random do; with few holders it is drawn towards `typical`. Factors are eigenvectors of the
-    standardised scatter whose eigenvalue exceeds what the same scatter with random signs reaches:
-    signs keep how much every client and cell vary, and break what is common to cells. What the
-    factors do not explain of a cell is its own.
+    random do; with few holders it is drawn towards `typical`. Factors are directions in which many
+    clients deviate: eigenvectors of the clients' directions whose eigenvalue exceeds what the same
+    deviations with random signs reach (signs keep how much every client and cell vary, and break
+    what is common to cells). What the factors do not explain of a cell is its own.
     """
     mass: Floats = np.bincount(cell, weights=held).astype(np.float64)
     heavy = np.sort(np.lexsort((np.arange(len(mass)), -mass))[:MOST_CELLS])
@@ -154,18 +153,25 @@ def _common(values: Floats, scatter: _Scatter, per_pair: float) -> Floats:
     An eigenvector fits the very clients it comes from, so its strength is measured on others: a
     quarter of the clients at a time, along the eigenvectors of the rest.
     """
-    factors = _number(values)
+    patterns = _patterns(values)
+    factors = _number(patterns)
     root = np.sqrt(scatter.pi)
     fold = np.random.default_rng(SEED).permutation(np.arange(len(values)) % FOLDS)
     strength = np.zeros(factors)
     for i in range(FOLDS) if factors else ():
-        basis = _eigenvectors(values[fold != i], factors)
+        basis = _eigenvectors(patterns[fold != i], factors)
         strength += np.sum((values[fold == i] @ basis.T) ** 2, axis=0)
         strength -= scatter.chance / FOLDS * (1 - (basis @ root) ** 2)
     equal = scatter.sizes.sum() ** 2 / (scatter.sizes @ scatter.sizes)  # clients of equal size
     strength = np.maximum(strength / per_pair, 0.0) * (1 + 1 / np.sqrt(equal))  # rather more
-    loadings: Floats = np.sqrt(strength)[:, None] * _eigenvectors(values, factors)
+    loadings: Floats = np.sqrt(strength)[:, None] * _eigenvectors(patterns, factors)
     return np.asarray(loadings[strength > 0])
+
+
+def _patterns(values: Floats) -> Floats:
+    """Every client's deviation, of length 1: what many clients share, not what one has much of."""
+    length = np.sqrt(np.sum(values**2, axis=1, keepdims=True))
+    return np.asarray(values / np.where(length > 0, length, 1.0))
 
 
 def _number(values: Floats) -> int:

@@ -100,8 +100,8 @@ class Spread:
             return CellSpread(icc / pi, np.zeros((0, len(pi))))
         own, common = kind.factors.of(cells, pi)
         found = CellSpread(own / pi, common / np.sqrt(pi))
-        # A cell with k holders in the reference may well be one that k + 1 should hold.
-        more = 1 + np.minimum(self.counting(found, pi), 1.0)
+        # A cell with k holders in the reference may well be one that k + 1/2 should hold.
+        more = 1 + np.minimum(self.counting(found, pi), 1.0) / 2
         return CellSpread(found.own * more, found.common * np.sqrt(more))
 
 
