@@ -154,7 +154,7 @@ class Reference:
         [18.0, 22.0, 0.0]
         """
         if isinstance(counts, Mapping):
-            masses, kind = _of_clients(np.transpose(list(counts.values())))
+            masses, kind = _of_clients(list(counts.values()), by_cell=True)
             names = tuple(text for name in counts if (text := level_text(name)) is not None)
             if not names or len(set(names)) < len(counts):
                 raise InvalidInputError("Give at least one category, and each only once.")
@@ -276,10 +276,17 @@ class Reference:
         return f"Reference({cells} cells and 'other', {seen} with probability above 0)"
 
 
-def _of_clients(counts: npt.ArrayLike) -> tuple[Ints, Correlation | None]:
-    """Counts per cell; from a table with a row per client also how alike a client's records are."""
-    if np.ndim(counts) != 2:
+def _of_clients(counts: npt.ArrayLike, *, by_cell: bool = False) -> tuple[Ints, Correlation | None]:
+    """Counts per cell; from a table with a row per client also how alike a client's records are.
+
+    With `by_cell` the table has a row per cell.
+    """
+    try:
+        given = np.asarray(counts)
+    except ValueError:
+        raise InvalidInputError("The counts of all clients must be equally long lists.") from None
+    if given.ndim != 2:
         return check_counts(counts, "counts"), None
-    table = np.array([check_counts(row, "counts") for row in np.asarray(counts)])
+    table = np.array([check_counts(row, "counts") for row in (given.T if by_cell else given)])
     client, cell = np.nonzero(table)
     return table.sum(axis=0), Correlation.estimate(client, cell, table[client, cell])
