@@ -3,6 +3,7 @@
 from fedprikl.reference.columns import Bins, Categories, Times
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Indices, Table
+from fedprikl.reference.factors import Factors
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.points import (
     QueryPoints,
@@ -22,6 +23,7 @@ __all__ = [
     "Categories",
     "Correlation",
     "Domain",
+    "Factors",
     "Indices",
     "QueryPoints",
     "Reference",
