@@ -221,7 +221,7 @@ def test_noisy_counts_are_estimated_and_judged(triangular: Divergence) -> None:
     assert judge_noisy_release(noisy, 0.01, 1.0).drifted
     (forecast,) = forecast_noisy(current, score=score, drifts=[0.4], sampling=[0.0])
     assert 0 < forecast.error < 0.1
-    least = smallest_noisy_drift(current, score=score, false_alarm=0.01, design_effect=1.0)
+    least = smallest_noisy_drift(current, score=score, false_alarm=0.01, spread=1.0)
     assert least is not None
     assert 0 < least < truth
 

@@ -9,9 +9,10 @@ import numpy as np
 from fedprikl.checks import Floats
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.statistic import Statistic, judge_together, no_drift_model
+from fedprikl.estimation.statistic import Statistic, judge_together
 from fedprikl.estimation.verdict import Verdict
 from fedprikl.privacy import PrivacyStatement
+from fedprikl.reference import Spread
 
 __all__ = ["ComparedEstimate", "Estimate"]
 
@@ -32,7 +33,7 @@ class Estimate:
     # Its mean without drift, where that is not the mean of its statistic.
     typical: Callable[[NoDrift], float] | None = field(default=None, repr=False)
     false_alarm: float = 0.01  # of `drifted`
-    design_effect: float = 1.0  # of `drifted`; see `Correlation.design_effect`
+    spread: float | Spread = 1.0  # of `drifted`: a design effect, or a reference's `spread`
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -41,13 +42,15 @@ class Estimate:
 
     @property
     def drifted(self) -> bool:
-        """Whether drift was found, at the estimate's own false-alarm rate and design effect."""
+        """Whether drift was found, at the estimate's own false-alarm rate and spread."""
         return self.verdict().drifted
 
     def verdict(
-        self, false_alarm: float | None = None, *, design_effect: float | None = None
+        self, false_alarm: float | None = None, *, spread: float | Spread | None = None
     ) -> Verdict:
         """Drifted or not; computed when asked for, and costs no privacy.
+
+        `spread` is a design effect, or what `Reference.spread` says of these clients.
 
         Below a second for 500 asked cells.
         """
@@ -57,8 +60,9 @@ class Estimate:
                 f"There is no verdict on this estimate ({self.method}): how it spreads without "
                 "drift is not known. Use `fedprikl.estimation.trusted_aggregator`."
             )
-        spread = self.design_effect if design_effect is None else design_effect
-        model = no_drift_model(statistic.points, statistic.records, spread)
+        model = NoDrift.of(
+            statistic.points, statistic.records, self.spread if spread is None else spread
+        )
         rate = self.false_alarm if false_alarm is None else false_alarm
         return judge_together([statistic], model, false_alarm=rate)
 

@@ -7,6 +7,7 @@ import numpy as np
 from fedprikl.divergence import Score
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import NoisyCounts, debias, estimate_noisy_counts
+from fedprikl.reference import Spread
 
 __all__ = ["NoisyDivergence", "noisy_divergence"]
 
@@ -57,24 +58,18 @@ class NoisyDivergence:
 
 
 def noisy_divergence(
-    noisy: NoisyCounts, *, score: Score, design_effect: float = 1.0
+    noisy: NoisyCounts, *, score: Score, spread: float | Spread = 1.0
 ) -> NoisyDivergence:
     """The divergence of `score` from noisy counts, and what it would be without drift.
 
     Both come from a public simulation with a fixed seed: anybody finds the same numbers. Counts
-    without drift are multinomial, and vary `design_effect` times as much where records of one
-    client are correlated. The excess is not a verdict: `judge_noisy_release` is. Cost: about a
+    without drift are multinomial; `spread` says how much more they vary where records of one client
+    are alike. The excess is not a verdict: `judge_noisy_release` is. Cost: about a
     second for 500 cells.
     """
     rng, points = public_simulation(), noisy.points
     found = estimate_noisy_counts(noisy, score=score.plain, rng=rng)
-    model = NoDrift(
-        pi=points.pi,
-        records=noisy.records,
-        batch=points.batch,
-        term=np.arange(len(points)),
-        design_effect=design_effect,
-    )
+    model = NoDrift.of(points, noisy.records, spread)
     counts = model.counts(POPULATIONS, rng)
     records = np.tile(noisy.records, (POPULATIONS, 1))
     taken = counts @ (points.batch[:, None] == np.arange(points.batches))

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedprikl.estimation import score_sensitivity
-from fedprikl.estimation.no_drift import public_simulation
-from fedprikl.estimation.statistic import no_drift_model
+from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.terms import Terms
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.privacy import Calibrated
@@ -33,7 +32,7 @@ def needed_shares(
     least that is given at all. `calibrated` is the noise of the
     whole budget of a release.
     """
-    model = no_drift_model(trial.points, trial.records, trial.plan.design_effect)
+    model = NoDrift.of(trial.points, trial.records, trial.spread)
     counts = model.counts(DRAWS, public_simulation())
     terms = Terms.of(trial.points, trial.records)
     found = {}
