@@ -239,7 +239,7 @@ def test_a_plan_for_two_divergences_runs(trust: Any) -> None:
         trust=trust,
         ask=("kl", "triangular"),
     )
-    assert sum(each.share for each in planned.plan.questions) == pytest.approx(1)
+    assert sum(each.share for each in planned.plan.questions) == pytest.approx(1.0, abs=1e-12)
     release = WORLD.run(planned.plan).release
     assert [answer.divergence for answer in release.answers] == ["kl", "triangular"]
     assert release.is_about(planned.plan)

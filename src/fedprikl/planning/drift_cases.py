@@ -20,7 +20,7 @@ JUDGED = (
     ("rare", 0.05),
     ("heavy", 0.05),
 )
-EXAMPLES = 4  # of a smooth drift
+EXAMPLES, FEW = 4, 512  # of a smooth drift, up to so many cells; of more, all are alike
 POWER_KINDS = ("smooth", "rare", "heavy")  # the smallest drift is looked for in each
 WORDS = {
     "none": "nothing has drifted",
@@ -65,7 +65,8 @@ def drift_case(pi: Floats, kind: str, size: float, score: Score) -> DriftCase | 
         return DriftCase("none", 0.0, np.ones((1, len(pi))))
     if kind == "gone":
         return _gone(pi, score)
-    seeds = range(SEED, SEED + EXAMPLES) if kind == "smooth" else [SEED]
+    several = kind == "smooth" and len(pi) <= FEW
+    seeds = range(SEED, SEED + (EXAMPLES if several else 1))
     found = [drifted_ratios(pi, kind, size, score, seed=seed) for seed in seeds]
     known = [ratios for ratios in found if ratios is not None]
     return DriftCase(kind, size, np.stack(known)) if known else None
