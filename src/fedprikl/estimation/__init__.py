@@ -4,10 +4,15 @@ from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
 from fedprikl.estimation.estimate import ComparedEstimate, Estimate
 from fedprikl.estimation.forecast import Forecast, mean_error
+from fedprikl.estimation.interval import (
+    Interval,
+    adaptive_interval,
+    counts_interval,
+    value_interval,
+)
 from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_forecast import NoisyRound, forecast_noisy, smallest_noisy_drift
-from fedprikl.estimation.noisy_interval import noisy_interval
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
 from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
@@ -30,13 +35,16 @@ __all__ = [
     "Errors",
     "Estimate",
     "Forecast",
+    "Interval",
     "NoisyCounts",
     "NoisyRound",
     "ValueNoise",
     "Verdict",
+    "adaptive_interval",
     "check_adaptive",
     "check_design_effect",
     "check_false_alarm",
+    "counts_interval",
     "drifted_ratios",
     "estimate_noisy_counts",
     "estimate_scored_sum",
@@ -45,12 +53,12 @@ __all__ = [
     "judge_noisy_release",
     "judge_release",
     "mean_error",
-    "noisy_interval",
     "overdispersion",
     "score_ranges",
     "score_sensitivity",
     "smallest_noisy_drift",
     "trial_errors",
     "trusted_aggregator",
+    "value_interval",
     "weighted_score",
 ]

@@ -14,9 +14,9 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import (
     Estimate,
     NoisyCounts,
+    counts_interval,
     estimate_noisy_counts,
     judge_noisy_release,
-    noisy_interval,
 )
 from fedprikl.privacy import (
     Charge,
@@ -197,7 +197,7 @@ class NoisyHistogram:
             payload=points.payload + 1,
             noise_sd=found.noise_sd,
             noisy_counts=noisy,
-            limits=partial(noisy_interval, noisy, found.value, score=self.score),
+            limits=partial(counts_interval, noisy, found.value, score=self.score),
             judge=partial(judge_noisy_release, noisy),
             privacy=PrivacyStatement(
                 epsilon=proved.proved_epsilon,
