@@ -63,7 +63,7 @@ def coverages(bound: AdaptiveBound, laws: list[Law]) -> Floats:
     return np.array(found)
 
 
-@pytest.mark.parametrize(("records", "epsilon", "share"), [(8, 6.0, 1.0), (7, 3.0, 0.6)])
+@pytest.mark.parametrize(("records", "epsilon", "share"), [(8, 6.0, 1.0), (7, 8.0, 0.6)])
 def test_an_adaptive_release_allows_every_data_set(
     records: int, epsilon: float, share: float
 ) -> None:

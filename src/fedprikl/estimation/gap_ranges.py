@@ -4,8 +4,8 @@ Then the counts and the records outside all cells add up to N, and
 
     -sum_x Pi(x) ln v(x) = sum_x Pi(x) (v(x) - 1 - ln v(x)) + (1 - gamma) outside / N
 
-The left side has a slope of 1/N even where nothing has drifted. On the right, a cell's gap is flat at
-v = 1, so one record moves it by a second-order amount only.
+The left side has a slope of 1/N even where nothing has drifted. On the right, a cell's gap is flat
+at v = 1, so one record moves it by a second-order amount only.
 """
 
 import math
