@@ -8,6 +8,7 @@ import numpy as np
 
 from fedprikl.checks import Floats
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.interval import Interval
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.statistic import Statistic, judge_together
 from fedprikl.estimation.verdict import Verdict
@@ -28,7 +29,7 @@ class Estimate:
     privacy: PrivacyStatement
     payload: int  # counts each client reported
     noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
-    limits: Callable[[], tuple[float, float] | None] = field(default=lambda: None, repr=False)
+    limits: Callable[[], Interval | None] = field(default=lambda: None, repr=False)
     statistic: Statistic | None = field(default=None, repr=False)  # what a verdict rests on
     # Its mean without drift, where that is not the mean of its statistic.
     typical: Callable[[NoDrift], float] | None = field(default=None, repr=False)
@@ -37,8 +38,13 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95% interval, where it is known; computed when asked for (milliseconds)."""
-        return self.limits()
+        """The printed 95% interval, where it is known; computed when asked for (a second)."""
+        return None if (limits := self.limits()) is None else limits.printed
+
+    @property
+    def guaranteed(self) -> tuple[float, float] | None:
+        """The interval that covers for every population in at least 95% of releases, if known."""
+        return None if (limits := self.limits()) is None else limits.guaranteed
 
     @property
     def drifted(self) -> bool:

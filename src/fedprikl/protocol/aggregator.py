@@ -158,20 +158,23 @@ class Aggregator:
     def _answers(self, estimates: Estimates, judged: Judgement | None) -> tuple[Answer, ...]:
         """One for each question of the plan."""
         unknown = (None,) * len(estimates.each)
+        limits = [_or_none(found.limits) for found in estimates.each]
         return tuple(
             Answer(
                 divergence=question.divergence,
                 columns=question.columns,
                 value=found.value,
-                interval=_or_none(found.limits),
+                interval=None if limit is None else limit.printed,
+                guaranteed=None if limit is None else limit.guaranteed,
                 no_drift=no_drift,
                 target=found.target,
                 unit=found.unit,
                 mechanism=found.privacy.mechanism,
             )
-            for question, found, no_drift in zip(
+            for question, found, limit, no_drift in zip(
                 self._round.plan.questions,
                 estimates.each,
+                limits,
                 unknown if judged is None else judged.no_drift,
                 strict=True,
             )
