@@ -29,7 +29,7 @@ class NoisyDivergence:
     ...     no_drift=0.2,
     ...     no_drift_sd=0.01,
     ...     target="TV(Pi, P)",
-    ...     unit="units",
+    ...     unit="",
     ... )
     >>> round(found.excess, 3)
     0.01
