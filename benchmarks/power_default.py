@@ -144,9 +144,13 @@ class Default:
     def _model(self, statistic: Statistic) -> Any:
         return NoDrift.of(statistic.points, statistic.records, self.trial.spread)
 
-    def intervals(self, values: Floats) -> Floats:
-        """The printed 95% interval of each value."""
-        raise NotImplementedError
+    def intervals(self, held: Ints, rng: np.random.Generator) -> Floats:
+        """The printed 95% interval of a release of each population, as the library makes them."""
+        found = [
+            self.estimate(self.points, self.opened(self.points, row[None], rng), rng).interval
+            for row in held
+        ]
+        return np.array([(0.0, np.inf) if limits is None else limits for limits in found])
 
     def opened(
         self, points: QueryPoints, batches: Ints, rng: np.random.Generator

@@ -216,7 +216,8 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
     table = Table("if the drift is", "of size", "error", box=None)
     for forecast in planned.forecasts:
         table.add_row(WORDS[forecast.kind], f"{forecast.size:.3g}", f"{forecast.error:.2g}")
-    console.print(f"\nPredicted mean error of {plan.question.divergence}, in {unit}:")
+    measure = f", in {unit}" if unit else ""
+    console.print(f"\nPredicted mean error of {plan.question.divergence}{measure}:")
     console.print(table)
     _print_smallest(console, planned, unit)
 
@@ -224,7 +225,7 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
 def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
     plan, table = planned.plan, Table("if the drift is", "it is found from", box=None)
     for kind, size in planned.smallest_drifts.items():
-        table.add_row(WORDS[kind], "never" if size is None else f"{size:.2g} {unit}")
+        table.add_row(WORDS[kind], "never" if size is None else f"{size:.2g} {unit}".rstrip())
     given = plan.design_effect
     effect = "" if given is None else f", design effect {given:.3g}"
     console.print(

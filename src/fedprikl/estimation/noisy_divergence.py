@@ -34,7 +34,7 @@ class NoisyDivergence:
     >>> round(found.excess, 3)
     0.01
     >>> print(found)
-    TV(Pi, P) is about 0.2100 units, of which about 0.2000 is what no drift gives.
+    TV(Pi, P) is about 0.2100, of which about 0.2000 is what no drift gives.
     """
 
     divergence: str  # its name
@@ -51,8 +51,9 @@ class NoisyDivergence:
         return self.value - self.no_drift
 
     def __str__(self) -> str:
+        value = f"{self.value:.4f} {self.unit}".rstrip()
         return (
-            f"{self.target} is about {self.value:.4f} {self.unit}, of which about "
+            f"{self.target} is about {value}, of which about "
             f"{self.no_drift:.4f} is what no drift gives."
         )
 
