@@ -33,9 +33,9 @@ from fedprikl.estimation import (
     BatchCounts,
     Estimate,
     NoisyRound,
+    counts_interval,
     estimate_noisy_counts,
     forecast_noisy,
-    noisy_interval,
     trusted_aggregator,
 )
 from fedprikl.paper import baseline, no_privacy, printed_aggregator
@@ -222,7 +222,7 @@ class Bench:
             else:
                 value, limits = self._alone(plans[pair[0]], rounds[pair[0]], pair, rng)
             if r < INTERVALS[trust] and (interval := limits()) is not None:
-                covered.append(interval[0] <= self.truths[pair] <= interval[1])
+                covered.append(interval.printed[0] <= self.truths[pair] <= interval.printed[1])
             return value
 
         case = self._case("planner", trust, epsilon, payload, estimate)
@@ -302,7 +302,7 @@ class Bench:
             rest=population.records - counts.sum() + on_rest[0],
         )
         value = estimate_noisy_counts(noisy, score=trust.score, rng=rng, resamples=50).value
-        return value, partial(noisy_interval, noisy, value, score=trust.score)
+        return value, partial(counts_interval, noisy, value, score=trust.score)
 
     def _predict(
         self,

@@ -34,7 +34,7 @@ from fedprikl.estimation.noisy_verdict import judge_noisy_counts
 from fedprikl.planning import smallest_drift
 from fedprikl.privacy import SECURE_NOISE, Calibrated
 from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
-from fedprikl.reference import Correlation, distinct_points
+from fedprikl.reference import Spread, distinct_points
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -80,6 +80,11 @@ class Known:
         self.points = distinct_points(known, asked, rng=rng)
 
     @property
+    def spread(self) -> Spread:
+        """How counts vary without drift, by the reference."""
+        return self.reference.spread(clients=[self.case.clients or self.case.records])
+
+    @property
     def design_effect(self) -> float:
         """By the reference's own correlation and size."""
         case = self.case
@@ -93,10 +98,7 @@ class Known:
         if not case.clients:
             return Reference.from_counts(rng.multinomial(REFERENCE_RECORDS, case.pi))
         held = case.related(rng, case.pi, REFERENCE_RECORDS * case.clients // case.records)
-        client, cell = np.nonzero(held)
-        counted = Reference.from_counts(held.sum(axis=0))
-        alike = Correlation.estimate(client, cell, held[client, cell])
-        return Reference(counted.domain, counted.mass, alike)
+        return Reference.from_counts(held)
 
 
 def zipf(cells: int, power: float = 1.0) -> Floats:
@@ -116,7 +118,7 @@ CASES = (
 class Verdicts:
     """fedprikl on one case: the threshold is public, so it is computed once."""
 
-    def __init__(self, known: Known, design_effect: float) -> None:
+    def __init__(self, known: Known, spread: float | Spread) -> None:
         self.case, self.points = known.case, known.points
         self.records = np.array([known.case.records])
         points = known.points
@@ -125,7 +127,7 @@ class Verdicts:
         verdict = judge_release(
             0.0,
             FALSE_ALARM,
-            design_effect,
+            spread,
             mechanism=self.mechanism,
             points=points,
             records=self.records,
@@ -169,18 +171,11 @@ class Verdicts:
 class NoisyVerdicts:
     """fedprikl without a trusted party: integer noise on every count, then a public test."""
 
-    def __init__(self, known: Known, design_effect: float) -> None:
+    def __init__(self, known: Known, spread: float | Spread) -> None:
         case, points = known.case, known.points
         self.points = points
         self.mechanism = calibrate_integer_gaussian(epsilon=EPSILON, delta=DELTA)
-        terms = np.arange(len(points))
-        self.model = NoDrift(
-            pi=points.pi,
-            records=np.array([case.records]),
-            batch=np.zeros_like(terms),
-            term=terms,
-            design_effect=design_effect,
-        )
+        self.model = NoDrift.of(points, np.array([case.records]), spread)
         self.sd = np.full(len(points), self.mechanism.standard_deviation)
         verdict = judge_noisy_counts(
             case.records * points.pi, self.model, self.sd, false_alarm=FALSE_ALARM
@@ -195,7 +190,7 @@ class NoisyVerdicts:
             self.model.pi,
             self.model.records_per_term,
             self.sd,
-            design_effect=self.model.design_effect,
+            design_effect=self.model.design_effects,
         )
         return int(np.count_nonzero(statistic > self.threshold))
 
@@ -236,7 +231,7 @@ def records_of(held: Ints) -> Ints:
 def run_case(case: Case, repetitions: int, notes: list[str]) -> list[dict[str, Any]]:
     """One row per method."""
     rng, first = np.random.default_rng(4), Known(case, 0)
-    private = Verdicts(first, first.design_effect)
+    private = Verdicts(first, first.spread)
     drift = private.smallest_drift(max(repetitions, 100))
     flagged: dict[str, list[int]] = {}
     divergences: list[float] = []
@@ -271,13 +266,13 @@ Flags = Callable[[list[Ints]], int]  # how many of the populations are called dr
 
 def methods(known: Known, example: Ints, notes: list[str]) -> dict[str, Flags]:
     """All verdicts on a case, by name."""
-    effect = known.design_effect
+    spread = known.spread
     ours: dict[str, Flags] = {
-        "fedprikl, epsilon 1": Verdicts(known, effect).flags,
-        "fedprikl, epsilon 1, no trusted party": NoisyVerdicts(known, effect).flags,
+        "fedprikl, epsilon 1": Verdicts(known, spread).flags,
+        "fedprikl, epsilon 1, no trusted party": NoisyVerdicts(known, spread).flags,
     }
     if known.case.clients:
-        ours["fedprikl, epsilon 1, design effect ignored"] = Verdicts(known, 1.0).flags
+        ours["fedprikl, epsilon 1, client ids ignored"] = Verdicts(known, 1.0).flags
     return ours | evidently(known.reference, example, notes)
 
 

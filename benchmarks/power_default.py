@@ -15,11 +15,11 @@ import numpy as np
 import fedprikl as fk
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import Estimate, NoisyCounts
+from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_counts import debias
 from fedprikl.estimation.statistic import (
     AdaptiveStatistic,
     Statistic,
-    no_drift_model,
     simulate_together,
 )
 from fedprikl.estimation.thresholds import joint_thresholds
@@ -72,10 +72,9 @@ class Default:
             self.plan = replace(self.plan, questions=questions, batches=1)
         self.trust: Any = trust_of(self.plan)  # which of the two, `trusted` says
         self.pi = reference.probabilities
-        self.points = self.trust.draw_points(self.pi, np.random.default_rng(0))
-        self.totals = np.full(self.plan.batches, records // self.plan.batches)
+        self.trial = TrialRound.of(self.plan, reference, clients=clients, records=records)
+        self.points, self.totals = self.trial.points, self.trial.records
         self.trusted = self.plan.trust == "aggregator"
-        self.trial = TrialRound(self.plan, self.pi, self.points, self.totals, clients)
 
     @cached_property
     def release(self) -> Release:
@@ -143,11 +142,15 @@ class Default:
         ]
 
     def _model(self, statistic: Statistic) -> Any:
-        return no_drift_model(statistic.points, statistic.records, self.plan.design_effect)
+        return NoDrift.of(statistic.points, statistic.records, self.trial.spread)
 
-    def intervals(self, values: Floats) -> Floats:
-        """The printed 95% interval of each value."""
-        raise NotImplementedError
+    def intervals(self, held: Ints, rng: np.random.Generator) -> Floats:
+        """The printed 95% interval of a release of each population, as the library makes them."""
+        found = [
+            self.estimate(self.points, self.opened(self.points, row[None], rng), rng).interval
+            for row in held
+        ]
+        return np.array([(0.0, np.inf) if limits is None else limits for limits in found])
 
     def opened(
         self, points: QueryPoints, batches: Ints, rng: np.random.Generator
@@ -159,8 +162,7 @@ class Default:
             if self.trusted:
                 sums.append(OpenedSum(asked, records))
                 continue
-            noise = self.trial.release(self.plan.question)
-            assert isinstance(noise, CountsNoise)
+            noise = self._count_noise
             law = _law(points, np.array([records]), noise)
             on_counts, on_rest = law.draw_noise(rng)
             noisy = np.append(asked + on_counts[0], records - asked.sum() + on_rest[0])
@@ -185,15 +187,20 @@ class Default:
         found = self.planned.predict(kind, divergence)
         return float("nan") if found is None else found
 
+    @property
+    def _count_noise(self) -> CountsNoise:
+        noise = self.trial.release(self.plan.question)
+        if not isinstance(noise, CountsNoise):
+            raise TypeError("The plan releases no counts.")
+        return noise
+
     def _populations(self, held: Ints) -> Populations:
         counts = held[:, self.points.cells]
         return Populations(self.points, self.totals, counts, counts)
 
     def _from_counts(self, held: Ints, rng: np.random.Generator) -> Floats:
         """KL off counts with noise on them, as many resamples as the benchmark can afford."""
-        noise = self.release
-        assert isinstance(noise, CountsNoise)
-        law = _law(self.points, self.totals, noise)
+        law = _law(self.points, self.totals, self._count_noise)
         counts = held[:, self.points.cells]
         on_counts, on_rest = law.draw_noise(rng, len(held))
         rest = held.sum(axis=1, keepdims=True) - counts.sum(axis=1, keepdims=True)

@@ -35,6 +35,7 @@ POWER, CONFIDENCE = 0.95, 0.99
 SMALLEST, PRECISION = 1e-6, 1.02  # of a drift in nats; of the search, as a ratio
 LEAST_CELL = 0.003  # what a cell that nearly vanishes keeps
 SAMPLED_CELLS, SAMPLED_BYTES = 2000, 256
+SAME_POINTS = 10  # releases of the same points: the errors behind an interval are computed once
 DIGITS = "digit pairs, full size"
 
 
@@ -227,7 +228,7 @@ def _cover(effort: Effort, case: str, trust: Trust) -> Any:
         p = drifted(pi, case, 0.2 if case == "smooth" else _moderate(pi, case))
     ours = planned(pi, records, clients_of(records), epsilon, trust=trust)
     held = rng.multinomial(records, p, effort.coverages)
-    return _inside(ours.intervals(ours.values(held, rng)), truths(pi, held))
+    return _inside(ours.intervals(held, rng), truths(pi, held))
 
 
 def _moderate(pi: Floats, kind: str) -> float:
@@ -242,15 +243,17 @@ def _inside(limits: Floats, truth: Floats) -> Any:
 
 
 def _sampled(effort: Effort, trust: Trust) -> Any:
-    """More cells than fit: points, batches and populations drawn anew for every release."""
+    """More cells than fit: batches and populations drawn anew for every release, points often."""
     rng = generator(effort.seed, "coverage sampled", trust)
     pi = domain("lognormal", SAMPLED_CELLS, effort.seed)
     p, records = drifted(pi, "smooth", 0.2), 100_000
     ours = planned(pi, records, clients_of(records), 1.0, trust=trust, payload=SAMPLED_BYTES)
     inside = []
-    for _ in range(effort.sampled):
+    points = ours.points
+    for release in range(effort.sampled):
         batches = rng.multinomial(records // ours.plan.batches, p, ours.plan.batches)
-        points = ours.trust.draw_points(ours.pi, rng)
+        if release % SAME_POINTS == 0:
+            points = ours.trust.draw_points(ours.pi, rng)
         found = ours.estimate(points, ours.opened(points, batches, rng), rng)
         low, high = found.interval or (0.0, math.inf)
         true = float(truths(pi, batches.sum(axis=0)[None])[0])
@@ -280,7 +283,7 @@ def _digit_pairs(effort: Effort, trust: Trust) -> Any:
                 trust=trust,
             )
             rows = np.repeat(held[None], repetitions, axis=0)
-            found = ours.intervals(ours.values(rows, rng))
+            found = ours.intervals(rows, rng)
             true = skewed(reference.probabilities, held / held.sum())
             inside.extend(_inside(found, np.full(repetitions, true)))
     return inside

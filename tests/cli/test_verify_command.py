@@ -197,7 +197,7 @@ def test_the_ends_of_an_interval_look_different(
     genuine: dict[str, Any], value: float, low: float, high: float, words: str
 ) -> None:
     release = Release.from_bytes(json.dumps(genuine))
-    answer = replace(release.answers[0], value=value, interval=(low, high))
+    answer = replace(release.answers[0], value=value, interval=(low, high), no_drift=None)
     (sentence,) = ReleaseFacts.of(replace(release, answers=(answer,))).answers
     assert words in sentence
 

@@ -52,6 +52,12 @@ def test_none_is_no_drift_and_some_drifts_are_out_of_reach() -> None:
     for kind in KINDS:
         assert drifted_ratios(pi, kind, 0.0, SCORE) == pytest.approx(np.ones(30))
         assert drifted_ratios(pi, kind, 4.7, SCORE) is None
+        nearest = drifted_ratios(pi, kind, 4.7, SCORE, nearest=True)
+        assert nearest is not None
+        assert pi @ nearest == pytest.approx(1)
+        assert drifted_ratios(pi, kind, 0.01, SCORE, nearest=True) == pytest.approx(
+            drifted_ratios(pi, kind, 0.01, SCORE)
+        )
     assert drifted_ratios(np.ones(1), "smooth", 0.1, SCORE) is None
     assert drifted_ratios(np.ones(1), "gone", 0.1, SCORE) is None
     with pytest.raises(InvalidInputError, match="no kind of drift"):

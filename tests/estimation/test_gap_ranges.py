@@ -81,7 +81,7 @@ def test_no_range_is_wider_than_the_parts_allow(score: Score) -> None:
         pi = np.array(PI[2])[i]
         return float(pi * gap(h, pi, np.array(n), outside=0.0, weights=pi))
 
-    turn = [min((cell(i, h), h) for h in range(n + 1))[1] for i in range(2)]
+    turn = [int(np.argmin([cell(i, h) for h in range(n + 1)])) for i in range(2)]
     gamma = score.smoothing.gamma  # type: ignore[union-attr]
 
     def falling(counts: tuple[int, ...]) -> float:

@@ -1,6 +1,7 @@
 """The interval covers at least as often as it says, for spread and for concentrated drift."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import KL, Score, Skew, skewed_divergence
 from fedprikl.estimation import BatchCounts, trusted_aggregator
-from fedprikl.estimation.drift_model import fit_drift
-from fedprikl.estimation.interval import confidence_interval, error_before_noise
+from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
+from fedprikl.estimation.envelope import Ladder, sampling_variance
+from fedprikl.estimation.interval import value_interval
 from fedprikl.estimation.terms import Terms
+from fedprikl.estimation.trials import ValueNoise
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from fedprikl.reference import QueryPoints, distinct_points, spread_points
 
@@ -100,76 +103,67 @@ def test_quantiles_of_noise_and_sampling(probability: float, sd: float) -> None:
     assert gaussian.quantile(probability, error_sd=sd) == pytest.approx(expected)
 
 
+def ladder(points: QueryPoints, records: int, score: Score, effect: float = 1.0) -> Ladder:
+    """With next to no noise: what points, batches and clipping do."""
+    noise = LaplaceMechanism(scale=1e-6, sensitivity=1e-6)
+    batches = np.full(points.batches, records)
+    return Ladder(points, batches, score, ValueNoise(noise), 0.95, effect)
+
+
 def test_batches_widen_the_interval(rng: np.random.Generator) -> None:
     pi, _ = population("no drift")
-    one, four = (distinct_points(pi, 20, batches=t, rng=rng) for t in (1, 4))
-    assert error_before_noise(one, np.array([1000]), Score())(0.0) == (0, 0)
-    of_four = error_before_noise(four, np.full(4, 1000), Score())
-    related = error_before_noise(four, np.full(4, 1000), Score(), client_effect=4.0)
-    assert of_four(0.0)[0] > 0
-    assert related(0.0)[0] > of_four(0.0)[0]
+    one, four = (
+        replace(distinct_points(pi, 20, batches=t, rng=rng), sampling_variance=0.0) for t in (1, 4)
+    )
+
+    def width(found: Ladder) -> float:
+        rung = found.rung(0)
+        assert rung is not None
+        return rung.high - rung.low
+
+    assert width(ladder(one, 1000, Score())) < 1e-4
+    assert width(ladder(four, 1000, Score())) > 0.01
+    assert width(ladder(four, 1000, Score(), 4.0)) > 1.5 * width(ladder(four, 1000, Score()))
 
 
-def error_by_hand(points: QueryPoints, score: Score, divergence: float) -> tuple[float, float]:
-    """Standard deviation and mean of what small batches and clipping add, in 600 populations."""
+def errors_by_hand(points: QueryPoints, score: Score, ratios: Floats) -> tuple[float, float]:
+    """Mean and standard deviation of what small batches and clipping add, in 400 populations."""
     terms, rng, sums = Terms.of(points, BATCHES[: points.batches]), np.random.default_rng(1), []
     everybody = int(BATCHES[: points.batches].sum())
-    drift = fit_drift(terms.weights, terms.pi, divergence=divergence, score=Score())
-    for _ in range(600):
-        rate = terms.pi * drift.ratios(terms.pi, rng.random(len(terms.pi)))
-        asked = rng.poisson(terms.records * rate)
-        others = rng.poisson((everybody - terms.records) * rate)
+    for _ in range(400):
+        asked = rng.poisson(terms.records * terms.pi * ratios)
+        others = rng.poisson((everybody - terms.records) * terms.pi * ratios)
         all_counts = Score()(asked + others, terms.pi, np.full(len(terms.pi), everybody))
         sums.append(float(terms.weights @ (terms.scores(asked, score) - all_counts)))
-    return float(np.std(sums)), float(np.mean(sums))
+    return float(np.mean(sums)), float(np.std(sums))
 
 
 BATCHES = np.full(6, 10_000)
 
 
 @pytest.mark.parametrize("batches", [1, 6])
-def test_the_bias_of_clipping_is_the_one_that_populations_show(batches: int) -> None:
-    """Within 25%: the cells are sampled, so their weights are not their probabilities, and mixing
-    up the two gives a quarter of the bias.
-    """
-    pi, _ = population("no drift")
-    points = spread_points(pi, 40, batches=batches, rng=np.random.default_rng(3))
-    score, divergence = Score(correction=1.0, maximum_step=0.005), 0.15 * math.log(100)
-    _, expected = error_by_hand(points, score, divergence)
-    _, bias = error_before_noise(points, BATCHES[:batches], score)(divergence)
-    assert expected > 0.01
-    assert bias == pytest.approx(expected, rel=0.25)
-
-
-def test_the_spread_without_drift_is_the_one_that_populations_show() -> None:
-    pi, _ = population("no drift")
-    points = spread_points(pi, 40, batches=6, rng=np.random.default_rng(3))
-    score = Score(correction=1.0, maximum_step=0.005)
-    expected, _ = error_by_hand(points, score, 0.0)
-    assert error_before_noise(points, BATCHES, score)(0.0)[0] == pytest.approx(expected, rel=0.1)
-
-
-def test_the_interval_leaves_room_for_twice_the_bias_on_its_side() -> None:
+def test_the_interval_leaves_room_for_the_bias_of_every_kind_of_drift(batches: int) -> None:
     """Clipping makes values too large, so a large value does not contradict a small divergence."""
     pi, _ = population("no drift")
-    points = spread_points(pi, 40, batches=6, rng=np.random.default_rng(3))
-    score, truth = Score(correction=1.0, maximum_step=0.005), 0.15 * math.log(100)
-    noise = LaplaceMechanism(scale=0.001, sensitivity=0.001)
-    sd, bias = error_before_noise(points, BATCHES, score)(truth)
-    usual = noise.quantile(0.975, error_sd=sd)
-    assert bias > 0.1 * usual
-
-    def contains(value: float) -> bool:
-        limits = confidence_interval(
-            value, mechanism=noise, points=points, records=BATCHES, score=score
-        )
-        assert limits is not None
-        return limits[0] <= truth <= limits[1]
-
-    assert contains(truth + usual + 1.95 * bias)
-    assert not contains(truth + usual + 2.05 * bias)
-    assert contains(truth - 0.99 * usual)
-    assert not contains(truth - 1.01 * usual)
+    points = spread_points(pi, 40, batches=batches, rng=np.random.default_rng(3))
+    score = Score(correction=1.0, maximum_step=0.005)
+    terms, found = Terms.of(points, BATCHES[:batches]), ladder(points, 10_000, score)
+    at = len(found.sizes) - 4
+    rung, size = found.rung(at), float(found.sizes[at])
+    assert rung is not None
+    spread = 1.96 * math.sqrt(sampling_variance(points, score) * rung.truth)
+    most = 0.0
+    for kind in KINDS:
+        ratios = drifted_ratios(terms.pi, kind, size, score, mass=terms.weights)
+        if ratios is not None:
+            bias, sd = errors_by_hand(points, score, ratios)
+            assert rung.low < bias - 1.6 * sd - 0.9 * spread
+            assert bias + 1.6 * sd < rung.high
+            most = max(most, bias)
+    assert most > 0.01
+    low, high = found.interval(rung.truth + rung.high)
+    assert low == pytest.approx(rung.truth, rel=1e-3)
+    assert high > rung.truth
 
 
 def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:
@@ -177,9 +171,10 @@ def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:
     points, noise = distinct_points(pi, 20, rng=rng), LaplaceMechanism(scale=0.01, sensitivity=0.01)
 
     def interval(value: float, score: Score) -> tuple[float, float] | None:
-        return confidence_interval(
+        found = value_interval(
             value, mechanism=noise, points=points, records=np.array([1000]), score=score
         )
+        return None if found is None else found.printed
 
     far = interval(50.0, Score())
     assert far is not None
@@ -190,7 +185,7 @@ def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:
     assert interval(0.1, Score(Skew(0.01), control=1.0)) is None
     assert interval(0.1, Score(Skew(0.0))) is None
     with pytest.raises(InvalidInputError, match="strictly between"):
-        confidence_interval(
+        value_interval(
             0.1, mechanism=noise, points=points, records=np.array([9]), score=Score(), level=95.0
         )
 

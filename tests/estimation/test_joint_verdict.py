@@ -11,6 +11,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimation import BatchCounts, Verdict, Witness, estimate_scored_sum, judge_together
 from fedprikl.estimation.estimates import Estimates
+from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_estimates import noise_counts
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.statistic import (
@@ -18,7 +19,6 @@ from fedprikl.estimation.statistic import (
     ScoredStatistic,
     Statistic,
     judge_release,
-    no_drift_model,
 )
 from fedprikl.estimation.thresholds import NullValues, alarm_threshold, joint_thresholds
 from fedprikl.privacy import Calibrated, InsecureSeededNoise, calibrate_integer, calibrate_laplace
@@ -100,10 +100,10 @@ def round_of(
 def test_the_rate_holds_for_any_of_several_witnesses(rng: np.random.Generator) -> None:
     pi, records = zipf(12), 3000
     points, sizes, statistics = round_of(pi, rng.multinomial(records, pi), 0)
-    verdict = judge_together(statistics, no_drift_model(points, sizes, 1.0), false_alarm=0.05)
+    verdict = judge_together(statistics, NoDrift.of(points, sizes, 1.0), false_alarm=0.05)
     limits = {witness.name: witness.threshold for witness in verdict.witnesses}
     assert list(limits) == ["kl", "counts"]
-    model, alarms = no_drift_model(points, sizes, 1.0), 0
+    model, alarms = NoDrift.of(points, sizes, 1.0), 0
     for seed in range(600):
         _, _, fresh = round_of(pi, rng.multinomial(records, pi), seed)
         alarms += any(each.observed(model) > limits[each.name] for each in fresh)
@@ -122,7 +122,7 @@ def test_noise_that_depends_on_the_counts_is_drawn_for_simulated_ones() -> None:
     plain = ScoredStatistic(
         value=0.1, score=score, points=points, records=records, mechanism=LAPLACE
     )
-    model = no_drift_model(points, records, 1.0)
+    model = NoDrift.of(points, records, 1.0)
 
     def noise(rng: np.random.Generator, counts: Ints) -> Floats:
         wide = np.where(counts[:, 0] < 500 * points.pi[0], 2.0, 1.0)
@@ -161,7 +161,7 @@ def test_what_no_drift_gives_is_the_mean_of_many_populations(rng: np.random.Gene
     one = estimate_scored_sum(held, calibrated=calibrated, score=score)
     found = Estimates(each=(one,), privacy=one.privacy, payload=30, records=300)
     judged = found.judge(0.01, 1.0)
-    model = no_drift_model(points, sizes, 1.0)
+    model = NoDrift.of(points, sizes, 1.0)
     fresh = statistics[0].simulated(model, model.counts(4000, rng), rng).mean()
     assert judged.no_drift == pytest.approx((fresh,), rel=0.02)
     assert fresh > 0.04
@@ -172,7 +172,7 @@ def test_a_joint_verdict_is_quick(rng: np.random.Generator) -> None:
     pi = zipf(500)
     points, sizes, statistics = round_of(pi, rng.multinomial(50_000, pi), 0)
     started = time.process_time()
-    judge_together(statistics, no_drift_model(points, sizes, 1.0), false_alarm=0.01)
+    judge_together(statistics, NoDrift.of(points, sizes, 1.0), false_alarm=0.01)
     assert time.process_time() - started < 4  # usually a second
 
 

@@ -63,7 +63,7 @@ def test_without_drift_the_excess_is_0_on_average(name: str, design_effect: floa
     held = round(design_effect) * multinomial(groups, PI, rounds, rng)
     seen = [
         noisy_divergence(
-            noisy_counts(points, each[None, :], rng), score=score, design_effect=design_effect
+            noisy_counts(points, each[None, :], rng), score=score, spread=design_effect
         )
         for each in held
     ]

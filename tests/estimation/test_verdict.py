@@ -50,7 +50,7 @@ def one_batch(pi: Floats, records: int, design_effect: float = 1.0) -> NoDrift:
         records=np.array([records]),
         batch=np.zeros_like(terms),
         term=terms,
-        design_effect=design_effect,
+        spread=design_effect,
     )
 
 
@@ -108,7 +108,7 @@ def test_pooled_batches_have_the_exact_covariance(
         records=records,
         batch=np.array([0, 0, 1, 1]),
         term=np.array([0, 1, 1, 2]),
-        design_effect=design_effect,
+        spread=design_effect,
     )
     assert model.records_per_term.tolist() == [90_000, 150_000, 60_000]
     asked = np.array([[1, 0], [1, 1], [0, 1]])
@@ -276,7 +276,7 @@ def test_ignoring_the_design_effect_cries_wolf() -> None:
     for _ in range(1000):
         held = related_population(rng, pi, icc)
         found.append(no_privacy(BatchCounts(points, held, np.array([18_000]))))
-    aware = found[0].verdict(design_effect=1 + 59 * icc)
+    aware = found[0].verdict(spread=1 + 59 * icc)
     blind = found[0].verdict()
     assert not alarms_too_often(
         sum(e.value > aware.witnesses[0].threshold for e in found), 1000, 0.01
@@ -298,14 +298,14 @@ def test_an_estimate_knows_its_own_rate_and_design_effect(rng: np.random.Generat
     counts = BatchCounts(all_points(pi), rng.multinomial(9000, pi), np.array([9000]))
     one = no_privacy(counts)
     assert not one.drifted
-    assert one.to_dict()["verdict"] == one.verdict(0.01, design_effect=1.0).to_dict()
-    other = replace(one, false_alarm=0.5, design_effect=3.0)
-    assert other.verdict() == one.verdict(0.5, design_effect=3.0)
+    assert one.to_dict()["verdict"] == one.verdict(0.01, spread=1.0).to_dict()
+    other = replace(one, false_alarm=0.5, spread=3.0)
+    assert other.verdict() == one.verdict(0.5, spread=3.0)
     tilted = pi[::-1]
     far = no_privacy(BatchCounts(counts.points, rng.multinomial(9000, tilted), np.array([9000])))
     assert far.drifted
     with pytest.raises(InvalidInputError, match="design effect is 1"):
-        one.verdict(design_effect=0.5)
+        one.verdict(spread=0.5)
 
 
 def test_where_the_law_is_not_known_there_is_no_verdict(rng: np.random.Generator) -> None:
@@ -408,7 +408,7 @@ def test_any_noise_can_be_simulated() -> None:
         ({"term": [0, 2]}, "does not exist"),
         ({"term": [0, 0]}, "twice"),
         ({"term": [0]}, "a batch and a term"),
-        ({"design_effect": 0.9}, "design effect is 1"),
+        ({"spread": 0.9}, "design effect is 1"),
     ],
 )
 def test_impossible_models_are_refused(change: dict[str, Any], words: str) -> None:

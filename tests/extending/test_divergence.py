@@ -27,10 +27,10 @@ from fedprikl.estimation import (
     BatchCounts,
     NoisyCounts,
     NoisyRound,
+    counts_interval,
     estimate_noisy_counts,
     forecast_noisy,
     judge_noisy_release,
-    noisy_interval,
     score_sensitivity,
     smallest_noisy_drift,
     trusted_aggregator,
@@ -215,13 +215,15 @@ def test_noisy_counts_are_estimated_and_judged(triangular: Divergence) -> None:
     truth = skewed_divergence(pi, counts / 50_000, skew=0.01, divergence=triangular)
     found = estimate_noisy_counts(noisy, score=score, rng=rng)
     assert found.value == pytest.approx(truth, abs=5 * found.noise_sd)
-    low, high = noisy_interval(noisy, found.value, score=score) or (math.nan, math.nan)
+    limits = counts_interval(noisy, found.value, score=score)
+    assert limits is not None
+    low, high = limits.printed
     assert low <= truth <= high
     assert high - low < 0.2
     assert judge_noisy_release(noisy, 0.01, 1.0).drifted
     (forecast,) = forecast_noisy(current, score=score, drifts=[0.4], sampling=[0.0])
     assert 0 < forecast.error < 0.1
-    least = smallest_noisy_drift(current, score=score, false_alarm=0.01, design_effect=1.0)
+    least = smallest_noisy_drift(current, score=score, false_alarm=0.01, spread=1.0)
     assert least is not None
     assert 0 < least < truth
 

@@ -16,7 +16,7 @@ from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.errors import BudgetExceededError, LedgerError
 from fedprikl.estimation import BatchCounts, trusted_aggregator
-from fedprikl.estimation.interval import confidence_interval
+from fedprikl.estimation.interval import value_interval
 from fedprikl.estimation.thresholds import alarm_threshold
 from fedprikl.privacy import (
     AdditiveMechanism,
@@ -180,7 +180,7 @@ def test_its_interval_lies_between_narrower_and_wider_noise(noise: Mechanism) ->
     asked = counts()
 
     def width(scale: float) -> float:
-        limits = confidence_interval(
+        limits = value_interval(
             0.3,
             mechanism=type(noise)(scale=scale, sensitivity=0.01),  # type: ignore[call-arg]
             points=asked.points,
@@ -188,10 +188,10 @@ def test_its_interval_lies_between_narrower_and_wider_noise(noise: Mechanism) ->
             score=Score(),
         )
         assert limits is not None
-        return limits[1] - limits[0]
+        return limits.printed[1] - limits.printed[0]
 
     assert 0 < width(0.005) < width(0.01) < width(0.02)
-    once = confidence_interval(
+    once = value_interval(
         0.3,
         mechanism=LaplaceMechanism(scale=0.01, sensitivity=0.01),
         points=asked.points,
@@ -199,7 +199,7 @@ def test_its_interval_lies_between_narrower_and_wider_noise(noise: Mechanism) ->
         score=Score(),
     )
     assert once is not None
-    assert width(0.01) > once[1] - once[0]
+    assert width(0.01) > once.printed[1] - once.printed[0]
 
 
 def test_it_makes_a_release_by_its_name(noise: Mechanism) -> None:

@@ -113,7 +113,7 @@ def show_estimate(found: Estimate, *, groups: bool = True) -> dict[str, Any]:
         "noise_sd": found.noise_sd,
         "counts_per_client": found.payload,
         "verdict": show_verdict(found.verdict()) if judged else None,
-        "verdict_with_groups": show_verdict(found.verdict(0.05, design_effect=3.0))
+        "verdict_with_groups": show_verdict(found.verdict(0.05, spread=3.0))
         if judged and groups
         else None,
         "privacy": show_privacy(found.privacy),

@@ -17,7 +17,7 @@ import fedprikl as fk
 from fedprikl import InsecureSeededNoise, InvalidInputError, Reference
 from fedprikl.divergence import skewed_divergence
 from fedprikl.estimation import Estimates
-from fedprikl.estimation.statistic import no_drift_model
+from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.planning.drift_cases import drift_case
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
@@ -266,12 +266,26 @@ def test_several_releases_without_a_trusted_party_share_epsilon_and_delta() -> N
 
 
 def test_the_design_effect_comes_from_the_reference_or_the_user() -> None:
+    assert planned().plan.design_effect is None
+    assert planned(design_effect=3.0).plan.design_effect == 3.0
     rough, fine = planned(design_effect=3.0), planned()
     assert fine.plan.design_effect == 1.0
     assert rough.plan.design_effect == 3.0
     assert rough.smallest_drift is not None
     assert fine.smallest_drift is not None
     assert rough.smallest_drift > fine.smallest_drift
+
+
+def test_it_asks_for_client_ids_or_a_design_effect_before_it_promises() -> None:
+    (note,) = planned().notes
+    assert "50 records each" in note
+    assert "client ids" in note
+    assert planned().to_dict()["notes"] == [note]
+    assert planned(design_effect=1.0).notes == ()
+    assert planned(clients=49_000).notes == ()  # about one record each
+    held = np.random.default_rng(1).multinomial(30, zipf(20).probabilities[:-1], size=40)
+    with_ids = Reference.from_counts(held)
+    assert plan_round(with_ids, clients=50, records=5000, epsilon=1.0).notes == ()
 
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
@@ -343,7 +357,7 @@ def alarms(plan: Any, held: list[Any]) -> int:
             verdict = round_.judge(plan.false_alarm, plan.design_effect).verdict
             limits = [witness.threshold for witness in verdict.witnesses]
             first = round_.statistics[0]
-            model = no_drift_model(first.points, first.records, plan.design_effect)
+            model = NoDrift.of(first.points, first.records, plan.design_effect)
         assert model is not None
         seen = [statistic.observed(model) for statistic in round_.statistics]
         found += any(value > limit for value, limit in zip(seen, limits, strict=True))

@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from fedprikl.cli.console import print_json, say
+from fedprikl.cli.console import notes, print_json, say
 from fedprikl.cli.options import load_reference, plan_words
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.divergence import divergence_named
@@ -67,8 +68,8 @@ def plan_command(
     design_effect: Annotated[
         float | None,
         typer.Option(
-            help="Correlation of one client's records; default: from the reference's size and, "
-            "with client ids, its correlation."
+            help="How correlated one client's records are; default: as the reference's client "
+            "ids show."
         ),
     ] = None,
     threshold: Annotated[
@@ -147,6 +148,8 @@ def plan_command(
     planned = replace(planned, plan=plan)
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
     write_whole(output, readable(signed.to_dict()))
+    for remark in planned.notes:
+        notes.print(f"[yellow]note:[/yellow] {escape(remark)}")
     if json:
         print_json(planned.to_dict() | {"file": str(output), "signer": signed.signer})
         return
@@ -213,7 +216,8 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
     table = Table("if the drift is", "of size", "error", box=None)
     for forecast in planned.forecasts:
         table.add_row(WORDS[forecast.kind], f"{forecast.size:.3g}", f"{forecast.error:.2g}")
-    console.print(f"\nPredicted mean error of {plan.question.divergence}, in {unit}:")
+    measure = f", in {unit}" if unit else ""
+    console.print(f"\nPredicted mean error of {plan.question.divergence}{measure}:")
     console.print(table)
     _print_smallest(console, planned, unit)
 
@@ -221,10 +225,12 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
 def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
     plan, table = planned.plan, Table("if the drift is", "it is found from", box=None)
     for kind, size in planned.smallest_drifts.items():
-        table.add_row(WORDS[kind], "never" if size is None else f"{size:.2g} {unit}")
+        table.add_row(WORDS[kind], "never" if size is None else f"{size:.2g} {unit}".rstrip())
+    given = plan.design_effect
+    effect = "" if given is None else f", design effect {given:.3g}"
     console.print(
         f"\nSmallest drift found with 95% power (a prediction; false alarms: "
-        f"{100 * plan.false_alarm:.3g}%, design effect {plan.design_effect:.3g}):"
+        f"{100 * plan.false_alarm:.3g}%{effect}):"
     )
     console.print(table)
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ from fedprikl.cli.console import notes, print_json
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import CsvFormat, fit_reference
 from fedprikl.records.data_files import open_file, quoted_names, session
-from fedprikl.reference import Reference, Table
+from fedprikl.reference import Correlation, Reference, Table
 from fedprikl.reference.columns import Column
 from fedprikl.reference.values import MISSING_TEXTS
 
@@ -171,12 +170,23 @@ def _document(reference: Reference, output: Path) -> dict[str, Any]:
         "fingerprint": reference.fingerprint,
         "records": int(reference.mass.sum()),
         "cells": reference.domain.size - 1,
-        "correlation": None if (found := reference.correlation) is None else asdict(found),
+        "correlation": _correlation(reference.correlation),
         "columns": [_column(column) for column in _columns(reference)],
         "heaviest": [
             {"cell": reference.domain.label(int(cell)), "probability": float(pi[cell])}
             for cell in heaviest
         ],
+    }
+
+
+def _correlation(found: Correlation | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "icc": found.icc,
+        "size_variation": found.size_variation,
+        "clients": found.clients,
+        "factors": 0 if found.factors is None else len(found.factors.common),
     }
 
 
@@ -210,6 +220,6 @@ def _print_tables(document: dict[str, Any]) -> None:
     if (found := document["correlation"]) is not None:
         console.print(
             f"{found['clients']:,} clients; the correlation of one client's records is "
-            f"{found['icc']:.3f}"
+            f"{found['icc']:.3f}, in {found['factors']} common factors and the cells' own"
         )
     console.print(f"reference: {escape(document['reference'])}", soft_wrap=True)

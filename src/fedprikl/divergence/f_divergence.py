@@ -39,7 +39,7 @@ class Divergence(ABC):
 
     __slots__ = ()
     name: ClassVar[str]  # in plans
-    unit: ClassVar[str]  # what stands behind a value
+    unit: ClassVar[str]  # what stands behind a value; empty for a share
     symbol: ClassVar[str] = "D"  # of the target
     symmetric: ClassVar[bool] = False  # whether Pi and P' may change places
     proved: ClassVar[bool] = False  # whether scores are known to be convex, whatever the counts
@@ -177,8 +177,8 @@ def divergence_named(name: str) -> Divergence:
 def _check(divergence: Divergence) -> None:
     """Refuses what is not a divergence, as far as some thousand numbers tell."""
     name = divergence.name
-    if not name or not divergence.unit:
-        raise InvalidInputError("A divergence needs a name and a unit.")
+    if not name:
+        raise InvalidInputError("A divergence needs a name.")
     at_one, tilt = float(divergence.f(np.ones(1))[0]), float(divergence.slope(np.ones(1))[0])
     if not math.isclose(at_one, 0.0, abs_tol=1e-12) or not tilt <= 0:
         raise InvalidInputError(

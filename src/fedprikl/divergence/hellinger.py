@@ -24,7 +24,7 @@ class SquaredHellinger(Divergence):
     """
 
     __slots__ = ()
-    name, unit, symbol, curvature = "hellinger", "units", "H^2", 0.25
+    name, unit, symbol, curvature = "hellinger", "", "H^2", 0.25
     proved, symmetric = True, True
 
     def f(self, v: Floats) -> Floats:

@@ -30,7 +30,7 @@ class TotalVariation(Divergence):
     """
 
     __slots__ = ()
-    name, unit, symbol, curvature = "tv", "units", "TV", math.inf
+    name, unit, symbol, curvature = "tv", "", "TV", math.inf
     proved, symmetric, skew = True, True, 0.0
 
     def f(self, v: Floats) -> Floats:

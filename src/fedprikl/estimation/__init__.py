@@ -1,17 +1,22 @@
 """Estimation: answers from counts. Scored sums, noisy counts, intervals, verdicts."""
 
-from fedprikl.estimation.adaptive import adaptive_estimate
+from fedprikl.estimation.adaptive_estimate import adaptive_estimate
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
 from fedprikl.estimation.estimate import ComparedEstimate, Estimate
 from fedprikl.estimation.estimates import Estimates
 from fedprikl.estimation.forecast import Forecast, mean_error
+from fedprikl.estimation.interval import (
+    Interval,
+    adaptive_interval,
+    counts_interval,
+    value_interval,
+)
 from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_divergence import NoisyDivergence, noisy_divergence
 from fedprikl.estimation.noisy_estimates import estimates_from_counts, noise_counts
 from fedprikl.estimation.noisy_forecast import NoisyRound, forecast_noisy, smallest_noisy_drift
-from fedprikl.estimation.noisy_interval import noisy_interval
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
 from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
@@ -37,6 +42,7 @@ __all__ = [
     "Estimate",
     "Estimates",
     "Forecast",
+    "Interval",
     "NoisyCounts",
     "NoisyDivergence",
     "NoisyRound",
@@ -44,9 +50,11 @@ __all__ = [
     "Verdict",
     "Witness",
     "adaptive_estimate",
+    "adaptive_interval",
     "check_adaptive",
     "check_design_effect",
     "check_false_alarm",
+    "counts_interval",
     "drifted_ratios",
     "estimate_noisy_counts",
     "estimate_scored_sum",
@@ -59,12 +67,12 @@ __all__ = [
     "mean_error",
     "noise_counts",
     "noisy_divergence",
-    "noisy_interval",
     "overdispersion",
     "score_ranges",
     "score_sensitivity",
     "smallest_noisy_drift",
     "trial_errors",
     "trusted_aggregator",
+    "value_interval",
     "weighted_score",
 ]

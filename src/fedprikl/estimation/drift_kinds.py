@@ -38,6 +38,7 @@ def drifted_ratios(
     *,
     mass: Floats | None = None,
     seed: int = SEED,
+    nearest: bool = False,
 ) -> Floats | None:
     """r = P / Pi of each cell for a drift of this kind and size; None if it cannot be as large.
 
@@ -45,7 +46,8 @@ def drifted_ratios(
 
     `size` is in the unit of the score's divergence. Where cells are a sample, `mass` are their
     design weights, which stand for Pi in both sums; `pi` still says which cells are rare. `seed`
-    says which cells a smooth or shuffled drift raises.
+    says which cells a smooth or shuffled drift raises. With `nearest`, the largest drift of this
+    kind stands for one that is out of reach.
 
     >>> pi = np.array([0.4, 0.3, 0.2, 0.1])
     >>> drifted_ratios(pi, "heavy", 0.1, Score()).round(2).tolist()
@@ -61,7 +63,7 @@ def drifted_ratios(
     share = share / share.sum()
     if check_finite(size, "size") <= 0:
         return np.ones(len(share))
-    cells = _Cells(np.asarray(pi, dtype=np.float64), share, score, seed)
+    cells = _Cells(np.asarray(pi, dtype=np.float64), share, score, seed, nearest=nearest)
     return _KINDS[kind](cells, size)
 
 
@@ -76,8 +78,9 @@ def ratio_divergence(mass: Floats, ratios: Floats, score: Score) -> Floats:
 class _Cells:
     """The cells that drift."""
 
-    def __init__(self, pi: Floats, mass: Floats, score: Score, seed: int) -> None:
-        self.pi, self.mass, self.score, self.seed = pi, mass, score, seed
+    def __init__(self, pi: Floats, mass: Floats, score: Score, seed: int, *, nearest: bool) -> None:
+        self.pi, self.mass, self.score = pi, mass, score
+        self.seed, self.nearest = seed, nearest
 
     def size(self, ratios: Floats) -> float:
         return float(ratio_divergence(self.mass, ratios, self.score))
@@ -87,7 +90,7 @@ class _Cells:
     ) -> Floats | None:
         """The ratios on a path, from no drift to the most, that have this size."""
         if self.size(path(most)) < size:
-            return None
+            return path(most) if self.nearest else None
         missing = lambda at: self.size(path(at)) - size  # noqa: E731
         return path(float(scipy.optimize.brentq(missing, none, most, xtol=1e-14)))
 
@@ -143,16 +146,16 @@ def _heavy(cells: _Cells, size: float) -> Floats | None:
 def _faded(cells: _Cells, size: float) -> Floats | None:
     able = np.flatnonzero(cells.sizes_gone(cells.mass) >= size)
     if not able.size:
-        return None
+        return _heavy(cells, size)
     return cells.shrink(cells.one(int(able[np.argmin(cells.mass[able])])), size)
 
 
 def _gone(cells: _Cells, size: float) -> Floats | None:
     order = np.argsort(cells.pi, kind="stable")[:-1]  # one cell stays
     lost = np.cumsum(cells.mass[order])
-    enough = int(np.searchsorted(cells.sizes_gone(lost), size))
-    if enough == len(order):
+    if not order.size:
         return None
+    enough = min(int(np.searchsorted(cells.sizes_gone(lost), size)), len(order) - 1)
     which: Floats = np.ones(len(cells.mass))
     which[order[: enough + 1]] = 0.0
     last, before = order[enough], float(cells.mass[order[:enough]].sum())

@@ -8,10 +8,12 @@ import numpy as np
 
 from fedprikl.checks import Floats
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.interval import Interval
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.statistic import Statistic, judge_together, no_drift_model
+from fedprikl.estimation.statistic import Statistic, judge_together
 from fedprikl.estimation.verdict import Verdict
 from fedprikl.privacy import PrivacyStatement
+from fedprikl.reference import Spread
 
 __all__ = ["ComparedEstimate", "Estimate"]
 
@@ -27,27 +29,34 @@ class Estimate:
     privacy: PrivacyStatement
     payload: int  # counts each client reported
     noise_sd: float | None = None  # standard deviation of the noise on `value`, where it is known
-    limits: Callable[[], tuple[float, float] | None] = field(default=lambda: None, repr=False)
+    limits: Callable[[], Interval | None] = field(default=lambda: None, repr=False)
     statistic: Statistic | None = field(default=None, repr=False)  # what a verdict rests on
     # Its mean without drift, where that is not the mean of its statistic.
     typical: Callable[[NoDrift], float] | None = field(default=None, repr=False)
     false_alarm: float = 0.01  # of `drifted`
-    design_effect: float = 1.0  # of `drifted`; see `Correlation.design_effect`
+    spread: float | Spread = 1.0  # of `drifted`: a design effect, or a reference's `spread`
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95% interval, where it is known; computed when asked for (milliseconds)."""
-        return self.limits()
+        """The printed 95% interval, where it is known; computed when asked for (a second)."""
+        return None if (limits := self.limits()) is None else limits.printed
+
+    @property
+    def guaranteed(self) -> tuple[float, float] | None:
+        """The interval that covers for every population in at least 95% of releases, if known."""
+        return None if (limits := self.limits()) is None else limits.guaranteed
 
     @property
     def drifted(self) -> bool:
-        """Whether drift was found, at the estimate's own false-alarm rate and design effect."""
+        """Whether drift was found, at the estimate's own false-alarm rate and spread."""
         return self.verdict().drifted
 
     def verdict(
-        self, false_alarm: float | None = None, *, design_effect: float | None = None
+        self, false_alarm: float | None = None, *, spread: float | Spread | None = None
     ) -> Verdict:
         """Drifted or not; computed when asked for, and costs no privacy.
+
+        `spread` is a design effect, or what `Reference.spread` says of these clients.
 
         Below a second for 500 asked cells.
         """
@@ -57,8 +66,9 @@ class Estimate:
                 f"There is no verdict on this estimate ({self.method}): how it spreads without "
                 "drift is not known. Use `fedprikl.estimation.trusted_aggregator`."
             )
-        spread = self.design_effect if design_effect is None else design_effect
-        model = no_drift_model(statistic.points, statistic.records, spread)
+        model = NoDrift.of(
+            statistic.points, statistic.records, self.spread if spread is None else spread
+        )
         rate = self.false_alarm if false_alarm is None else false_alarm
         return judge_together([statistic], model, false_alarm=rate)
 

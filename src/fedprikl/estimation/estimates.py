@@ -4,15 +4,16 @@ from dataclasses import dataclass, field
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.estimate import Estimate
+from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_counts import NoisyCounts
 from fedprikl.estimation.statistic import (
     Statistic,
     judge_together,
-    no_drift_model,
     simulate_together,
 )
 from fedprikl.estimation.verdict import Verdict
 from fedprikl.privacy import PrivacyStatement
+from fedprikl.reference import Spread
 
 __all__ = ["Estimates", "Judgement"]
 
@@ -41,7 +42,7 @@ class Estimates:
         known = [found.statistic for found in self.each if found.statistic is not None]
         return tuple({id(statistic): statistic for statistic in known}.values())
 
-    def judge(self, false_alarm: float, spread: float) -> Judgement:
+    def judge(self, false_alarm: float, spread: float | Spread) -> Judgement:
         """Drifted or not, and what each estimate would be without drift. One simulation.
 
         About a second for 500 asked cells and three questions.
@@ -49,7 +50,7 @@ class Estimates:
         statistics = self.statistics
         if not statistics:
             raise InvalidInputError("How these estimates spread without drift is not known.")
-        model = no_drift_model(statistics[0].points, statistics[0].records, spread)
+        model = NoDrift.of(statistics[0].points, statistics[0].records, spread)
         nulls = simulate_together(statistics, model, false_alarm=false_alarm)
         means = {
             id(statistic): null.mean for statistic, null in zip(statistics, nulls, strict=True)

@@ -20,7 +20,7 @@ from fedprikl.estimation.drift_model import skew_of
 from fedprikl.privacy import Ranges, reachable_ranges
 from fedprikl.reference import QueryPoints
 
-__all__ = ["dead_zone", "gap_ranges", "is_whole"]
+__all__ = ["GapParts", "dead_zone", "gap_ranges", "is_whole"]
 
 DEAD_ZONE = 12.0  # times 1 / epsilon: how many records outside all cells do not count
 
@@ -52,7 +52,7 @@ def gap_ranges(counts: BatchCounts, score: Score, *, steps: int, epsilon: float)
     part has ranges of its own, and they add up: if I_k(x) lies in I_(k+1)(x') for both, it does for
     their sums.
     """
-    parts = _Parts.of(counts, replace(score, control=1.0), dead_zone(epsilon))
+    parts = GapParts.of(counts, replace(score, control=1.0), dead_zone(epsilon))
     n, held = parts.total, np.append(counts.counts, parts.outside)
     everybody = np.full(len(held), n)
     falling = reachable_ranges(
@@ -73,7 +73,7 @@ def gap_ranges(counts: BatchCounts, score: Score, *, steps: int, epsilon: float)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Parts:
+class GapParts:
     """The score of each cell and of the records outside, split where it is least. Public.
 
     The last entry is for the records outside: 0 up to the dead zone, then a line.
@@ -88,7 +88,8 @@ class _Parts:
     least: Floats  # w s(m)
 
     @classmethod
-    def of(cls, counts: BatchCounts, score: Score, tau: float) -> "_Parts":
+    def of(cls, counts: BatchCounts, score: Score, tau: float) -> "GapParts":
+        """The parts of these points for so many records and this dead zone."""
         total, pi = int(counts.records[0]), counts.points.pi
         outside = total - int(counts.counts.sum())
         line = np.array([(1 - skew_of(score)) / total, tau])

@@ -1,42 +1,47 @@
-"""Confidence interval of a release, from public quantities only: it costs no privacy.
+"""Confidence intervals of a release, from public quantities only: they cost no privacy.
 
-What is known: the noise exactly, the sampling design, and the released value. What is not: how
-the drift is spread over the cells. With s = f(v) and E[v] = 1, the mean of the gap
-g(v) = f(v) - f'(1) (v - 1) is D, and s^2 <= R g(v) for every ratio v that can occur, where R is
-the divergence's `square_ratio` (for KL 5.9 at gamma = 0.01; 2 for small drift). So E[s^2] <= R D
-whatever the population, and the choice of points adds a variance of at most
-`points.sampling_variance` R D, even if all drift sits in the cells that are asked by chance. Where
-it does not, the interval is wider than it need be; to know that would cost privacy.
-What small batches and clipping add is taken from a drift model (`drift_model.py`): usually small,
-and an assumption.
+Two intervals are told apart. The *guaranteed* one covers at least as often as it says for every
+population. The *printed* one covers as often for all kinds of drift of `drift_kinds.py`, by
+simulation, and is never wider. docs/intervals.md says where which is known.
 """
 
 import math
-from collections.abc import Callable
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import numpy as np
 import scipy
 
 from fedprikl.checks import Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
-from fedprikl.estimation.drift_model import model_drift, skew_of
-from fedprikl.estimation.simulated_scores import simulate_scores
-from fedprikl.estimation.terms import Terms
+from fedprikl.estimation.adaptive_bound import adaptive_bound
+from fedprikl.estimation.drift_model import skew_of
+from fedprikl.estimation.envelope import ladder, sampling_variance
+from fedprikl.estimation.gap_ranges import dead_zone, is_whole
+from fedprikl.estimation.noisy_counts import NoisyCounts
+from fedprikl.estimation.plausible import plausible_interval
+from fedprikl.estimation.trials import AdaptiveNoise, ValueNoise
 from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints
 
-__all__ = [
-    "DRIFT_GRID",
-    "confidence_interval",
-    "error_before_noise",
-]
+__all__ = ["Interval", "adaptive_interval", "counts_interval", "value_interval"]
 
-# Divergences at which a drift model is looked at, as shares of what an empty cell scores.
-DRIFT_GRID = np.array([0, 0.01, 0.05, 0.15, 0.4, 0.9])
+RATIOS = 20_001  # ratios v at which clipping is looked at
 
 
-def confidence_interval(
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Divergences that a released value does not contradict, in their unit.
+
+    >>> Interval((0.1, 0.2), guaranteed=(0.05, 0.3)).printed
+    (0.1, 0.2)
+    """
+
+    printed: tuple[float, float]  # covers for all kinds of drift that were simulated
+    guaranteed: tuple[float, float] | None = None  # covers for every population
+
+
+def value_interval(
     value: float,
     *,
     mechanism: Mechanism,
@@ -45,71 +50,165 @@ def confidence_interval(
     score: Score,
     client_effect: float = 1.0,
     level: float = 0.95,
-) -> tuple[float, float] | None:
-    """All divergences D that the released value does not contradict, in their unit.
+) -> Interval | None:
+    """Of a scored sum with additive noise.
 
-    Those with |value - D| within the error expected *at D* (not at the value): a drift too small
-    to have been sampled well is not excluded because the value happens to be small. None for a
-    score other than a skew with lambda = 0 and finite scores, whose spread is not known.
+    Where all cells are counted in one batch it is guaranteed: only noise and clipping make the
+    value differ from D, and clipping raises it by at most `largest_raise`. Else it is measured:
+    the choice of points, whose variance is bounded for every population, is taken to be normal,
+    and small batches and clipping are simulated. None for a score other than a skew with
+    lambda = 0.
+
+    >>> from fedprikl.privacy import calibrate_laplace
+    >>> from fedprikl.reference import all_points
+    >>> found = value_interval(
+    ...     0.3,
+    ...     mechanism=calibrate_laplace(epsilon=1.0, sensitivity=0.02),
+    ...     points=all_points([0.5, 0.3, 0.2]),
+    ...     records=np.array([5000]),
+    ...     score=Score(),
+    ... )
+    >>> [round(end, 2) for end in found.guaranteed]
+    [0.24, 0.36]
     """
-    check_open_unit(level, "level", "Use 0.95 for a 95% interval.")
-    if not isinstance(score.smoothing, Skew) or score.control or not score.finite:
+    if not _is_known(score, level):
         return None
-    largest = score.divergence.largest(score.smoothing.gamma, 1 / points.pi_min)
-    before_noise = error_before_noise(points, records, score, client_effect=client_effect)
+    largest = _largest(points, score)
+    if not is_whole(points) and points.batches == 1 and score.maximum_step == math.inf:
+        return Interval(
+            _sampled(value, mechanism, sampling_variance(points, score), largest, level)
+        )
+    if not is_whole(points):
+        found = ladder(
+            points,
+            records,
+            score,
+            ValueNoise(mechanism),
+            level=level,
+            design_effect=client_effect,
+        )
+        return Interval(found.interval(value))
+    reach = mechanism.quantile((1 + level) / 2)
+    ratio, most = largest_raise(score, int(records[0]), points.pi_min)
+    low = max((value - reach) / (1 + ratio), value - reach - most)
+    exact = _clipped(low, value + reach, largest)
+    return Interval(exact, guaranteed=exact)
+
+
+def adaptive_interval(
+    value: float,
+    *,
+    epsilon: float,
+    points: QueryPoints,
+    records: Ints,
+    score: Score,
+    client_effect: float = 1.0,
+    level: float = 0.95,
+) -> Interval | None:
+    """Of a divergence by the inverse sensitivity mechanism, whose noise is private.
+
+    Guaranteed where all cells are counted in one batch (`AdaptiveBound`); printed is the part of it
+    that no kind of drift contradicts. None as for `value_interval`.
+    """
+    if not _is_known(score, level):
+        return None
+    found = ladder(
+        points,
+        records,
+        score,
+        AdaptiveNoise(epsilon),
+        level=level,
+        design_effect=client_effect,
+    )
+    measured = found.interval(value)
+    if not is_whole(points):
+        return Interval(measured)
+    largest, total = _largest(points, score), int(records[0])
+    missed = (1 - skew_of(score)) * dead_zone(epsilon) / total
+    ratio, most = largest_raise(score, total, points.pi_min, gap=True)
+    bound = adaptive_bound(points, records, score, epsilon=epsilon, level=level)
+    low, high = bound.interval(value, largest + min(ratio * largest, most))
+    sure = _clipped(max(low / (1 + ratio), low - most), high + missed, largest)
+    printed = max(measured[0], sure[0]), min(measured[1] + missed, sure[1])
+    return Interval(printed if printed[0] <= printed[1] else sure, guaranteed=sure)
+
+
+def counts_interval(
+    noisy: NoisyCounts,
+    value: float,
+    *,
+    score: Score,
+    level: float = 0.95,
+) -> Interval | None:
+    """Of a divergence read off noisy counts: measured.
+
+    The logarithm of a noisy count is biased, by an amount that depends on the true count. The
+    counts are public and rule out most populations; `plausible.py` looks at the others. None as
+    for `value_interval`, and for several batches.
+    """
+    if not _is_known(score, level) or noisy.points.batches > 1:
+        return None
+    low, high = plausible_interval(noisy, value, score=score, level=level)
+    return Interval(_clipped(low, high, _largest(noisy.points, score)))
+
+
+def _sampled(
+    value: float, mechanism: Mechanism, variance: float, largest: float, level: float
+) -> tuple[float, float]:
+    """Where only the noise and the choice of points count, whose variance is at most V R D.
+
+    D is in the interval if the value is within the error expected *at D*: a drift too small to have
+    been sampled well is not excluded because the value happens to be small.
+    """
 
     @cache  # a search for a root asks for its ends again
     def slack(divergence: float) -> float:
-        """How much further the value could lie from D; not negative inside the interval."""
-        sd, bias = before_noise(divergence)
-        shift = 2 * max(math.copysign(bias, bias * (value - divergence)), 0.0)
-        return mechanism.quantile((1 + level) / 2, error_sd=sd) + shift - abs(value - divergence)
+        reach = mechanism.quantile((1 + level) / 2, error_sd=math.sqrt(variance * divergence))
+        return reach - abs(value - divergence)
 
     middle = min(max(value, 0.0), largest)
     if slack(middle) < 0:  # the noise threw the value far out of the possible range
-        return (middle, middle)
-    low = 0.0 if slack(0.0) >= 0 else _root(slack, 0.0, middle)
-    high = largest if slack(largest) >= 0 else _root(slack, middle, largest)
-    return (low, high)
+        return middle, middle
+    root = scipy.optimize.brentq
+    low = 0.0 if slack(0.0) >= 0 else float(root(slack, 0.0, middle))
+    return low, largest if slack(largest) >= 0 else float(root(slack, middle, largest))
 
 
-def error_before_noise(
-    points: QueryPoints, records: Ints, score: Score, *, client_effect: float = 1.0
-) -> Callable[[float], tuple[float, float]]:
-    """Standard deviation and bias of the estimate before noise, as functions of the divergence.
-
-    The choice of points contributes a variance of at most `points.sampling_variance` R D. Small
-    batches and clipping add what a drift model says; the interval leaves room for twice that bias.
-    """
-    gamma = skew_of(score)
-    ratio = score.divergence.square_ratio(gamma, 1 / points.pi_min)
-    terms = Terms.of(points, records)
-    if score.maximum_step == math.inf and not np.any(terms.outside > 0):
-        return lambda divergence: (
-            math.sqrt(points.sampling_variance * ratio * max(divergence, 0.0)),
-            0.0,
-        )
-    grid = score.divergence.empty(gamma) * DRIFT_GRID
-    seen = [_small_batches(terms, score, float(d), client_effect) for d in grid]
-    spreads, biases = ([each[i] for each in seen] for i in (0, 1))
-
-    def error(divergence: float) -> tuple[float, float]:
-        sampling = points.sampling_variance * ratio * max(divergence, 0.0)
-        spread = float(np.interp(divergence, grid, spreads))
-        return math.hypot(math.sqrt(sampling), spread), float(np.interp(divergence, grid, biases))
-
-    return error
+def _is_known(score: Score, level: float) -> bool:
+    check_open_unit(level, "level", "Use 0.95 for a 95% interval.")
+    return isinstance(score.smoothing, Skew) and not score.control
 
 
-def _small_batches(
-    terms: Terms, score: Score, divergence: float, client_effect: float
+def _largest(points: QueryPoints, score: Score) -> float:
+    return score.divergence.largest(skew_of(score), 1 / points.pi_min)
+
+
+def _clipped(low: float, high: float, largest: float) -> tuple[float, float]:
+    return min(max(low, 0.0), largest), min(max(high, 0.0), largest)
+
+
+@lru_cache(maxsize=64)
+def largest_raise(
+    score: Score, records: int, pi_min: float, *, gap: bool = False
 ) -> tuple[float, float]:
-    """Standard deviation and bias of the scores of small batches."""
-    model = model_drift(terms.weights, terms.pi, divergence=divergence, score=score, draws=2048)
-    drawn = simulate_scores(terms, score, model, client_effect=client_effect)
-    seen = drawn.moments(score.maximum_step)
-    return math.sqrt(seen.error_variance), seen.bias
+    """How much clipping raises the sum over a whole domain, at most: per unit of D, and in all.
 
+    A cell of ratio v is raised by rise(v) and adds g(v), its gap, to D: both times Pi. So the sum
+    of all raises is at most D max_v rise(v) / g(v), and at most max_v rise(v), whatever the
+    population. `gap` says that g itself is clipped, as for adaptive noise, else f.
 
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    return float(scipy.optimize.brentq(function, low, high))
+    >>> ratio, most = largest_raise(Score(maximum_step=60 / 10_000), 10_000, 0.001)
+    >>> round(ratio, 3), round(most, 3)
+    (0.034, 0.106)
+    """
+    if score.maximum_step == math.inf:
+        return 0.0, 0.0
+    gamma = skew_of(score)
+    v = np.geomspace(gamma, 1 / pi_min, RATIOS)
+    gaps = score.divergence.gap(v, v - 1)
+    scores = gaps if gap else score.divergence.f(v)
+    line = scores[0] - score.maximum_step * records / (1 - gamma) * (v - gamma)
+    rises = np.maximum(line - scores, 0.0) * (1 + 1e-4)  # the ratios are a grid
+    some = rises > 0
+    ratio = np.divide(rises, gaps, out=np.zeros_like(gaps), where=some & (gaps > 0))
+    return (math.inf if np.any(some & (gaps <= 0)) else float(ratio.max())), float(rises.max())

@@ -19,6 +19,9 @@ from fedprikl.checks import (
     check_positive_int,
 )
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.ratios import Ratios
+from fedprikl.estimation.terms import Terms
+from fedprikl.reference import QueryPoints, Spread
 
 __all__ = ["NoDrift", "check_design_effect", "null_values", "public_simulation"]
 
@@ -49,23 +52,29 @@ class NoDrift:
     A *question* asks a batch for a term's cell; h_j adds up the answers of all batches asked term
     j. Counts of one batch are multinomial (what one cell gains others lose), batches independent.
 
-    With a design effect d > 1 a batch behaves like unrelated groups of floor(d) or floor(d) + 1
-    equal records each, so many of either that the variance is d times the multinomial one. Of all
-    groupings with that variance it has the fewest groups, so it leaves the most cells empty and
-    the threshold errs upwards. Counts stay whole and within 0 .. N.
+    `spread` says how much more they vary than counts of unrelated records around a known Pi: a
+    reference's `Spread` does so cell by cell. With a number instead, a design effect d > 1, a batch
+    behaves like unrelated groups of floor(d) or floor(d) + 1 equal records each, so many of either
+    that the variance is d times the multinomial one. Of all groupings with that variance it has
+    the fewest groups, so it leaves the most cells empty and the threshold errs upwards. Counts stay
+    whole and within 0 .. N.
     """
 
     pi: Floats  # Pi(x_j), per term
     records: Ints  # N_t, per batch
     batch: Ints  # per question: the batch that is asked
     term: Ints  # per question: the term it counts for
-    design_effect: float = 1.0
+    spread: float | Spread = 1.0  # a design effect, or a reference's spread at these clients
+    cells: Ints | None = None  # per term: its cell in the reference; a `Spread` needs it
 
     def __post_init__(self) -> None:
         for name in ("records", "batch", "term"):
             object.__setattr__(self, name, check_counts(getattr(self, name), name))
         object.__setattr__(self, "pi", check_finite_list(self.pi, "pi"))
-        object.__setattr__(self, "design_effect", check_design_effect(self.design_effect))
+        if isinstance(self.spread, Spread):
+            self._check_spread(self.spread)
+        else:
+            object.__setattr__(self, "spread", check_design_effect(self.spread))
         if len(self.batch) != len(self.term) or not len(self.term):
             raise InvalidInputError("Every question needs a batch and a term.")
         if np.any(self.pi <= 0) or np.any(self.pi > 1) or np.any(self.records < 1):
@@ -78,6 +87,27 @@ class NoDrift:
         if np.any(asked > 1 + 1e-9):
             raise InvalidInputError("The cells asked of a batch have a probability above 1.")
 
+    def _check_spread(self, spread: Spread) -> None:
+        if self.cells is None or len(self.cells) != len(self.pi):
+            raise InvalidInputError("Every term needs its cell in the reference.")
+        if len(spread.clients) != len(self.records):
+            raise InvalidInputError("The spread needs the number of clients of every batch.")
+
+    @classmethod
+    def of(cls, points: QueryPoints, records: Ints, spread: "float | Spread") -> "NoDrift":
+        """Of the counts of these points, added up where points are pooled."""
+        terms = Terms.of(points, records)
+        cells = np.zeros(len(terms.pi), dtype=np.int64)
+        cells[terms.of_point] = points.cells
+        return cls(
+            pi=terms.pi,
+            records=records,
+            batch=points.batch,
+            term=terms.of_point,
+            spread=spread,
+            cells=cells,
+        )
+
     @property
     def records_per_term(self) -> Ints:
         """N_j: the records of all batches that were asked term j."""
@@ -89,6 +119,8 @@ class NoDrift:
 
         Cost: about a quarter of a microsecond per draw and question.
         """
+        if isinstance(self.spread, Spread):
+            return self._spread_counts(self.spread, draws, rng)
         drawn = np.zeros((draws, len(self.pi)), dtype=np.int64)
         for t, records in enumerate(self.records.tolist()):
             terms = self.term[self.batch == t]
@@ -96,9 +128,45 @@ class NoDrift:
                 continue
             pi = self.pi[terms]
             cells = np.append(pi, max(0.0, 1 - math.fsum(pi.tolist())))  # the rest, as one cell
-            for size, groups in group_sizes(records, self.design_effect):
+            for size, groups in group_sizes(records, self.spread):
                 drawn[:, terms] += size * multinomial(groups, cells, draws, rng)[:, :-1]
         return drawn
+
+    def _spread_counts(self, spread: Spread, draws: int, rng: np.random.Generator) -> Ints:
+        assert self.cells is not None  # noqa: S101  checked when it was made
+        ratios = Ratios.draw(spread, self.cells, self.pi, draws, rng)
+        drawn = np.zeros((draws, len(self.pi)), dtype=np.int64)
+        for t, between in enumerate(spread.between(self.records).tolist()):
+            terms = self.term[self.batch == t]
+            if len(terms):
+                shares = ratios.shares(terms, between, rng)
+                drawn[:, terms] += rng.multinomial(self.records[t], shares)[:, :-1]
+        return drawn
+
+    @property
+    def design_effect(self) -> float | None:
+        """The mean of `design_effects`; None if it is not known how alike clients' records are."""
+        spread = self.spread
+        if isinstance(spread, Spread) and not spread.covers(self.records):
+            return None
+        return float(np.mean(self.design_effects))
+
+    @property
+    def design_effects(self) -> Floats:
+        """Var(h_j) / (N_j Pi_j (1 - Pi_j)) of each term."""
+        if not isinstance(self.spread, Spread):
+            return np.full(len(self.pi), self.spread)
+        assert self.cells is not None  # noqa: S101  checked when it was made
+        spread, total = self.spread, self.records_per_term.astype(np.float64)
+        records = self.records[self.batch].astype(np.float64)
+        weight = records * (records - 1) * spread.between(self.records)[self.batch]
+        squares = np.bincount(self.term, weight, len(self.pi))
+        found = spread.of(self.cells, self.pi)
+        within = np.maximum(1 - self.pi, 1e-9)
+        alike = self.pi * (found.own + np.sum(found.common**2, axis=0) / within)
+        between = squares / total + total * spread.between_counted
+        own = total / spread.counted if spread.counted else 0.0  # the reference's own sampling
+        return np.asarray(1 + alike * between + own)
 
     def chunks(self, draws: int, rng: np.random.Generator) -> Iterator[Ints]:
         """The same counts, as many draws at a time as fit into little memory."""

@@ -129,7 +129,7 @@ def estimate_noisy_counts(
     The score of a noisy count is biased. The noise is known, so noise of the same law is
     added once more to the projected counts, and what that does to the estimate is subtracted
     (parametric bootstrap). That removes much of the bias while the noise is small against the
-    counts and nearly none of it where the noise exceeds them; `noisy_interval` leaves room for
+    counts and nearly none of it where the noise exceeds them; `counts_interval` leaves room for
     what remains. `rng` is for this simulation; nothing is hidden by it.
     """
     values, spreads = debias(

@@ -7,6 +7,7 @@ import numpy as np
 from fedprikl.divergence import Score
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import NoisyCounts, debias, estimate_noisy_counts
+from fedprikl.reference import Spread
 
 __all__ = ["NoisyDivergence", "noisy_divergence"]
 
@@ -28,12 +29,12 @@ class NoisyDivergence:
     ...     no_drift=0.2,
     ...     no_drift_sd=0.01,
     ...     target="TV(Pi, P)",
-    ...     unit="units",
+    ...     unit="",
     ... )
     >>> round(found.excess, 3)
     0.01
     >>> print(found)
-    TV(Pi, P) is about 0.2100 units, of which about 0.2000 is what no drift gives.
+    TV(Pi, P) is about 0.2100, of which about 0.2000 is what no drift gives.
     """
 
     divergence: str  # its name
@@ -50,31 +51,26 @@ class NoisyDivergence:
         return self.value - self.no_drift
 
     def __str__(self) -> str:
+        value = f"{self.value:.4f} {self.unit}".rstrip()
         return (
-            f"{self.target} is about {self.value:.4f} {self.unit}, of which about "
+            f"{self.target} is about {value}, of which about "
             f"{self.no_drift:.4f} is what no drift gives."
         )
 
 
 def noisy_divergence(
-    noisy: NoisyCounts, *, score: Score, design_effect: float = 1.0
+    noisy: NoisyCounts, *, score: Score, spread: float | Spread = 1.0
 ) -> NoisyDivergence:
     """The divergence of `score` from noisy counts, and what it would be without drift.
 
     Both come from a public simulation with a fixed seed: anybody finds the same numbers. Counts
-    without drift are multinomial, and vary `design_effect` times as much where records of one
-    client are correlated. The excess is not a verdict: `judge_noisy_release` is. Cost: about a
+    without drift are multinomial; `spread` says how much more they vary where records of one client
+    are alike. The excess is not a verdict: `judge_noisy_release` is. Cost: about a
     second for 500 cells.
     """
     rng, points = public_simulation(), noisy.points
     found = estimate_noisy_counts(noisy, score=score.plain, rng=rng)
-    model = NoDrift(
-        pi=points.pi,
-        records=noisy.records,
-        batch=points.batch,
-        term=np.arange(len(points)),
-        design_effect=design_effect,
-    )
+    model = NoDrift.of(points, noisy.records, spread)
     counts = model.counts(POPULATIONS, rng)
     records = np.tile(noisy.records, (POPULATIONS, 1))
     taken = counts @ (points.batch[:, None] == np.arange(points.batches))

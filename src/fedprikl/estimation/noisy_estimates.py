@@ -8,9 +8,9 @@ import numpy as np
 from fedprikl.divergence import Score
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
+from fedprikl.estimation.interval import counts_interval
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import NoisyCounts, debias, estimate_noisy_counts
-from fedprikl.estimation.noisy_interval import noisy_interval
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.privacy import NoiseSource, PrivacyStatement
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
@@ -45,7 +45,7 @@ def estimates_from_counts(
             unit=score.unit,
             payload=payload,
             noise_sd=each.noise_sd,
-            limits=partial(noisy_interval, noisy, each.value, score=score),
+            limits=partial(counts_interval, noisy, each.value, score=score),
             statistic=statistic,
             typical=partial(mean_without_drift, noisy, score),
             privacy=privacy,

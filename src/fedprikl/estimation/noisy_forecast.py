@@ -13,7 +13,7 @@ from fedprikl.estimation.forecast import Forecast
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_counts import NoisyCounts, debias
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, Spread
 
 __all__ = ["NoisyRound", "forecast_noisy", "smallest_noisy_drift"]
 
@@ -102,27 +102,22 @@ def smallest_noisy_drift(
     *,
     score: Score,
     false_alarm: float,
-    design_effect: float,
+    spread: float | Spread,
     power: float = 0.95,
 ) -> float | None:
     """The least drift that the verdict finds with this power; None if none is."""
     points, records = current.points, np.array([current.records])
     sd = np.full(len(points), float(current.empty.noise_sd[0]))
-    model = NoDrift(
-        pi=points.pi,
-        records=records,
-        batch=points.batch,
-        term=np.arange(len(points)),
-        design_effect=design_effect,
-    )
+    model = NoDrift.of(points, records, spread)
+    effects = model.design_effects
     verdict = judge_noisy_counts(np.zeros(len(points)), model, sd, false_alarm=false_alarm)
     alarm = verdict.witnesses[0].threshold
 
     def found(divergence: float) -> bool:
         rng = np.random.default_rng(SEED)
         drift = fit_drift(points.weights, points.pi, divergence=divergence, score=score)
-        noisy = current.draw(drift, rng, POWER_DRAWS, design_effect).noisy
-        seen = overdispersion(noisy, points.pi, records, sd, design_effect=design_effect)
+        noisy = current.draw(drift, rng, POWER_DRAWS, float(np.mean(effects))).noisy
+        seen = overdispersion(noisy, points.pi, records, sd, design_effect=effects)
         return bool(np.mean(seen > alarm) >= power)
 
     low, high = 1e-5, 0.9 * score.divergence.empty(skew_of(score))

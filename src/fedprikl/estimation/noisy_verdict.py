@@ -13,10 +13,10 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import NoisyCounts
-from fedprikl.estimation.statistic import judge_together, no_drift_model
+from fedprikl.estimation.statistic import judge_together
 from fedprikl.estimation.thresholds import alarm_threshold, simulated_draws
 from fedprikl.estimation.verdict import COUNTS, Verdict, Witness
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, Spread
 
 __all__ = [
     "NoiseSampler",
@@ -41,7 +41,12 @@ def gaussian_sampler(noise_sd: Floats) -> NoiseSampler:
 
 
 def overdispersion(
-    noisy: Floats, pi: Floats, records: Ints, noise_sd: Floats, *, design_effect: float = 1.0
+    noisy: Floats,
+    pi: Floats,
+    records: Ints,
+    noise_sd: Floats,
+    *,
+    design_effect: float | Floats = 1.0,
 ) -> Floats:
     """U, the score statistic for counts that vary more than they should; near 0 without drift.
 
@@ -49,7 +54,8 @@ def overdispersion(
 
     Without noise it is Pearson's chi-square statistic, which finds a drift of some KL about equally
     well in whatever cells it is. Cells that the noise exceeds have the less weight the rarer
-    they are: they can tell nothing. `noisy` may have leading axes; all else is per term.
+    they are: they can tell nothing. Cells in which clients differ most have the largest d and count
+    less. `noisy` may have leading axes; all else is per term.
     """
     mean = records * pi
     variance = noise_sd**2 + design_effect * mean * (1 - pi)
@@ -126,13 +132,13 @@ def judge_noisy_counts(
     return Verdict(witnesses=(seen,), false_alarm=false_alarm, design_effect=model.design_effect)
 
 
-def judge_noisy_release(noisy: NoisyCounts, false_alarm: float, spread: float) -> Verdict:
+def judge_noisy_release(noisy: NoisyCounts, false_alarm: float, spread: float | Spread) -> Verdict:
     """The verdict on the noisy counts of a round, with noise drawn from their own law."""
-    model = no_drift_model(noisy.points, noisy.records, spread)
+    model = NoDrift.of(noisy.points, noisy.records, spread)
     return judge_together([VariationStatistic.of(noisy)], model, false_alarm=false_alarm)
 
 
 def _variation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
     return overdispersion(
-        noisy, model.pi, model.records_per_term, noise_sd, design_effect=model.design_effect
+        noisy, model.pi, model.records_per_term, noise_sd, design_effect=model.design_effects
     )

@@ -17,7 +17,7 @@ from fedprikl.estimation.terms import Terms
 from fedprikl.estimation.thresholds import NullValues, joint_thresholds, simulated_draws
 from fedprikl.estimation.verdict import Verdict, Witness
 from fedprikl.privacy import Mechanism
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, Spread
 
 __all__ = [
     "AdaptiveStatistic",
@@ -25,7 +25,6 @@ __all__ = [
     "Statistic",
     "judge_release",
     "judge_together",
-    "no_drift_model",
     "simulate_together",
 ]
 
@@ -134,18 +133,6 @@ class AdaptiveStatistic:
         return found
 
 
-def no_drift_model(points: QueryPoints, records: Ints, spread: float) -> NoDrift:
-    """Counts of the asked cells without drift; pooled points are one term."""
-    terms = Terms.of(points, records)
-    return NoDrift(
-        pi=terms.pi,
-        records=records,
-        batch=points.batch,
-        term=terms.of_point,
-        design_effect=spread,
-    )
-
-
 def simulate_together(
     statistics: Sequence[Statistic], model: NoDrift, *, false_alarm: float
 ) -> tuple[NullValues, ...]:
@@ -192,7 +179,7 @@ def judge_together(
 def judge_release(
     value: float,
     false_alarm: float,
-    spread: float,
+    spread: float | Spread,
     *,
     mechanism: Mechanism | None,
     points: QueryPoints,
@@ -203,5 +190,5 @@ def judge_release(
     statistic = ScoredStatistic(
         value=value, score=score, points=points, records=records, mechanism=mechanism
     )
-    model = no_drift_model(points, records, spread)
+    model = NoDrift.of(points, records, spread)
     return judge_together([statistic], model, false_alarm=false_alarm)

@@ -4,8 +4,10 @@ A forecast or an interval needs the error of a release at some drift. Population
 drawn, and what would be released of each is compared with the divergence of its very records.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 POPULATIONS = 8
-RESAMPLES = 20  # of the debiasing of noisy counts, in a trial
+RESAMPLES = 10  # of the debiasing of noisy counts, in a trial
 BISECTIONS = 60
 
 
@@ -51,7 +53,7 @@ class Populations:
         return np.asarray(score.plain(self.everybody, terms.pi, total) @ terms.weights)
 
 
-class Release(Protocol):
+class Release(Hashable, Protocol):
     """How one number is released."""
 
     effort: ClassVar[tuple[int, int]]  # populations, and releases of each, that tell the mean error
@@ -76,9 +78,9 @@ class ValueNoise:
         """The noise is spread evenly over its quantiles."""
         del rng
         terms = Terms.of(drawn.points, drawn.records)
-        pooled = np.stack([terms.pool(row) for row in drawn.counts])
-        sums = terms.scores(pooled, score) @ terms.weights
-        return np.asarray(sums[:, None] + noise_quantiles(self.mechanism, _levels(draws)))
+        sums = terms.scores(_pool_rows(terms, drawn.counts), score) @ terms.weights
+        noise: Floats = _noise_quantiles(cast(Any, self.mechanism), draws)
+        return np.asarray(sums[:, None] + noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +231,7 @@ def draw_populations(
         for group, number in group_sizes(size, design_effect):
             drawn = multinomial(number, cells / cells.sum(), populations, rng)
             counts[:, asked] += group * drawn[:, :-1]
-    everybody = np.stack([terms.pool(row) for row in counts])
+    everybody = _pool_rows(terms, counts)
     elsewhere = np.maximum(records.sum() - terms.records, 0)
     for group, number in group_sizes(int(records.sum()), design_effect):
         share = elsewhere * (number / records.sum())
@@ -237,8 +239,15 @@ def draw_populations(
     return Populations(points, records, counts, everybody)
 
 
-def noise_quantiles(mechanism: Mechanism, levels: Floats) -> Floats:
-    """The x with P(noise <= x) = level, by bisection of the survival function."""
+def _pool_rows(terms: Terms, counts: Ints) -> Ints:
+    """Counts per point, added up per term, in every row."""
+    return np.stack([terms.pool(row) for row in counts])
+
+
+@lru_cache(maxsize=16)
+def _noise_quantiles(mechanism: Any, draws: int) -> Floats:
+    """Quantiles of the noise at evenly spaced levels, by bisection of its survival function."""
+    levels = _levels(draws)
     reach = mechanism.standard_deviation
     while mechanism.survival(np.array([reach]))[0] > 1 - levels.max():
         reach *= 2

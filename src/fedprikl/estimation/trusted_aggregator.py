@@ -9,7 +9,7 @@ from fedprikl.checks import check_delta, check_epsilon
 from fedprikl.divergence import Score
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
-from fedprikl.estimation.interval import confidence_interval
+from fedprikl.estimation.interval import value_interval
 from fedprikl.estimation.scoring import score_sensitivity, weighted_score
 from fedprikl.estimation.statistic import ScoredStatistic
 from fedprikl.privacy import (
@@ -87,7 +87,7 @@ def estimate_scored_sum(
         payload=points.payload,
         noise_sd=mechanism.standard_deviation,
         limits=partial(
-            confidence_interval,
+            value_interval,
             value,
             mechanism=mechanism,
             points=points,

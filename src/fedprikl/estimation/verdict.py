@@ -53,7 +53,7 @@ class Verdict:
 
     witnesses: tuple[Witness, ...]
     false_alarm: float  # how often, at most, a population without drift exceeds any threshold
-    design_effect: float  # 1 if records of one client are as different as those of two
+    design_effect: float | None  # None: not known, records of one client are taken as unrelated
 
     def __post_init__(self) -> None:
         names = [witness.name for witness in self.witnesses]
@@ -76,7 +76,11 @@ class Verdict:
 
     def __str__(self) -> str:
         found = "Drift found" if self.drifted else "No drift found"
-        related = "" if self.design_effect == 1 else f" (design effect {self.design_effect:.3g})"
+        related = ""
+        if self.design_effect is None:
+            related = " and with unrelated records (which no client ids show)"
+        elif self.design_effect != 1:
+            related = f" (design effect {self.design_effect:.3g})"
         often = f"at most {100 * self.false_alarm:.3g}% of the time"
         if len(self.witnesses) == 1:
             seen, place = self.witnesses[0].words

@@ -9,6 +9,7 @@ from fedprikl.front.plan_checks import AnyPlan, signed_plan
 from fedprikl.front.verifying import verify
 from fedprikl.protocol import Release
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.outcome import spread_of
 from fedprikl.reference import Reference
 
 __all__ = ["divergence_of"]
@@ -43,7 +44,7 @@ def divergence_of(
     if found.noisy_counts is None:
         raise InvalidInputError(
             "The release carries no counts, only its answers: a trusted aggregator kept the counts "
-            "to itself. Ask for the divergence in the plan, or plan with trust='none'."
+            "to itself. Ask for the divergence in the plan."
         )
     known = Reference.of(reference)
     if known.fingerprint != found.reference:
@@ -55,4 +56,5 @@ def divergence_of(
             f"The divergence {divergence!r} is infinite where a cell vanishes; use a skew above 0."
         )
     noisy = NoisyHistogram(agreed).read_counts(known.probabilities, found.noisy_counts)
-    return noisy_divergence(noisy, score=score, design_effect=agreed.design_effect)
+    spread = spread_of(agreed, known, found.cohorts)
+    return noisy_divergence(noisy, score=score, spread=spread)

@@ -8,7 +8,7 @@ from fedprikl.planning.spectrum import Spectrum
 from fedprikl.planning.sum_cost import SumCost
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes, size_cohort
-from fedprikl.reference import Reference
+from fedprikl.reference import Reference, Spread, one_each
 
 __all__ = ["MOST_POINTS", "Known"]
 
@@ -25,6 +25,30 @@ class Known:
     records: int
     payload: int
     cohort: int | None  # clients of one secure sum; None: what is best
+
+    def spread(self, plan: Plan) -> float | Spread:
+        """How counts vary without drift: by the plan, or by the reference."""
+        if plan.design_effect is not None:
+            return plan.design_effect
+        return self.reference.spread(clients=[self.clients // plan.batches] * plan.batches)
+
+    def design_effect(self, plan: Plan) -> float:
+        """The same as one number, on average over cells."""
+        if plan.design_effect is not None:
+            return plan.design_effect
+        return self.reference.design_effect(clients=self.clients, records=self.records)
+
+    def notes(self, plan: Plan) -> tuple[str, ...]:
+        """What the plan's promises rest on and nobody has said."""
+        asked = plan.design_effect is None and self.reference.correlation is None
+        if not asked or one_each(self.records, self.clients):
+            return ()
+        return (
+            f"The clients hold {self.records / self.clients:.3g} records each on average, and "
+            "nothing says how alike one client's are. The false-alarm rate of the verdict holds "
+            "for unrelated records only. Build the reference with client ids (--client-column, "
+            "or clients=...), or give a design effect (--design-effect).",
+        )
 
     def cohort_of(self, usual: int) -> int:
         """Clients of one secure sum: what the user said, or as many as usual; at least 3."""

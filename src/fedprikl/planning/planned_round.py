@@ -65,6 +65,7 @@ class PlannedRound:
     reasons: tuple[Reason, ...]
     predict: Callable[[str, float], float | None]  # the error at any kind and size of drift
     find_smallest: Callable[[], dict[str, float | None]]
+    notes: tuple[str, ...] = ()  # what its promises rest on and nobody has said
     find_doublings: Callable[[], dict[str, float]]
     find_comparison: Callable[[], tuple[Compared, ...]]
 
@@ -140,4 +141,5 @@ class PlannedRound:
             "error_with_twice_the": self.doublings,
             "comparison": [compared.to_dict() for compared in self.comparison],
             "reasons": [reason.to_dict() for reason in self.reasons],
+            "notes": list(self.notes),
         }

@@ -87,10 +87,8 @@ def plan_round(
     if threshold is not None and check_finite(threshold, "threshold") < 0:
         raise InvalidInputError(f"threshold is a divergence: at least 0, got {threshold}.")
     client_effect = design_effect or 1.0
-    if design_effect is None:
-        design_effect = pi.design_effect(clients=clients, records=records)
-        if pi.correlation is not None:
-            client_effect = pi.correlation.design_effect(clients=clients, records=records)
+    if design_effect is None and pi.correlation is not None:
+        client_effect = pi.correlation.design_effect(clients=clients, records=records)
     draft = Plan(
         population=population,
         reference=pi.fingerprint,

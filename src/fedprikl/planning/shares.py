@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedprikl.estimation import score_sensitivity
-from fedprikl.estimation.no_drift import public_simulation
-from fedprikl.estimation.statistic import no_drift_model
+from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.terms import Terms
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.privacy import Calibrated
@@ -15,8 +14,8 @@ from fedprikl.protocol.question import Question
 __all__ = ["MOST_BESIDE_COUNTS", "needed_shares"]
 
 DRAWS = 400  # populations without drift
-QUIET = 0.5  # noise over the spread of a statistic without drift: more would cost power
-LEAST, MOST = 0.03, {"tv": 0.2}  # of the budget, for one further question
+QUIET = 0.35  # noise over the spread of a statistic without drift: more would cost power
+LEAST, MOST = 0.03, {"tv": 0.55}  # of the budget, for one further question
 USUAL_MOST = 0.15
 HOPELESS = 4.0  # times the most: the noise would still be twice the spread, and drown the statistic
 MOST_TOGETHER = 0.5  # of all further questions: the first one is the size
@@ -33,7 +32,7 @@ def needed_shares(
     least that is given at all. `calibrated` is the noise of the
     whole budget of a release.
     """
-    model = no_drift_model(trial.points, trial.records, trial.plan.design_effect)
+    model = NoDrift.of(trial.points, trial.records, trial.spread)
     counts = model.counts(DRAWS, public_simulation())
     terms = Terms.of(trial.points, trial.records)
     found = {}

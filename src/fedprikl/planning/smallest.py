@@ -13,7 +13,6 @@ from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.statistic import (
     AdaptiveStatistic,
     Statistic,
-    no_drift_model,
     simulate_together,
 )
 from fedprikl.estimation.thresholds import NullValues, joint_thresholds
@@ -36,7 +35,7 @@ def smallest_drifts(trial: TrialRound) -> dict[str, float | None]:
     Thresholds are the verdict's own, and populations spread as it assumes.
     """
     statistics = trial.statistics()
-    model = no_drift_model(trial.points, trial.records, trial.plan.design_effect)
+    model = NoDrift.of(trial.points, trial.records, trial.spread)
     nulls = simulate_together(statistics, model, false_alarm=trial.plan.false_alarm)
     thresholds = joint_thresholds(nulls, false_alarm=trial.plan.false_alarm)
     witnesses = [

@@ -31,7 +31,7 @@ from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.trust import trust_of
-from fedprikl.reference import QueryPoints, Reference, spread_shares
+from fedprikl.reference import QueryPoints, Reference, Spread, spread_shares
 
 __all__ = ["TrialRound"]
 
@@ -46,18 +46,27 @@ class TrialRound:
     """The points, records and noise of one round of a plan."""
 
     plan: Plan
-    pi: Floats  # of the cells with Pi > 0
-    points: QueryPoints  # their cells are positions in `pi`
+    probabilities: Floats  # Pi of all cells
+    points: QueryPoints
     records: Ints  # per batch
     clients: int
+    spread: float | Spread  # how counts vary without drift
 
     @classmethod
     def of(cls, plan: Plan, reference: Reference, *, clients: int, records: int) -> "TrialRound":
         """With points drawn like those of a round; a round draws its own."""
-        pi = reference.probabilities[reference.probabilities > 0]
+        pi = reference.probabilities
         points = trust_of(plan).draw_points(pi, np.random.default_rng(SEED))
         sizes = np.full(plan.batches, max(1, records // plan.batches))
-        return cls(plan, pi, points, sizes, clients)
+        spread: float | Spread | None = plan.design_effect
+        if spread is None:
+            spread = reference.spread(clients=[clients // plan.batches] * plan.batches)
+        return cls(plan, pi, points, sizes, clients, spread)
+
+    @property
+    def pi(self) -> Floats:
+        """Of the cells with Pi > 0."""
+        return self.probabilities[self.probabilities > 0]
 
     @property
     def whole(self) -> bool:
@@ -152,7 +161,7 @@ class TrialRound:
         sums = []
         for batch, records in enumerate(self.records.tolist()):
             cells = self.points.cells[self.points.batch == batch]
-            counts = rng.multinomial(records, self.pi / self.pi.sum())[cells]
+            counts = rng.multinomial(records, self.probabilities)[cells]
             if isinstance(trust, NoisyHistogram):
                 sd, _ = trust.expected_noise(cohorts)
                 sums.append(OpenedSum(np.append(counts, records - counts.sum()), records, sd**2))
@@ -165,7 +174,8 @@ class TrialRound:
     def term_cells(self) -> Ints:
         """Positions in `pi` of the terms of the estimate."""
         cells = self.points.cells
-        return np.unique(cells) if self.points.pooled else cells
+        asked = np.unique(cells) if self.points.pooled else cells
+        return np.asarray(np.cumsum(self.probabilities > 0)[asked] - 1)
 
     @cached_property
     def _inclusion(self) -> Floats:

@@ -68,6 +68,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
         find_doublings=cache(doublings),
         find_comparison=cache(lambda: tuple(_compared(way, taken) for way in options.ways)),
         predict=taken.predict,
+        notes=known.notes(plan),
         reasons=(
             *common_reasons(plan, support=known.spectrum.cells),
             way_reason(taken, options.ways, options.counts),

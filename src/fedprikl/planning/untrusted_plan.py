@@ -52,6 +52,7 @@ def plan_untrusted(known: Known, draft: Plan) -> PlannedRound:
         releases=draft.releases,
         forecasts=taken.forecasts,
         cost=known.cost(plan),
+        notes=known.notes(plan),
         find_smallest=cache(lambda: smallest_drifts(taken.trial)),
         find_doublings=cache(doublings),
         find_comparison=cache(lambda: (Compared(taken.name, taken.forecasts, taken=True),)),

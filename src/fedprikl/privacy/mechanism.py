@@ -8,8 +8,8 @@ kind it is.
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, Protocol, TypeVar
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -221,8 +221,10 @@ def _plain(value: Any) -> Any:
     """A charge as an object with its kind; a charge may hold others."""
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    if type(value) not in _NAMES:
+    if not is_dataclass(value):
         return value
+    if type(value) not in _NAMES:
+        return asdict(cast(Any, value))  # it does not come back, and is refused for that
     content = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     return {"kind": _NAMES[type(value)]} | content
 

@@ -12,11 +12,12 @@ from fedprikl.privacy import SECURE_NOISE, Charge, Ledger, NoiseSource, Reservat
 from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.keys import SigningKey
-from fedprikl.protocol.outcome import Outcome
+from fedprikl.protocol.outcome import Outcome, spread_of
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.released_counts import ReleasedCounts
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.trust import trust_of
+from fedprikl.reference import Spread
 from fedprikl.secure_sum import SumAggregator
 
 __all__ = ["Aggregator"]
@@ -117,6 +118,11 @@ class Aggregator:
         return self._sign(estimates, at).to_bytes()
 
     @property
+    def _spread(self) -> float | Spread:
+        """How counts vary without drift: by the plan, or by the reference for who was counted."""
+        return spread_of(self._round.plan, self._round.reference, self._outcomes.values())
+
+    @property
     def _sizes(self) -> list[int]:
         """Of all cohorts: the noise of noise shares depends on them."""
         return [cohort.sums.clients for cohort in self._round.cohorts]
@@ -152,20 +158,23 @@ class Aggregator:
     def _answers(self, estimates: Estimates, judged: Judgement | None) -> tuple[Answer, ...]:
         """One for each question of the plan."""
         unknown = (None,) * len(estimates.each)
+        limits = [_or_none(found.limits) for found in estimates.each]
         return tuple(
             Answer(
                 divergence=question.divergence,
                 columns=question.columns,
                 value=found.value,
-                interval=_or_none(found.limits),
+                interval=None if limit is None else limit.printed,
+                guaranteed=None if limit is None else limit.guaranteed,
                 no_drift=no_drift,
                 target=found.target,
                 unit=found.unit,
                 mechanism=found.privacy.mechanism,
             )
-            for question, found, no_drift in zip(
+            for question, found, limit, no_drift in zip(
                 self._round.plan.questions,
                 estimates.each,
+                limits,
                 unknown if judged is None else judged.no_drift,
                 strict=True,
             )
@@ -173,7 +182,7 @@ class Aggregator:
 
     def _sign(self, estimates: Estimates, at: str) -> Release:
         plan, reserved, noisy = self._round.plan, self._reservation, estimates.noisy_counts
-        judged = _or_none(lambda: estimates.judge(plan.false_alarm, plan.design_effect))
+        judged = _or_none(lambda: estimates.judge(plan.false_alarm, self._spread))
         release = Release(
             round_id=self._round.round_id,
             request=self._request,

@@ -10,7 +10,8 @@ class Answer:
     """An estimate of one divergence between the reference Pi and the records P of the clients.
 
     `value` estimates `target`, as D(Pi || (1 - s) P + s Pi) for a skew of s, and `interval` is
-    its 95% interval. Both account for the noise that `mechanism` names.  [alg:sys_tagg]
+    its 95% interval; `guaranteed` covers for every population, not only for those that were tried.
+    All account for the noise that `mechanism` names.  [alg:sys_tagg]
     `no_drift` is what the value would be on average if nothing had drifted: few records differ from
     Pi by chance.
 
@@ -31,6 +32,7 @@ class Answer:
     columns: tuple[str, ...] = ()  # the columns that are compared; empty: all
     value: float
     interval: tuple[float, float] | None  # 95%; None where it is not known
+    guaranteed: tuple[float, float] | None = None  # 95% for every population, where it is known
     no_drift: float | None = None  # mean of the value without drift; None where it is not known
     target: str  # the divergence as a formula, smoothing included
     unit: str

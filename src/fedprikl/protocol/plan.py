@@ -77,7 +77,7 @@ class Plan:
     most_records: int = 10**6  # of one client; sizes the ring
     threshold: float | None = None  # in the unit of the divergence; drawn into the report
     false_alarm: float = 0.01  # how often the verdict may call out drift where there is none
-    design_effect: float = 1.0  # variance of counts without drift, 1 for unrelated records
+    design_effect: float | None = None  # of counts without drift; None: as the reference shows
     client_effect: float = 1.0  # the part of it due to clients whose records are alike
     aggregator: str = ""  # X25519 public key that answers are sealed to, where a relay carries them
     roster: str = ""  # fingerprint of the clients' identities; empty: anybody may take part
@@ -104,7 +104,8 @@ class Plan:
         self._check_choices()
         self._check_releases()
         check_false_alarm(self.false_alarm)
-        check_design_effect(self.design_effect)
+        if self.design_effect is not None:
+            check_design_effect(self.design_effect)
         check_design_effect(self.client_effect)
         self._check_validity()
         if self.budget_epsilon is not None:

@@ -108,7 +108,8 @@ class Release:
         if len(asked) < len(self.answers):
             raise InvalidInputError("A release answers every question once.")
         for answer in self.answers:
-            if answer.interval is not None and answer.interval[0] > answer.interval[1]:
+            limits = (answer.interval, answer.guaranteed)
+            if any(limit is not None and limit[0] > limit[1] for limit in limits):
                 raise InvalidInputError("An interval of the release ends before it begins.")
         if any(cohort.included > cohort.clients for cohort in self.cohorts):
             raise InvalidInputError("A cohort of the release includes more clients than it has.")

@@ -11,7 +11,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.sealing import Address
 from fedprikl.protocol.trust import trust_of
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, Reference
 from fedprikl.secure_sum import NONCE_BYTES, SumPlan
 
 __all__ = [
@@ -46,6 +46,7 @@ class Round:
     signed: SignedPlan
     points: QueryPoints
     cohorts: tuple[Cohort, ...]
+    reference: Reference  # the plan's
 
     @property
     def plan(self) -> Plan:

@@ -179,7 +179,13 @@ class ScoredSum:
         score = self.score_of(question)
         if isinstance(noise, AdaptiveNoise):
             epsilon = noise.charge.epsilon
-            return adaptive_estimate(counts, epsilon=epsilon, score=score, source=source)
+            return adaptive_estimate(
+                counts,
+                epsilon=epsilon,
+                score=score,
+                client_effect=self.plan.client_effect,
+                source=source,
+            )
         return estimate_scored_sum(
             counts,
             calibrated=noise.calibrated,

@@ -70,7 +70,7 @@ class Server:
             self._cohort(round_id, number, batch, members, points, known)
             for number, (batch, members) in enumerate(deal(plan, clients, together, rng))
         ]
-        return Round(round_id, self._signed, points, tuple(cohorts))
+        return Round(round_id, self._signed, points, tuple(cohorts), self._reference)
 
     def _cohort(
         self,

@@ -3,6 +3,7 @@
 from fedprikl.reference.columns import Bins, Categories, Times
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Indices, Table
+from fedprikl.reference.factors import Factors
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.points import (
     QueryPoints,
@@ -14,6 +15,7 @@ from fedprikl.reference.points import (
     spread_shares,
 )
 from fedprikl.reference.reference import Reference
+from fedprikl.reference.spread import Spread, one_each
 
 __all__ = [
     "Bins",
@@ -21,15 +23,18 @@ __all__ = [
     "Categories",
     "Correlation",
     "Domain",
+    "Factors",
     "Indices",
     "QueryPoints",
     "Reference",
+    "Spread",
     "Table",
     "Times",
     "all_points",
     "distinct_points",
     "iid_points",
     "inclusion_probabilities",
+    "one_each",
     "spread_points",
     "spread_shares",
 ]

@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
+from fedprikl.reference.factors import Factors, fit_factors
 
-__all__ = ["Correlation"]
+__all__ = ["Correlation", "rare_discount"]
 
 SPLIT_SEED = 0
+OCTAVES = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +27,16 @@ class Correlation:
     icc: float  # 0 if records of one client are unrelated, 1 if they are all alike
     size_variation: float  # squared coefficient of variation of the records per client
     clients: int  # it was estimated from
+    discount: float = 0.0  # of cells held by one client: see `Spread`
+    factors: Factors | None = None  # how clients differ, cell by cell; None: icc says it all
 
     def __post_init__(self) -> None:
         if not 0 <= check_finite(self.icc, "icc") <= 1:
             raise InvalidInputError(f"The intra-client correlation lies in 0 .. 1, got {self.icc}.")
         if check_finite(self.size_variation, "size_variation") < 0:
             raise InvalidInputError("The variation of the clients' sizes cannot be negative.")
+        if not 0 <= check_finite(self.discount, "discount") < 1:
+            raise InvalidInputError("The discount of rare cells lies in 0 .. 1.")
         check_positive_int(self.clients, "clients")
 
     def design_effect(self, *, clients: int, records: int) -> float:
@@ -59,7 +65,7 @@ class Correlation:
 
         Cost: a sort of the (client, cell) pairs that occur.
         """
-        holder, cells, held = _pairs(client, cell, rows)
+        holder, cells, held, names = _pairs(client, cell, rows)
         clients = int(holder.max(initial=-1)) + 1
         if clients < 4:
             raise InvalidInputError(
@@ -72,28 +78,41 @@ class Correlation:
             _Half.of(holder[mine], cells[mine], held[mine], int(cells.max()) + 1)
             for mine in (half[holder] == 0, half[holder] == 1)
         )
-        excess = pairs = 0.0
-        for this, other in ((one, two), (two, one)):
-            expected = float(other.weights @ this.expected)
-            excess += float(other.weights @ this.scatter) - expected
-            pairs += (this.mean_holder - 1) * expected
         if one.mean_holder == two.mean_holder == 1:
             raise InvalidInputError(
                 "Every client of the reference holds one record, so nothing shows how much records "
                 "of one client are alike. Leave the client column out."
             )
-        icc = min(max(excess / pairs, 0.0), 1.0) if pairs > 0 else 0.0
+        excess, pairs = _excess(one, two)
+        whole = float(excess.sum()), float(pairs.sum())
         return cls(  # rounded, so that the order of a sum cannot change a fingerprint
-            icc=round(icc, 9),
+            icc=round(_share(*whole), 9),
             size_variation=round(float(sizes.var() / sizes.mean() ** 2), 9),
             clients=clients,
+            discount=round(rare_discount(np.bincount(cells)), 9),
+            factors=fit_factors(holder, cells, held, _typical(excess, pairs, cells, held), names),
         )
+
+
+def rare_discount(holders: Ints) -> float:
+    """delta: by how many holders a cell is overrated because it happened to be seen.
+
+    Of the cells that could be seen, a reference shows those that were lucky. A cell with k holders
+    has (k - delta) / k of its Pi on average, delta = 1 - 2 n2 / n1, with n1 cells held once and n2
+    held twice (Good, 1953); both plus 1, so that few cells do not decide.
+
+    >>> rare_discount(np.array([9, 7, 5])), rare_discount(np.array([1, 1, 1, 2, 1, 1, 1, 1]))
+    (0.0, 0.5)
+    """
+    once, twice = np.count_nonzero(holders == 1), np.count_nonzero(holders == 2)
+    return max(0.0, 1 - 2 * (twice + 1) / (once + 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Half:
     """The sums of one half of the clients, per cell."""
 
+    mass: Floats
     scatter: Floats  # S
     expected: Floats  # E
     weights: Floats  # w for the other half
@@ -104,12 +123,13 @@ class _Half:
         sizes = np.bincount(holder, weights=held)
         total = math.fsum(sizes.tolist())
         mean_holder = float(sizes @ sizes) / total
-        mass = np.bincount(cell, weights=held, minlength=cells)
+        mass: Floats = np.bincount(cell, weights=held, minlength=cells).astype(np.float64)
         pi = mass / total
         # sum_c (h - n_c Pi)^2, where clients that do not hold x add n_c^2 Pi^2
         squares = np.bincount(cell, weights=held**2, minlength=cells)
         products = np.bincount(cell, weights=held * sizes[holder], minlength=cells)
         return cls(
+            mass=mass,
             scatter=squares - 2 * pi * products + pi**2 * float(sizes @ sizes),
             expected=pi * (1 - pi) * (total - mean_holder) * total / max(total - 1, 1),
             weights=total / (mass + 1),
@@ -117,8 +137,38 @@ class _Half:
         )
 
 
-def _pairs(client: npt.ArrayLike, cell: Ints, rows: Ints | None) -> tuple[Ints, Ints, Floats]:
-    """The (client, cell) pairs that occur, numbered from 0, and their records.
+def _excess(one: _Half, two: _Half) -> tuple[Floats, Floats]:
+    """Numerator and denominator of the icc, summed over cells of about the same probability.
+
+    Cells are told by the half that gives the weights, in octaves of their records there.
+    """
+    excess, pairs = np.zeros(OCTAVES), np.zeros(OCTAVES)
+    for this, other in ((one, two), (two, one)):
+        octave = _octave(other.mass)
+        expected = np.bincount(octave, other.weights * this.expected, OCTAVES)
+        excess += np.bincount(octave, other.weights * this.scatter, OCTAVES) - expected
+        pairs += (this.mean_holder - 1) * expected
+    return excess, pairs
+
+
+def _typical(excess: Floats, pairs: Floats, cells: Ints, held: Floats) -> Floats:
+    """The icc of the cells that have about the same probability, per cell."""
+    near = [slice(max(i - 1, 0), i + 2) for i in range(OCTAVES)]  # an octave alone may be one cell
+    found = [_share(float(excess[i].sum()), float(pairs[i].sum())) for i in near]
+    mass: Floats = np.bincount(cells, weights=held).astype(np.float64)
+    return np.array(found)[_octave(mass / 2)]
+
+
+def _octave(mass: Floats) -> Ints:
+    return np.minimum(np.log2(mass + 1).astype(np.int64), OCTAVES - 1)
+
+
+def _share(excess: float, pairs: float) -> float:
+    return min(max(excess / pairs, 0.0), 1.0) if pairs > 0 else 0.0
+
+
+def _pairs(client: npt.ArrayLike, cell: Ints, rows: Ints | None) -> tuple[Ints, Ints, Floats, Ints]:
+    """The (client, cell) pairs that occur, numbered from 0, their records, and the cells' names.
 
     Clients are numbered in the order of their texts, so that the same data in another format gives
     the same split.
@@ -128,8 +178,8 @@ def _pairs(client: npt.ArrayLike, cell: Ints, rows: Ints | None) -> tuple[Ints, 
     if not texts.shape == cell.shape == held.shape:
         raise InvalidInputError("Every record needs one client and one cell.")
     _, holder = np.unique(texts, return_inverse=True)
-    _, cells = np.unique(cell, return_inverse=True)
+    names, cells = np.unique(cell, return_inverse=True)
     width = int(cells.max(initial=0)) + 1
     keys, place = np.unique(holder.astype(np.int64) * width + cells, return_inverse=True)
     records: Floats = np.bincount(place, weights=held).astype(np.float64)
-    return keys // width, keys % width, records
+    return keys // width, keys % width, records, names

@@ -15,13 +15,14 @@ from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.reference.columns import Bins, Categories, Column, Times
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
+from fedprikl.reference.factors import Factors
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.values import instant, time_text
 
 __all__ = ["dumps", "fingerprint", "loads", "read", "write"]
 
 FORMAT = "fedprikl reference"
-VERSION = 2  # 2: texts for gaps, columns of times, and numbers through their nearest double
+VERSION = 3  # 3: how clients differ cell by cell; 2: texts for gaps, columns of times
 CORRELATION = "resemblance"  # its name in a file
 ABOUT = (
     "A public distribution Pi. 'records' says how a record becomes a cell; each line of 'cells' is "
@@ -198,13 +199,35 @@ def _parse_correlation(fields: Any) -> Correlation | None:
     match fields:
         case None:
             return None
-        case {"icc": icc, "size_variation": variation, "clients": clients, **rest} if not rest:
+        case {
+            "icc": icc,
+            "size_variation": variation,
+            "clients": clients,
+            "discount": discount,
+            "factors": factors,
+            **rest,
+        } if not rest:
             return Correlation(
                 icc=_parse_number(icc),
                 size_variation=_parse_number(variation),
                 clients=_parse_whole(clients),
+                discount=_parse_number(discount),
+                factors=_parse_factors(factors),
             )
     raise InvalidInputError("it does not say how correlated the clients' records are.")
+
+
+def _parse_factors(fields: Any) -> Factors | None:
+    match fields:
+        case None:
+            return None
+        case {"cells": list(cells), "own": list(own), "common": list(common), **rest} if not rest:
+            return Factors(
+                cells=tuple(map(_parse_whole, cells)),
+                own=tuple(map(_parse_number, own)),
+                common=tuple(tuple(map(_parse_number, row)) for row in common),
+            )
+    raise InvalidInputError("it does not say how the clients differ.")
 
 
 def _parse_encoder(records: dict[str, Any]) -> Encoder:

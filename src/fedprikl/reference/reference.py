@@ -12,11 +12,12 @@ from fedprikl.checks import Floats, Ints, check_counts, check_positive_int, chec
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
-from fedprikl.reference.correlation import Correlation
-from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
+from fedprikl.reference.correlation import Correlation, rare_discount
+from fedprikl.reference.domain import Domain, Indices, Table, all_codes
 from fedprikl.reference.fit import check_lists, compared_columns, fit_counts, fit_table
 from fedprikl.reference.frames import column_values, eager_frame
 from fedprikl.reference.images import BlockCode
+from fedprikl.reference.spread import Spread
 from fedprikl.reference.values import MISSING_TEXTS, level_text
 
 __all__ = ["Reference"]
@@ -106,8 +107,17 @@ class Reference:
         return cls(Domain(encoder, codes), mass, correlation)
 
     @classmethod
-    def fit_images(cls, images: npt.ArrayLike, *, code: BlockCode | None = None) -> "Reference":
+    def fit_images(
+        cls,
+        images: npt.ArrayLike,
+        *,
+        code: BlockCode | None = None,
+        clients: npt.ArrayLike | None = None,
+    ) -> "Reference":
         """Pi of a stack of public images (n, side, side) under the paper's 16-bit block code.
+
+        `clients` are the ids of those who made them, one per image: they show how alike one
+        client's images are.
 
         >>> white, black = np.full((28, 28), 255), np.zeros((28, 28))
         >>> Reference.fit_images(np.stack([white, black, black]), code=BlockCode()).mass.tolist()
@@ -120,7 +130,11 @@ class Reference:
                 f"{np.count_nonzero(codes == UNSEEN)} images of the reference cannot be read: they "
                 "contain nan, infinity or no numbers, or have another shape. Leave them out."
             )
-        return cls._from_codes(encoder, codes)
+        if not codes.size:
+            raise InvalidInputError("The reference is empty. Give it at least one record.")
+        seen, place, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        found = None if clients is None else Correlation.estimate(clients, place)
+        return cls(Domain(encoder, seen), np.append(counts, 0).astype(np.float64), found)
 
     @classmethod
     def from_counts(
@@ -129,27 +143,32 @@ class Reference:
         """Pi from counts: a mapping {category: count}, or a list whose positions are the cells.
 
         With a mapping, clients' records are a frame with the column "value"; with a list, they are
-        cell numbers. `other` counts the reference's own records outside the cells.
+        cell numbers. `other` counts the reference's own records outside the cells. Instead of one
+        count, a cell may have one per client, as a table with a row per client or as a mapping
+        {category: counts of the clients}: they show how alike one client's records are.
 
         >>> Reference.from_counts([3, 1]).count([0, 0, 1, 7]).tolist()  # 7 is in no cell
         [2, 1, 1]
+        >>> held = [[9, 1], [0, 10], [8, 2], [1, 9]]  # of four clients in two cells
+        >>> Reference.from_counts(held).mass.tolist()
+        [18.0, 22.0, 0.0]
         """
         if isinstance(counts, Mapping):
-            masses = check_counts(list(counts.values()), "counts")
+            masses, kind = _of_clients(list(counts.values()), by_cell=True)
             names = tuple(text for name in counts if (text := level_text(name)) is not None)
             if not names or len(set(names)) < len(counts):
                 raise InvalidInputError("Give at least one category, and each only once.")
             missing = tuple(text for text in MISSING_TEXTS if text not in names)
             domain = Domain(Table((Categories("value", names),), missing), all_codes(len(names)))
         else:
-            masses = check_counts(counts, "counts")
+            masses, kind = _of_clients(counts)
             if not masses.size:
                 raise InvalidInputError(
                     "The reference is empty. Give the count of at least a cell."
                 )
             domain = Domain(Indices(masses.size), all_codes(masses.size))
         rest = check_counts([other], "other")
-        return cls(domain, np.concatenate([masses, rest]).astype(np.float64))
+        return cls(domain, np.concatenate([masses, rest]).astype(np.float64), kind)
 
     @classmethod
     def from_probabilities(cls, probabilities: npt.ArrayLike) -> "Reference":
@@ -202,6 +221,23 @@ class Reference:
             self._fingerprint.append(files.fingerprint(self.domain, self.mass, self.correlation))
         return self._fingerprint[0]
 
+    def spread(self, *, clients: Sequence[int]) -> Spread:
+        """How counts of a population vary around N Pi if it has not drifted, cell by cell.
+
+        `clients` are those of each batch. `Estimate.verdict` takes it. Without client ids in the
+        reference, records of one client are taken as unrelated.
+
+        >>> Reference.from_counts([500, 500]).spread(clients=[10])
+        Spread(clients=(10,), correlation=None, counted=1000, discount=0.0)
+        """
+        kind, counted = self.correlation, float(self.mass.sum())
+        if counted <= 1 + 1e-9:  # probabilities
+            return Spread(clients=tuple(clients), correlation=kind)
+        discount = rare_discount(self.mass.astype(np.int64)) if kind is None else kind.discount
+        return Spread(
+            clients=tuple(clients), correlation=kind, counted=round(counted), discount=discount
+        )
+
     def design_effect(self, *, clients: int, records: int) -> float:
         """By how much counts of such a population, if it has not drifted, vary around N Pi.
 
@@ -239,9 +275,18 @@ class Reference:
         cells, seen = self.domain.size - 1, int(np.count_nonzero(self.mass))
         return f"Reference({cells} cells and 'other', {seen} with probability above 0)"
 
-    @classmethod
-    def _from_codes(cls, encoder: Encoder, codes: Ints) -> "Reference":
-        if not codes.size:
-            raise InvalidInputError("The reference is empty. Give it at least one record.")
-        seen, counts = np.unique(codes, return_counts=True)
-        return cls(Domain(encoder, seen), np.append(counts, 0).astype(np.float64))
+
+def _of_clients(counts: npt.ArrayLike, *, by_cell: bool = False) -> tuple[Ints, Correlation | None]:
+    """Counts per cell; from a table with a row per client also how alike a client's records are.
+
+    With `by_cell` the table has a row per cell.
+    """
+    try:
+        given = np.asarray(counts)
+    except ValueError:
+        raise InvalidInputError("The counts of all clients must be equally long lists.") from None
+    if given.ndim != 2:
+        return check_counts(counts, "counts"), None
+    table = np.array([check_counts(row, "counts") for row in (given.T if by_cell else given)])
+    client, cell = np.nonzero(table)
+    return table.sum(axis=0), Correlation.estimate(client, cell, table[client, cell])

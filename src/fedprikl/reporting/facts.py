@@ -62,13 +62,24 @@ def _sentence(answer: Answer, release: Release) -> str:
     if answer.interval is not None:
         low, high = answer.interval
         digits = decimals(high - low)
-        between = f" (95% interval: {_shown(low, digits)} to {_shown(high, digits)})"
+        between = f" (95% interval: {_shown(low, digits)} to {_shown(high, digits)}"
+        between += f"{_guarantee(answer, digits)})"
     where = f" in {', '.join(answer.columns)}" if answer.columns else ""
     value = f"{_shown(answer.value, digits)} {answer.unit}".rstrip()
     return (
         f"The records of {release.population} differ from the reference{where} by "
         f"{answer.target} = {value}{_by_chance(answer, release.records, digits)}{between}."
     )
+
+
+def _guarantee(answer: Answer, digits: int) -> str:
+    """Which interval holds for every population; the other one was tried on many kinds of drift."""
+    if answer.guaranteed is None:
+        return ""
+    if answer.guaranteed == answer.interval:
+        return ", guaranteed"
+    low, high = (_shown(end, digits) for end in answer.guaranteed)
+    return f"; guaranteed: {low} to {high}"
 
 
 def _by_chance(answer: Answer, records: int, digits: int) -> str:

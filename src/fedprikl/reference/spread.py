@@ -1,0 +1,115 @@
+"""Spread: how counts of a population without drift vary around a reference. Public."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints, check_positive_int
+from fedprikl.errors import InvalidInputError
+from fedprikl.reference.correlation import Correlation
+
+__all__ = ["CellSpread", "Spread", "one_each"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellSpread:
+    """The covariance of P / Pi of some cells, for one unit of `Spread.between`: see `Factors`."""
+
+    own: Floats  # a(x) / Pi(x), per cell
+    common: Floats  # l_j(x) / sqrt(Pi(x)), (factors, cells)
+
+    @property
+    def variance(self) -> Floats:
+        """Of P(x) / Pi(x), per cell."""
+        found: Floats = self.own + np.sum(self.common**2, axis=0)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How much counts of a population vary around N Pi if it has not drifted.
+
+    Three things make them vary: the population is a sample of records, its clients' records are
+    correlated (`correlation`; None: not known, taken as unrelated), and Pi was counted from a
+    sample of its own, of `counted` records (0: Pi is exact) held by clients of the same kind.
+    Of a counted Pi, rare cells are those that happened to be seen: `discount` is by how much
+    (`rare_discount`). `Reference.spread` makes it.
+    """
+
+    clients: tuple[int, ...]  # of each batch
+    correlation: Correlation | None = None
+    counted: int = 0  # N_reference
+    discount: float = 0.0
+
+    def __post_init__(self) -> None:
+        for clients in self.clients:
+            check_positive_int(clients, "clients")
+        if not self.clients or self.counted < 0:
+            raise InvalidInputError("A spread needs the number of clients of every batch.")
+
+    def covers(self, records: Ints) -> bool:
+        """Whether it is known how alike a client's records are, or each holds about one."""
+        return self.correlation is not None or one_each(int(records.sum()), sum(self.clients))
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the factors: as many clients of equal size tell as much."""
+        kind = self.correlation
+        if kind is None or kind.factors is None:
+            return math.inf
+        alike = kind.clients / (1 + kind.size_variation)
+        return max(alike - 1 - len(kind.factors.common), 3.0)
+
+    def between(self, records: Ints) -> Floats:
+        """kappa of each batch: the weight of what clients differ in.
+
+        Cov(h) = N (diag(Pi) - Pi Pi') + N (N - 1) kappa Cov(p_c),
+        kappa = (sum_c n_c^2 - N) / (N (N - 1))
+        """
+        kind = self.correlation
+        if kind is None:
+            return np.zeros(len(records))
+        return np.array(
+            [
+                _between(n, clients, kind.size_variation)
+                for n, clients in zip(records.tolist(), self.clients, strict=True)
+            ]
+        )
+
+    @property
+    def between_counted(self) -> float:
+        """kappa of the reference's own clients."""
+        kind = self.correlation
+        if kind is None or not self.counted:
+            return 0.0
+        return _between(self.counted, kind.clients, kind.size_variation)
+
+    def counting(self, alike: CellSpread, pi: Floats) -> Floats:
+        """The variance of P / Pi because Pi was counted: 1 over the cell's holders, about."""
+        if not self.counted:
+            return np.zeros(len(pi))
+        found = self.between_counted * alike.variance
+        return np.asarray(found + 1 / (self.counted * pi))
+
+    def of(self, cells: Ints, pi: Floats) -> CellSpread:
+        """What clients differ in, in some cells with these probabilities."""
+        kind = self.correlation
+        if kind is None or kind.factors is None:
+            icc = 0.0 if kind is None else kind.icc
+            return CellSpread(icc / pi, np.zeros((0, len(pi))))
+        own, common = kind.factors.of(cells, pi)
+        found = CellSpread(own / pi, common / np.sqrt(pi))
+        # A cell with k holders in the reference may well be one that k + 1/2 should hold.
+        more = 1 + np.minimum(self.counting(found, pi), 1.0) / 2
+        return CellSpread(found.own * more, found.common * np.sqrt(more))
+
+
+def one_each(records: int, clients: int) -> bool:
+    """Whether clients hold about one record each, so that theirs cannot be correlated."""
+    return records <= 1.05 * clients
+
+
+def _between(records: int, clients: int, size_variation: float) -> float:
+    alike = records * (1 + size_variation) / clients - 1  # others in the client of a random record
+    return min(max(alike, 0.0) / max(records - 1, 1), 1.0)
