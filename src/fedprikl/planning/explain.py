@@ -99,7 +99,7 @@ def _why_share(question: Question, plan: Plan) -> str:
         return "read off the noisy counts, which have the shares of all that are read off them"
     if question is plan.question:
         return "the size of the drift has what the verdict does not need"
-    return "so that its noise is about half the spread it has without drift, within limits"
+    return "so that its noise is well below the spread it has without drift, within limits"
 
 
 def _why_points(points: int, support: int) -> str:

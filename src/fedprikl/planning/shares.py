@@ -27,10 +27,9 @@ def needed_shares(
 ) -> Mapping[str, float]:
     """The share of each further question whose answer has noise of its own.
 
-    The least for which the noise is at most half the spread that the statistic has without drift
+    The least for which the noise is at most 0.35 of the spread that the statistic has without drift
     anyway: from there on more budget hardly helps the verdict. Where that is far out of reach, the
-    least that is given at all. `calibrated` is the noise of the
-    whole budget of a release.
+    least that is given at all. `calibrated` is the noise of the whole budget of a release.
     """
     model = NoDrift.of(trial.points, trial.records, trial.spread)
     counts = model.counts(DRAWS, public_simulation())
