@@ -34,7 +34,7 @@ from fedprikl.reference import QueryPoints
 
 FALSE_ALARM, RESAMPLES = 0.01, 40
 DRAWS = 200  # of the noise on a number for each population, spread evenly over its law
-COUNT_DRAWS = 20  # the same for noise on counts, which is simulated
+COUNT_DRAWS = 60  # the same for noise on counts, which is simulated
 LAWS = 16  # populations whose adaptive noise is computed, of the many whose verdict is simulated
 
 

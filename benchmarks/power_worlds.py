@@ -61,17 +61,17 @@ def size(pi: Floats, p: Floats) -> float:
         return float(np.sum(pi * np.log(pi / p)))
 
 
-def drifted(pi: Floats, kind: str, nats: float) -> Floats:
+def drifted(pi: Floats, kind: str, nats: float, order: Ints | None = None) -> Floats:
     """P of a kind of drift with D(Pi || P) = nats, at most `largest`.
 
-    smooth: a tilt along the cells. rare: the lighter half of the cells shrinks. heavy: the heaviest
-    cell shrinks. gone: the heaviest cell vanishes, whatever the size.
+    smooth: a tilt along the cells, or along another `order` of them. rare: the lighter half of the
+    cells shrinks. heavy: the heaviest cell shrinks. gone: the heaviest cell vanishes, whatever the size.
     """
     if kind == "gone":
         return shrunk(pi, np.arange(len(pi)) == np.argmax(pi), 0.0)
     if nats == 0:
         return pi
-    path, end = _path(pi, kind)
+    path, end = _path(pi, kind, order)
     return path(optimize.brentq(lambda at: size(pi, path(at)) - nats, 0.0, end, xtol=1e-12))
 
 
@@ -81,9 +81,12 @@ def largest(pi: Floats, kind: str) -> float:
     return (1 - 1e-9) * size(pi, path(end))
 
 
-def _path(pi: Floats, kind: str) -> tuple[Callable[[float], Floats], float]:
+def _path(
+    pi: Floats, kind: str, order: Ints | None = None
+) -> tuple[Callable[[float], Floats], float]:
     if kind == "smooth":
         place = np.linspace(-1.0, 1.0, len(pi))
+        place = place if order is None else place[order]
         return lambda at: _normal(pi * np.exp(at * place)), 10.0
     light = np.argsort(np.argsort(pi)) < len(pi) // 2
     chosen = light if kind == "rare" else np.arange(len(pi)) == np.argmax(pi)

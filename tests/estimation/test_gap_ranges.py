@@ -20,7 +20,11 @@ from tests.brute_force import Histogram, histograms, neighbours
 
 PI = {2: [0.3, 0.7], 3: [0.15, 0.5, 0.35]}
 SCORES = [Score(Skew(0.01)), Score(Skew(0.05), maximum_step=0.3)]
-EPSILON = 4.0  # a dead zone of 3 records
+EPSILON = 4.0  # a dead zone of 2.3 records and more
+
+
+def zone(records: int, cells: int) -> float:
+    return dead_zone(EPSILON, records=records, cells=cells)
 
 
 @cache
@@ -49,7 +53,7 @@ def test_the_value_is_kl_but_for_the_dead_zone(outside: int) -> None:
     n = int(held.sum()) + outside
     found = ranges_of((*held.tolist(), outside), SCORES[0])
     kl = skewed_divergence(np.append(PI[3], 0.0), np.append(held, outside) / n, skew=0.01)
-    left_out = 0.99 * min(outside, dead_zone(EPSILON)) / n
+    left_out = 0.99 * min(outside, zone(n, 3)) / n
     assert found.value * found.grid == pytest.approx(kl - left_out, abs=1e-11)
 
 
@@ -57,7 +61,7 @@ def test_the_value_is_kl_but_for_the_dead_zone(outside: int) -> None:
 @pytest.mark.parametrize(("cells", "records"), [(2, 9), (3, 6)])
 def test_ranges_hold_all_that_can_be_reached(score: Score, cells: int, records: int) -> None:
     """And no more than the two parts reach on their own: all data sets, all distances."""
-    tau = dead_zone(EPSILON)
+    tau = zone(records, cells)
     everything = list(histograms(cells + 1, records))
     values = {each: value_of(each, score, tau) for each in everything}
     for one in everything:
@@ -74,7 +78,7 @@ def test_ranges_hold_all_that_can_be_reached(score: Score, cells: int, records: 
 def test_no_range_is_wider_than_the_parts_allow(score: Score) -> None:
     """Brute force over the parts: records taken away and added to each on its own."""
     one, n = (3, 4, 1), 8
-    held, tau = one[:-1], dead_zone(EPSILON)
+    held, tau = one[:-1], zone(n, 2)
     found, gap = ranges_of(one, score), replace(score, control=1.0)
 
     def cell(i: int, h: int) -> float:

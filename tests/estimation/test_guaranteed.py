@@ -142,7 +142,8 @@ def test_the_guaranteed_adaptive_interval_covers_with_records_outside(epsilon: f
     """Dead zone and clipping lie between D and the value before noise. Of 8 at most 1 misses."""
     records, rng = 400, np.random.default_rng(3)
     score, covered = clipped(POINTS, records, 0.6), []
-    counts = np.array([230, 105, 65 - int(dead_zone(epsilon))])
+    tau = dead_zone(epsilon, records=records, cells=3)
+    counts = np.array([230, 105, 65 - int(tau)])
     current = BatchCounts(POINTS, counts, np.array([records]))
     f, law = adaptive_law(current, score, epsilon=epsilon)
     for value in f + law.simulate(rng, 8):

@@ -54,7 +54,8 @@ class AdaptiveBound:
         self, points: QueryPoints, records: Ints, score: Score, epsilon: float, level: float
     ) -> None:
         nobody = BatchCounts(points, np.zeros(len(points), np.int64), records)
-        self._parts = GapParts.of(nobody, replace(score, control=1.0), dead_zone(epsilon))
+        tau = dead_zone(epsilon, records=int(records[0]), cells=len(points))
+        self._parts = GapParts.of(nobody, replace(score, control=1.0), tau)
         self._steps = InverseSensitivityMechanism(epsilon=epsilon).steps
         self._tail, self._log_q = 1 - level, -epsilon / 2
         self._k = np.arange(1, self._steps)

@@ -79,7 +79,8 @@ def adaptive_statistic(
             return np.asarray(terms.scores(counts, score) @ terms.weights)
         total = int(records[0])
         cells = terms.scores(counts, replace(score, control=1.0)) @ terms.weights
-        outside = np.maximum(total - counts.sum(axis=1) - dead_zone(epsilon), 0.0)
+        tau = dead_zone(epsilon, records=total, cells=len(points))
+        outside = np.maximum(total - counts.sum(axis=1) - tau, 0.0)
         return np.asarray(cells + (1 - skew_of(score)) * outside / total)
 
     def noise(rng: np.random.Generator, counts: Ints) -> Floats:

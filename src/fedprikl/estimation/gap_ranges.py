@@ -22,7 +22,7 @@ from fedprikl.reference import QueryPoints
 
 __all__ = ["GapParts", "dead_zone", "gap_ranges", "is_whole"]
 
-DEAD_ZONE = 12.0  # times 1 / epsilon: how many records outside all cells do not count
+LOUD = 100.0  # how much rarer than usual noise a record beyond the dead zone must be
 
 
 def is_whole(points: QueryPoints) -> bool:
@@ -34,13 +34,17 @@ def is_whole(points: QueryPoints) -> bool:
     )
 
 
-def dead_zone(epsilon: float) -> float:
+def dead_zone(epsilon: float, *, records: int, cells: int) -> float:
     """tau: so many records outside all cells are left out of the value, at most. Public.
 
+        tau = 2/epsilon ln( 100 sqrt(N / K) )
+
     Otherwise a single record outside would always move the value by 1/N, the more so where nobody
-    has one. The value is too low by at most (1 - gamma) tau / N, and exact if nobody is outside.
+    has one. Without drift other records move it by about sqrt(K/N) / N, so that many more steps
+    must be taken before a record outside counts. The value is too low by at most
+    (1 - gamma) tau / N, and exact if nobody is outside.
     """
-    return DEAD_ZONE / epsilon
+    return 2 / epsilon * math.log(LOUD * max(1.0, math.sqrt(records / cells)))
 
 
 def gap_ranges(counts: BatchCounts, score: Score, *, steps: int, epsilon: float) -> Ranges:
@@ -52,7 +56,8 @@ def gap_ranges(counts: BatchCounts, score: Score, *, steps: int, epsilon: float)
     part has ranges of its own, and they add up: if I_k(x) lies in I_(k+1)(x') for both, it does for
     their sums.
     """
-    parts = GapParts.of(counts, replace(score, control=1.0), dead_zone(epsilon))
+    tau = dead_zone(epsilon, records=int(counts.records[0]), cells=len(counts.points))
+    parts = GapParts.of(counts, replace(score, control=1.0), tau)
     n, held = parts.total, np.append(counts.counts, parts.outside)
     everybody = np.full(len(held), n)
     falling = reachable_ranges(

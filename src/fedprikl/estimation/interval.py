@@ -124,7 +124,8 @@ def adaptive_interval(
     if not is_whole(points):
         return Interval(measured)
     largest, total = _largest(points, score), int(records[0])
-    missed = (1 - skew_of(score)) * dead_zone(epsilon) / total
+    tau = dead_zone(epsilon, records=total, cells=len(points))
+    missed = (1 - skew_of(score)) * tau / total
     ratio, most = largest_raise(score, total, points.pi_min, gap=True)
     bound = adaptive_bound(points, records, score, epsilon=epsilon, level=level)
     low, high = bound.interval(value, largest + min(ratio * largest, most))

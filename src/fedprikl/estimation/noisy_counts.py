@@ -86,8 +86,8 @@ class NoisyCounts:
 
     @property
     def _dead_zone(self) -> Floats:
-        """Per batch, the rest that noise alone exceeds with probability 1/200: scale ln 100."""
-        return np.asarray(self.noise_sd) / math.sqrt(2) * math.log(100)
+        """Per batch, the rest that Laplace noise alone exceeds once in 2,000 times."""
+        return np.asarray(self.noise_sd) / math.sqrt(2) * math.log(1000)
 
     def projected(self) -> Floats:
         """The likeliest counts: not negative, summing to N_t with the rest."""
