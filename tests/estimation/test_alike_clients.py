@@ -138,7 +138,8 @@ def test_clients_with_one_carrier_each_raise_no_alarm() -> None:
 
 
 def test_that_check_would_catch_one_correlation_for_all_cells() -> None:
-    assert noisy_alarms(ids=False) > 24
+    """A rate of 2% reaches 18 of 150 with a probability of 1e-9."""
+    assert noisy_alarms(ids=False) > 18
 
 
 def test_a_verdict_says_that_it_takes_records_as_unrelated() -> None:

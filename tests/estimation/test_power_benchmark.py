@@ -14,7 +14,9 @@ import pytest
 import scipy
 
 from fedprikl.divergence import Score, Skew
-from fedprikl.estimation import BatchCounts, score_sensitivity, weighted_score
+from fedprikl.estimation import score_sensitivity
+from fedprikl.privacy import InsecureSeededNoise
+from fedprikl.protocol.round import cohort_sizes
 from fedprikl.reference import Reference, all_points
 
 ROOT = Path(__file__).parents[2]
@@ -142,22 +144,19 @@ def test_the_textbook_error_grows_with_its_noise(bench: Any) -> None:
     assert 10 * little < much
 
 
-def test_many_releases_at_once_are_those_of_the_library(bench: Any) -> None:
-    """The same numbers before noise, the same noise; and errors are those of drawn values."""
-    ours = bench.power_default.planned(PI, 3_000, 30, 1.0)
+@pytest.mark.parametrize("records", [3_000, 300_000])  # noisy counts, and adaptive noise
+def test_many_releases_at_once_are_those_of_the_library(bench: Any, records: int) -> None:
+    """Errors are those of drawn values, and those of whole releases: 300 of them are within 30%."""
+    ours = bench.power_default.planned(PI, records, 30, 1.0)
     rng = np.random.default_rng(6)
-    held = rng.multinomial(3_000, PI, 5)
-    exact = ours._exact(held)
-    for counts, value in zip(held, exact, strict=True):
-        asked = BatchCounts(ours.points, counts[ours.points.cells], ours.totals)
-        assert weighted_score(asked, ours.trust.score) == pytest.approx(value, rel=1e-12)
-    estimate = ours.estimate(ours.points, ours.opened(ours.points, held[:1], rng), rng)
-    assert estimate.noise_sd == pytest.approx(ours.mechanism.standard_deviation)
-    truth = bench.power_worlds.truths(PI, held[:1])
-    mean, square = ours.errors(held[:1], truth, rng)
-    drawn = ours.values(np.repeat(held[:1], 40_000, axis=0), rng) - truth
-    assert np.abs(drawn).mean() == pytest.approx(mean[0], rel=0.05)
-    assert (drawn**2).mean() == pytest.approx(square[0], rel=0.1)
+    held = np.repeat(rng.multinomial(records, PI, 1), 300, axis=0)
+    truth = bench.power_worlds.truths(PI, held)
+    mean, _ = ours.errors(held[:20], truth[:20], rng)
+    drawn = ours.values(held, rng) - truth
+    sums = ours.opened(ours.points, held[:1], rng)
+    released = [ours.estimate(ours.points, sums, rng).value for _ in held] - truth
+    assert np.abs(drawn).mean() == pytest.approx(mean.mean(), rel=0.3)
+    assert np.abs(released).mean() == pytest.approx(mean.mean(), rel=0.3)
 
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
@@ -165,11 +164,13 @@ def test_a_threshold_serves_all_releases(bench: Any, trust: str) -> None:
     """It is that of the library's own verdict on a release."""
     ours = bench.power_default.planned(PI, 3_000, 30, 1.0, trust=trust)
     rng = np.random.default_rng(7)
-    found = ours.estimate(
-        ours.points, ours.opened(ours.points, rng.multinomial(3_000, PI, 1), rng), rng
-    )
-    (_, threshold), *_ = ours.witnesses
-    assert found.verdict(0.01).threshold == pytest.approx(threshold)
+    sums = ours.opened(ours.points, rng.multinomial(3_000, PI, 1), rng)
+    cohorts = cohort_sizes(ours.plan, 30)
+    source = InsecureSeededNoise(1)
+    found = ours.trust.estimate(ours.points, sums, cohorts, source=source, rng=rng)
+    verdict = found.judge(0.01, ours.trial.spread).verdict
+    thresholds = sorted(threshold for _, threshold in ours.witnesses)
+    assert sorted(each.threshold for each in verdict.witnesses) == pytest.approx(thresholds)
 
 
 def test_bars_hold_or_not(bench: Any) -> None:
