@@ -61,7 +61,7 @@ def noise_table() -> str:
         changes = [RECORDS * sensitivity(of, skew) for skew in (of.skew, 0.0)]
         numbers = [f"{x:.3g}" if x < math.inf else "∞" for x in (largest, of.skew, *changes)]
         target = of.target(str(Skew(of.skew))).replace("||", "‖")
-        row = [f"`{name}`", target, of.unit, *numbers, "yes" if of.corrects else "no"]
+        row = [f"`{name}`", target, of.unit or "none", *numbers, "yes" if of.corrects else "no"]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 

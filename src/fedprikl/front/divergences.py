@@ -23,9 +23,10 @@ def divergence_of(
     plan: AnyPlan,
     skew: float | None = None,
 ) -> NoisyDivergence:
-    """Any registered divergence from a release without a trusted party, at no further privacy cost.
+    """Any registered divergence from a release with noisy counts, at no further privacy cost.
 
-    Noisy counts are public, so whatever is computed from them is too: "kl", "reverse_kl", "psi",
+    Without a trusted party every release has them; with one, where the plan reads answers off them.
+    They are public, so whatever is computed from them is too: "kl", "reverse_kl", "psi",
     "js", "hellinger", "tv", or one of your own. `reference` and `plan` are those of the round: the
     plan says how likely each cell was to be asked. `skew` is what the divergence recommends unless
     given. The value comes with what no drift would give. It is computed with public draws, so for
