@@ -48,7 +48,7 @@ from fedprikl.planning import (
     search_designs,
 )
 from fedprikl.planning.explain import design_reasons
-from fedprikl.protocol import Plan, Release
+from fedprikl.protocol import Plan, Question, Release
 from fedprikl.protocol.plan import Trust
 from fedprikl.reference import all_points, distinct_points, spread_points
 from fedprikl.reporting import release_page
@@ -262,9 +262,9 @@ def test_a_plan_asks_for_it_and_predicts_its_error(trust: Trust) -> None:
 
 
 def test_a_plan_of_several_batches_says_that_it_corrects_nothing(triangular: Divergence) -> None:
-    design = Design(points=30, batches=4, exponent=1.0)
+    design, asked = Design(points=30, batches=4, exponent=1.0), Question(points=30)
     for divergence, value in ((triangular, "none"), (KL, "full")):
-        reasons = design_reasons(DesignForecast(design, ()), [], divergence)
+        reasons = design_reasons(DesignForecast(design, ()), [], divergence, asked)
         assert reasons[-1].value == value
 
 

@@ -64,7 +64,9 @@ def plan_command(
         float | None,
         typer.Option(help="Share of Pi mixed into P; defines the target. Default: 0.01 for KL."),
     ] = None,
-    false_alarm: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.01,
+    false_alarm: Annotated[
+        float, typer.Option(help="How often drift may be found where none is.")
+    ] = 0.01,
     design_effect: Annotated[
         float | None,
         typer.Option(
@@ -247,7 +249,10 @@ def _print_reasons(console: Console, planned: PlannedRound) -> None:
         table.add_row(reason.parameter, reason.value, reason.why)
     console.print("\nWhy:")
     console.print(table)
-    cases = [f"{each.kind} {each.size:.2g}" for each in planned.forecasts]
+    cases = [
+        each.kind if each.kind in ("none", "gone") else f"{each.kind} {each.size:.2g}"
+        for each in planned.forecasts
+    ]
     table = Table("released as", *cases, "", box=None)
     for way in planned.comparison:
         errors = [f"{forecast.error:.2g}" for forecast in way.forecasts]

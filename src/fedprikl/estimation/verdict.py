@@ -78,7 +78,7 @@ class Verdict:
         found = "Drift found" if self.drifted else "No drift found"
         related = ""
         if self.design_effect is None:
-            related = " and with unrelated records (which no client ids show)"
+            related = ", if records of one client are unrelated (no client ids show it),"
         elif self.design_effect != 1:
             related = f" (design effect {self.design_effect:.3g})"
         often = f"at most {100 * self.false_alarm:.3g}% of the time"

@@ -60,9 +60,10 @@ def noise_reasons(plan: Plan) -> list[Reason]:
     """What the releases do to the noise of a trusted aggregator."""
     other = "gaussian" if plan.noise == "laplace" else "laplace"
     releases = f"{plan.releases} release{'s'[: plan.releases > 1]}"
+    each = f"of each of {releases}" if plan.releases > 1 else "of the release"
     return [
         Reason("noise", plan.noise, f"no larger than {other} noise for {releases}"),
-        Reason("epsilon", f"{plan.epsilon:.4g}", f"of each of {plan.releases} planned releases"),
+        Reason("epsilon", f"{plan.epsilon:.4g}", each),
     ]
 
 
@@ -74,7 +75,7 @@ def way_reason(taken: Way, ways: Sequence[Way], counts: Way | None) -> Reason:
         why += f", against {' and '.join(others)}" if others else ""
         return Reason("release", taken.name, f"{why}; noisy counts need every cell to be asked")
     if taken is counts:
-        why = "every other way is predicted to lose to them at some drift (the table shows where)"
+        why = "with the whole budget they are predicted to beat every other way at some drift"
         return Reason("release", taken.name, why)
     return Reason(
         "release",
@@ -111,7 +112,10 @@ def _why_points(points: int, support: int) -> str:
 
 
 def design_reasons(
-    best: DesignForecast, searched: Sequence[DesignForecast], divergence: Divergence
+    best: DesignForecast,
+    searched: Sequence[DesignForecast],
+    divergence: Divergence,
+    question: Question,
 ) -> list[Reason]:
     """What the search chose, beside the best it found otherwise."""
     chosen = best.design
@@ -122,7 +126,15 @@ def design_reasons(
             return "there was nothing to choose: every cell is asked of everybody"
         return f"predicted error {best.error:.3g}, against {min(errors):.3g} at best {words}"
 
-    limit = "none" if chosen.maximum_step == math.inf else f"{chosen.maximum_step:.3g}"
+    limit = "none" if question.maximum_step is None else f"{question.maximum_step:.3g}"
+    why_limit = {
+        "counts": "noisy counts need none",
+        "adaptive": "the best of several limits where a heavy cell is gone or nearly so",
+        "value": otherwise(
+            "with clipping" if limit == "none" else "without clipping",
+            lambda d: (d.maximum_step == math.inf) != (chosen.maximum_step == math.inf),
+        ),
+    }
     return [
         Reason(
             "batches",
@@ -134,14 +146,7 @@ def design_reasons(
             f"{chosen.exponent:g}",
             otherwise("with another", lambda d: d.exponent != chosen.exponent),
         ),
-        Reason(
-            "maximum_step",
-            limit,
-            otherwise(
-                "with clipping" if limit == "none" else "without clipping",
-                lambda d: (d.maximum_step == math.inf) != (chosen.maximum_step == math.inf),
-            ),
-        ),
+        Reason("maximum_step", limit, why_limit[question.release]),
         _correction(chosen.batches, divergence),
     ]
 

@@ -116,10 +116,17 @@ class PlannedRound:
     @property
     def asked(self) -> str:
         """The questions, their shares and how each is released, in words."""
-        return ", ".join(
+        alone = [each for each in self.plan.questions if each.release != "counts"]
+        counted = [each for each in self.plan.questions if each.release == "counts"]
+        words = [
             f"{each.divergence} {100 * each.share:.3g}% ({RELEASES[each.release]})"
-            for each in self.plan.questions
-        )
+            for each in alone
+        ]
+        if counted:
+            names = " and ".join(each.divergence for each in counted)
+            share = 100 * sum(each.share for each in counted)
+            words.insert(0, f"{names} {share:.3g}% ({RELEASES['counts']})")
+        return ", ".join(words)
 
     def __repr__(self) -> str:
         return (

@@ -74,7 +74,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
             way_reason(taken, options.ways, options.counts),
             *share_reasons(plan),
             *noise_reasons(plan),
-            *design_reasons(best, searched, taken.trial.score.divergence),
+            *design_reasons(best, searched, taken.trial.score.divergence, plan.question),
         ),
     )
 
