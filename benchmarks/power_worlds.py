@@ -65,7 +65,8 @@ def drifted(pi: Floats, kind: str, nats: float, order: Ints | None = None) -> Fl
     """P of a kind of drift with D(Pi || P) = nats, at most `largest`.
 
     smooth: a tilt along the cells, or along another `order` of them. rare: the lighter half of the
-    cells shrinks. heavy: the heaviest cell shrinks. gone: the heaviest cell vanishes, whatever the size.
+    cells shrinks. heavy: the heaviest cell shrinks. gone: the heaviest cell vanishes, whatever the
+    size.
     """
     if kind == "gone":
         return shrunk(pi, np.arange(len(pi)) == np.argmax(pi), 0.0)
