@@ -307,7 +307,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(), help="folder with the digits")
     parser.add_argument("--ask", default="kl", help="divergences, KL first: kl,tv,js")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="the bars only, each pair once")
+    parser.add_argument("--quick", action="store_true", help="the bars only, no intervals")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--read", type=Path, help="print the tables of an earlier --json instead")
     options = parser.parse_args()
@@ -317,13 +317,12 @@ def main() -> None:
     if options.read:
         cases = json.loads(options.read.read_text(encoding="utf-8"))["cases"]
     else:
-        repetitions = 1 if options.quick else options.repetitions
         cases = [
             case
             for world in worlds(options.data, quick=options.quick)
-            for case in Bench(world, repetitions, ask, quick=options.quick).cases()
+            for case in Bench(world, options.repetitions, ask, quick=options.quick).cases()
         ]
-        settings = {"ask": ask, "repetitions": repetitions, "skew": GAMMA, "delta": DELTA}
+        settings = {"ask": ask, "repetitions": options.repetitions, "skew": GAMMA, "delta": DELTA}
         if options.json:
             print(json.dumps({**settings, "cases": cases, "bars": bars(cases)}, indent=1))
             return
