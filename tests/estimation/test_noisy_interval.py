@@ -32,7 +32,7 @@ def release(
     counts = held[points.cells]
     exact = NoisyCounts(
         points=points,
-        counts=counts,
+        counts=counts.astype(np.float64),
         rest=held.sum(keepdims=True) - counts.sum(),
         records=held.sum(keepdims=True),
         noise_sd=np.array([noise_sd]),
