@@ -19,8 +19,12 @@ from typing import Any
 import numpy as np
 
 from fedprikl.divergence import Score, Skew, skewed_divergence
-from fedprikl.estimation import estimate_noisy_counts, score_sensitivity, weighted_score
-from fedprikl.estimation.noisy_forecast import NoisyRound
+from fedprikl.estimation import (
+    NoisyCounts,
+    estimate_noisy_counts,
+    score_sensitivity,
+    weighted_score,
+)
 from fedprikl.privacy import calibrate_shared
 from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
 from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_points, spread_points
@@ -146,20 +150,19 @@ def measure_alone(kind: Any, digits: Any, populations: Any, *, debias: bool) -> 
         for a, b in PAIRS:
             rng = np.random.default_rng([SEED, a, b])
             pi, population = digits.distribution(a), populations[b]
-            this = NoisyRound(
-                all_points(pi),
-                records=population.records,
-                noise_sd=math.sqrt(clients * share.share_variance),
+            points = all_points(pi)
+            held = digits.counts(b)[points.cells]
+            exact = NoisyCounts(
+                points=points,
+                counts=held,
+                rest=np.array([population.records - held.sum()]),
+                records=np.array([population.records]),
+                noise_sd=np.array([math.sqrt(clients * share.share_variance)]),
                 laplace_scale=scale,
             )
-            held = digits.counts(b)[this.points.cells]
-            on_counts, on_rest = this.empty.draw_noise(rng)
-            noisy = replace(
-                this.empty,
-                counts=held + on_counts[0],
-                rest=population.records - held.sum() + on_rest[0],
-            )
-            score, points = Score(Skew(GAMMA)), this.points
+            on_counts, on_rest = exact.draw_noise(rng)
+            noisy = replace(exact, counts=held + on_counts[0], rest=exact.rest + on_rest[0])
+            score = Score(Skew(GAMMA))
             value = float(points.weights @ score(noisy.projected(), points.pi, noisy.records))
             if debias:
                 value = estimate_noisy_counts(noisy, score=score, rng=rng, resamples=50).value

@@ -31,7 +31,7 @@ from fedprikl.estimation import (
 )
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts
-from fedprikl.planning import smallest_drift
+from fedprikl.estimation.thresholds import NullValues
 from fedprikl.privacy import SECURE_NOISE, Calibrated
 from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
 from fedprikl.reference import Spread, distinct_points
@@ -146,26 +146,18 @@ class Verdicts:
 
     def smallest_drift(self, draws: int) -> float | None:
         """The smallest D found with 95% power, from simulated populations with a drift D."""
-        grid = np.geomspace(1e-4, 3.5, 20)
-        moments = np.array([self._moments(float(drift), draws) for drift in grid])
-        largest = float(grid[-1])
-        return smallest_drift(
-            lambda drift: (
-                float(np.interp(drift, grid, moments[:, 0])),
-                float(np.interp(drift, grid, moments[:, 1])),
-            ),
-            self.mechanism,
-            self.threshold,
-            largest=largest,
-            power=POWER,
-        )
+        grid = np.geomspace(1e-4, 3.5, 40)
+        powers = np.maximum.accumulate([self._power(float(drift), draws) for drift in grid])
+        if powers[-1] < POWER:
+            return None
+        return float(np.exp(np.interp(POWER, powers, np.log(grid))))
 
-    def _moments(self, drift: float, draws: int) -> tuple[float, float]:
+    def _power(self, drift: float, draws: int) -> float:
         rng, points = np.random.default_rng(3), self.points
         held, _ = drifted(self.case, drift, draws, rng)
         scores = SCORE(np.array(held)[:, points.cells], points.pi, self.records)
-        values = scores @ points.weights
-        return float(values.mean()), float(values.std())
+        values = NullValues((scores @ points.weights)[:, None], self.mechanism)
+        return float(values.above(self.threshold).mean())
 
 
 class NoisyVerdicts:

@@ -26,14 +26,14 @@ from fedprikl.divergence import (
 from fedprikl.divergence.kl import KullbackLeibler
 from fedprikl.estimation import (
     BatchCounts,
+    CountsNoise,
     NoisyCounts,
-    NoisyRound,
     counts_interval,
+    drifted_ratios,
     estimate_noisy_counts,
-    forecast_noisy,
     judge_noisy_release,
     score_sensitivity,
-    smallest_noisy_drift,
+    trial_errors,
     trusted_aggregator,
     weighted_score,
 )
@@ -43,7 +43,6 @@ from fedprikl.planning import (
     DesignForecast,
     PlannedRound,
     Spectrum,
-    forecast_design,
     plan_round,
     search_designs,
 )
@@ -186,17 +185,15 @@ def test_a_search_of_designs_predicts_its_errors(triangular: Divergence) -> None
     spectrum, score = Spectrum.of(zipf(300)), Score(Skew(0.01), triangular, correction=1.0)
     sizes: dict[str, Any] = {"records": 20_000, "noise_per_sensitivity": 2.0}
     searched = search_designs(spectrum, score=score, points={1: 30, 4: 30}, **sizes)
-    best = min(searched, key=lambda each: each.error).design
-    found = forecast_design(spectrum, best, score=score, **sizes)
+    found = min(searched, key=lambda each: each.error)
     assert [each.divergence for each in found.forecasts] == list(triangular.drifts(0.01))
     assert all(0 < each.error < 1 for each in found.forecasts)
 
 
 def test_the_predicted_noise_is_that_of_a_release(triangular: Divergence) -> None:
     pi, score = zipf(100), Score(Skew(0.01), triangular)
-    design = Design(points=100, batches=1, exponent=1.0)
     sizes: dict[str, Any] = {"records": 9_000, "noise_per_sensitivity": 1.0}
-    found = forecast_design(Spectrum.of(pi), design, score=score, **sizes)
+    found, *_ = search_designs(Spectrum.of(pi), points={1: 100}, score=score, **sizes)
     predicted = found.forecasts[0].noise_sd
     points = spread_points(pi, 100, batches=1, rng=np.random.default_rng(1))
     assert predicted == pytest.approx(score_sensitivity(points, np.array([9_000]), score))
@@ -205,7 +202,6 @@ def test_the_predicted_noise_is_that_of_a_release(triangular: Divergence) -> Non
 def test_noisy_counts_are_estimated_and_judged(triangular: Divergence) -> None:
     pi, score, rng = zipf(100), Score(Skew(0.01), triangular), np.random.default_rng(4)
     points, counts = all_points(pi), drifted(pi, 50_000)
-    current = NoisyRound(points, records=50_000, noise_sd=10.0, laplace_scale=None)
     noisy = NoisyCounts(
         points=points,
         counts=counts + rng.normal(0, 10, 100),
@@ -222,11 +218,10 @@ def test_noisy_counts_are_estimated_and_judged(triangular: Divergence) -> None:
     assert low <= truth <= high
     assert high - low < 0.2
     assert judge_noisy_release(noisy, 0.01, 1.0).drifted
-    (forecast,) = forecast_noisy(current, score=score, drifts=[0.4], sampling=[0.0])
-    assert 0 < forecast.error < 0.1
-    least = smallest_noisy_drift(current, score=score, false_alarm=0.01, spread=1.0)
-    assert least is not None
-    assert 0 < least < truth
+    ratios = drifted_ratios(pi, "shuffled", 0.4, score)
+    assert ratios is not None
+    errors = trial_errors(points, noisy.records, ratios, score, CountsNoise(10.0))
+    assert 0 < errors.mean_absolute < 0.1
 
 
 def plan_for(world: World, trust: Trust, **changes: Any) -> PlannedRound:
@@ -339,9 +334,8 @@ def test_a_divergence_that_rises_without_end() -> None:
         lambda h: weighted_score(BatchCounts(points, np.array(h[:-1]), n), score), 4, 6
     )
     assert brute <= score_sensitivity(points, n, score) <= brute * (1 + 1e-9)
-    design = Design(points=3, batches=1, exponent=1.0)
     sizes: dict[str, Any] = {"records": 6, "noise_per_sensitivity": 1.0}
-    found = forecast_design(Spectrum.of(pi), design, score=score, **sizes)
+    found, *_ = search_designs(Spectrum.of(pi), points={1: 3}, score=score, **sizes)
     assert found.forecasts[0].noise_sd == pytest.approx(brute)
 
 

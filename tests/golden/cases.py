@@ -33,7 +33,6 @@ from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import (
     BatchCounts,
     Estimate,
-    Forecast,
     Verdict,
     increments_per_batch,
     score_sensitivity,
@@ -50,12 +49,11 @@ from fedprikl.paper import (
     printed_aggregator,
 )
 from fedprikl.planning import (
-    Design,
     DesignForecast,
     Spectrum,
-    forecast_design,
     search_designs,
 )
+from fedprikl.planning.error_parts import ErrorParts
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
 from fedprikl.planning.release_budget import split_budget
@@ -197,7 +195,7 @@ def show_charge(charge: Charge) -> dict[str, Any]:
     return {"kind": "integer gaussian", "noise": charge.sigma, "moved": charge.coordinates}
 
 
-def show_forecast(forecast: Forecast) -> dict[str, Any]:
+def show_forecast(forecast: ErrorParts) -> dict[str, Any]:
     return {
         "divergence": forecast.divergence,
         "error": forecast.error,
@@ -542,35 +540,8 @@ def drift_fits() -> dict[str, Any]:
             "rarity": drift.rarity,
             "shape": drift.alpha,
             "quantiles": drift.ratios(pi[:5], np.array([0.02, 0.2, 0.5, 0.9, 0.999])),
-            "draws": drift.draw(pi[:4], np.random.default_rng(3), 2),
         }
     return found
-
-
-DESIGNS = {
-    "all cells": (zipf(30), Design(points=30, batches=1, exponent=1.0)),
-    "limited": (zipf(30), Design(points=30, batches=1, exponent=1.0, maximum_step=0.01)),
-    "four batches": (zipf(400), Design(points=25, batches=4, exponent=0.5, maximum_step=0.03)),
-    "long tail": (zipf(5000), Design(points=60, batches=8, exponent=0.75)),
-}
-
-
-def design_forecasts() -> dict[str, Any]:
-    return {
-        f"{name}, client effect {effect:g}": {
-            "forecast": show_design(
-                forecast_design(
-                    Spectrum.of(pi),
-                    design,
-                    records=20_000,
-                    noise_per_sensitivity=1.4,
-                    score=Score(correction=effect),
-                    client_effect=effect,
-                )
-            ),
-        }
-        for (name, (pi, design)), effect in itertools.product(DESIGNS.items(), (1.0, 2.5))
-    }
 
 
 def design_search() -> dict[str, Any]:
@@ -927,7 +898,6 @@ CASES: dict[str, Case] = {
     "divergence: scores": scores,
     "divergence: exact": exact_divergences,
     "divergence: drift": drift_fits,
-    "divergence: forecasts": design_forecasts,
     "divergence: search": design_search,
     **{
         f"planner: {reference}, trust {trust}": partial(planned, reference, trust)

@@ -5,7 +5,6 @@ from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
 from fedprikl.estimation.estimate import ComparedEstimate, Estimate
 from fedprikl.estimation.estimates import Estimates
-from fedprikl.estimation.forecast import Forecast, mean_error
 from fedprikl.estimation.interval import (
     Interval,
     adaptive_interval,
@@ -16,7 +15,6 @@ from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_divergence import NoisyDivergence, noisy_divergence
 from fedprikl.estimation.noisy_estimates import estimates_from_counts, noise_counts
-from fedprikl.estimation.noisy_forecast import NoisyRound, forecast_noisy, smallest_noisy_drift
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
 from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
@@ -41,11 +39,9 @@ __all__ = [
     "Errors",
     "Estimate",
     "Estimates",
-    "Forecast",
     "Interval",
     "NoisyCounts",
     "NoisyDivergence",
-    "NoisyRound",
     "ValueNoise",
     "Verdict",
     "Witness",
@@ -59,18 +55,15 @@ __all__ = [
     "estimate_noisy_counts",
     "estimate_scored_sum",
     "estimates_from_counts",
-    "forecast_noisy",
     "increments_per_batch",
     "judge_noisy_release",
     "judge_release",
     "judge_together",
-    "mean_error",
     "noise_counts",
     "noisy_divergence",
     "overdispersion",
     "score_ranges",
     "score_sensitivity",
-    "smallest_noisy_drift",
     "trial_errors",
     "trusted_aggregator",
     "value_interval",

@@ -43,14 +43,6 @@ class Drift:
         """r(x) of cells of these probabilities, at quantiles in (0, 1)."""
         return _quantiles(self.alpha, self._gone(pi), uniforms)
 
-    def draw(self, pi: Floats, rng: np.random.Generator, draws: int = 1) -> Floats:
-        """r(x) at random, (draws, cells): much quicker than from quantiles."""
-        gone, shape = self._gone(pi), (draws, len(pi))
-        shuffled = self.alpha < math.inf
-        left = rng.gamma(self.alpha, 1 / self.alpha, shape) if shuffled else np.ones(shape)
-        ratios: Floats = np.where(rng.random(shape) < gone, 0.0, left / (1 - gone))
-        return ratios
-
     def _gone(self, pi: Floats) -> Floats:
         gone: Floats = np.minimum(MOST_VANISHED, self.rarity / np.sqrt(pi))
         return gone

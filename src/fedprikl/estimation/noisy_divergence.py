@@ -2,16 +2,13 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedprikl.divergence import Score
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.noisy_counts import NoisyCounts, debias, estimate_noisy_counts
+from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
+from fedprikl.estimation.noisy_estimates import values_without_drift
 from fedprikl.reference import Spread
 
 __all__ = ["NoisyDivergence", "noisy_divergence"]
-
-POPULATIONS, RESAMPLES = 200, 20  # of the simulation without drift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +65,10 @@ def noisy_divergence(
     are alike. The excess is not a verdict: `judge_noisy_release` is. Cost: about a
     second for 500 cells.
     """
-    rng, points = public_simulation(), noisy.points
-    found = estimate_noisy_counts(noisy, score=score.plain, rng=rng)
-    model = NoDrift.of(points, noisy.records, spread)
-    counts = model.counts(POPULATIONS, rng)
-    records = np.tile(noisy.records, (POPULATIONS, 1))
-    taken = counts @ (points.batch[:, None] == np.arange(points.batches))
-    on_counts, on_rest = noisy.draw_noise(rng, POPULATIONS)
-    null, _ = debias(
-        noisy,
-        counts + on_counts,
-        records - taken + on_rest,
-        records,
-        score=score.plain,
-        rng=rng,
-        resamples=RESAMPLES,
-    )
+    plain = score.plain
+    found = estimate_noisy_counts(noisy, score=plain, rng=public_simulation())
+    model = NoDrift.of(noisy.points, noisy.records, spread)
+    null = values_without_drift(noisy, plain, model)
     return NoisyDivergence(
         divergence=score.divergence.name,
         value=found.value,

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
@@ -16,7 +17,7 @@ from fedprikl.privacy import NoiseSource, PrivacyStatement
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
 from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
 
-__all__ = ["estimates_from_counts", "mean_without_drift", "noise_counts"]
+__all__ = ["estimates_from_counts", "mean_without_drift", "noise_counts", "values_without_drift"]
 
 POPULATIONS, RESAMPLES = 200, 20
 MOST, CHUNK = 20_000_000, 2_000_000  # numbers in all, and at a time
@@ -76,6 +77,11 @@ def noise_counts(
 
 def mean_without_drift(noisy: NoisyCounts, score: Score, model: NoDrift) -> float:
     """What the estimate from counts with this noise is on average, if nothing has drifted."""
+    return float(values_without_drift(noisy, score, model).mean())
+
+
+def values_without_drift(noisy: NoisyCounts, score: Score, model: NoDrift) -> Floats:
+    """The same estimate of simulated populations of as many records that have not drifted."""
     each = RESAMPLES * (len(noisy.points) + 1)
     populations = min(POPULATIONS, max(10, MOST // each))
     parts = np.array_split(np.arange(populations), 1 + populations * each // CHUNK)
@@ -94,4 +100,4 @@ def mean_without_drift(noisy: NoisyCounts, score: Score, model: NoDrift) -> floa
             resamples=RESAMPLES,
         )
         found.append(values)
-    return float(np.concatenate(found).mean())
+    return np.concatenate(found)

@@ -1,11 +1,6 @@
 """Planning: from what a user knows to a plan, with what it will achieve and why."""
 
-from fedprikl.planning.design import (
-    Design,
-    DesignForecast,
-    forecast_design,
-    search_designs,
-)
+from fedprikl.planning.design import Design, DesignForecast, search_designs
 from fedprikl.planning.forecast import Forecast
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
@@ -17,7 +12,6 @@ __all__ = [
     "Forecast",
     "PlannedRound",
     "Spectrum",
-    "forecast_design",
     "plan_round",
     "search_designs",
 ]

@@ -13,21 +13,20 @@ import numpy as np
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.estimation.drift_model import SEED, DriftModel, model_drift, skew_of
-from fedprikl.estimation.forecast import Forecast, mean_error
-from fedprikl.estimation.simulated_scores import simulate_scores
 from fedprikl.estimation.terms import Terms
+from fedprikl.planning.error_parts import ErrorParts, mean_error
+from fedprikl.planning.simulated_scores import simulate_scores
 from fedprikl.planning.spectrum import Spectrum
 
 __all__ = [
     "EXPONENTS",
     "Design",
     "DesignForecast",
-    "forecast_design",
     "search_designs",
 ]
 
 EXPONENTS = (0.5, 0.75, 1.0)
-SEARCH_DRAWS, FINAL_DRAWS = 2**12, 2**14
+SEARCH_DRAWS = 2**12
 CLIPPING = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1)  # shares of the maximum step; 1: no clipping
 
 
@@ -46,18 +45,12 @@ class DesignForecast:
     """A design and the errors it is predicted to have, one per assumed drift."""
 
     design: Design
-    forecasts: tuple[Forecast, ...]
+    forecasts: tuple[ErrorParts, ...]
 
     @property
     def error(self) -> float:
         """Root mean square over the assumed drifts: what the search minimises."""
         return mean_error(self.forecasts)
-
-    def with_noise(self, factor: float) -> "DesignForecast":
-        """The forecast with so many times the noise, which is all that a budget changes."""
-        return replace(
-            self, forecasts=tuple(replace(f, noise_sd=factor * f.noise_sd) for f in self.forecasts)
-        )
 
 
 def search_designs(
@@ -78,7 +71,7 @@ def search_designs(
     A design is judged by its mean square error over the divergence's `drifts`. Cost: a fixed number
     of simulated scores for each design, whatever the size of the domain.
     """
-    models = _models(spectrum, _drifts(score), score)
+    models = _models(spectrum, score.plain)
     return [
         forecast
         for layout in _layouts(spectrum, points)
@@ -88,48 +81,11 @@ def search_designs(
     ]
 
 
-def forecast_design(
-    spectrum: Spectrum,
-    design: Design,
-    *,
-    score: Score,
-    records: int,
-    noise_per_sensitivity: float,
-    drifts: Sequence[float] | None = None,
-    client_effect: float = 1.0,
-) -> DesignForecast:
-    """The predicted errors of one design, from more draws than the search takes.
-
-    The winner of a search owes part of its win to the luck of the draw; these are new draws.
-    `drifts` are those of the divergence unless given; `score` is as in `search_designs`.
-    """
-    layout = _Layout.of(spectrum, design.points, design.batches, design.exponent)
-    models = _models(spectrum, _drifts(score) if drifts is None else drifts, score, FINAL_DRAWS)
-    maximum_step = float(layout.first_steps(records, score).max())
-    share = [min(1.0, design.maximum_step / maximum_step)]
-    (found,) = _forecasts(
-        layout, score, models, records, noise_per_sensitivity, share, client_effect
-    )
-    return DesignForecast(design, found.forecasts)
-
-
-def _drifts(score: Score) -> tuple[float, ...]:
-    return score.divergence.drifts(skew_of(score))
-
-
-def _models(
-    spectrum: Spectrum, drifts: Sequence[float], score: Score, draws: int = SEARCH_DRAWS
-) -> list[DriftModel]:
-    return _cached_models(spectrum, tuple(drifts), score.plain, draws)
-
-
 @lru_cache(maxsize=16)  # a plan asks for the same ones several times
-def _cached_models(
-    spectrum: Spectrum, drifts: tuple[float, ...], score: Score, draws: int
-) -> list[DriftModel]:
+def _models(spectrum: Spectrum, score: Score) -> list[DriftModel]:
     return [
-        model_drift(spectrum.mass, spectrum.pi, divergence=drift, score=score, draws=draws)
-        for drift in drifts
+        model_drift(spectrum.mass, spectrum.pi, divergence=drift, score=score, draws=SEARCH_DRAWS)
+        for drift in score.divergence.drifts(skew_of(score))
     ]
 
 
@@ -235,11 +191,11 @@ def _forecasts(
         falling = layout.expected_sensitivity(np.minimum(steps, maximum_step))
         noise_sd = noise_per_sensitivity * (falling + rising)
         forecasts = []
-        for scores, chosen in zip(drawn, sampling, strict=True):
+        for model, scores, chosen in zip(models, drawn, sampling, strict=True):
             seen = scores.moments(maximum_step)
             forecasts.append(
-                Forecast(
-                    divergence=scores.divergence,
+                ErrorParts(
+                    divergence=model.divergence,
                     sampling=chosen,
                     bias=seen.bias,
                     spread=math.sqrt(seen.error_variance),

@@ -1,22 +1,21 @@
-"""What error to expect of a release."""
+"""Where the error of a scored sum comes from: what a search of designs adds up."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-__all__ = ["Forecast", "mean_error"]
+__all__ = ["ErrorParts", "mean_error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class ErrorParts:
     """The error to expect if the population has drifted by `divergence`.
 
     It has three sources: the choice of points (sampling), batches that are samples of the
     population and clipping (small-batch bias and spread), and the noise. All are in the unit of the
     divergence.
 
-    >>> Forecast(divergence=0.1, sampling=0.03, bias=0.0, spread=0.0, noise_sd=0.04).error
+    >>> ErrorParts(divergence=0.1, sampling=0.03, bias=0.0, spread=0.0, noise_sd=0.04).error
     0.05
     """
 
@@ -31,18 +30,7 @@ class Forecast:
         """Root mean square of all of them."""
         return math.hypot(self.sampling, self.bias, self.spread, self.noise_sd)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "divergence": self.divergence,
-            "error": self.error,
-            "sampling": self.sampling,
-            "small_batch_bias": self.bias,
-            "small_batch_spread": self.spread,
-            "noise": self.noise_sd,
-        }
 
-
-def mean_error(forecasts: Sequence[Forecast]) -> float:
-    """Root mean square of the predicted errors: what the planner minimises."""
-    return math.sqrt(sum(f.error**2 for f in forecasts) / len(forecasts))
+def mean_error(parts: Sequence[ErrorParts]) -> float:
+    """Root mean square of the predicted errors: what the search minimises."""
+    return math.sqrt(sum(f.error**2 for f in parts) / len(parts))

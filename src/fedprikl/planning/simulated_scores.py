@@ -18,10 +18,8 @@ __all__ = ["EstimateMoments", "SimulatedScores", "simulate_scores"]
 
 @dataclass(frozen=True, slots=True)
 class EstimateMoments:
-    """Mean and variance of the estimate of a design, at some drift."""
+    """Bias and variance of the estimate of a design before noise, at some drift."""
 
-    mean: float  # of the estimate before noise
-    variance: float  # of the estimate before noise: records and batches drawn anew
     bias: float  # against the divergence of the very records
     error_variance: float  # about that bias
 
@@ -33,23 +31,17 @@ class SimulatedScores:
     Nearly all of a forecast's cost is spent here; looking at one more maximum step is cheap.
     """
 
-    divergence: float
     weights: Floats
     counts: Floats  # in the batches that are asked
     scores: Floats
     empty: Floats  # scores of empty cells
     everybody: Floats  # scores of the counts of all batches
-    modelled: Floats  # scores of the modelled ratios themselves
 
     def moments(self, maximum_step: float = math.inf) -> EstimateMoments:
-        """Of scores clipped at `maximum_step`: against the drift that is modelled, and against the
-        scores of everybody's counts.
-        """
+        """Of scores clipped at `maximum_step`, against the scores of everybody's counts."""
         scores = clip_steps(self.scores, self.empty, self.counts, self.weights, maximum_step)
-        error, shift = scores - self.everybody, scores - self.modelled
+        error = scores - self.everybody
         return EstimateMoments(
-            mean=self.divergence + float(shift.mean()),
-            variance=_variance_of_sum(shift, self.weights),
             bias=float(error.mean()),
             error_variance=_variance_of_sum(error, self.weights),
         )
@@ -72,13 +64,11 @@ def simulate_scores(
     counts = np.asarray(client_effect * groups, dtype=np.float64)
     unclipped, whole = replace(score, maximum_step=math.inf), np.maximum(1, np.round(everybody))
     return SimulatedScores(
-        divergence=model.divergence,
         weights=terms.weights[at],
         counts=counts,
         scores=unclipped(counts, pi, records, outside=outside),
         empty=unclipped(0, pi, records),
         everybody=score.plain(counts + client_effect * others, pi, whole.astype(np.int64)),
-        modelled=model.scores,
     )
 
 
