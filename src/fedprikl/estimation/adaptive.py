@@ -8,7 +8,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.gap_ranges import gap_ranges, is_whole
-from fedprikl.estimation.score_ranges import score_ranges
+from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
 from fedprikl.privacy import (
     InverseSensitivityMechanism,
     NoiseLaw,
@@ -33,6 +33,7 @@ def adaptive_ranges(counts: BatchCounts, score: Score, *, epsilon: float) -> Ran
 
     In the gap form where every cell is counted in one batch, else as the score is.
     """
+    check_adaptive(score, counts.points.weights)
     steps = InverseSensitivityMechanism(epsilon=epsilon).steps
     if is_whole(counts.points):
         return gap_ranges(counts, score, steps=steps, epsilon=epsilon)

@@ -26,6 +26,7 @@ from fedprikl.reference import QueryPoints, Spread
 __all__ = ["NoDrift", "check_design_effect", "null_values", "public_simulation"]
 
 SEED = 6_2024
+LARGEST_EFFECT = 1e9
 CHUNK = 2**21  # entries of the largest array: 16 MB
 SPARE = 4.0  # standard deviations; a draw in 30,000 is dealt afresh
 
@@ -36,11 +37,11 @@ def public_simulation() -> np.random.Generator:
 
 
 def check_design_effect(value: float) -> float:
-    """A design effect: finite, at least 1."""
-    if check_finite(value, "design_effect") < 1:
+    """A design effect: at least 1, and far from where squares overflow."""
+    if not 1 <= check_finite(value, "design_effect") <= LARGEST_EFFECT:
         raise InvalidInputError(
             f"The design effect is 1 for unrelated records and more for clients whose records "
-            f"are correlated; got {value}."
+            f"are correlated, at most {LARGEST_EFFECT:g}; got {value}."
         )
     return float(value)
 

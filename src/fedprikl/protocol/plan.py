@@ -38,6 +38,7 @@ NUMBERS = (
 Trust = Literal["aggregator", "none"]
 FORMAT, VERSION = "fedprikl plan", 6
 SHARES = 1e-9  # how far the sum of all shares may be from 1
+LEAST_EPSILON, LARGEST_EPSILON = 1e-5, 1e7  # of one question: beyond, noise is slow or overflows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,13 @@ class Plan:
                 "Where nobody is trusted only noisy counts are released: give every question "
                 "release='counts'."
             )
+        for each in self.questions:
+            if not LEAST_EPSILON <= each.share * self.epsilon <= LARGEST_EPSILON:
+                raise InvalidInputError(
+                    f"The epsilon of each question lies between {LEAST_EPSILON:g} and "
+                    f"{LARGEST_EPSILON:g}; {each.divergence!r} has "
+                    f"{each.share * self.epsilon:g}. Change the plan's epsilon, or ask for less."
+                )
         if self.trust == "aggregator" and "counts" in ways and self.batches > 1:
             raise InvalidInputError(
                 "A trusted aggregator releases noisy counts of one batch only: use batches=1, or "
