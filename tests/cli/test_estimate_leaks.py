@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fedprikl.checks import Floats
+from fedprikl.checks import Floats, Ints
 from fedprikl.cli.app import app
 from fedprikl.front import comparing
 from fedprikl.protocol import RoundResult, SignedPlan, run_round
@@ -47,6 +47,12 @@ class InsecureConstantNoise(InsecureNoNoise):
 
     def gaussian(self, values: npt.ArrayLike, *, sigma: float) -> Floats:
         return self.laplace(values, scale=sigma)
+
+    def integer_laplace(self, counts: npt.ArrayLike, *, scale: float) -> Ints:  # noqa: ARG002
+        return np.arange(np.size(counts), dtype=np.int64)
+
+    def integer_gaussian(self, counts: npt.ArrayLike, *, sigma: float) -> Ints:
+        return self.integer_laplace(counts, scale=sigma)
 
 
 def prepare(folder: Path) -> list[bytes]:

@@ -269,8 +269,6 @@ def test_the_design_effect_comes_from_the_reference_or_the_user() -> None:
     assert planned().plan.design_effect is None
     assert planned(design_effect=3.0).plan.design_effect == 3.0
     rough, fine = planned(design_effect=3.0), planned()
-    assert fine.plan.design_effect == 1.0
-    assert rough.plan.design_effect == 3.0
     assert rough.smallest_drift is not None
     assert fine.smallest_drift is not None
     assert rough.smallest_drift > fine.smallest_drift
@@ -374,7 +372,7 @@ def test_alike_records_ask_for_fewer_batches_or_larger_errors() -> None:
 CHOICES = {
     "rare cells hold few records": (lognormal(30), 5_000, 1.0, "counts"),
     "much noise": (lognormal(250), 50_000, 0.1, "adaptive"),
-    "few records, many cells": (lognormal(62), 720, 1.0, "adaptive"),
+    "few records, many cells": (lognormal(250), 5_000, 1.0, "adaptive"),
 }
 
 

@@ -177,7 +177,7 @@ def _sampled(
 
 def _is_known(score: Score, level: float) -> bool:
     check_open_unit(level, "level", "Use 0.95 for a 95% interval.")
-    return isinstance(score.smoothing, Skew) and not score.control
+    return isinstance(score.smoothing, Skew) and not score.control and score.finite
 
 
 def _largest(points: QueryPoints, score: Score) -> float:

@@ -51,7 +51,10 @@ class NoisyCounts:
         """
         if self.laplace_scale is None:
             raise InvalidInputError("This noise is not Laplace noise.")
-        sums: Floats = np.asarray(self.noise_sd) ** 2 / laplace_variance(self.laplace_scale)
+        one = laplace_variance(self.laplace_scale)
+        if one == 0:  # so large an epsilon that the noise vanishes
+            return np.ones(len(self.noise_sd))
+        sums: Floats = np.asarray(self.noise_sd) ** 2 / one
         return sums
 
     def draw_noise(self, rng: np.random.Generator, draws: int = 1) -> tuple[Floats, Floats]:
