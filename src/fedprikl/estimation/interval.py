@@ -200,7 +200,7 @@ def largest_raise(
 
     >>> ratio, most = largest_raise(Score(maximum_step=60 / 10_000), 10_000, 0.001)
     >>> round(ratio, 3), round(most, 3)
-    (0.034, 0.106)
+    (0.034, 0.107)
     """
     if score.maximum_step == math.inf:
         return 0.0, 0.0

@@ -61,7 +61,7 @@ def largest_epsilon(
     ...     delta=1e-6,
     ...     releases=4,
     ... )
-    >>> 0.25 <= one < 0.3
+    >>> 0.2499 < one < 0.3
     True
     """
     check_epsilon(epsilon)

@@ -105,7 +105,7 @@ def rare_discount(holders: Ints) -> float:
     (0.0, 0.5)
     """
     once, twice = np.count_nonzero(holders == 1), np.count_nonzero(holders == 2)
-    return max(0.0, 1 - 2 * (twice + 1) / (once + 1))
+    return max(0.0, float(1 - 2 * (twice + 1) / (once + 1)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
