@@ -20,7 +20,7 @@ __all__ = ["plausible_counts", "plausible_interval"]
 
 DRAWS = 24  # simulated releases of each population
 UNCERTAIN = 3.0  # a count of less than so many deviations of its noise may be any below
-CAUTION = 0.7  # deviations more: errors are not normal, and their spread is known from few trials
+CAUTION = 0.9  # deviations more: errors are not normal, and their spread is known from few trials
 
 
 def plausible_counts(noisy: NoisyCounts) -> Ints:
@@ -34,7 +34,7 @@ def plausible_counts(noisy: NoisyCounts) -> Ints:
     for filled in (0.0, 0.25, 0.5, 1.0):
         row = np.where(unsure, np.minimum(filled * expected, most), likeliest)
         rows.append(_within(row, ~unsure, records))
-    return np.unique(np.floor(np.stack(rows)).astype(np.int64), axis=0)
+    return np.unique(np.stack([_whole(row) for row in rows]), axis=0)
 
 
 def plausible_interval(
@@ -53,6 +53,17 @@ def plausible_interval(
     reach = np.hypot(spread, sampling)
     means = errors.mean(axis=1)
     return float((value - means - reach).min()), float((value - means + reach).max())
+
+
+def _whole(counts: Floats) -> Ints:
+    """Whole counts with the same sum: what is cut off goes to those that lost most.
+
+    Else half a record of every cell would lie outside all cells.
+    """
+    whole = np.floor(counts).astype(np.int64)
+    missing = int(np.floor(counts.sum() + 1e-6)) - int(whole.sum())
+    whole[np.argsort(whole - counts, kind="stable")[:missing]] += 1
+    return whole
 
 
 def _within(counts: Floats, sure: npt.NDArray[np.bool_], records: int) -> Floats:
