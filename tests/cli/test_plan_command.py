@@ -83,5 +83,5 @@ def test_every_plan_is_refused_in_words_or_shown(planned: Path) -> None:
             check_valid(signed.plan, datetime.now(UTC).isoformat())
         except FedPriKLError:
             refused += 1
-    assert accepted > 40
+    assert accepted > 30
     assert refused > 300
