@@ -77,7 +77,7 @@ class Way:
 
 
 def best_way(ways: Sequence[Way], counts: Way | None, whole: Way | None) -> Way:
-    """The way with the least typical error; where there are counts, only if it never loses to them.
+    """The way with the least typical error that loses next to nothing to noisy counts in any trial.
 
     What the population looks like is unknown. So a way that wins at most drifts, but loses at one,
     is not taken where noisy counts are at hand. `whole` are the counts with the whole budget.

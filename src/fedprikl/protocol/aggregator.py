@@ -210,5 +210,5 @@ def _or_none(compute: Callable[[], Found | None]) -> Found | None:
     """What is computed after the budget was charged must not lose the release: None if it fails."""
     try:
         return compute()
-    except (FedPriKLError, ValueError, ArithmeticError):
+    except (FedPriKLError, ValueError, ArithmeticError, LookupError, RuntimeError):
         return None
