@@ -12,12 +12,12 @@ from fedprikl.checks import Floats, Ints, check_counts, check_positive_int, chec
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
-from fedprikl.reference.correlation import Correlation, rare_discount
+from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Indices, Table, all_codes
 from fedprikl.reference.fit import check_lists, compared_columns, fit_counts, fit_table
 from fedprikl.reference.frames import column_values, eager_frame
 from fedprikl.reference.images import BlockCode
-from fedprikl.reference.spread import Spread
+from fedprikl.reference.spread import Spread, spread_around
 from fedprikl.reference.values import MISSING_TEXTS, level_text
 
 __all__ = ["Reference"]
@@ -230,13 +230,7 @@ class Reference:
         >>> Reference.from_counts([500, 500]).spread(clients=[10])
         Spread(clients=(10,), correlation=None, counted=1000, discount=0.0)
         """
-        kind, counted = self.correlation, float(self.mass.sum())
-        if counted <= 1 + 1e-9:  # probabilities
-            return Spread(clients=tuple(clients), correlation=kind)
-        discount = rare_discount(self.mass.astype(np.int64)) if kind is None else kind.discount
-        return Spread(
-            clients=tuple(clients), correlation=kind, counted=round(counted), discount=discount
-        )
+        return spread_around(self.mass, self.correlation, clients)
 
     def design_effect(self, *, clients: int, records: int) -> float:
         """By how much counts of such a population, if it has not drifted, vary around N Pi.

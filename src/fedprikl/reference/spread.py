@@ -1,15 +1,16 @@
 """Spread: how counts of a population without drift vary around a reference. Public."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.reference.correlation import Correlation
+from fedprikl.reference.correlation import Correlation, rare_discount
 
-__all__ = ["CellSpread", "Spread", "one_each"]
+__all__ = ["CellSpread", "Spread", "one_each", "spread_around"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +104,23 @@ class Spread:
         # A cell with k holders in the reference may well be one that k + 1/2 should hold.
         more = 1 + np.minimum(self.counting(found, pi), 1.0) / 2
         return CellSpread(found.own * more, found.common * np.sqrt(more))
+
+
+def spread_around(mass: Floats, correlation: Correlation | None, clients: Sequence[int]) -> Spread:
+    """Of counts around Pi = mass / sum(mass), where the masses are counts, or probabilities."""
+    counted = float(mass.sum())
+    if counted <= 1 + 1e-9:  # probabilities
+        return Spread(clients=tuple(clients), correlation=correlation)
+    if correlation is None:
+        discount = rare_discount(mass.astype(np.int64))
+    else:
+        discount = correlation.discount
+    return Spread(
+        clients=tuple(clients),
+        correlation=correlation,
+        counted=round(counted),
+        discount=discount,
+    )
 
 
 def one_each(records: int, clients: int) -> bool:

@@ -1,0 +1,59 @@
+"""What a release says about one column, or a pair of columns, and about its cells."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import Witness
+from fedprikl.protocol.answer import Answer
+
+__all__ = ["CellAnswer", "ColumnAnswer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellAnswer:
+    """One category or bin of a column: its share in the reference, and among the records."""
+
+    label: str  # what a person calls it
+    reference: float  # Pi(x), a share of 1
+    count: float  # of the records, with noise
+    share: float  # of the records, from all noisy counts of the column
+    interval: tuple[float, float]  # 95%, of that share
+    moved: Literal["up", "down", ""] = ""  # "": cannot be told from no change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnAnswer:
+    """Whether one column has drifted, by how much, and which of its cells moved. Public.
+
+    >>> column = ColumnAnswer(
+    ...     columns=("carrier",),
+    ...     drifted=True,
+    ...     witnesses=(Witness(name="tv", statistic=0.2, threshold=0.1, unit=""),),
+    ...     answers=(),
+    ...     cells=(),
+    ...     rest=0.0,
+    ... )
+    >>> column.name
+    'carrier'
+    """
+
+    columns: tuple[str, ...]  # one, or a pair
+    drifted: bool | None  # at the false-alarm rate over all columns; None: could not be computed
+    witnesses: tuple[Witness, ...]  # beside thresholds that hold for all columns together
+    answers: tuple[Answer, ...]  # how much: tv and kl, read off the noisy counts
+    cells: tuple[CellAnswer, ...]  # in the order of the reference
+    rest: float  # noisy count of records in none of these cells
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise InvalidInputError("An answer about columns names one or more.")
+
+    @property
+    def name(self) -> str:
+        """The column's name; of a pair, both."""
+        return " and ".join(self.columns)
+
+    def answer(self, divergence: str) -> Answer | None:
+        """How much, in this divergence."""
+        return next((each for each in self.answers if each.divergence == divergence), None)
