@@ -15,6 +15,7 @@ from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_divergence import NoisyDivergence, noisy_divergence
 from fedprikl.estimation.noisy_estimates import estimates_from_counts, noise_counts
+from fedprikl.estimation.noisy_views import NoisyViews, ViewVector, noise_views
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
 from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
@@ -42,8 +43,10 @@ __all__ = [
     "Interval",
     "NoisyCounts",
     "NoisyDivergence",
+    "NoisyViews",
     "ValueNoise",
     "Verdict",
+    "ViewVector",
     "Witness",
     "adaptive_estimate",
     "adaptive_interval",
@@ -60,6 +63,7 @@ __all__ = [
     "judge_release",
     "judge_together",
     "noise_counts",
+    "noise_views",
     "noisy_divergence",
     "overdispersion",
     "score_ranges",

@@ -6,6 +6,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_counts import NoisyCounts
+from fedprikl.estimation.noisy_views import NoisyViews
 from fedprikl.estimation.statistic import (
     Statistic,
     judge_together,
@@ -35,6 +36,7 @@ class Estimates:
     payload: int  # counts each client reported
     records: int  # of all batches
     noisy_counts: NoisyCounts | None = field(default=None, repr=False)  # where they are released
+    columns: NoisyViews | None = field(default=None, repr=False)  # where columns are asked
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:

@@ -16,6 +16,7 @@ __all__ = [
     "common_reasons",
     "design_reasons",
     "noise_reasons",
+    "room_reason",
     "share_reasons",
     "way_reason",
 ]
@@ -43,17 +44,19 @@ def common_reasons(plan: Plan, *, support: int) -> list[Reason]:
             "fixed in advance: it defines what is estimated, "
             + divergence_named(plan.question.divergence).target("skew Pi + (1 - skew) P"),
         ),
-        Reason(
-            "most_records",
-            f"{plan.most_records:,}",
-            "the room for one client's records sets the bits of a count",
-        ),
+        room_reason(plan),
         Reason(
             "points",
             f"{plan.question.points:,}",
             _why_points(plan.question.points, support),
         ),
     ]
+
+
+def room_reason(plan: Plan) -> Reason:
+    """Why a client may hold so many records."""
+    why = "the room for one client's records sets the bits of a count"
+    return Reason("most_records", f"{plan.most_records:,}", why)
 
 
 def noise_reasons(plan: Plan) -> list[Reason]:

@@ -7,12 +7,13 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.planning.spectrum import Spectrum
 from fedprikl.planning.sum_cost import SumCost
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.policy import Policy
 from fedprikl.protocol.round import cohort_sizes, size_cohort
 from fedprikl.reference import Reference, Spread, one_each
 
 __all__ = ["MOST_POINTS", "Known"]
 
-MOST_POINTS = 1000  # what clients accept by default
+MOST_POINTS = Policy().most_points  # what clients accept by default
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,8 +41,9 @@ class Known:
 
     def notes(self, plan: Plan) -> tuple[str, ...]:
         """What the plan's promises rest on and nobody has said."""
-        asked = plan.design_effect is None and self.reference.correlation is None
-        if not asked or one_each(self.records, self.clients):
+        pi = self.reference
+        known = pi.correlation is not None or any(view.correlation for view in pi.views)
+        if known or plan.design_effect is not None or one_each(self.records, self.clients):
             return ()
         return (
             f"The clients hold {self.records / self.clients:.3g} records each on average, and "
@@ -64,12 +66,17 @@ class Known:
                 f"A payload of {self.payload} bytes has no room for a count of {first} bits beside "
                 "the number of records. Allow more bytes, or lower most_records."
             )
-        return min(points, self.spectrum.cells, MOST_POINTS)
+        return min(points, self.spectrum.cells, MOST_POINTS - plan.counted)
+
+    def column_bytes(self, plan: Plan) -> int:
+        """What the counts of the columns take, packed, with the number of records."""
+        sums = size_cohort(plan, clients=self._largest_cohort(plan), points=0)
+        return sums.ring().packed_bytes
 
     def cost(self, plan: Plan) -> SumCost:
         """Of the secure sums of this plan."""
         largest = self._largest_cohort(plan)
-        sums = size_cohort(plan, clients=largest, points=plan.question.points)
+        sums = size_cohort(plan, clients=largest, points=plan.points)
         members = self.clients // plan.batches
         return SumCost.of(sums, plan.batches * len(cohort_sizes(plan, members)))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
+from fedprikl.planning.column_forecast import ColumnForecast
 from fedprikl.planning.explain import Reason
 from fedprikl.planning.forecast import Forecast, typical_error
 from fedprikl.planning.sum_cost import SumCost
@@ -68,11 +69,19 @@ class PlannedRound:
     notes: tuple[str, ...] = ()  # what its promises rest on and nobody has said
     find_doublings: Callable[[], dict[str, float]]
     find_comparison: Callable[[], tuple[Compared, ...]]
+    find_columns: Callable[[], ColumnForecast | None] = lambda: None
 
     @property
-    def error(self) -> float:
-        """The typical error: the geometric mean of the forecasts."""
+    def error(self) -> float | None:
+        """The typical error: the geometric mean of the forecasts; None for columns alone."""
+        if not self.forecasts:
+            return None
         return typical_error([forecast.error for forecast in self.forecasts])
+
+    @property
+    def columns(self) -> ColumnForecast | None:
+        """What to expect of a typical column, where columns are asked (a second)."""
+        return self.find_columns()
 
     @property
     def smallest_drifts(self) -> dict[str, float | None]:
@@ -103,15 +112,30 @@ class PlannedRound:
 
     def __str__(self) -> str:
         plan = self.plan
-        groups = "" if plan.batches == 1 else f" of each of {plan.batches} batches of clients"
         each = f"Each of {self.releases} releases" if self.releases > 1 else "The release"
-        unit = divergence_named(plan.question.divergence).unit
-        return (
-            f"{plan.question.points:,} cells are asked{groups}: {self.cost.masked_bytes:,} bytes "
-            f"of counts per client.\n{each} spends epsilon {plan.epsilon:.3g} of the budget of "
-            f"{plan.population!r}: {self.asked}.\n"
-            f"Predicted error: {f'{self.error:.3g} {unit}'.rstrip()}."
+        said = (
+            f"{self.cells}: {self.cost.masked_bytes:,} bytes of counts per client.\n{each} spends "
+            f"epsilon {plan.epsilon:.3g} of the budget of {plan.population!r}: {self.asked}."
         )
+        if self.error is None:
+            return said
+        unit = divergence_named(plan.question.divergence).unit
+        return f"{said}\nPredicted error: {f'{self.error:.3g} {unit}'.rstrip()}."
+
+    @property
+    def cells(self) -> str:
+        """How many cells are asked, in words."""
+        plan, parts = self.plan, []
+        if plan.questions:
+            groups = "" if plan.batches == 1 else f" of each of {plan.batches} batches of clients"
+            parts.append(f"{plan.points:,} cells are asked{groups}")
+        if plan.columns is not None:
+            views = len(plan.columns.views)
+            what = "1 column" if views == 1 else f"{views:,} columns"
+            if any(len(view) > 1 for view in plan.columns.views):
+                what += " and pairs of columns"
+            parts.append(f"{plan.counted:,} cells of {what}{'' if parts else ' are asked'}")
+        return ", and ".join(parts)
 
     @property
     def asked(self) -> str:
@@ -126,12 +150,15 @@ class PlannedRound:
             names = " and ".join(each.divergence for each in counted)
             share = 100 * sum(each.share for each in counted)
             words.insert(0, f"{names} {share:.3g}% ({RELEASES['counts']})")
+        if self.plan.columns is not None:
+            words.append(f"columns {100 * self.plan.columns.share:.3g}%")
         return ", ".join(words)
 
     def __repr__(self) -> str:
         return (
-            f"<PlannedRound of {self.plan.population!r}: {self.plan.question.points:,} cells, "
-            f"epsilon {self.plan.epsilon:.3g}, predicted error {self.error:.3g}>"
+            f"<PlannedRound of {self.plan.population!r}: "
+            f"{self.plan.points + self.plan.counted:,} cells, epsilon {self.plan.epsilon:.3g}"
+            f"{'' if self.error is None else f', predicted error {self.error:.3g}'}>"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,5 +175,6 @@ class PlannedRound:
             "error_with_twice_the": self.doublings,
             "comparison": [compared.to_dict() for compared in self.comparison],
             "reasons": [reason.to_dict() for reason in self.reasons],
+            "columns": None if self.columns is None else self.columns.to_dict(),
             "notes": list(self.notes),
         }

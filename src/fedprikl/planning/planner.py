@@ -10,18 +10,23 @@ from pathlib import Path
 from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import divergence_named
 from fedprikl.errors import InvalidInputError
+from fedprikl.planning.column_plan import WHOLE, ask_columns
+from fedprikl.planning.column_round import plan_columns
 from fedprikl.planning.known import Known
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.spectrum import Spectrum
 from fedprikl.planning.trusted_plan import plan_trusted
 from fedprikl.planning.untrusted_plan import plan_untrusted
+from fedprikl.protocol.column_questions import Control
 from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.question import Question
 from fedprikl.reference import Reference
 
 __all__ = ["plan_round"]
 
-ASK = ("kl", "tv", "js")  # the size first
+ASK = ("kl", "tv", "js")  # about the whole, the size first
+COLUMNS = "columns"  # the question about every column
+PAYLOAD = 1024  # bytes of counts of the whole
 ROOM = 16  # times the average number of records that one client may hold
 PLANNERS: dict[str, Callable[[Known, Plan], PlannedRound]] = {
     "aggregator": plan_trusted,
@@ -36,11 +41,12 @@ def plan_round(
     records: int,
     epsilon: float,
     delta: float = 1e-6,
-    payload: int = 1024,
+    payload: int | None = None,
     trust: Trust = "aggregator",
     releases: int = 1,
     population: str = "clients",
-    ask: Sequence[str] = ASK,
+    ask: Sequence[str] | None = None,
+    control: Control = "family",
     skew: float | None = None,
     most_records: int | None = None,
     cohort: int | None = None,
@@ -53,9 +59,12 @@ def plan_round(
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
     `reference` is Pi, or the path of a reference file.
-    `epsilon` and `delta` are for all `releases` together. `trust` says who may see exact sums: the
-    "aggregator", or "none". `ask` names registered divergences: the first is the size of the
-    drift, and all of them together give the verdict. `skew` is the share of Pi
+    `payload` is for all counts of a client (default: 1,024 bytes for the whole, and what the columns
+    need). `epsilon` and `delta` are for all `releases` together. `trust` says who may see exact sums: the
+    "aggregator", or "none". `ask` names registered divergences of the whole, of which the first is
+    the size of the drift, and "columns" for a question about every column by itself (default: kl,
+    tv, js and columns, as far as the reference has them). `control` says what the false-alarm rate
+    over columns is about: the "family" of all of them, or "discovery". `skew` is the share of Pi
     that is mixed into P (default: what each divergence recommends). `most_records` is the largest
     number of records one client may hold (default: 16 times the average); a client with more stays
     away. `design_effect` says how correlated the records of one client are (default:
@@ -76,8 +85,12 @@ def plan_round(
 
     """
     pi = Reference.of(reference)
-    for value, name in ((clients, "clients"), (records, "records"), (payload, "payload")):
+    for value, name in ((clients, "clients"), (records, "records")):
         check_positive_int(value, name)
+    if payload is not None:
+        check_positive_int(payload, "payload")
+    names, by_column = _asked(ask, pi)
+    beside = (WHOLE if names else 1.0) if by_column else 0.0
     if trust not in PLANNERS:
         raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {trust!r}.")
     if clients < 3:
@@ -95,7 +108,8 @@ def plan_round(
         trust=trust,
         epsilon=epsilon,
         delta=delta,
-        questions=_questions(ask, skew, trust),
+        questions=_questions(names, skew, trust, 1 - beside),
+        columns=ask_columns(pi, share=beside, control=control) if by_column else None,
         most_records=_room(records / clients) if most_records is None else most_records,
         false_alarm=false_alarm,
         design_effect=design_effect,
@@ -108,18 +122,41 @@ def plan_round(
         budget_delta=delta,
     )
     spectrum = Spectrum.of(pi.probabilities)
-    return PLANNERS[trust](Known(pi, spectrum, clients, records, payload, cohort), draft)
+    known = Known(pi, spectrum, clients, records, payload or PAYLOAD, cohort)
+    return plan_columns(known, draft, payload) if by_column else PLANNERS[trust](known, draft)
 
 
-def _questions(ask: Sequence[str], skew: float | None, trust: Trust) -> tuple[Question, ...]:
-    """A question for each divergence, before a design and the shares are chosen."""
+def _asked(ask: Sequence[str] | None, reference: Reference) -> tuple[tuple[str, ...], bool]:
+    """The divergences of the whole that are asked, and whether the columns are."""
+    if ask is None:
+        return (ASK if reference.joint else ()), bool(reference.views)
     if isinstance(ask, str) or not ask:
-        raise InvalidInputError('Ask for one or more divergences by name, like ask=("kl", "tv").')
+        raise InvalidInputError(
+            'Ask for one or more by name, like ask=("kl", "tv") or ask=("kl", "columns").'
+        )
+    names = tuple(name for name in ask if name != COLUMNS)
+    if names and not reference.joint:
+        raise InvalidInputError(
+            f"The reference has columns only, so {', '.join(names)} of the whole cannot be asked. "
+            "Ask for columns alone, or build a reference of fewer columns."
+        )
+    if COLUMNS in ask and not reference.views:
+        raise InvalidInputError(
+            "The reference has one column or none, so there is nothing to ask column by column. "
+            "Leave 'columns' out."
+        )
+    return names, COLUMNS in ask
+
+
+def _questions(
+    ask: Sequence[str], skew: float | None, trust: Trust, share: float
+) -> tuple[Question, ...]:
+    """A question for each divergence, before a design and the shares are chosen."""
     return tuple(
         Question(
             divergence=name,
             points=1,
-            share=1 / len(ask),
+            share=share / len(ask),
             skew=divergence_named(name).skew if skew is None else skew,
             release="counts" if trust == "none" else "value",
         )

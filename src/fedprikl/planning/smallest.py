@@ -1,8 +1,8 @@
 """The smallest drift that is found: the verdict itself, on simulated populations. Public."""
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -16,10 +16,10 @@ from fedprikl.estimation.statistic import (
     simulate_together,
 )
 from fedprikl.estimation.thresholds import NullValues, joint_thresholds
-from fedprikl.planning.drift_cases import POWER_KINDS, drift_case
+from fedprikl.planning.drift_cases import POWER_KINDS, DriftCase, drift_case
 from fedprikl.planning.trial_round import TrialRound
 
-__all__ = ["smallest_drifts"]
+__all__ = ["smallest_drift_of", "smallest_drifts"]
 
 POWER = 0.95
 POPULATIONS = 200  # always the same random numbers: a larger drift is not found less often
@@ -34,30 +34,61 @@ def smallest_drifts(trial: TrialRound) -> dict[str, float | None]:
 
     Thresholds are the verdict's own, and populations spread as it assumes.
     """
-    statistics = trial.statistics()
-    model = NoDrift.of(trial.points, trial.records, trial.spread)
-    nulls = simulate_together(statistics, model, false_alarm=trial.plan.false_alarm)
-    thresholds = joint_thresholds(nulls, false_alarm=trial.plan.false_alarm)
-    witnesses = [
-        _Witness(statistic, threshold, model)
-        for statistic, threshold in zip(statistics, thresholds, strict=True)
-    ]
-
-    cells = trial.term_cells
+    verdict = _Verdict.of(
+        trial.statistics(),
+        NoDrift.of(trial.points, trial.records, trial.spread),
+        false_alarm=trial.plan.false_alarm_of_each,
+    )
+    start = math.sqrt(len(trial.pi)) / int(trial.records.sum())
 
     def power(kind: str, size: float) -> float | None:
         case = drift_case(trial.pi, kind, size, trial.score)
-        if case is None:
-            return None
-        rng = np.random.default_rng(SEED)
-        each = POPULATIONS // len(case.ratios)
-        drawn = [_drifted(model, ratios).counts(each, rng) for ratios in case.ratios[:, cells]]
-        counts = np.concatenate(drawn)
-        silent = [1 - witness.above(counts, rng) for witness in witnesses]
-        return float(1 - np.prod(silent, axis=0).mean())
+        return None if case is None else verdict.power(case.ratios[:, trial.term_cells])
 
-    start = math.sqrt(len(trial.pi)) / int(trial.records.sum())
     return {kind: _search(partial(power, kind), start) for kind in POWER_KINDS}
+
+
+def smallest_drift_of(
+    statistics: Sequence[Statistic],
+    model: NoDrift,
+    drift: Callable[[float], DriftCase | None],
+    *,
+    false_alarm: float,
+) -> float | None:
+    """The least drift found with 95% power by a verdict on these statistics alone."""
+    verdict = _Verdict.of(statistics, model, false_alarm=false_alarm)
+
+    def power(size: float) -> float | None:
+        case = drift(size)
+        return None if case is None else verdict.power(case.ratios)
+
+    return _search(power, math.sqrt(len(model.pi)) / int(model.records.sum()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Verdict:
+    """Statistics beside their thresholds."""
+
+    model: NoDrift
+    witnesses: "tuple[_Witness, ...]"
+
+    @classmethod
+    def of(
+        cls, statistics: Sequence[Statistic], model: NoDrift, *, false_alarm: float
+    ) -> "_Verdict":
+        nulls = simulate_together(statistics, model, false_alarm=false_alarm)
+        thresholds = joint_thresholds(nulls, false_alarm=false_alarm)
+        pairs = zip(statistics, thresholds, strict=True)
+        return cls(model, tuple(_Witness(*pair, model) for pair in pairs))
+
+    def power(self, examples: Floats) -> float:
+        """How often it finds a drift with these P / Pi of the terms, one example a row."""
+        rng = np.random.default_rng(SEED)
+        each = POPULATIONS // len(examples)
+        drawn = [_drifted(self.model, ratios).counts(each, rng) for ratios in examples]
+        counts = np.concatenate(drawn)
+        silent = [1 - witness.above(counts, rng) for witness in self.witnesses]
+        return float(1 - np.prod(silent, axis=0).mean())
 
 
 class _Witness:

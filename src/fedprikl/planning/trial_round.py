@@ -10,8 +10,9 @@ import scipy
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import score_sensitivity
+from fedprikl.estimation import NoisyCounts, score_sensitivity
 from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.statistic import Statistic
 from fedprikl.estimation.terms import Terms
 from fedprikl.estimation.trials import (
@@ -158,17 +159,24 @@ class TrialRound:
         """What the verdict of such a round rests on; of a simulated one, so public."""
         trust, rng = trust_of(self.plan), np.random.default_rng(SEED)
         cohorts = cohort_sizes(self.plan, self.clients // self.plan.batches)
+        if isinstance(trust, NoisyHistogram):
+            sd, scale = trust.expected_noise(cohorts)
+            noisy = NoisyCounts(
+                points=self.points,
+                counts=np.zeros(len(self.points)),
+                rest=np.zeros(self.plan.batches),
+                records=self.records,
+                noise_sd=np.full(self.plan.batches, sd),
+                laplace_scale=scale,
+            )
+            return (VariationStatistic.of(noisy),)
         sums = []
         for batch, records in enumerate(self.records.tolist()):
             cells = self.points.cells[self.points.batch == batch]
             counts = rng.multinomial(records, self.probabilities)[cells]
-            if isinstance(trust, NoisyHistogram):
-                sd, _ = trust.expected_noise(cohorts)
-                sums.append(OpenedSum(np.append(counts, records - counts.sum()), records, sd**2))
-            else:
-                sums.append(OpenedSum(counts, records))
+            sums.append(OpenedSum(counts, np.zeros(0, dtype=np.int64), records))
         source = InsecureSeededNoise(SEED)
-        return trust.estimate(self.points, sums, cohorts, source=source, rng=rng).statistics
+        return trust.estimate(self.points, (), sums, cohorts, source=source, rng=rng).statistics
 
     @property
     def term_cells(self) -> Ints:

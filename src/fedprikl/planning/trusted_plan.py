@@ -32,7 +32,7 @@ from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ADAPTIVE, HowReleased, Question
 from fedprikl.protocol.scored_sum import ScoredSum
 
-__all__ = ["plan_trusted"]
+__all__ = ["COHORT", "plan_trusted"]
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 COHORT = 50  # clients of a secure sum

@@ -13,7 +13,7 @@ from fedprikl.planning.trial_round import TrialRound
 from fedprikl.planning.ways import Way
 from fedprikl.protocol.plan import Plan
 
-__all__ = ["plan_untrusted"]
+__all__ = ["LARGEST_COHORT", "plan_untrusted", "share_of_releases"]
 
 LARGEST_COHORT = 5000  # each cohort carries its own noise: as few as possible
 
@@ -23,13 +23,7 @@ def plan_untrusted(known: Known, draft: Plan) -> PlannedRound:
 
     Every divergence is read off the same noisy counts.
     """
-    total, delta = draft.budget
-    draft = replace(
-        draft,
-        epsilon=total / draft.releases,
-        delta=delta / draft.releases,
-        cohort=known.cohort_of(LARGEST_COHORT),
-    )
+    draft = replace(share_of_releases(draft), cohort=known.cohort_of(LARGEST_COHORT))
     points = known.points_that_fit(draft)
     exponents = EXPONENTS if points < known.spectrum.cells else (1.0,)
     taken = min(
@@ -59,6 +53,12 @@ def plan_untrusted(known: Known, draft: Plan) -> PlannedRound:
         predict=taken.predict,
         reasons=(*common_reasons(plan, support=known.spectrum.cells), *_reasons(plan)),
     )
+
+
+def share_of_releases(draft: Plan) -> Plan:
+    """The draft with what one of its releases may spend."""
+    total, delta = draft.budget
+    return replace(draft, epsilon=total / draft.releases, delta=delta / draft.releases)
 
 
 def _way(known: Known, plan: Plan) -> Way:

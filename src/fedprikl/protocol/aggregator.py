@@ -11,13 +11,16 @@ from fedprikl.estimation.estimates import Judgement
 from fedprikl.privacy import SECURE_NOISE, Charge, Ledger, NoiseSource, Reservation
 from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.cohort_sums import OpenedSum
+from fedprikl.protocol.column_answer import ColumnAnswer
+from fedprikl.protocol.column_release import answer_columns
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.outcome import Outcome, spread_of
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.released_counts import ReleasedCounts
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.trust import trust_of
-from fedprikl.reference import Spread
+from fedprikl.protocol.view_sums import asked_views, view_points
+from fedprikl.reference import Spread, View
 from fedprikl.secure_sum import SumAggregator
 
 __all__ = ["Aggregator"]
@@ -110,12 +113,18 @@ class Aggregator:
         self._spent = True
         estimates = self._trust.estimate(
             self._round.points,
+            [view_points(view) for view in self._views],
             [self._batches[t] for t in batches],
             self._sizes,
             source=self._source,
             rng=rng,
         )
         return self._sign(estimates, at).to_bytes()
+
+    @property
+    def _views(self) -> tuple[View, ...]:
+        """The views of the reference that the plan asks about."""
+        return asked_views(self._round.plan, self._round.reference)
 
     @property
     def _spread(self) -> float | Spread:
@@ -162,7 +171,6 @@ class Aggregator:
         return tuple(
             Answer(
                 divergence=question.divergence,
-                columns=question.columns,
                 value=found.value,
                 interval=None if limit is None else limit.printed,
                 guaranteed=None if limit is None else limit.guaranteed,
@@ -180,9 +188,18 @@ class Aggregator:
             )
         )
 
+    def _columns(self, estimates: Estimates) -> tuple[ColumnAnswer, ...]:
+        """One for each view of the plan."""
+        if estimates.columns is None:
+            return ()
+        clients = sum(outcome.included for outcome in self._outcomes.values())
+        return answer_columns(self._round.plan, self._views, estimates.columns, clients=clients)
+
     def _sign(self, estimates: Estimates, at: str) -> Release:
         plan, reserved, noisy = self._round.plan, self._reservation, estimates.noisy_counts
-        judged = _or_none(lambda: estimates.judge(plan.false_alarm, self._spread))
+        judged = None
+        if estimates.each:
+            judged = _or_none(lambda: estimates.judge(plan.false_alarm_of_each, self._spread))
         release = Release(
             round_id=self._round.round_id,
             request=self._request,
@@ -191,6 +208,7 @@ class Aggregator:
             plan=plan.fingerprint,
             reference=plan.reference,
             answers=self._answers(estimates, judged),
+            columns=self._columns(estimates),
             verdict=None if judged is None else judged.verdict,
             privacy=estimates.privacy,
             cohorts=tuple(self._outcomes[n] for n in sorted(self._outcomes)),

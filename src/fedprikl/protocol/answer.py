@@ -24,12 +24,11 @@ class Answer:
     ...     unit="nats",
     ...     mechanism="Laplace noise of scale 0.2693",
     ... )
-    >>> answer.value, answer.columns
-    (0.5, ())
+    >>> answer.value, answer.no_drift
+    (0.5, 0.125)
     """
 
     divergence: str  # its name
-    columns: tuple[str, ...] = ()  # the columns that are compared; empty: all
     value: float
     interval: tuple[float, float] | None  # 95%; None where it is not known
     guaranteed: tuple[float, float] | None = None  # 95% for every population, where it is known

@@ -1,6 +1,6 @@
 """The client: holds records, counts the asked points, and speaks only through a secure sum."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from fedprikl.protocol.policy import Policy, check_invitation, check_roster
 from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Invitation
 from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.view_sums import view_places
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import SEED_BYTES, ClientRules
 
@@ -37,11 +38,13 @@ class Client:
         *,
         policy: Policy | None = None,
         randomness: Callable[[int], bytes],
+        views: Sequence[Ints] = (),
         source: NoiseSource = SECURE_NOISE,
         identity: SigningKey | None = None,
         roster: Roster | None = None,
     ) -> None:
         self._counts = counts  # SECRET: records per cell of the domain, "other" last
+        self._views = views  # SECRET: the same for each view of the reference
         self._reference = reference
         self._policy = policy or Policy()
         self._randomness = randomness
@@ -92,8 +95,11 @@ class Client:
 
     def _vector(self, invitation: Invitation) -> Ints:
         """Counts of the asked points and the number of records; noised where the plan says so."""
-        return trust_of(invitation.signed.plan).vector(
+        plan = invitation.signed.plan
+        places = view_places(plan.columns, self._reference)
+        return trust_of(plan).vector(
             self._counts[np.array(invitation.cells, dtype=np.int64)],
+            [self._views[place][:-1] for place in places],
             int(self._counts.sum()),
             clients=invitation.sums.clients,
             source=self._source,

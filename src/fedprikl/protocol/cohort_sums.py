@@ -14,7 +14,8 @@ __all__ = ["OpenedSum", "cohort_degree"]
 class OpenedSum:
     """SECRET: what one cohort, or several of a batch, sum to."""
 
-    counts: Ints = field(repr=False)
+    counts: Ints = field(repr=False)  # of the asked points
+    views: Ints = field(repr=False)  # of the cells of all views, one after the other
     records: int = field(repr=False)
     noise_variance: float = 0.0  # of the clients' own noise on each count
     insecure: bool = False  # whether any client's noise is not from a secure source
@@ -22,6 +23,7 @@ class OpenedSum:
     def __add__(self, other: "OpenedSum") -> "OpenedSum":
         return OpenedSum(
             self.counts + other.counts,
+            self.views + other.views,
             self.records + other.records,
             self.noise_variance + other.noise_variance,
             self.insecure or other.insecure,

@@ -25,7 +25,8 @@ class ColumnQuestions:
     probability that any column without drift is called drifted), or "discovery" (the expected
     share of such columns among those called drifted).
 
-    >>> asked = ColumnQuestions(views=(("age",), ("plan",)), sizes=(10, 3), tv=0.1, js=0.1, counts=0.3)
+    >>> views = (("age",), ("plan",))
+    >>> asked = ColumnQuestions(views=views, sizes=(10, 3), tv=0.1, js=0.1, counts=0.3)
     >>> round(asked.share, 6), asked.counted
     (0.5, 13)
     >>> ColumnQuestions.from_dict(asked.to_dict()) == asked
@@ -41,16 +42,7 @@ class ColumnQuestions:
     false_discovery: float = 0.1  # share of cells called moved that have not
 
     def __post_init__(self) -> None:
-        if not self.views or len(set(self.views)) < len(self.views):
-            raise InvalidInputError("Questions about columns name at least one, each once.")
-        for view in self.views:
-            named = isinstance(view, tuple) and all(isinstance(c, str) and c for c in view)
-            if not named or not 1 <= len(view) <= 2 or len(set(view)) < len(view):
-                raise InvalidInputError("A view is a column, or a pair of different columns.")
-        if not isinstance(self.sizes, tuple) or len(self.sizes) != len(self.views):
-            raise InvalidInputError("Questions about columns need the number of counts of each.")
-        for size in self.sizes:
-            check_positive_int(size, "sizes")
+        self._check_views()
         for name in ("tv", "js", "counts"):
             share = getattr(self, name)
             if isinstance(share, bool) or not isinstance(share, int | float):
@@ -65,6 +57,18 @@ class ColumnQuestions:
                 f"{self.control!r:.40}."
             )
         check_open_unit(self.false_discovery, "false_discovery", "Use 0.1 for one cell in ten.")
+
+    def _check_views(self) -> None:
+        for view in self.views:
+            named = isinstance(view, tuple) and all(isinstance(c, str) and c for c in view)
+            if not named or not 1 <= len(view) <= 2 or len(set(view)) < len(view):
+                raise InvalidInputError("A view is a column, or a pair of different columns.")
+        if not self.views or len(set(self.views)) < len(self.views):
+            raise InvalidInputError("Questions about columns name at least one, each once.")
+        if not isinstance(self.sizes, tuple) or len(self.sizes) != len(self.views):
+            raise InvalidInputError("Questions about columns need the number of counts of each.")
+        for size in self.sizes:
+            check_positive_int(size, "sizes")
 
     @property
     def share(self) -> float:

@@ -10,7 +10,13 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import Estimates, NoisyCounts, estimates_from_counts
+from fedprikl.estimation import (
+    Estimate,
+    Estimates,
+    NoisyCounts,
+    NoisyViews,
+    estimates_from_counts,
+)
 from fedprikl.privacy import (
     Charge,
     NoiseSource,
@@ -22,6 +28,7 @@ from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.released_counts import ReleasedCounts
+from fedprikl.protocol.view_sums import split_views
 from fedprikl.reference import (
     QueryPoints,
     distinct_points,
@@ -54,8 +61,13 @@ class NoisyHistogram:
         """Neither corrected nor limited: noisy counts are public, and debiased by simulation."""
         return question.score(correction=0.0, limited=False)
 
-    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
-        """Points of all batches; several batches are asked different cells, as none is pooled."""
+    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints | None:
+        """Points of all batches; several batches are asked different cells, as none is pooled.
+
+        None if only columns are asked.
+        """
+        if not self.plan.questions:
+            return None
         plan, question = self.plan, self.plan.question
         if plan.batches > 1:
             return distinct_points(pi, question.points, batches=plan.batches, rng=rng)
@@ -106,8 +118,17 @@ class NoisyHistogram:
             delta=plan.delta,
             shares=honest,
             kind=plan.noise,
+            coordinates=2 * len(self._blocks(plan.points)),
             failure=DEFAULT_FAILURE if sparse else 0.0,  # a complete graph leaves none to chance
         )
+
+    def _blocks(self, points: int) -> list[int]:
+        """How many noisy counts stand for the whole, and for each view: all cells, and the rest.
+
+        A record moves two counts of every block.
+        """
+        sizes = () if self.plan.columns is None else self.plan.columns.sizes
+        return [size + 1 for size in ([points] if self.plan.questions else []) + list(sizes)]
 
     def worst_share(self, cohorts: Sequence[int]) -> SharedMechanism:
         """The noise of the least protected cohort: a record is in one cohort only."""
@@ -138,18 +159,19 @@ class NoisyHistogram:
     def maxima(self, *, clients: int, points: int) -> tuple[int, ...]:
         """The largest value of each entry of a client's vector.
 
-            noisy counts of the points and of the rest, records, insecure
+            noisy counts of the points and of the rest, of each view and its rest, records, insecure
 
         Noise may be negative, so noisy entries are shifted up by its reach. `insecure` is a random
         number from 1 for a client whose noise is not from a secure source, and 0 for all others:
         whoever wants to cancel the mark of another has to guess it.
         """
         most, reach = self.plan.most_records, self.share(clients).reach
-        return (most + 2 * reach,) * (points + 1) + (most, LARGEST_MARK)
+        return (most + 2 * reach,) * sum(self._blocks(points)) + (most, LARGEST_MARK)
 
     def vector(
         self,
         asked: Ints,
+        views: Sequence[Ints],
         records: int,
         *,
         clients: int,
@@ -161,16 +183,20 @@ class NoisyHistogram:
         A client whose noise is not secure says so in the last entry, which marks the release.
         """
         share = self.share(clients)
-        counts = np.append(asked, records - asked.sum())
+        blocks = ([asked] if self.plan.questions else []) + list(views)
+        counts = np.concatenate([np.append(block, records - block.sum()) for block in blocks])
         noise = share.draw_share(len(counts), source)
         mark = 1 + int.from_bytes(randomness(4), "little") if source.insecure else 0
         return np.append(counts + noise + share.reach, [records, mark]).astype(np.int64)
 
     def open(self, total: Ints, *, clients: int, included: int) -> OpenedSum:
-        """The sum of a cohort: noisy counts of the points, and of the rest as the last one."""
+        """The sum of a cohort: noisy counts of the points and views; the rest last in each block."""
         share = self.share(clients)
+        counted = 0 if self.plan.columns is None else sum(self._blocks(0)) - bool(self.plan.questions)
+        counts, views = np.split(total[:-2] - included * share.reach, [len(total) - 2 - counted])
         return OpenedSum(
-            counts=total[:-2] - included * share.reach,
+            counts=counts,
+            views=views,
             records=min(int(total[-2]), self.plan.most_records * included),
             noise_variance=included * share.share_variance,
             insecure=bool(total[-1]),
@@ -191,7 +217,8 @@ class NoisyHistogram:
 
     def estimate(
         self,
-        points: QueryPoints,
+        points: QueryPoints | None,
+        views: Sequence[QueryPoints],
         batches: Sequence[OpenedSum],
         cohorts: Sequence[int],
         *,
@@ -204,35 +231,61 @@ class NoisyHistogram:
         """
         share = self.worst_share(cohorts)  # all shares of a round have one kind and one scale
         proved = share.charge(self.plan.delta)
-        noisy = NoisyCounts(
-            points=points,
-            counts=np.concatenate([batch.counts[:-1] for batch in batches]).astype(np.float64),
-            rest=np.array([batch.counts[-1] for batch in batches], dtype=np.float64),
-            records=np.array([batch.records for batch in batches]),
-            noise_sd=np.sqrt([batch.noise_variance for batch in batches]),
-            laplace_scale=share.laplace_scale,
+        records = np.array([batch.records for batch in batches])
+        variances = np.array([batch.noise_variance for batch in batches])
+        noisy = None
+        if points is not None:
+            noisy = NoisyCounts(
+                points=points,
+                counts=np.concatenate([batch.counts[:-1] for batch in batches]).astype(np.float64),
+                rest=np.array([batch.counts[-1] for batch in batches], dtype=np.float64),
+                records=records,
+                noise_sd=np.sqrt(variances),
+                laplace_scale=share.laplace_scale,
+            )
+        of_views = split_views(
+            self.plan, np.sum([batch.views for batch in batches], axis=0), more=1
         )
+        columns = NoisyViews(
+            counts=tuple(
+                NoisyCounts(
+                    points=view,
+                    counts=counts[:-1].astype(np.float64),
+                    rest=counts[-1:].astype(np.float64),
+                    records=records.sum(keepdims=True),
+                    noise_sd=np.sqrt(variances.sum(keepdims=True)),
+                    laplace_scale=share.laplace_scale,
+                )
+                for view, counts in zip(views, of_views, strict=True)
+            )
+        )
+        cells = (0 if points is None else len(points)) + self.plan.counted
         privacy = PrivacyStatement(
             epsilon=proved.proved_epsilon,
             delta=proved.proved_delta,
             claimed_epsilon=self.plan.epsilon,
             mechanism=str(share),
-            released=f"the noisy counts of {len(points)} cells",
+            released=f"the noisy counts of {cells} cells",
             trust=NOBODY,
             sensitivity=share.sensitivity,
             insecure=source.insecure or any(batch.insecure for batch in batches),
         )
-        return Estimates(
-            each=estimates_from_counts(
+        payload = sum(self._blocks(0 if points is None else points.payload))
+        each: tuple[Estimate, ...] = ()
+        if noisy is not None:
+            each = estimates_from_counts(
                 noisy,
                 [self.score_of(question) for question in self.plan.questions],
                 method="noisy counts, no trusted party",
-                payload=points.payload + 1,
+                payload=payload,
                 privacy=privacy,
                 rng=rng,
-            ),
+            )
+        return Estimates(
+            each=each,
+            columns=columns if columns.counts else None,
             privacy=privacy,
-            payload=points.payload + 1,
-            records=int(noisy.records.sum()),
+            payload=payload,
+            records=int(records.sum()),
             noisy_counts=noisy,
         )

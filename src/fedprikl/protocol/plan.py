@@ -16,6 +16,7 @@ from fedprikl.documents import canonical, check_version, digest, parse_document
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import check_design_effect, check_false_alarm
 from fedprikl.privacy import NoiseKind
+from fedprikl.protocol.column_questions import ColumnQuestions
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.roster import is_fingerprint
@@ -36,7 +37,7 @@ NUMBERS = (
     "budget_delta",
 )
 Trust = Literal["aggregator", "none"]
-FORMAT, VERSION = "fedprikl plan", 6
+FORMAT, VERSION = "fedprikl plan", 7
 SHARES = 1e-9  # how far the sum of all shares may be from 1
 LEAST_EPSILON, LARGEST_EPSILON = 1e-5, 1e7  # of one question: beyond, noise is slow or overflows
 
@@ -69,7 +70,8 @@ class Plan:
     trust: Trust = "aggregator"  # who may see exact sums
     epsilon: float
     delta: float = 1e-6
-    questions: tuple[Question, ...]  # answered from the same counts; the first is the size
+    questions: tuple[Question, ...]  # about the whole, from the same counts; the first is the size
+    columns: ColumnQuestions | None = None  # about every column by itself
     batches: int = 1  # T   disjoint groups of clients that are asked different points
     noise: NoiseKind = "auto"
     cohort: int = 50  # clients of one secure sum, about
@@ -128,10 +130,10 @@ class Plan:
         asked = self.questions
         if not isinstance(asked, tuple) or not all(isinstance(each, Question) for each in asked):
             raise InvalidInputError("The questions of a plan are a tuple of `Question`.")
-        if not asked:
+        if self.columns is not None and not isinstance(self.columns, ColumnQuestions):
+            raise InvalidInputError("The columns of a plan are `ColumnQuestions`, or None.")
+        if not asked and self.columns is None:
             raise InvalidInputError("A plan asks at least one question.")
-        if any(each.columns != () for each in asked):
-            raise InvalidInputError("Questions are about all columns for now: use columns=().")
         if len({each.divergence for each in asked}) < len(asked):
             raise InvalidInputError("A plan asks for each divergence once.")
         if len({(each.points, each.exponent) for each in asked}) > 1:
@@ -139,7 +141,8 @@ class Plan:
                 "All questions are answered from the same counts: give them the same points and "
                 "the same exponent."
             )
-        if abs(math.fsum(each.share for each in asked) - 1) > SHARES:
+        beside = 0.0 if self.columns is None else self.columns.share
+        if abs(math.fsum(each.share for each in asked) + beside - 1) > SHARES:
             raise InvalidInputError(
                 "The shares of the questions must sum to 1: together they have the whole budget."
             )
@@ -147,23 +150,33 @@ class Plan:
     def _check_releases(self) -> None:
         """What leaves the aggregator, given whom the clients trust."""
         ways = {each.release for each in self.questions}
-        if self.trust == "none" and ways != {"counts"}:
+        alone = self.columns is not None and (self.columns.tv > 0 or self.columns.js > 0)
+        if self.trust == "none" and (alone or not ways <= {"counts"}):
             raise InvalidInputError(
                 "Where nobody is trusted only noisy counts are released: give every question "
-                "release='counts'."
+                "release='counts', and the columns no share for tv and js."
             )
-        for each in self.questions:
-            if not LEAST_EPSILON <= each.share * self.epsilon <= LARGEST_EPSILON:
+        for name, share in self._shares():
+            if not LEAST_EPSILON <= share * self.epsilon <= LARGEST_EPSILON:
                 raise InvalidInputError(
                     f"The epsilon of each question lies between {LEAST_EPSILON:g} and "
-                    f"{LARGEST_EPSILON:g}; {each.divergence!r} has "
-                    f"{each.share * self.epsilon:g}. Change the plan's epsilon, or ask for less."
+                    f"{LARGEST_EPSILON:g}; {name!r} has {share * self.epsilon:g}. Change the "
+                    "plan's epsilon, or ask for less."
                 )
         if self.trust == "aggregator" and "counts" in ways and self.batches > 1:
             raise InvalidInputError(
                 "A trusted aggregator releases noisy counts of one batch only: use batches=1, or "
                 "release='value'."
             )
+
+    def _shares(self) -> list[tuple[str, float]]:
+        """The parts of the budget, each with its name."""
+        found = [(each.divergence, each.share) for each in self.questions]
+        if self.columns is not None:
+            asked = self.columns
+            parts = (("tv", asked.tv), ("js", asked.js), ("counts", asked.counts))
+            found += [(f"{name} of columns", share) for name, share in parts if share > 0]
+        return found
 
     def _check_names(self) -> None:
         if not isinstance(self.population, str) or not self.population.strip():
@@ -215,7 +228,25 @@ class Plan:
     @property
     def question(self) -> Question:
         """The first question: how large the drift is."""
+        if not self.questions:
+            raise InvalidInputError("The plan asks about columns only, not about the whole.")
         return self.questions[0]
+
+    @property
+    def points(self) -> int:
+        """Counts each client reports of the joint domain; 0 if only columns are asked."""
+        return self.questions[0].points if self.questions else 0
+
+    @property
+    def counted(self) -> int:
+        """Counts each client reports of columns."""
+        return 0 if self.columns is None else self.columns.counted
+
+    @property
+    def false_alarm_of_each(self) -> float:
+        """Of the verdict on the whole, and of all columns: half of it each where both are asked."""
+        both = self.questions and self.columns is not None
+        return self.false_alarm / 2 if both else self.false_alarm
 
     @property
     def fingerprint(self) -> str:
@@ -224,7 +255,10 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        content = asdict(self) | {"questions": [each.to_dict() for each in self.questions]}
+        content = asdict(self) | {
+            "questions": [each.to_dict() for each in self.questions],
+            "columns": None if self.columns is None else self.columns.to_dict(),
+        }
         return {"format": FORMAT, "version": VERSION, **content}
 
     @classmethod
@@ -240,6 +274,8 @@ class Plan:
         if not isinstance(content["questions"], list):
             raise InvalidInputError("The questions of a plan are a list.")
         content["questions"] = tuple(Question.from_dict(each) for each in content["questions"])
+        if content["columns"] is not None:
+            content["columns"] = ColumnQuestions.from_dict(content["columns"])
         try:
             return cls(**content)
         except TypeError:

@@ -10,6 +10,7 @@ from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Invitation, plan_cohort, sum_nonce
 from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.view_sums import view_places
 from fedprikl.reference import Reference
 
 __all__ = ["Policy", "check_invitation", "check_roster", "check_validity"]
@@ -21,7 +22,7 @@ class Policy:
 
     largest_epsilon: float = 2.0
     largest_delta: float = 1e-5
-    most_points: int = 1000
+    most_points: int = 10_000  # counts, of the domain and of columns
     smallest_cohort: int = 3
     smallest_threshold: int = 2
     organiser: str = ""  # public key that must have signed the plan; "" accepts any plan
@@ -137,11 +138,17 @@ def _fits_the_plan(invitation: Invitation) -> bool:
 
 def _check_points(invitation: Invitation, policy: Policy, reference: Reference) -> None:
     plan, cells = invitation.signed.plan, invitation.cells
-    if not 1 <= len(cells) <= policy.most_points:
-        raise PolicyRefusal(f"{len(cells)} points are asked, at most {policy.most_points} allowed")
-    if len(cells) != plan.question.points or invitation.batch >= plan.batches:
+    counts = len(cells) + plan.counted
+    if not 1 <= counts <= policy.most_points:
+        raise PolicyRefusal(f"{counts} counts are asked, at most {policy.most_points} allowed")
+    try:
+        view_places(plan.columns, reference)
+    except InvalidInputError:
+        raise PolicyRefusal("the plan asks about columns that the reference does not have") from None
+    if len(cells) != plan.points or invitation.batch >= plan.batches:
         raise PolicyRefusal("other points or batches are asked than the plan has")
     if len(set(cells)) < len(cells):
         raise PolicyRefusal("a point is asked twice")
-    if max(cells) >= reference.domain.size or min(reference.mass[list(cells)]) <= 0:
+    inside = max(cells, default=0) < reference.domain.size
+    if not inside or min(reference.mass[list(cells)], default=1) <= 0:
         raise PolicyRefusal("a point is not a cell of the reference")

@@ -1,4 +1,4 @@
-"""A question: which divergence of which columns is estimated, and from how many counts. Public."""
+"""A question: which divergence of the whole is estimated, and from how many counts. Public."""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -23,7 +23,7 @@ class Question:
 
         D_f(Pi || skew Pi + (1 - skew) P)
 
-    over the cells of `columns`, from the counts of `points` cells that are asked of each client.
+    over the cells of the domain, from the counts of `points` cells that are asked of each client.
     A cell x is asked of a share of the batches in proportion to Pi(x)^exponent. `maximum_step`
     limits how far one record may lower the estimate, so that less noise is needed. `release` says
     what leaves the aggregator: a "value" with Laplace or Gaussian noise, a value with "adaptive"
@@ -34,15 +34,14 @@ class Question:
     --------
     >>> from fedprikl.protocol import Question
     >>> question = Question(points=100, skew=0.02)
-    >>> question.divergence, question.columns, question.exponent
-    ('kl', (), 1.0)
+    >>> question.divergence, question.exponent
+    ('kl', 1.0)
     >>> Question.from_dict(question.to_dict()) == question
     True
 
     """
 
     divergence: str = "kl"
-    columns: tuple[str, ...] = ()  # of the reference; empty: all of them
     share: float = 1.0  # of the plan's budget
     points: int  # m   counts each client reports
     exponent: float = 1.0
@@ -58,7 +57,6 @@ class Question:
             ):
                 raise InvalidInputError(f"{name} of a plan must be a number, got {value!r:.40}.")
         divergence = divergence_named(self.divergence)
-        _check_columns(self.columns)
         if not 0 < check_finite(self.share, "share") <= 1:
             raise InvalidInputError("A question's share of the budget is above 0 and at most 1.")
         check_positive_int(self.points, "points")
@@ -105,7 +103,7 @@ class Question:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self) | {"columns": list(self.columns)}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, document: Any) -> "Question":
@@ -116,13 +114,4 @@ class Question:
         if set(document) != names:
             odd = ", ".join(sorted(map(str, set(document) ^ names)))
             raise InvalidInputError(f"A question has missing or unknown fields: {odd}.")
-        columns = document["columns"]
-        if not isinstance(columns, list):
-            raise InvalidInputError("The columns of a question are a list of names.")
-        return cls(**document | {"columns": tuple(columns)})
-
-
-def _check_columns(columns: tuple[str, ...]) -> None:
-    named = isinstance(columns, tuple) and all(isinstance(c, str) and c for c in columns)
-    if not named or len(set(columns)) < len(columns):
-        raise InvalidInputError("The columns of a question are different names, or none for all.")
+        return cls(**document)

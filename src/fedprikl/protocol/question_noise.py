@@ -8,6 +8,7 @@ from fedprikl.privacy import (
     Charge,
     InverseSensitivityMechanism,
     NoiseKind,
+    VectorCalibrated,
     calibrate_integer,
     share_out,
 )
@@ -16,7 +17,16 @@ from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
 
-__all__ = ["AdaptiveNoise", "CountsNoise", "QuestionNoise", "ValueNoise", "noises_of"]
+__all__ = [
+    "AdaptiveNoise",
+    "ColumnsNoise",
+    "CountsNoise",
+    "QuestionNoise",
+    "ValueNoise",
+    "noises_of",
+]
+
+VALUES = ("tv", "js")  # divergences of each view that are released as numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +63,24 @@ class CountsNoise:
 QuestionNoise = ValueNoise | AdaptiveNoise | CountsNoise
 
 
-def noises_of(plan: Plan) -> tuple[QuestionNoise, ...]:
-    """One mechanism for each question, and one for all that are read off noisy counts.
+@dataclass(frozen=True, eq=False)
+class ColumnsNoise:
+    """Noise on a vector of one divergence per view, and integer noise on all counts of views."""
+
+    values: tuple[tuple[str, VectorCalibrated], ...]  # tv and js, where they have a share
+    counts: IntegerLaplaceMechanism | IntegerGaussianMechanism
+    epsilon: float  # of the counts
+    delta: float
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """What the ledger reserves."""
+        return (*(noise.charge for _, noise in self.values), self.counts)
+
+
+def noises_of(plan: Plan) -> tuple[tuple[QuestionNoise, ...], ColumnsNoise | None]:
+    """One mechanism for each question, and one for all that are read off noisy counts; and those
+    of the columns.
 
     Each has its share of the plan's epsilon and delta; together they never exceed the whole.
     """
@@ -62,10 +88,27 @@ def noises_of(plan: Plan) -> tuple[QuestionNoise, ...]:
     counted = tuple(question for question in plan.questions if question.release == "counts")
     groups = [*alone, counted] if counted else alone
     shares = [math.fsum(question.share for question in group) for group in groups]
-    epsilons, deltas = share_out(plan.epsilon, shares), share_out(plan.delta, shares)
-    return tuple(
-        _noise(group, epsilon, delta, plan.noise)
-        for group, epsilon, delta in zip(groups, epsilons, deltas, strict=True)
+    asked = plan.columns
+    names = [] if asked is None else [name for name in VALUES if getattr(asked, name) > 0]
+    if asked is not None:
+        shares += [*(getattr(asked, name) for name in names), asked.counts]
+    parts = list(zip(share_out(plan.epsilon, shares), share_out(plan.delta, shares), strict=True))
+    of_questions = tuple(
+        _noise(group, *part, plan.noise)
+        for group, part in zip(groups, parts[: len(groups)], strict=True)
+    )
+    if asked is None:
+        return of_questions, None
+    *values, (epsilon, delta) = parts[len(groups) :]
+    moved = len(asked.views)  # a record moves every view
+    return of_questions, ColumnsNoise(
+        values=tuple(
+            (name, VectorCalibrated(*part, coordinates=moved))
+            for name, part in zip(names, values, strict=True)
+        ),
+        counts=calibrate_integer(epsilon=epsilon, delta=delta, coordinates=2 * moved),
+        epsilon=epsilon,
+        delta=delta,
     )
 
 

@@ -10,6 +10,7 @@ from fedprikl.estimation import Verdict
 from fedprikl.estimation.verdict import COUNTS
 from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol.answer import Answer
+from fedprikl.protocol.column_answer import ColumnAnswer
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.plan import Plan
@@ -20,7 +21,7 @@ __all__ = ["Release"]
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
-FORMAT, VERSION = "fedprikl release", 5
+FORMAT, VERSION = "fedprikl release", 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,8 @@ class Release:
     plan: str  # fingerprint
     reference: str  # fingerprint
     answers: tuple[Answer, ...]  # one for each question of the plan
-    verdict: Verdict | None  # None where it could not be computed
+    columns: tuple[ColumnAnswer, ...] = ()  # one for each view of the plan
+    verdict: Verdict | None  # on the whole; None where it was not asked or could not be computed
     privacy: PrivacyStatement
     cohorts: tuple[Outcome, ...]
     payload: int  # counts each client reported
@@ -98,16 +100,17 @@ class Release:
     signature: str = ""
 
     def __post_init__(self) -> None:
-        if not self.answers:
+        if not self.answers and not self.columns:
             raise InvalidInputError("A release answers at least one question.")
-        if self.trust == "none" and self.noisy_counts is None:
+        if self.trust == "none" and self.answers and self.noisy_counts is None:
             raise InvalidInputError("A release carries noisy counts if no party is trusted.")
         if self.noisy_counts is not None and sum(self.noisy_counts.records) != self.records:
             raise InvalidInputError("The noisy counts of a release are of other records.")
-        asked = {(answer.divergence, answer.columns) for answer in self.answers}
-        if len(asked) < len(self.answers):
+        asked = {answer.divergence for answer in self.answers}
+        views = {column.columns for column in self.columns}
+        if len(asked) < len(self.answers) or len(views) < len(self.columns):
             raise InvalidInputError("A release answers every question once.")
-        for answer in self.answers:
+        for answer in (*self.answers, *(each for view in self.columns for each in view.answers)):
             limits = (answer.interval, answer.guaranteed)
             if any(limit is not None and limit[0] > limit[1] for limit in limits):
                 raise InvalidInputError("An interval of the release ends before it begins.")
@@ -127,8 +130,10 @@ class Release:
             self.plan == plan.fingerprint
             and (self.population, self.reference) == (plan.population, plan.reference)
             and self.trust == plan.trust
-            and [(each.divergence, each.columns, each.target) for each in self.answers]
-            == [(each.divergence, each.columns, each.target) for each in plan.questions]
+            and [(each.divergence, each.target) for each in self.answers]
+            == [(each.divergence, each.target) for each in plan.questions]
+            and [each.columns for each in self.columns]
+            == ([] if plan.columns is None else list(plan.columns.views))
             and (self.noisy_counts is not None) is counts
             and self._has_witnesses_of(plan)
             and claimed == plan.epsilon
@@ -157,18 +162,26 @@ class Release:
 
     @property
     def drifted(self) -> bool | None:
-        """Whether drift was found; None without a verdict."""
-        return None if self.verdict is None else self.verdict.drifted
+        """Whether drift was found, in the whole or in any column; None without any verdict."""
+        found = [column.drifted for column in self.columns]
+        found.append(None if self.verdict is None else self.verdict.drifted)
+        known = [each for each in found if each is not None]
+        return any(known) if known else None
 
     @property
-    def value(self) -> float:
-        """The estimate of the first answer."""
-        return self.answers[0].value
+    def drifted_columns(self) -> tuple[str, ...]:
+        """The names of the columns, and pairs of columns, that have drifted."""
+        return tuple(column.name for column in self.columns if column.drifted)
+
+    @property
+    def value(self) -> float | None:
+        """The estimate of the first answer; None if only columns were asked."""
+        return self.answers[0].value if self.answers else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95% interval of the first answer, where there is one."""
-        return self.answers[0].interval
+        return self.answers[0].interval if self.answers else None
 
     @property
     def fingerprint(self) -> str:

@@ -44,7 +44,7 @@ class Round:
 
     round_id: str
     signed: SignedPlan
-    points: QueryPoints
+    points: QueryPoints | None  # of the joint domain; None: only columns are asked
     cohorts: tuple[Cohort, ...]
     reference: Reference  # the plan's
 

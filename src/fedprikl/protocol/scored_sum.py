@@ -17,8 +17,10 @@ from fedprikl.estimation import (
     NoisyCounts,
     adaptive_estimate,
     estimate_scored_sum,
+    NoisyViews,
     estimates_from_counts,
     noise_counts,
+    noise_views,
 )
 from fedprikl.estimation.trusted_aggregator import TRUST
 from fedprikl.privacy import (
@@ -35,15 +37,19 @@ from fedprikl.protocol.possible_counts import possible_counts
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.question_noise import (
     AdaptiveNoise,
+    ColumnsNoise,
     CountsNoise,
     QuestionNoise,
     ValueNoise,
     noises_of,
 )
+from fedprikl.protocol.view_sums import split_views, view_score
 from fedprikl.reference import QueryPoints, spread_points
 from fedprikl.secure_sum import Degree
 
 __all__ = ["ScoredSum"]
+
+NOTHING = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +60,19 @@ class ScoredSum:
     shares_noise: ClassVar[bool] = False
 
     @cached_property
-    def noises(self) -> tuple[QuestionNoise, ...]:
+    def _all_noises(self) -> tuple[tuple[QuestionNoise, ...], ColumnsNoise | None]:
         """Made once: the ledger reserves their charges, they draw, and the release states them."""
         return noises_of(self.plan)
+
+    @property
+    def noises(self) -> tuple[QuestionNoise, ...]:
+        """Of the questions about the whole."""
+        return self._all_noises[0]
+
+    @property
+    def columns_noise(self) -> ColumnsNoise | None:
+        """Of what is released about columns."""
+        return self._all_noises[1]
 
     def calibrated(self, question: Question) -> Calibrated:
         """The noise of a question whose answer is released as a value."""
@@ -78,8 +94,10 @@ class ScoredSum:
             return question.score(correction=0.0, limited=False)
         return question.score(correction=self.plan.client_effect, limited=True)
 
-    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
-        """Points of all batches, pooled where several are asked the same cell."""
+    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints | None:
+        """Points of all batches, pooled where several are asked the same cell; None: columns only."""
+        if not self.plan.questions:
+            return None
         plan, question = self.plan, self.plan.question
         return spread_points(
             pi, question.points, batches=plan.batches, exponent=question.exponent, rng=rng
@@ -98,17 +116,20 @@ class ScoredSum:
         return 3
 
     def maxima(self, *, clients: int, points: int) -> tuple[int, ...]:  # noqa: ARG002
-        """The largest value of each entry of a client's vector: counts of the points, records.
+        """The largest value of each entry of a client's vector.
+
+            counts of the points, counts of the views, records
 
         Counts have twice the room they need: the aggregator folds impossible sums back into what
         is possible (`possible_counts`), and folding takes a ring twice as large.
         """
         most = self.plan.most_records
-        return (2 * most,) * points + (most,)
+        return (2 * most,) * (points + self.plan.counted) + (most,)
 
     def vector(
         self,
         asked: Ints,
+        views: Sequence[Ints],
         records: int,
         *,
         clients: int,  # noqa: ARG002
@@ -116,17 +137,25 @@ class ScoredSum:
         randomness: Callable[[int], bytes],  # noqa: ARG002
     ) -> Ints:
         """What a client hands to the secure sum of a cohort. SECRET."""
-        return np.append(asked, records).astype(np.int64)
+        return np.concatenate([asked, *views, [records]]).astype(np.int64)
 
     def open(self, total: Ints, *, clients: int, included: int) -> OpenedSum:  # noqa: ARG002
         """The sum of a cohort. One that cannot be right is made possible."""
         top = self.plan.most_records * included
         records = min(int(total[-1]), top)
-        return OpenedSum(possible_counts(total[:-1], top=top, records=records), records)
+        points, views = np.split(total[:-1], [len(total) - 1 - self.plan.counted])
+        parts = [
+            possible_counts(part, top=top, records=records)
+            for part in (points, *split_views(self.plan, views))
+        ]
+        return OpenedSum(parts[0], np.concatenate([*parts[1:], NOTHING]), records)
 
     def charge(self, cohorts: Sequence[int]) -> Charge:  # noqa: ARG002
         """What a release costs, known before any sum is. `cohorts` are their sizes."""
-        return charge_together([noise.charge for noise in self.noises])
+        charges = [noise.charge for noise in self.noises]
+        if self.columns_noise is not None:
+            charges += self.columns_noise.charges
+        return charge_together(charges)
 
     def client_charge(self, clients: int) -> Charge | None:  # noqa: ARG002
         """What a client of a cohort charges to a ledger of its own: the aggregator's will do."""
@@ -134,25 +163,26 @@ class ScoredSum:
 
     def estimate(
         self,
-        points: QueryPoints,
+        points: QueryPoints | None,
+        views: Sequence[QueryPoints],
         batches: Sequence[OpenedSum],
         cohorts: Sequence[int],  # noqa: ARG002
         *,
         source: NoiseSource,
         rng: np.random.Generator,
     ) -> Estimates:
-        """An estimate for each question, each with its share of the budget.
+        """An estimate for each question, and of each view, each with its share of the budget.
 
         `rng` serves the debiasing of noisy counts only; it never makes release noise.
         """
-        counts = BatchCounts(
-            points,
-            np.concatenate([batch.counts for batch in batches]),
-            np.array([batch.records for batch in batches]),
-        )
+        records = np.array([batch.records for batch in batches])
         answers: dict[Question, Estimate] = {}
         noisy: NoisyCounts | None = None
-        for noise in self.noises:
+        counts = None
+        if points is not None:
+            asked = np.concatenate([batch.counts for batch in batches])
+            counts = BatchCounts(points, asked, records)
+        for noise in self.noises if counts is not None else ():
             match noise:
                 case CountsNoise():
                     noisy = noise_counts(counts, noise.charge, source)
@@ -160,16 +190,54 @@ class ScoredSum:
                 case _:
                     found = (self._one_number(counts, noise, source),)
             answers |= zip(noise.questions, found, strict=True)
+        columns, stated = None, [answers[noise.questions[0]].privacy for noise in self.noises]
+        if self.columns_noise is not None:
+            noise = self.columns_noise
+            columns = noise_views(
+                views,
+                split_views(self.plan, np.sum([batch.views for batch in batches], axis=0)),
+                int(records.sum()),
+                vectors=[(view_score(name), vector) for name, vector in noise.values],
+                mechanism=noise.counts,
+                source=source,
+            )
+            stated += self._stated(noise, source)
         return Estimates(
             each=tuple(answers[question] for question in self.plan.questions),
-            privacy=state_together(
-                [answers[noise.questions[0]].privacy for noise in self.noises],
-                claimed_epsilon=self.plan.epsilon,
-            ),
-            payload=points.payload,
-            records=int(counts.records.sum()),
+            columns=columns,
+            privacy=state_together(stated, claimed_epsilon=self.plan.epsilon),
+            payload=(0 if points is None else points.payload) + self.plan.counted,
+            records=int(records.sum()),
             noisy_counts=noisy,
         )
+
+    def _stated(self, noise: ColumnsNoise, source: NoiseSource) -> list[PrivacyStatement]:
+        """What is released about columns, and what it costs."""
+        views = len(self.plan.columns.views) if self.plan.columns else 0
+        parts = [
+            (f"{name} of {views} columns", vector.charge, vector.epsilon, vector.delta)
+            for name, vector in noise.values
+        ]
+        parts.append(
+            (
+                f"the noisy counts of {self.plan.counted} cells of columns",
+                noise.counts,
+                noise.epsilon,
+                noise.delta,
+            )
+        )
+        return [
+            PrivacyStatement(
+                epsilon=charge.epsilon(delta),
+                delta=charge.proved_delta(delta),
+                claimed_epsilon=epsilon,
+                mechanism=charge.per_unit() if released != parts[-1][0] else str(charge),
+                released=released,
+                trust=TRUST,
+                insecure=source.insecure,
+            )
+            for released, charge, epsilon, delta in parts
+        ]
 
     def _one_number(
         self, counts: BatchCounts, noise: ValueNoise | AdaptiveNoise, source: NoiseSource

@@ -10,6 +10,7 @@ from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.round import Cohort, Round, plan_cohort, sum_nonce
 from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.view_sums import view_places
 from fedprikl.reference import QueryPoints, Reference
 
 __all__ = ["Server"]
@@ -51,6 +52,11 @@ class Server:
         differences between sums over changing groups tell more and more about single clients.
         """
         plan = self._signed.plan
+        view_places(plan.columns, self._reference)  # all of them exist
+        if plan.questions and not self._reference.joint:
+            raise InvalidInputError(
+                "The reference has columns only, and the plan asks about the whole. Plan again."
+            )
         if len(set(clients)) < len(clients):
             raise InvalidInputError("A client is named twice.")
         if len(clients) < 3 * plan.batches:
@@ -78,10 +84,12 @@ class Server:
         number: int,
         batch: int,
         members: Sequence[str],
-        points: QueryPoints,
+        points: QueryPoints | None,
         identities: Mapping[str, bytes],
     ) -> Cohort:
-        plan, cells = self._signed.plan, points.cells[points.batch == batch]
+        plan, cells = self._signed.plan, np.zeros(0, dtype=np.int64)
+        if points is not None:
+            cells = points.cells[points.batch == batch]
         nonce = sum_nonce(plan, round_id, cohort=number, batch=batch, cells=cells.tolist())
         roster = [identities[name] for name in members] if plan.roster else ()
         sums = plan_cohort(

@@ -111,15 +111,9 @@ def spread_around(mass: Floats, correlation: Correlation | None, clients: Sequen
     counted = float(mass.sum())
     if counted <= 1 + 1e-9:  # probabilities
         return Spread(clients=tuple(clients), correlation=correlation)
-    if correlation is None:
-        discount = rare_discount(mass.astype(np.int64))
-    else:
-        discount = correlation.discount
+    lucky = rare_discount(mass.astype(np.int64)) if correlation is None else correlation.discount
     return Spread(
-        clients=tuple(clients),
-        correlation=correlation,
-        counted=round(counted),
-        discount=discount,
+        clients=tuple(clients), correlation=correlation, counted=round(counted), discount=lucky
     )
 
 

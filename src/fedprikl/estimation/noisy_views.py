@@ -1,0 +1,86 @@
+"""What is released about views: noisy counts of every cell, and vectors of one number per view."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score
+from fedprikl.estimation.counts import BatchCounts
+from fedprikl.estimation.noisy_counts import NoisyCounts
+from fedprikl.estimation.noisy_estimates import noise_counts
+from fedprikl.estimation.noisy_verdict import VariationStatistic
+from fedprikl.estimation.scoring import score_sensitivity, weighted_score
+from fedprikl.estimation.statistic import ScoredStatistic, Statistic
+from fedprikl.privacy import NoiseSource, VectorCalibrated
+from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
+from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
+from fedprikl.reference import QueryPoints
+
+__all__ = ["NoisyViews", "ViewVector", "noise_views"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ViewVector:
+    """One divergence of every view, with noise."""
+
+    score: Score
+    values: Floats  # per view
+    sensitivities: Floats  # Delta of each: the noise is proportional to it
+    noise: VectorCalibrated
+
+    def statistic(self, view: int, points: QueryPoints, records: Ints) -> ScoredStatistic:
+        """What a verdict on one view rests on."""
+        return ScoredStatistic(
+            value=float(self.values[view]),
+            score=self.score,
+            points=points,
+            records=records,
+            mechanism=self.noise.for_sensitivity(float(self.sensitivities[view])),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NoisyViews:
+    """All that is released about views. Public."""
+
+    counts: tuple[NoisyCounts, ...]  # of each view, in one batch
+    vectors: tuple[ViewVector, ...] = field(default=())  # tv, js; none where nobody is trusted
+
+    def statistics(self, view: int) -> tuple[Statistic, ...]:
+        """The witnesses of one view."""
+        noisy = self.counts[view]
+        values = (each.statistic(view, noisy.points, noisy.records) for each in self.vectors)
+        return (*values, VariationStatistic.of(noisy))
+
+
+def noise_views(
+    views: Sequence[QueryPoints],
+    exact: Sequence[Ints],
+    records: int,
+    *,
+    vectors: Sequence[tuple[Score, VectorCalibrated]],
+    mechanism: IntegerLaplaceMechanism | IntegerGaussianMechanism,
+    source: NoiseSource,
+) -> NoisyViews:
+    """Exact counts of all cells of every view, noised before they leave the aggregator."""
+    total = np.array([records])
+    counts = [BatchCounts(*view, total) for view in zip(views, exact, strict=True)]
+    return NoisyViews(
+        counts=tuple(noise_counts(each, mechanism, source) for each in counts),
+        vectors=tuple(_vector(counts, score, noise, source) for score, noise in vectors),
+    )
+
+
+def _vector(
+    counts: Sequence[BatchCounts], score: Score, noise: VectorCalibrated, source: NoiseSource
+) -> ViewVector:
+    values = np.array([weighted_score(each, score) for each in counts])
+    deltas = np.array([score_sensitivity(each.points, each.records, score) for each in counts])
+    return ViewVector(
+        score=score,
+        values=noise.add_to(values, deltas, source),
+        sensitivities=deltas,
+        noise=noise,
+    )
