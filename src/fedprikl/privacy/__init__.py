@@ -26,6 +26,7 @@ from fedprikl.privacy.sensitivity import (
 from fedprikl.privacy.shared_noise import SharedMechanism, calibrate_shared
 from fedprikl.privacy.statement import PrivacyStatement, state_together
 from fedprikl.privacy.together import Together, charge_together, share_out
+from fedprikl.privacy.vector_noise import VectorCalibrated, VectorMechanism
 
 __all__ = [
     "SECURE_NOISE",
@@ -54,6 +55,8 @@ __all__ = [
     "SecureNoise",
     "SharedMechanism",
     "Together",
+    "VectorCalibrated",
+    "VectorMechanism",
     "adaptive_release",
     "audit",
     "calibrate",

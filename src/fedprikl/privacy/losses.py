@@ -23,6 +23,7 @@ __all__ = [
     "IntegerGaussianLoss",
     "JointLoss",
     "LaplaceLoss",
+    "LaplaceVectorLoss",
     "Loss",
     "ProvedLoss",
     "PureLoss",
@@ -66,6 +67,23 @@ class LaplaceLoss(PureLoss):
     def distribution(self, step: float) -> Any:
         """dp-accounting's privacy loss distribution on a grid of this step, rounded up."""
         return _laplace_distribution(self.epsilon, step)
+
+
+@dataclass(frozen=True)
+class LaplaceVectorLoss(PureLoss):
+    """Of independent Laplace noise on `coordinates` numbers, each losing epsilon / coordinates.
+
+    No smaller moves lose more: one number moved by t loses delta(e) = 1 - exp((e - t/b) / 2) for
+    0 <= e <= t/b, which grows with t, and independent losses that are each dominated are dominated
+    together (Zhu, Dong and Wang 2022, theorem 10).
+    """
+
+    coordinates: int = 1
+
+    def distribution(self, step: float) -> Any:
+        """dp-accounting's privacy loss distribution on a grid of this step, rounded up."""
+        one = LaplaceLoss(self.epsilon / self.coordinates)
+        return repeat(one.distribution(step), self.coordinates)
 
 
 @dataclass(frozen=True)
