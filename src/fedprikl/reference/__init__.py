@@ -16,6 +16,7 @@ from fedprikl.reference.points import (
 )
 from fedprikl.reference.reference import Reference
 from fedprikl.reference.spread import Spread, one_each
+from fedprikl.reference.views import View
 
 __all__ = [
     "Bins",
@@ -30,6 +31,7 @@ __all__ = [
     "Spread",
     "Table",
     "Times",
+    "View",
     "all_points",
     "distinct_points",
     "iid_points",
