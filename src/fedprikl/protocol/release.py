@@ -10,6 +10,7 @@ from fedprikl.estimation import Verdict
 from fedprikl.estimation.verdict import COUNTS
 from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol.answer import Answer
+from fedprikl.protocol.column_answer import ColumnAnswer
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.plan import Plan
@@ -84,7 +85,8 @@ class Release:
     trust: Literal["aggregator", "none"]  # who saw exact sums
     plan: str  # fingerprint
     reference: str  # fingerprint
-    answers: tuple[Answer, ...]  # one for each question of the plan
+    answers: tuple[Answer, ...]  # one for each question of the plan about the whole
+    columns: tuple[ColumnAnswer, ...] = ()  # one for each column, and each named pair of columns
     verdict: Verdict | None  # None where it could not be computed
     privacy: PrivacyStatement
     cohorts: tuple[Outcome, ...]
@@ -98,7 +100,7 @@ class Release:
     signature: str = ""
 
     def __post_init__(self) -> None:
-        if not self.answers:
+        if not self.answers and not self.columns:
             raise InvalidInputError("A release answers at least one question.")
         if self.trust == "none" and self.noisy_counts is None:
             raise InvalidInputError("A release carries noisy counts if no party is trusted.")
@@ -157,8 +159,10 @@ class Release:
 
     @property
     def drifted(self) -> bool | None:
-        """Whether drift was found; None without a verdict."""
-        return None if self.verdict is None else self.verdict.drifted
+        """Whether drift was found, in the whole or in any column; None without any verdict."""
+        found = [] if self.verdict is None else [self.verdict.drifted]
+        found += [column.drifted for column in self.columns if column.drifted is not None]
+        return any(found) if found else None
 
     @property
     def value(self) -> float:
