@@ -18,6 +18,7 @@ FLAGS = (
     "--headless",
     "--no-sandbox",  # in a container; the pages are the tests' own
     "--disable-gpu",
+    "--disable-dev-shm-usage",
     "--hide-scrollbars",
     "--host-resolver-rules=MAP * ~NOTFOUND",  # nothing from outside
     "--virtual-time-budget=2000",
@@ -86,7 +87,7 @@ def look(
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
     return dict(zip(frames, _read(done.stdout), strict=True))

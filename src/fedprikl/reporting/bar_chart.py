@@ -29,7 +29,7 @@ PLOT = 66.0  # percent of the width for bars; the rest is for numbers
 LETTERS = 40  # average ones, of a label on one line where a page is 400 pixels wide
 LINE, BAR, BETWEEN = 18, 16, 12  # pixels: a line of a label, a bar with its number, rows
 TICKS = 5  # at most
-TINY = 1e-9  # a chart of nothing but zeros has a scale too
+TINY, LARGEST = 1e-9, 1e300  # a chart of nothing but zeros has a scale too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def _top(rows: Sequence[Row]) -> float:
     bars = [bar for row in rows for bar in row.bars]
     drawn = [bar.value for bar in bars] + [bar.mark for bar in bars if bar.mark is not None]
     drawn += [end for bar in bars if bar.interval is not None for end in bar.interval]
-    return max([TINY, *drawn])
+    return min(max([TINY, *drawn]), LARGEST)
 
 
 def _row(row: Row, y: int, top: float) -> Iterator[str]:

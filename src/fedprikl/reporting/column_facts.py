@@ -15,7 +15,7 @@ from fedprikl.reporting.texts import (
     shortened,
 )
 
-__all__ = ["HEAD", "ColumnFacts", "column_lines", "facts_of", "moved_cells", "threshold_of"]
+__all__ = ["HEAD", "NOTE", "ColumnFacts", "column_lines", "facts_of", "moved_cells", "threshold_of"]
 
 HEAD = ("column", "tv", "no drift", "threshold", "95% interval", "moved")
 SHOWN = 15  # columns in a table of text; those that have moved are always shown

@@ -29,24 +29,29 @@ def table(
     marked: Sequence[bool] = (),
     *,
     caption: str = "",
+    look: str = "",
 ) -> str:
-    """A table of texts, headed by row and column; `marked` rows stand out in their last cell."""
+    """A table of texts, headed by row and column; `marked` rows stand out in their last cell.
+
+    Where a table is wider than its page, it scrolls by itself. `look` is a class of the style.
+    """
     named = f"<caption>{escaped(caption)}</caption>" if caption else ""
     cells = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
     heads = f"<thead><tr>{cells}</tr></thead>" if any(head) else ""
-    lines = [f'<div class="wide"><table>{named}{heads}<tbody>']
+    style = f"wide {look}".rstrip()
+    lines = [f'<div class="{style}" tabindex="0"><table>{named}{heads}<tbody>']
     for place, (first, *others) in enumerate(rows):
         bad = place < len(marked) and marked[place]
         plain = "".join(f"<td>{escaped(cell)}</td>" for cell in others[:-1])
-        style = ' class="bad"' if bad else ""
-        last = f"<td{style}>{escaped(others[-1])}</td>" if others else ""
+        stands_out = ' class="bad"' if bad else ""
+        last = f"<td{stands_out}>{escaped(others[-1])}</td>" if others else ""
         lines.append(f'<tr><th scope="row">{escaped(first)}</th>{plain}{last}</tr>')
     return "\n".join([*lines, "</tbody></table></div>"])
 
 
 def fact_table(facts: Mapping[str, str]) -> str:
     """Names and values."""
-    return table((), [list(fact) for fact in facts.items()])
+    return table((), [list(fact) for fact in facts.items()], look="names")
 
 
 def paragraphs(text: str, style: str = "") -> str:

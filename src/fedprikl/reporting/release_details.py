@@ -5,11 +5,11 @@ from typing import Any
 
 from fedprikl.protocol import Plan, Release
 from fedprikl.protocol.column_answer import ColumnAnswer
-from fedprikl.reporting.column_facts import HEAD, facts_of
+from fedprikl.reporting.column_facts import HEAD, NOTE, facts_of
 from fedprikl.reporting.facts import ReleaseFacts
 from fedprikl.reporting.headline import ranked
 from fedprikl.reporting.page import fact_table, fold, paragraphs, table
-from fedprikl.reporting.texts import clean, number, percent
+from fedprikl.reporting.texts import clean, percent
 
 __all__ = ["details"]
 
@@ -26,7 +26,8 @@ def details(
     yield fold("The verdict in numbers", [*map(paragraphs, words), _witnesses(release)])
     if release.columns:
         order = ranked(release.columns)
-        yield fold("Columns in numbers", [table(HEAD, [each.row for each in facts_of(order)])])
+        rows = [each.row for each in facts_of(order)]
+        yield fold("Columns in numbers", [table(HEAD, rows, look="last"), paragraphs(NOTE, "note")])
         yield fold("Every category of every column", [*map(_cells, order)], printed=False)
     yield fold("Who was counted", [paragraphs(facts.counted), fact_table(_asked(release))])
     yield fold("What is protected, in full", [paragraphs(facts.privacy)])
@@ -69,18 +70,23 @@ def _cells(column: ColumnAnswer) -> str:
             percent(cell.reference),
             percent(cell.share),
             " to ".join(map(percent, cell.interval)),
-            number(cell.count, 1),
+            _count(cell.count),
             {"up": "more", "down": "fewer", "": "cannot be told"}[cell.moved],
         )
         for cell in column.cells
     ]
     before = percent(max(0.0, 1 - sum(cell.reference for cell in column.cells)))
-    rows.append(("in no category above", before, "", "", number(column.rest, 1), ""))
+    rows.append(("in no category above", before, "", "", _count(column.rest), ""))
     sizes = "".join(
         f" {clean(each.target)} = {each.value:.4g} {clean(each.unit)}".rstrip() + "."
         for each in column.answers
     )
     return table(CELL_HEAD, rows, caption=f"{clean(column.name)}.{sizes}")
+
+
+def _count(count: float) -> str:
+    """A noisy count: noise is of whole numbers or of any."""
+    return f"{count:,.{0 if count == round(count) else 1}f}" if abs(count) < 1e9 else f"{count:.6g}"
 
 
 def _asked(release: Release) -> dict[str, str]:
@@ -108,7 +114,10 @@ def _parameters(plan: Plan) -> dict[str, str]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return ", ".join(" and ".join(v) if isinstance(v, list) else str(v) for v in value) or "all"
+        return (
+            ", ".join(" and ".join(v) if isinstance(v, list | tuple) else str(v) for v in value)
+            or "all"
+        )
     return "none" if value is None else str(value)
 
 

@@ -48,10 +48,11 @@ def _columns(release: Release) -> list[str]:
     return [
         table(HEAD, [each.row for each in facts_of(order[:COLUMNS])]),
         *([paragraphs(f"The report has {left:,} more columns.")] if left > 0 else []),
-        ranking_chart(order[:COLUMNS]),
+        paragraphs("tv of each column, with 95% intervals; dashed: the threshold"),
+        _chart(ranking_chart(order[:COLUMNS])),
         *(
-            f"<p><strong>{escaped(column.name)}</strong>: reference (grey) and now, with 95% "
-            f"intervals</p>{cells_chart(column, release.records)}"
+            f"<p><strong>{escaped(column.name)}</strong>: the reference (grey) and now, with 95% "
+            f"intervals</p>{_chart(cells_chart(column, release.records))}"
             for column in drifted
         ),
     ]
@@ -61,11 +62,17 @@ def _sizes(release: Release, plan: Plan) -> list[str]:
     marks = [plan.threshold] + [None] * (len(release.answers) - 1)  # a plan has one
     verdict = release.verdict
     return [
-        size_chart(
-            answer,
-            records=release.records,
-            witness=None if verdict is None else verdict.witness(answer.divergence),
-            mark=mark,
+        _chart(
+            size_chart(
+                answer,
+                records=release.records,
+                witness=None if verdict is None else verdict.witness(answer.divergence),
+                mark=mark,
+            )
         )
         for answer, mark in zip(release.answers, marks, strict=True)
     ]
+
+
+def _chart(chart: str) -> str:
+    return f'<div style="max-width: 36rem">{chart}</div>'

@@ -76,7 +76,7 @@ def _known(name: str) -> dict[float, str]:
         return {}
     return {
         skewed_divergence([0.5, 0.5], [half, 1 - half], skew=0.0, divergence=divergence): (
-            f"example: 50% and 50% become {100 * half:.0f}% and {100 - 100 * half:.0f}%"
+            f"example: a 50:50 split becomes {100 * half:.0f}:{100 - 100 * half:.0f}"
         )
         for half in HALVES
     }

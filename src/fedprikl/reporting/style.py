@@ -75,17 +75,20 @@ svg { display: block; width: 100%; } .paper { background: #fff; padding: .5rem; 
 .paper svg { height: auto; } h3 + svg { margin-top: .6rem; }
 details { padding: 0 1rem; } details[open] { padding-bottom: .9rem; }
 summary { cursor: pointer; padding: .7rem 0; font-weight: 600; }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; overflow-wrap: normal; } .wide td { white-space: nowrap; }
+.names td { white-space: normal; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; margin: .4rem 0 1rem; }
 caption { text-align: left; font-weight: 600; padding: .4rem 0; }
 th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid var(--lines);
          vertical-align: top; font-variant-numeric: tabular-nums; }
 thead th { color: var(--muted); font-weight: 600; }
 th:first-child, td:first-child { text-align: left; } tbody th { font-weight: 400; min-width: 7rem; }
+.last td:last-child, .last th:last-child { text-align: left; min-width: 13rem;
+                                           white-space: normal; }
 @media print {
   main { max-width: none; padding: 0; } body { font-size: 11pt; }
   .card, figure, tr { break-inside: avoid; } h2, h3, summary { break-after: avoid; }
-  details { border: 0; padding: 0; }
+  details { border: 0; padding: 0; } summary { list-style: none; }
   details.folded { display: none; }
   details.printed::details-content { content-visibility: visible; display: block; }
 }

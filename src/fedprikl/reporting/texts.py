@@ -137,7 +137,7 @@ def percent(share: float) -> str:
     """
     if abs(share) > 100:  # no share at all
         return f"{100 * share:.3g}%"
-    return f"{100 * share:.{2 if 0 < abs(share) < 0.01 else 1}f}%"
+    return f"{100 * share:.{2 if 5e-5 <= abs(share) < 0.01 else 1}f}%"
 
 
 def date(at: str) -> str:
