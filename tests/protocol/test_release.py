@@ -294,14 +294,17 @@ def test_a_release_with_two_answers_reads_and_shows_well() -> None:
     assert Release.from_bytes(signed.to_bytes()) == signed
     assert (signed.value, signed.interval) == (0.5, (0.25, 0.75))
     facts = ReleaseFacts.of(signed)
+    assert signed.verdict is not None
+    mark = f"{signed.verdict.witnesses[0].threshold:.3f}"
     assert facts.answers == (
         "The records of testers differ from the reference by D(Pi || 0.01 Pi + 0.99 P) = 0.500 "
         "nats, of which about 0.125 is what 3,000 records give without any drift "
-        "(95% interval: 0.250 to 0.750).",
+        f"(95% interval: 0.250 to 0.750), beside a threshold of {mark}.",
         "The records of testers differ from the reference by TV(Pi, P) = 0.125; "
         "3,000 records give about 0.250 without any drift.",
     )
     page = release_page(signed, PLAN, {})
     assert page.count("<svg") == 2
-    assert page.count("threshold 0.5") == 1
+    assert page.count(">your own threshold, from the plan</text>") == 1
     assert page.index(facts.drift) < page.index("= 0.500 nats") < page.index("= 0.125")
+    assert page.index(facts.headline) < page.index("<svg") < page.index(facts.drift)
