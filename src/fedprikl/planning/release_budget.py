@@ -72,7 +72,8 @@ def largest_epsilon(
         return epsilon
 
     def excess(share: float) -> float:
-        return total_epsilon([charge(share)] * releases, delta=delta) - epsilon
+        total = total_epsilon([charge(share)] * releases, delta=delta)
+        return math.log(total / epsilon) if total > 0 else -math.inf
 
     low, high = epsilon / releases * (1 - 1e-9), epsilon
     if (above := excess(high)) <= 0:
@@ -86,18 +87,21 @@ def _last_that_fits(
     excess: Callable[[float], float], ends: tuple[float, float], found: tuple[float, float]
 ) -> float:
     """Where a bisection of the logarithm ends. An excess costs tens of milliseconds, and is nearly
-    a line: so the next place to look at is where a line through the last two vanishes.
+    a line: so the next place to look at is where the line through two of them vanishes.
     """
-    (first, last), (below, above) = (0, 2**STEPS), found
+    (first, last), (below, above), rose = (0, 2**STEPS), found, None
     while last - first > 1:
-        share = below / (below - above) if math.isfinite(above) else 0.5
+        share = below / (below - above) if math.isfinite(below - above) else 0.5
         guess = min(max(first + round((last - first) * share), first + 1), last - 1)
         value = excess(_bisected(ends, guess))
-        # The end that stays counts half: else a curved excess is approached from one side only.
-        if value <= 0:
-            first, below, above = guess, value, above / 2
+        fits = value <= 0
+        # An end that stays twice counts half: a curve would be approached from one side only.
+        half = 0.5 if fits is rose else 1.0
+        if fits:
+            first, below, above = guess, value, above * half
         else:
-            last, below, above = guess, below / 2, value
+            last, below, above = guess, below * half, value
+        rose = fits
     return _bisected(ends, first)
 
 
