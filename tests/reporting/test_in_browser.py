@@ -9,10 +9,12 @@ import pytest
 from fedprikl.reporting import release_page
 from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
 from fedprikl.reporting.page import page
+from fedprikl.reporting.release_summary import release_summary
 from tests.browser import look
 from tests.reporting.releases import PLAN, SCENES
 
 WIDTHS = (400, 1200)
+GAP = 4  # pixels between a bar and its number
 COSTS = {"bytes of masked counts per client": "1,024"}
 PAGES = {name: release_page(release, PLAN, COSTS) for name, release in SCENES.items()}
 
@@ -30,7 +32,7 @@ const charts = [...document.querySelectorAll('svg')].map(svg => ({
   title: svg.querySelector('title').textContent,
   says: svg.querySelector('desc').textContent,
   texts: [...svg.querySelectorAll('text')].map(each => ({
-    says: each.textContent, box: box(each),
+    says: each.textContent, box: box(each), right: each.getAttribute('text-anchor') === 'end',
     size: parseFloat(window.getComputedStyle(each).fontSize),
   })),
   shapes: [...svg.querySelectorAll('rect, line')].map(
@@ -86,6 +88,7 @@ def test_no_text_of_a_chart_lies_on_another(seen: dict[Any, Any], case: tuple[st
     found = seen[case]
     assert found["charts"]
     assert overlaps(found) == []
+    assert touched(found) == []
     assert min(text["size"] for chart in found["charts"] for text in chart["texts"]) >= 12
 
 
@@ -134,6 +137,7 @@ def test_these_checks_see_what_is_wrong(tmp_path: Path) -> None:
     assert only["scroll"] > only["width"]
     assert outside(only) != []
     assert overlaps(only) != []
+    assert touched(only) != []
 
 
 def outside(found: Any) -> list[str]:
@@ -165,10 +169,30 @@ def overlaps(found: Any) -> list[tuple[str, str]]:
     return odd
 
 
-def meet(one: Any, two: Any, line: float = 3.5) -> bool:
+def touched(found: Any) -> list[str]:
+    """Numbers beside a bar that the bar, its whisker or its mark reaches, or nearly."""
+    return [
+        text["says"]
+        for chart in found["charts"]
+        for text in chart["texts"]
+        if text["right"] and any(meet(text["box"], one["box"], GAP, 0) for one in chart["shapes"])
+    ]
+
+
+def meet(one: Any, two: Any, gap: float = -0.5, line: float = 3.5) -> bool:
     across = min(one[2], two[2]) - max(one[0], two[0])
     down = min(one[3], two[3]) - max(one[1], two[1])
-    return bool(across > 0.5 and down > line)
+    return bool(across > -gap and down > line)
+
+
+def test_a_notebook_shows_charts_as_well(scheme: Literal["light", "dark"], tmp_path: Path) -> None:
+    """Without a style sheet, in a cell of a notebook."""
+    pages = {name: f"<h1>cell</h1>{release_summary(SCENES[name], PLAN)}" for name in SCENES}
+    found = look(pages, widths=(700,), scheme=scheme, script=SCRIPT, folder=tmp_path)
+    for case in found.values():
+        assert case["charts"]
+        assert overlaps(case) == []
+        assert touched(case) == []
 
 
 def brightness(colour: str) -> int:

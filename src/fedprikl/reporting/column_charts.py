@@ -28,7 +28,7 @@ def _size(column: ColumnAnswer, facts: ColumnFacts) -> Bar:
     answer = column.answer("tv")
     return Bar(
         value=0.0 if answer is None else answer.value,
-        says=f"{facts.value} {facts.verdict}",
+        says=facts.value if column.drifted is False else f"{facts.value} {facts.verdict}",
         kind="moved" if column.drifted else "now",
         interval=None if answer is None else answer.interval,
         mark=threshold_of(column),
