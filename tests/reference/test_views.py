@@ -242,7 +242,8 @@ def test_the_fingerprint_covers_the_views() -> None:
     one, two = Reference.fit(PUBLIC), Reference.fit(PUBLIC, pairs=PAIRS)
     assert one.fingerprint != two.fingerprint
     whole = document(two)
-    for views in (whole["views"][:-1], whole["views"][::-1], []):
+    changed: list[Any] = [whole["views"][:-1], whole["views"][::-1], []]
+    for views in changed:
         with pytest.raises(ReferenceFileError, match="fingerprint"):
             files.loads(json.dumps(whole | {"views": views}))
 
