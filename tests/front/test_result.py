@@ -156,7 +156,7 @@ def test_the_report_has_a_row_for_each_field(found: Comparison, tmp_path: Path) 
     found.save_html(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert '<th scope="row">question 1: divergence</th><td>kl</td>' in text
-    assert '<th scope="row">question 3: columns</th><td>all</td>' in text
+    assert '<th scope="row">columns: views</th><td>age, plan</td>' in text
     assert "{" not in text.split("Parameters of the plan</summary>")[1]
 
 
