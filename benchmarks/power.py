@@ -6,7 +6,7 @@
 Beside a chi-square test of the raw counts, a textbook noisy histogram and the previous default. All
 numbers come from simulated populations and from plans made as a user makes them; `--seed` changes
 all that is random. DIR holds `femnist_digits.npz` and `nist_digit_owners.npz`; without it there
-are no real writers and digits. `bars` says what holds. About half an hour on two cores.
+are no real writers and digits. `bars` says what holds. An hour or more on two cores.
 """
 
 import argparse

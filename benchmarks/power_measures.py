@@ -50,8 +50,8 @@ class Effort:
     draws: int = 25  # of the noise on the counts of each
     rounds: int = 40  # references for each rate of false alarms
     populations: int = 100  # for each reference
-    splits: int = 100  # of the writers
-    parts: int = 20  # of the writers of a split, each a population
+    splits: int = 300  # of the writers; alarms come in the same splits, so these must be many
+    parts: int = 5  # of the writers of a split, each a population
     coverages: int = 1000  # releases for each case
     sampled: int = 400  # releases for a case whose points are drawn anew each time
 

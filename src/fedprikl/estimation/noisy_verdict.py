@@ -101,6 +101,12 @@ class _Groups:
         return np.concatenate(found, axis=-1, dtype=np.float64)
 
 
+def _unrelated(model: NoDrift) -> bool:
+    """Whether records of one client are taken as unrelated."""
+    spread = model.spread
+    return spread.correlation is None if isinstance(spread, Spread) else spread == 1
+
+
 @lru_cache(maxsize=2)  # one model serves all populations of a simulation
 def _groups_of(model: NoDrift) -> _Groups:
     return _Groups(model)
@@ -109,10 +115,15 @@ def _groups_of(model: NoDrift) -> _Groups:
 def variation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
     """U of noisy counts, one per term of the model, plus U of the counts of groups of cells.
 
-    Near 0 without drift. `noisy` may have leading axes.
+    Near 0 without drift. `noisy` may have leading axes. Groups are left out where clients' records
+    are known to be alike, as a precaution: what clients have in common could add up in a group as
+    drift does, and be too little in each cell to be measured there.
     """
-    records, groups = model.records_per_term, _groups_of(model)
+    records = model.records_per_term
     alone = overdispersion(noisy, model.pi, records, noise_sd, design_effect=model.design_effects)
+    if not _unrelated(model):
+        return alone
+    groups = _groups_of(model)
     mean, variance = groups.sums(records * model.pi), groups.sums(noise_sd**2) + groups.spread
     return np.asarray(alone + _excess(groups.sums(noisy), mean, variance))
 
