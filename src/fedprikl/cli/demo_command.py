@@ -16,6 +16,7 @@ from fedprikl.checks import check_epsilon
 from fedprikl.cli import demo_words as words
 from fedprikl.cli.console import print_json, say, shown_progress
 from fedprikl.cli.demo_truth import OUTCOMES, judge
+from fedprikl.cli.demo_words import POPULATION
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.cli.paper_demo import paper_demo
 from fedprikl.cli.released import write_release
@@ -108,7 +109,7 @@ def _main_job(
 
     clients, records = len(table.aircraft), round(table.records, -2)
     planned = plan_round(
-        reference, clients=clients, records=records, epsilon=epsilon, population="flights"
+        reference, clients=clients, records=records, epsilon=epsilon, population=POPULATION
     )
     planned.save(own / "plan.json")
     tell("3. The plan", *words.plan_words(planned))
@@ -131,9 +132,8 @@ def _main_job(
     release, absent, output = result.release, result.absent, own / "release.json"
     write_release(release, result.plan, result.costs, output=output, report=report, absent=absent)
     judged = judge(table, reference, release)
-    facts = ReleaseFacts.of(release, absent)
-    tell("5. The answer", facts.drift, words.columns_table(judged), facts.privacy)
-    tell("6. How right it was", *words.truth_words(judged))
+    tell("5. The answer", str(ReleaseFacts.of(release, absent)))
+    tell("6. How right it was", words.truth_table(judged), *words.truth_words(judged))
     return {
         **{kind.replace(" ", "_"): words.named(judged, kind) for kind in OUTCOMES},
         "columns": [column.to_dict() for column in judged],

@@ -17,15 +17,18 @@ from fedprikl.secure_sum import Leaves
 from fedprikl.simulation.demo_table import CLIENT, DRIFTED, FlightTable
 
 __all__ = [
+    "POPULATION",
     "by_hand",
-    "columns_table",
     "data_words",
     "named",
     "plan_words",
     "reference_words",
     "round_words",
+    "truth_table",
     "truth_words",
 ]
+
+POPULATION = "aircraft"
 
 
 def data_words(table: FlightTable) -> list[str]:
@@ -80,28 +83,32 @@ def round_words(result: Comparison, leaves: Mapping[str, Leaves]) -> list[str]:
     ]
 
 
-def columns_table(judged: Sequence[JudgedColumn]) -> Table:
-    """One row per column: the verdict, the size, and the truth."""
-    shown = Table("column", "verdict", "size (tv)", "95% interval", "true size", "no drift gives")
-    for number in shown.columns[2:]:
+def truth_table(judged: Sequence[JudgedColumn]) -> Table:
+    """One row per column: what was done to it, what was found, and both sizes."""
+    shown = Table("column", "truth", "verdict", "tv", "95% interval", "true tv", "no drift")
+    for number in shown.columns[3:]:
         number.justify = "right"
-    for column in sorted(judged, key=_rank):
+    for column in judged:
         found = column.answer.answer("tv")
-        verdict = "[bold]drifted[/bold]" if column.answer.drifted else "no drift found"
-        size, between, usual = ("", "", "") if found is None else _cells(found)
         shown.add_row(
-            column.answer.name, verdict, size, between, f"{column.truth['tv']:.3f}", usual
+            column.answer.name,
+            "drifted" if column.made_to_drift else "as before",
+            column.outcome,
+            *(("", "") if found is None else _size(found)),
+            f"{column.truth['tv']:.3f}",
+            "" if found is None or found.no_drift is None else f"{found.no_drift:.3f}",
         )
     return shown
 
 
 def truth_words(judged: Sequence[JudgedColumn]) -> list[str]:
     """Which columns were found, missed and falsely called; how good the sizes are."""
+    kinds: list[Outcome] = ["found", "missed", "falsely called"]
     said = [
-        f"Found: {_listed(named(judged, 'found')) or 'none'}. "
-        f"Missed: {_listed(named(judged, 'missed')) or 'none'}. "
-        f"Falsely called: {_listed(named(judged, 'falsely called')) or 'none'}. "
-        f"Rightly left alone: {_listed(named(judged, 'left alone')) or 'none'}."
+        f"{len(named(judged, 'found'))} of {len(DRIFTED)} columns that drifted were found. "
+        + " ".join(f"{kind.capitalize()}: {_listed(named(judged, kind))}." for kind in kinds),
+        "True tv: what anybody would compute who had collected all flights. It is not 0 without "
+        "drift, because few aircraft differ from many by chance.",
     ]
     for divergence, unit in (("tv", ""), ("kl", " nats")):
         covered = [column.covered(divergence) for column in judged]
@@ -113,8 +120,8 @@ def truth_words(judged: Sequence[JudgedColumn]) -> list[str]:
         ]
         if errors:
             said.append(
-                f"The released {divergence} of a column is off by {max(errors):.2g}{unit} at "
-                f"most; {sum(known)} of {len(known)} intervals hold the true size."
+                f"The released {divergence} is off by at most {max(errors):.2g}{unit}; "
+                f"{sum(known)} of {len(known)} intervals hold the true one."
             )
     return said
 
@@ -126,10 +133,10 @@ def by_hand(folder: Path, *, clients: int, records: int, epsilon: float) -> list
         f"cd {shlex.quote(str(folder))}",
         f"fedprikl reference reference.csv -o ref.json --client-column {CLIENT}",
         f"fedprikl plan ref.json --clients {clients} --records {records} --epsilon {epsilon:g} "
-        "--population flights",
+        f"--population {POPULATION}",
         f"fedprikl estimate plan.json aircraft{more}",
         "fedprikl verify release.json",
-        "fedprikl ledger --population flights",
+        f"fedprikl ledger --population {POPULATION}",
     ]
 
 
@@ -138,18 +145,11 @@ def named(judged: Sequence[JudgedColumn], outcome: Outcome) -> list[str]:
     return [column.answer.name for column in judged if column.outcome == outcome]
 
 
-def _rank(column: JudgedColumn) -> tuple[bool, float]:
-    """Drifted columns first, the largest drift first."""
-    found = column.answer.answer("tv")
-    return not column.answer.drifted, 0.0 if found is None else -found.value
-
-
-def _cells(found: Answer) -> tuple[str, str, str]:
+def _size(found: Answer) -> tuple[str, str]:
     between = "" if found.interval is None else "{:.3f} to {:.3f}".format(*found.interval)
-    usual = "" if found.no_drift is None else f"{found.no_drift:.3f}"
-    return f"{found.value:.3f}", between, usual
+    return f"{found.value:.3f}", between
 
 
 def _listed(names: Sequence[str]) -> str:
-    *most, last = names or [""]
+    *most, last = names or ["none"]
     return f"{', '.join(most)} and {last}" if most else last

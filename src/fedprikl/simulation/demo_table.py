@@ -17,7 +17,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.reference import Reference, Table
 from fedprikl.reference.columns import UNSEEN, Reader
 
-__all__ = ["CLIENT", "DRIFTED", "FlightTable", "Flights", "flight_table", "large_sample"]
+__all__ = ["CLIENT", "DRIFTED", "FlightTable", "Flights", "flight_table"]
 
 Flights = dict[str, list[Any]]  # column -> a value per flight; None is a gap
 
@@ -94,18 +94,6 @@ def flight_table(
         for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False))
     }
     return FlightTable(reference, held)
-
-
-def large_sample(
-    rng: np.random.Generator, reference: Reference, *, aircraft: int = 2_000
-) -> dict[str, tuple[Floats, Floats]]:
-    """The distribution of each drifted column before and after, from many more flights."""
-    _, before = _fly(rng, aircraft, 200)
-    after = _drift(rng, before)
-    return {
-        name: (_shares(reference, name, before[name]), _shares(reference, name, after[name]))
-        for name in DRIFTED
-    }
 
 
 def _fly(
