@@ -9,7 +9,7 @@ from fedprikl.cli.console import notes, print_json, say, shown_progress
 from fedprikl.cli.options import load_reference
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.cli.reference_command import SEPARATORS
-from fedprikl.cli.released import print_release, write_release
+from fedprikl.cli.released import exit_on_drift, print_release, write_release
 from fedprikl.errors import InvalidInputError
 from fedprikl.front import compare
 from fedprikl.protocol import Policy, SignedPlan
@@ -51,6 +51,9 @@ def estimate_command(
     ),
     report: Annotated[Path, typer.Option(help="The report for people.")] = Path("report.html"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    fail_on_drift: Annotated[
+        bool, typer.Option("--fail-on-drift", help="Exit with code 3 if drift is found.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Runs the protocol with real secure sums, charges the ledger, writes a release and a report.
@@ -83,11 +86,12 @@ def estimate_command(
     write_release(release, result.plan, result.costs, output=output, report=report, absent=absent)
     if json:
         print_json(result.to_dict() | {"report": str(report)})
-        return
-    print_release(release, absent)
-    say(f"\nBudget left for {result.plan.population}: epsilon {result.epsilon_left:.3g}")
-    say(f"signer, for `fedprikl verify --key`: {release.signer}")
-    say(f"release: {output}\nreport: {report}")
+    else:
+        print_release(release, absent)
+        say(f"\nBudget left for {result.plan.population}: epsilon {result.epsilon_left:.3g}")
+        say(f"signer, for `fedprikl verify --key`: {release.signer}")
+        say(f"release: {output}\nreport: {report}")
+    exit_on_drift(release, fail_on_drift)
 
 
 def _load_reference(plan: Path, signed: SignedPlan, path: Path) -> Reference:

@@ -19,7 +19,6 @@ from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.drift_cases import WORDS
-from fedprikl.planning.planner import ASK
 from fedprikl.planning.sum_cost import SumCost
 from fedprikl.protocol import Roster, SignedPlan, SigningKey
 from fedprikl.whole_files import write_whole
@@ -37,6 +36,13 @@ class Trust(StrEnum):
     NONE = "none"
 
 
+class Control(StrEnum):
+    """What the false-alarm rate over columns is about."""
+
+    FAMILY = "family"
+    DISCOVERY = "discovery"
+
+
 def plan_command(
     reference: Annotated[Path, typer.Argument(help="The reference, from `fedprikl reference`.")],
     clients: Annotated[int, typer.Option(min=3, help="How many clients there are, about.")],
@@ -44,7 +50,13 @@ def plan_command(
     epsilon: Annotated[float, typer.Option(help="Privacy budget of all planned releases.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Used where the noise is not pure.")] = 1e-6,
     population: Annotated[str, typer.Option(help="Whose budget is charged.")] = "clients",
-    payload: Annotated[int, typer.Option(min=1, help="Bytes of counts a client may send.")] = 1024,
+    payload: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Bytes of counts a client may send. Default: 1,024, and what the columns need.",
+        ),
+    ] = None,
     trust: Annotated[Trust, typer.Option(help="Who may see exact sums.")] = Trust.AGGREGATOR,
     releases: Annotated[int, typer.Option(min=1, help="How many releases the budget is for.")] = 1,
     most_records: Annotated[
@@ -56,10 +68,14 @@ def plan_command(
     ask: Annotated[
         list[str] | None,
         typer.Option(
-            help="Divergences, the size first; repeat it or use commas, like --ask kl,tv. "
-            "Default: kl, tv and js."
+            help="Divergences of the whole, the size first, and `columns` for every column; "
+            "repeat it or use commas, like --ask kl,columns. Default: kl, tv, js and columns."
         ),
     ] = None,
+    control: Annotated[
+        Control,
+        typer.Option(help="False alarms over columns: of any (family), or their share."),
+    ] = Control.FAMILY,
     skew: Annotated[
         float | None,
         typer.Option(help="Share of Pi mixed into P; defines the target. Default: 0.01 for KL."),
@@ -132,6 +148,7 @@ def plan_command(
         releases=releases,
         population=population,
         ask=_asked(ask),
+        control="discovery" if control is Control.DISCOVERY else "family",
         skew=skew,
         most_records=most_records,
         cohort=cohort,
@@ -162,10 +179,10 @@ def plan_command(
     say(f"plan: {output}: {plan_words(signed)}")
 
 
-def _asked(ask: list[str] | None) -> tuple[str, ...]:
+def _asked(ask: list[str] | None) -> tuple[str, ...] | None:
     """Names given one by one or with commas."""
     names = [name.strip() for text in ask or [] for name in text.split(",")]
-    return tuple(filter(None, names)) or ASK
+    return tuple(filter(None, names)) or None
 
 
 def _end(begin: datetime, days: float | None, until: datetime | None) -> datetime:
@@ -197,12 +214,9 @@ def _fingerprint(roster: Path, clients: int) -> str:
 
 def _print_planned(console: Console, planned: PlannedRound) -> None:
     plan, cost = planned.plan, planned.cost
-    points = plan.question.points
-    groups = "" if plan.batches == 1 else f" of each of {plan.batches} batches of clients"
     console.print(
-        f"{points:,} cells are asked{groups}: {cost.masked_bytes:,} bytes of counts per "
-        f"client. {_sums(cost)}, {cost.neighbours} key agreements and {cost.sent_bytes:,} bytes "
-        "sent per client."
+        f"{planned.cells}: {cost.masked_bytes:,} bytes of counts per client. {_sums(cost)}, "
+        f"{cost.neighbours} key agreements and {cost.sent_bytes:,} bytes sent per client."
     )
     console.print(
         f"A client may hold up to {plan.most_records:,} records (--most-records); one that holds "
@@ -214,6 +228,21 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
             f"them together spend {plan.budget[0]:.3g} at delta {plan.budget[1]:g}."
         )
     console.print(f"Asked, with shares of the budget: {planned.asked}.")
+    if plan.questions:
+        _print_whole(console, planned)
+    if (column := planned.columns) is not None:
+        found = "no drift" if column.smallest_drift is None else f"{column.smallest_drift:.2g} nats"
+        later = "" if column.error_drifted is None else f", {column.error_drifted:.2g} at 0.05"
+        console.print(
+            f"\nOf the columns, {column.column} has the median number of cells: a smooth drift is "
+            f"found from {found} (95% power, false alarms of all columns: "
+            f"{100 * plan.false_alarm_of_each:.3g}%); error of its kl: {column.error:.2g} nats "
+            f"without drift{later}."
+        )
+
+
+def _print_whole(console: Console, planned: PlannedRound) -> None:
+    plan = planned.plan
     unit = divergence_named(plan.question.divergence).unit
     table = Table("if the drift is", "of size", "error", box=None)
     for forecast in planned.forecasts:
@@ -232,7 +261,7 @@ def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
     effect = "" if given is None else f", design effect {given:.3g}"
     console.print(
         f"\nSmallest drift found with 95% power (a prediction; false alarms: "
-        f"{100 * plan.false_alarm:.3g}%{effect}):"
+        f"{100 * plan.false_alarm_of_each:.3g}%{effect}):"
     )
     console.print(table)
 
@@ -249,6 +278,8 @@ def _print_reasons(console: Console, planned: PlannedRound) -> None:
         table.add_row(reason.parameter, reason.value, reason.why)
     console.print("\nWhy:")
     console.print(table)
+    if not planned.forecasts:
+        return
     cases = [
         each.kind if each.kind in ("none", "gone") else f"{each.kind} {each.size:.2g}"
         for each in planned.forecasts

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import typer
+
 from fedprikl.cli.console import notes, print_json, say
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
@@ -10,7 +12,9 @@ from fedprikl.protocol import Plan, Release
 from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
 from fedprikl.whole_files import write_whole
 
-__all__ = ["note_missing_charts", "print_release", "write_release"]
+__all__ = ["exit_on_drift", "note_missing_charts", "print_release", "write_release"]
+
+DRIFT_FOUND = 3  # exit code
 
 
 def write_release(
@@ -42,6 +46,15 @@ def note_missing_charts(report: Path) -> None:
     """Says that a report has no charts, where it has none."""
     if why := why_no_charts():
         say(f"{report} has no chart. {why}", console=notes)
+
+
+def exit_on_drift(release: Release, wanted: bool) -> None:
+    """Ends with exit code 3 if drift was found and the user wants to know by it.
+
+    The verdict is in the release, which is public: the code tells nothing more.
+    """
+    if wanted and release.drifted:
+        raise typer.Exit(DRIFT_FOUND)
 
 
 def print_release(release: Release, absent: Sequence[str] = ()) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from fedprikl.cli.console import print_json, say
 from fedprikl.cli.options import check_key, plan_words
-from fedprikl.cli.released import print_release
+from fedprikl.cli.released import exit_on_drift, print_release
 from fedprikl.front import verify
 from fedprikl.protocol import SignedPlan
 
@@ -22,6 +22,9 @@ def verify_command(
     plan: Annotated[
         Path | None, typer.Option(help="Check too that the release is about this plan.")
     ] = None,
+    fail_on_drift: Annotated[
+        bool, typer.Option("--fail-on-drift", help="Exit with code 3 if it found drift.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Checks the signature of a release. Exit code 1 if it was changed or is not the key's.
@@ -35,7 +38,9 @@ def verify_command(
     found = verify(release, key=key, plan=plan)
     signed = None if plan is None else SignedPlan.load(plan)
     if json:
-        print_json({"genuine": True} | found.to_dict())
+        drift = {"drifted": found.drifted, "drifted_columns": list(found.drifted_columns)}
+        print_json({"genuine": True} | drift | found.to_dict())
+        exit_on_drift(found, fail_on_drift)
         return
     if key:
         say("genuine", style="green")
@@ -45,3 +50,4 @@ def verify_command(
     if signed is not None:
         say(f"plan: {plan_words(signed)}")
     print_release(found)
+    exit_on_drift(found, fail_on_drift)

@@ -193,11 +193,12 @@ class Site:
 def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSession:
     """Reads the records."""
     reference = Reference.load(settings.reference)
-    counts = open_records(settings.data).count(reference).counts
+    found = open_records(settings.data).count(reference)
     roster, identity = credentials(invitation.signed.plan, settings)
     client = Client(
-        counts,
+        found.counts,
         reference,
+        views=found.views,
         policy=settings.policy,
         randomness=os.urandom,
         identity=identity,

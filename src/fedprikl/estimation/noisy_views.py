@@ -46,6 +46,7 @@ class NoisyViews:
     """All that is released about views. Public."""
 
     counts: tuple[NoisyCounts, ...]  # of each view, in one batch
+    mechanism: str  # the noise on every count, in words
     vectors: tuple[ViewVector, ...] = field(default=())  # tv, js; none where nobody is trusted
 
     def statistics(self, view: int) -> tuple[Statistic, ...]:
@@ -69,6 +70,7 @@ def noise_views(
     counts = [BatchCounts(*view, total) for view in zip(views, exact, strict=True)]
     return NoisyViews(
         counts=tuple(noise_counts(each, mechanism, source) for each in counts),
+        mechanism=str(mechanism),
         vectors=tuple(_vector(counts, score, noise, source) for score, noise in vectors),
     )
 

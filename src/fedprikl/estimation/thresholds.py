@@ -18,6 +18,7 @@ __all__ = [
     "check_false_alarm",
     "joint_thresholds",
     "simulated_draws",
+    "upper_limit",
 ]
 
 CONFIDENCE = 0.99  # that the simulation's own error does not raise the false-alarm rate
@@ -96,7 +97,7 @@ def joint_thresholds(nulls: Sequence[NullValues], *, false_alarm: float) -> tupl
 
     def fits(level: float) -> bool:
         calm = [1 - null.above(t) for null, t in zip(nulls, thresholds(level), strict=True)]
-        return _upper_limit(1 - np.prod(calm, axis=0)) <= rate
+        return upper_limit(1 - np.prod(calm, axis=0)) <= rate
 
     low, high = rate / (4 * len(nulls)), rate  # by the union bound `low` fits
     for _ in range(HALVINGS):
@@ -122,7 +123,7 @@ def alarm_threshold(values: Floats, mechanism: Mechanism | None, *, false_alarm:
         return _order_statistic(values, rate)
 
     def excess(t: float) -> float:
-        return _upper_limit(mechanism.survival(t - values)) - rate
+        return upper_limit(mechanism.survival(t - values)) - rate
 
     return float(scipy.optimize.brentq(excess, *_bracket(values, mechanism, rate)))
 
@@ -142,7 +143,8 @@ def _bracket(values: Floats, mechanism: Mechanism, level: float) -> tuple[float,
     return float(values.min() - reach), float(values.max() + 3 * reach)
 
 
-def _upper_limit(samples: Floats) -> float:
+def upper_limit(samples: Floats) -> float:
+    """Of the mean that independent samples are drawn with: 99% confidence."""
     z, n = float(scipy.special.ndtri(CONFIDENCE)), len(samples)
     return float(samples.mean() + z * samples.std() / math.sqrt(n) + z**2 / (2 * n))
 

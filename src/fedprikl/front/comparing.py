@@ -150,7 +150,14 @@ def compare(
             open_account(aggregator, book, signed.plan, records, at=at, note=tell)
         counted = _count_clients(sources.used, pi, form, progress)
         members = {
-            name: Client(found.counts, pi, policy=policy, randomness=os.urandom, source=source)
+            name: Client(
+                found.counts,
+                pi,
+                views=found.views,
+                policy=policy,
+                randomness=os.urandom,
+                source=source,
+            )
             for name, found in counted.items()
         }
         result = run_round(

@@ -1,18 +1,15 @@
 """What a comparison ends with. All of it is public."""
 
-import importlib.util
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
-
-import narwhals.stable.v2 as nw
+from typing import Any
 
 from fedprikl.documents import readable
-from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.estimation import Verdict
+from fedprikl.front.column_table import ColumnTable
+from fedprikl.front.frame_libraries import FrameLibrary, frame_of
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.reporting import ReleaseFacts, absences, release_page
@@ -20,8 +17,6 @@ from fedprikl.reporting.release_summary import release_summary
 from fedprikl.whole_files import write_whole
 
 __all__ = ["Comparison"]
-
-FrameLibrary = Literal["pandas", "polars", "pyarrow"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -59,8 +54,13 @@ class Comparison:
     notes: tuple[str, ...] = ()  # what the user should know besides
 
     @property
-    def value(self) -> float:
-        """The released estimate of the first divergence, noise included."""
+    def columns(self) -> ColumnTable:
+        """What was found about each column: `columns["age"].drifted`, `columns.to_frame()`."""
+        return ColumnTable(self.release.columns)
+
+    @property
+    def value(self) -> float | None:
+        """The released estimate of the first divergence, noise included; None: columns only."""
         return self.release.value
 
     @property
@@ -69,18 +69,18 @@ class Comparison:
         return self.release.interval
 
     @property
-    def target(self) -> str:
-        """What was estimated, in the paper's symbols."""
-        return self.release.answers[0].target
+    def target(self) -> str | None:
+        """What was estimated, in the paper's symbols; None if only columns were asked."""
+        return self.release.answers[0].target if self.release.answers else None
 
     @property
     def verdict(self) -> Verdict | None:
-        """Drifted or not, at the plan's false-alarm rate; None if it could not be computed."""
+        """On the whole, at its part of the plan's false-alarm rate; None if there is none."""
         return self.release.verdict
 
     @property
     def drifted(self) -> bool | None:
-        """Whether the verdict found drift; None where there is no verdict."""
+        """Whether drift was found, in the whole or in a column; None where there is no verdict."""
         return self.release.drifted
 
     @property
@@ -106,6 +106,7 @@ class Comparison:
         """Plain values for JSON: the signed release, and what else is known of the round."""
         return self.release.to_dict() | {
             "drifted": self.drifted,
+            "drifted_columns": list(self.columns.drifted),
             "refusals": dict(self.refusals),
             "left_out": dict(self.left_out),
             "epsilon_left": self.epsilon_left,
@@ -116,11 +117,7 @@ class Comparison:
 
         By default the first of them that was imported already, or that is installed.
         """
-        columns: dict[str, list[Any]] = {}
-        for answer in self.release.answers:
-            for name, value in self._row(answer).items():
-                columns.setdefault(name, []).append(value)
-        return nw.from_dict(columns, backend=_library(library)).to_native()
+        return frame_of([self._row(answer) for answer in self.release.answers], library)
 
     def _row(self, answer: Answer) -> dict[str, Any]:
         low, high = answer.interval or (math.nan, math.nan)
@@ -165,20 +162,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         between = "" if self.interval is None else "[{:.4g}, {:.4g}], ".format(*self.interval)
+        value = "" if self.value is None else f"{self.value:.4g} "
         return (
             f"<Comparison of {self.plan.population!r}: drifted={self.drifted}, "
-            f"{self.value:.4g} {between}epsilon {self.plan.epsilon:g}>"
+            f"{value}{between}epsilon {self.plan.epsilon:g}>"
         )
-
-
-def _library(wanted: str | None) -> FrameLibrary:
-    known = get_args(FrameLibrary)
-    if wanted is not None and wanted not in known:
-        raise InvalidInputError(f"Frames are of pandas, polars or pyarrow, got {wanted!r:.40}.")
-    choices = known if wanted is None else (wanted,)
-    for name in sorted(choices, key=lambda name: name not in sys.modules):
-        if importlib.util.find_spec(name) is not None:
-            return name  # type: ignore[no-any-return]
-    raise MissingExtraError(
-        f"A frame needs {' or '.join(choices)}, which is not installed. `to_dict` needs nothing."
-    )

@@ -141,7 +141,7 @@ class _Typical:
             noise_sd=np.array([sd]),
             laplace_scale=scale,
         )
-        views = NoisyViews(counts=(noisy,), vectors=tuple(self._vectors()))
+        views = NoisyViews(counts=(noisy,), mechanism="", vectors=tuple(self._vectors()))
         return smallest_drift_of(
             views.statistics(0),
             NoDrift.of(self.points, self.records, self.spread),
@@ -180,7 +180,9 @@ def column_reasons(plan: Plan) -> tuple[Reason, ...]:
     asked = plan.columns
     if asked is None:
         return ()
-    views = f"{len(asked.views)} columns and pairs" if _pairs(asked) else f"{len(asked.views)} columns"
+    views = (
+        f"{len(asked.views)} columns and pairs" if _pairs(asked) else f"{len(asked.views)} columns"
+    )
     if plan.trust == "none":
         why = "one vector of noisy counts answers everything: a record moves two counts of each"
         return (Reason("columns", views, why),)

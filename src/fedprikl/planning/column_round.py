@@ -62,9 +62,7 @@ def _beside_whole(known: Known, draft: Plan) -> PlannedRound:
     plan = replace(
         planned.plan,
         columns=asked,
-        questions=tuple(
-            replace(each, share=each.share * part) for each in planned.plan.questions
-        ),
+        questions=tuple(replace(each, share=each.share * part) for each in planned.plan.questions),
         epsilon=total,
         delta=delta,
         budget_epsilon=total,

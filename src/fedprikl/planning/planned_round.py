@@ -72,10 +72,10 @@ class PlannedRound:
     find_columns: Callable[[], ColumnForecast | None] = lambda: None
 
     @property
-    def error(self) -> float | None:
-        """The typical error: the geometric mean of the forecasts; None for columns alone."""
-        if not self.forecasts:
-            return None
+    def error(self) -> float:
+        """The typical error: the geometric mean of the forecasts; of columns alone, a column's."""
+        if not self.forecasts and (column := self.columns) is not None:
+            return column.error
         return typical_error([forecast.error for forecast in self.forecasts])
 
     @property
@@ -94,6 +94,8 @@ class PlannedRound:
     @property
     def smallest_drift(self) -> float | None:
         """The largest of the smallest drifts of all kinds that are found; None if none is."""
+        if not self.plan.questions and (column := self.columns) is not None:
+            return column.smallest_drift
         return max((size for size in self.smallest_drifts.values() if size), default=None)
 
     @property
@@ -117,8 +119,8 @@ class PlannedRound:
             f"{self.cells}: {self.cost.masked_bytes:,} bytes of counts per client.\n{each} spends "
             f"epsilon {plan.epsilon:.3g} of the budget of {plan.population!r}: {self.asked}."
         )
-        if self.error is None:
-            return said
+        if not plan.questions:
+            return f"{said}\nPredicted error of a column's kl: {self.error:.3g} nats."
         unit = divergence_named(plan.question.divergence).unit
         return f"{said}\nPredicted error: {f'{self.error:.3g} {unit}'.rstrip()}."
 
@@ -158,7 +160,7 @@ class PlannedRound:
         return (
             f"<PlannedRound of {self.plan.population!r}: "
             f"{self.plan.points + self.plan.counted:,} cells, epsilon {self.plan.epsilon:.3g}"
-            f"{'' if self.error is None else f', predicted error {self.error:.3g}'}>"
+            f", predicted error {self.error:.3g}>"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from fedprikl.protocol.aggregator import Aggregator
 from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.client import Client
 from fedprikl.protocol.client_session import ClientSession
+from fedprikl.protocol.column_answer import CellAnswer, ColumnAnswer
+from fedprikl.protocol.column_questions import ColumnQuestions
 from fedprikl.protocol.identity_check import IdentityCheck, introduce
 from fedprikl.protocol.in_memory import InMemoryTransport
 from fedprikl.protocol.keys import SigningKey
@@ -26,9 +28,12 @@ __all__ = [
     "Address",
     "Aggregator",
     "Answer",
+    "CellAnswer",
     "Client",
     "ClientSession",
     "Cohort",
+    "ColumnAnswer",
+    "ColumnQuestions",
     "CountNoise",
     "IdentityCheck",
     "InMemoryTransport",

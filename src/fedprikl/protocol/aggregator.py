@@ -1,11 +1,8 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import numpy as np
 
-from fedprikl.errors import FedPriKLError, InvalidInputError, ReleaseRefused, SecureSumError
+from fedprikl.errors import InvalidInputError, ReleaseRefused, SecureSumError
 from fedprikl.estimation import Estimates
 from fedprikl.estimation.estimates import Judgement
 from fedprikl.privacy import SECURE_NOISE, Charge, Ledger, NoiseSource, Reservation
@@ -14,6 +11,7 @@ from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.column_answer import ColumnAnswer
 from fedprikl.protocol.column_release import answer_columns
 from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.never_lost import or_none
 from fedprikl.protocol.outcome import Outcome, spread_of
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.released_counts import ReleasedCounts
@@ -24,8 +22,6 @@ from fedprikl.reference import Spread, View
 from fedprikl.secure_sum import SumAggregator
 
 __all__ = ["Aggregator"]
-
-Found = TypeVar("Found")
 
 
 class Aggregator:
@@ -167,7 +163,7 @@ class Aggregator:
     def _answers(self, estimates: Estimates, judged: Judgement | None) -> tuple[Answer, ...]:
         """One for each question of the plan."""
         unknown = (None,) * len(estimates.each)
-        limits = [_or_none(found.limits) for found in estimates.each]
+        limits = [or_none(found.limits) for found in estimates.each]
         return tuple(
             Answer(
                 divergence=question.divergence,
@@ -193,13 +189,19 @@ class Aggregator:
         if estimates.columns is None:
             return ()
         clients = sum(outcome.included for outcome in self._outcomes.values())
-        return answer_columns(self._round.plan, self._views, estimates.columns, clients=clients)
+        return answer_columns(
+            self._round.plan,
+            self._views,
+            estimates.columns,
+            clients=clients,
+            mechanism=estimates.columns.mechanism,
+        )
 
     def _sign(self, estimates: Estimates, at: str) -> Release:
         plan, reserved, noisy = self._round.plan, self._reservation, estimates.noisy_counts
         judged = None
         if estimates.each:
-            judged = _or_none(lambda: estimates.judge(plan.false_alarm_of_each, self._spread))
+            judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, self._spread))
         release = Release(
             round_id=self._round.round_id,
             request=self._request,
@@ -222,11 +224,3 @@ class Aggregator:
         if self._ledger is not None and reserved is not None:
             self._ledger.commit(reserved, release_hash=release.fingerprint, at=at)
         return release
-
-
-def _or_none(compute: Callable[[], Found | None]) -> Found | None:
-    """What is computed after the budget was charged must not lose the release: None if it fails."""
-    try:
-        return compute()
-    except (FedPriKLError, ValueError, ArithmeticError, LookupError, RuntimeError):
-        return None

@@ -61,13 +61,8 @@ class NoisyHistogram:
         """Neither corrected nor limited: noisy counts are public, and debiased by simulation."""
         return question.score(correction=0.0, limited=False)
 
-    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints | None:
-        """Points of all batches; several batches are asked different cells, as none is pooled.
-
-        None if only columns are asked.
-        """
-        if not self.plan.questions:
-            return None
+    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
+        """Points of all batches; several batches are asked different cells, as none is pooled."""
         plan, question = self.plan, self.plan.question
         if plan.batches > 1:
             return distinct_points(pi, question.points, batches=plan.batches, rng=rng)
@@ -190,9 +185,11 @@ class NoisyHistogram:
         return np.append(counts + noise + share.reach, [records, mark]).astype(np.int64)
 
     def open(self, total: Ints, *, clients: int, included: int) -> OpenedSum:
-        """The sum of a cohort: noisy counts of the points and views; the rest last in each block."""
+        """The sum of a cohort: noisy counts of points and views; the rest last in each."""
         share = self.share(clients)
-        counted = 0 if self.plan.columns is None else sum(self._blocks(0)) - bool(self.plan.questions)
+        counted = (
+            0 if self.plan.columns is None else sum(self._blocks(0)) - bool(self.plan.questions)
+        )
         counts, views = np.split(total[:-2] - included * share.reach, [len(total) - 2 - counted])
         return OpenedSum(
             counts=counts,
@@ -257,7 +254,8 @@ class NoisyHistogram:
                     laplace_scale=share.laplace_scale,
                 )
                 for view, counts in zip(views, of_views, strict=True)
-            )
+            ),
+            mechanism=str(share),
         )
         cells = (0 if points is None else len(points)) + self.plan.counted
         privacy = PrivacyStatement(

@@ -144,7 +144,9 @@ def _check_points(invitation: Invitation, policy: Policy, reference: Reference) 
     try:
         view_places(plan.columns, reference)
     except InvalidInputError:
-        raise PolicyRefusal("the plan asks about columns that the reference does not have") from None
+        raise PolicyRefusal(
+            "the plan asks about columns that the reference does not have"
+        ) from None
     if len(cells) != plan.points or invitation.batch >= plan.batches:
         raise PolicyRefusal("other points or batches are asked than the plan has")
     if len(set(cells)) < len(cells):

@@ -15,9 +15,9 @@ from fedprikl.estimation import (
     Estimate,
     Estimates,
     NoisyCounts,
+    NoisyViews,
     adaptive_estimate,
     estimate_scored_sum,
-    NoisyViews,
     estimates_from_counts,
     noise_counts,
     noise_views,
@@ -94,10 +94,8 @@ class ScoredSum:
             return question.score(correction=0.0, limited=False)
         return question.score(correction=self.plan.client_effect, limited=True)
 
-    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints | None:
-        """Points of all batches, pooled where several are asked the same cell; None: columns only."""
-        if not self.plan.questions:
-            return None
+    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
+        """Points of all batches, pooled where several are asked the same cell."""
         plan, question = self.plan, self.plan.question
         return spread_points(
             pi, question.points, batches=plan.batches, exponent=question.exponent, rng=rng
@@ -178,30 +176,15 @@ class ScoredSum:
         records = np.array([batch.records for batch in batches])
         answers: dict[Question, Estimate] = {}
         noisy: NoisyCounts | None = None
-        counts = None
         if points is not None:
             asked = np.concatenate([batch.counts for batch in batches])
-            counts = BatchCounts(points, asked, records)
-        for noise in self.noises if counts is not None else ():
-            match noise:
-                case CountsNoise():
-                    noisy = noise_counts(counts, noise.charge, source)
-                    found = self._from_counts(noisy, noise, source, rng)
-                case _:
-                    found = (self._one_number(counts, noise, source),)
-            answers |= zip(noise.questions, found, strict=True)
-        columns, stated = None, [answers[noise.questions[0]].privacy for noise in self.noises]
+            answers, noisy = self._whole(BatchCounts(points, asked, records), source, rng)
+        stated = [answers[noise.questions[0]].privacy for noise in self.noises]
+        columns: NoisyViews | None = None
         if self.columns_noise is not None:
-            noise = self.columns_noise
-            columns = noise_views(
-                views,
-                split_views(self.plan, np.sum([batch.views for batch in batches], axis=0)),
-                int(records.sum()),
-                vectors=[(view_score(name), vector) for name, vector in noise.values],
-                mechanism=noise.counts,
-                source=source,
-            )
-            stated += self._stated(noise, source)
+            exact = split_views(self.plan, np.sum([batch.views for batch in batches], axis=0))
+            columns = self._columns(self.columns_noise, views, exact, int(records.sum()), source)
+            stated += self._stated(self.columns_noise, source)
         return Estimates(
             each=tuple(answers[question] for question in self.plan.questions),
             columns=columns,
@@ -211,32 +194,62 @@ class ScoredSum:
             noisy_counts=noisy,
         )
 
+    def _whole(
+        self, counts: BatchCounts, source: NoiseSource, rng: np.random.Generator
+    ) -> tuple[dict[Question, Estimate], NoisyCounts | None]:
+        """The answers about the whole, and the noisy counts where some are read off them."""
+        answers: dict[Question, Estimate] = {}
+        noisy: NoisyCounts | None = None
+        for noise in self.noises:
+            match noise:
+                case CountsNoise():
+                    noisy = noise_counts(counts, noise.charge, source)
+                    found = self._from_counts(noisy, noise, source, rng)
+                case _:
+                    found = (self._one_number(counts, noise, source),)
+            answers |= zip(noise.questions, found, strict=True)
+        return answers, noisy
+
+    def _columns(
+        self,
+        noise: ColumnsNoise,
+        views: Sequence[QueryPoints],
+        exact: Sequence[Ints],
+        records: int,
+        source: NoiseSource,
+    ) -> NoisyViews:
+        """What is released about columns."""
+        return noise_views(
+            views,
+            exact,
+            records,
+            vectors=[(view_score(name), vector) for name, vector in noise.values],
+            mechanism=noise.counts,
+            source=source,
+        )
+
     def _stated(self, noise: ColumnsNoise, source: NoiseSource) -> list[PrivacyStatement]:
-        """What is released about columns, and what it costs."""
-        views = len(self.plan.columns.views) if self.plan.columns else 0
-        parts = [
+        """What it costs."""
+        views = noise.counts.coordinates // 2
+        vectors = [
             (f"{name} of {views} columns", vector.charge, vector.epsilon, vector.delta)
             for name, vector in noise.values
         ]
-        parts.append(
-            (
-                f"the noisy counts of {self.plan.counted} cells of columns",
-                noise.counts,
-                noise.epsilon,
-                noise.delta,
-            )
-        )
+        cells = f"the noisy counts of {self.plan.counted} cells of columns"
         return [
             PrivacyStatement(
                 epsilon=charge.epsilon(delta),
                 delta=charge.proved_delta(delta),
                 claimed_epsilon=epsilon,
-                mechanism=charge.per_unit() if released != parts[-1][0] else str(charge),
+                mechanism=str(charge),
                 released=released,
                 trust=TRUST,
                 insecure=source.insecure,
             )
-            for released, charge, epsilon, delta in parts
+            for released, charge, epsilon, delta in (
+                *vectors,
+                (cells, noise.counts, noise.epsilon, noise.delta),
+            )
         ]
 
     def _one_number(

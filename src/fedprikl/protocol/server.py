@@ -71,7 +71,9 @@ class Server:
                 "the clients have theirs, or plan without a roster."
             )
         round_id = randomness(16).hex()
-        points = trust_of(plan).draw_points(self._reference.probabilities, rng)
+        points = None
+        if plan.questions:
+            points = trust_of(plan).draw_points(self._reference.probabilities, rng)
         cohorts = [
             self._cohort(round_id, number, batch, members, points, known)
             for number, (batch, members) in enumerate(deal(plan, clients, together, rng))

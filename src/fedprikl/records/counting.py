@@ -22,6 +22,7 @@ class RecordCounts:
     """
 
     counts: Ints  # h(x) per cell, "other" last
+    views: tuple[Ints, ...] = ()
     unknown: Mapping[str, int] = field(default_factory=dict)  # per column: values not in Pi
     unknown_records: int = 0  # with at least one such value
     unreadable: int = 0  # records that are not even a row, such as a line with a field too many

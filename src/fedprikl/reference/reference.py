@@ -19,6 +19,7 @@ from fedprikl.reference.frames import column_values, eager_frame
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.spread import Spread, spread_around
 from fedprikl.reference.values import MISSING_TEXTS, level_text
+from fedprikl.reference.views import View
 
 __all__ = ["Reference"]
 
@@ -42,6 +43,7 @@ class Reference:
     domain: Domain
     mass: Floats  # per cell, "other" last; counts of reference records, or probabilities
     correlation: Correlation | None = None  # of one client's records, if the data had client ids
+    views: tuple[View, ...] = ()
     _fingerprint: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -200,6 +202,11 @@ class Reference:
     def save(self, path: str | Path) -> None:
         """Write the reference as JSON that a person can read and `load` can check."""
         files.write(path, self.domain, self.mass, self.correlation)
+
+    @property
+    def joint(self) -> bool:
+        """Whether it has cells of all columns together."""
+        return len(self.domain.codes) > 0
 
     @property
     def probabilities(self) -> Floats:

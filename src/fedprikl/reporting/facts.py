@@ -64,10 +64,9 @@ def _sentence(answer: Answer, release: Release) -> str:
         digits = decimals(high - low)
         between = f" (95% interval: {_shown(low, digits)} to {_shown(high, digits)}"
         between += f"{_guarantee(answer, digits)})"
-    where = f" in {', '.join(answer.columns)}" if answer.columns else ""
     value = f"{_shown(answer.value, digits)} {answer.unit}".rstrip()
     return (
-        f"The records of {release.population} differ from the reference{where} by "
+        f"The records of {release.population} differ from the reference by "
         f"{answer.target} = {value}{_by_chance(answer, release.records, digits)}{between}."
     )
 

@@ -50,7 +50,7 @@ class RealRuns:
         """One round of the real roles, without a ledger."""
         rng, world = self._rng(), self.world
         policy = Policy(
-            largest_epsilon=plan.epsilon, largest_delta=plan.delta, most_points=plan.question.points
+            largest_epsilon=plan.epsilon, largest_delta=plan.delta, most_points=plan.points
         )
         clients = {
             str(number): Client(counts, world.reference, policy=policy, randomness=os.urandom)

@@ -1,0 +1,169 @@
+"""Which cells of which columns moved, and the share of each: from public noisy counts."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Floats, check_open_unit
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.column_counts import CountLaw, count_noise
+from fedprikl.estimation.no_drift import NoDrift, public_simulation
+from fedprikl.estimation.noisy_counts import NoisyCounts
+from fedprikl.reference import Spread
+
+__all__ = ["CellNull", "CellShares", "cell_shares", "moved_cells", "step_up"]
+
+POPULATIONS = 4_000
+LEVEL = 0.95
+HALVINGS = 30
+DEEPEST = 1e-15  # of a p-value; below it rounding shows
+
+# Which cells may have these shares.
+Plausible = Callable[[Floats], npt.NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellNull:
+    """The law of each noisy count of a column without drift."""
+
+    law: CountLaw
+
+    @classmethod
+    def of(cls, noisy: NoisyCounts, spread: float | Spread, rng: np.random.Generator) -> "CellNull":
+        """With the means and variances of simulated populations, if these are no smaller.
+
+        They contain what a formula leaves out: how well the correlation of a client's records is
+        known. The formula covers cells too rare to be simulated.
+        """
+        model = _model(noisy, spread)
+        counts = np.concatenate(list(model.chunks(POPULATIONS, rng))).astype(np.float64)
+        expected = noisy.records[0] * model.pi
+        formula = model.design_effects * expected * (1 - model.pi)
+        mean, variance = counts.mean(axis=0), np.maximum(counts.var(axis=0), formula)
+        rare = expected < 1
+        return cls(
+            CountLaw.of(np.where(rare, expected, mean), variance, model.pi, count_noise(noisy))
+        )
+
+    def sides(self, counts: Floats) -> tuple[Floats, Floats]:
+        """P(at least this count) and P(at most this count), of each cell."""
+        return self.law.above(counts), self.law.below(counts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellShares:
+    """The share of each cell among the records, and the 95% interval of the population's share."""
+
+    shares: Floats
+    low: Floats
+    high: Floats
+
+
+def moved_cells(
+    views: Sequence[tuple[NoisyCounts, float | Spread]], *, false_discovery: float
+) -> tuple[npt.NDArray[np.int64], ...]:
+    """Per view and cell: 1 if its share went up, -1 if down, 0 if that cannot be told.
+
+    Each noisy count is compared with the law it has without drift: sampling, clients whose records
+    are correlated, the reference's own sampling, and the noise. Its p-value is two-sided. Of all
+    cells of all views that are called moved, a share of at most `false_discovery` has not, on
+    average, or went the other way (Benjamini and Hochberg, 1995; tests/estimation measures it,
+    as counts of one column depend on each other).
+
+    The simulation is public and has a fixed seed. Cost: 20 ms a view of 12 cells.
+
+    >>> from fedprikl.reference import all_points
+    >>> noisy = NoisyCounts(
+    ...     points=all_points([0.5, 0.3, 0.2]),
+    ...     counts=np.array([5004.0, 3404.0, 1604.0]),
+    ...     rest=np.array([-3.0]),
+    ...     records=np.array([10_000]),
+    ...     noise_sd=np.array([10.0]),
+    ... )
+    >>> [each.tolist() for each in moved_cells([(noisy, 1.0)], false_discovery=0.1)]
+    [[0, 1, -1]]
+    """
+    rate = check_open_unit(false_discovery, "false_discovery", "Use 0.1 for one cell in ten.")
+    if not views:
+        return ()
+    rng = public_simulation()
+    sides = [CellNull.of(noisy, spread, rng).sides(noisy.counts) for noisy, spread in views]
+    above, below = (np.concatenate(side) for side in zip(*sides, strict=True))
+    moved = step_up(above, below, rate)
+    return tuple(np.split(moved, np.cumsum([len(noisy.counts) for noisy, _ in views])[:-1]))
+
+
+def step_up(above: Floats, below: Floats, false_discovery: float) -> npt.NDArray[np.int64]:
+    """The directions of cells found by Benjamini and Hochberg, from both one-sided p-values.
+
+    Of the two-sided p-values p_(1) <= p_(2) <= ... <= p_(n), all up to the last with
+
+        p_(k) <= k false_discovery / n
+
+    >>> step_up(np.array([0.001, 0.6, 0.99]), np.array([0.999, 0.5, 0.02]), 0.1).tolist()
+    [1, 0, -1]
+    """
+    p = np.maximum(np.minimum(2 * np.minimum(above, below), 1.0), DEEPEST)
+    n = len(p)
+    small = np.flatnonzero(np.sort(p) <= false_discovery * np.arange(1, n + 1) / n)
+    if not len(small):
+        return np.zeros(n, dtype=np.int64)
+    limit = false_discovery * (small[-1] + 1) / n
+    return np.asarray(np.where(p <= limit, np.where(above < below, 1, -1), 0), dtype=np.int64)
+
+
+def cell_shares(noisy: NoisyCounts, spread: float | Spread) -> CellShares:
+    """The share of each cell among the records, with a 95% interval.
+
+    The interval is of the population's share p: all p under which a noisy count as large as seen,
+    and one as small, have a probability of 2.5% each or more (Clopper and Pearson, 1934). A count
+    varies by the noise and by d N p (1 - p); the design effect d of the cell leaves out the
+    reference's sampling, which the population's share does not depend on. It reaches as
+    far as that of the noisy count itself or that of the likeliest count, whichever is further.
+
+    >>> from fedprikl.reference import all_points
+    >>> noisy = NoisyCounts(
+    ...     points=all_points([0.5, 0.3, 0.2]),
+    ...     counts=np.array([5004.0, 3404.0, 1604.0]),
+    ...     rest=np.array([-3.0]),
+    ...     records=np.array([10_000]),
+    ...     noise_sd=np.array([10.0]),
+    ... )
+    >>> found = cell_shares(noisy, 1.0)
+    >>> found.shares.round(3).tolist(), found.low.round(3).tolist(), found.high.round(3).tolist()
+    ([0.5, 0.34, 0.16], [0.49, 0.331, 0.153], [0.51, 0.35, 0.168])
+    """
+    records, likeliest = int(noisy.records[0]), noisy.projected()
+    if isinstance(spread, Spread):
+        spread = replace(spread, counted=0)
+    effects, noise = _model(noisy, spread).design_effects, count_noise(noisy)
+
+    def law(share: Floats) -> CountLaw:
+        mean = records * share
+        return CountLaw.smooth(mean, effects * mean * (1 - share), share, noise)
+
+    tail, least, most = (1 - LEVEL) / 2, np.zeros(len(likeliest)), np.ones(len(likeliest))
+    fewest, largest = np.minimum(noisy.counts, likeliest), np.maximum(noisy.counts, likeliest)
+    shares = np.clip(likeliest / records, 0.0, 1.0)
+    low = _boundary(lambda p: law(p).above(fewest) >= tail, shares, least)
+    high = _boundary(lambda p: law(p).below(largest) >= tail, shares, most)
+    return CellShares(shares, np.minimum(low, shares), np.maximum(high, shares))
+
+
+def _boundary(plausible: Plausible, inner: Floats, outer: Floats) -> Floats:
+    """The furthest plausible share on the way from `inner` to `outer`; by bisection."""
+    near, far = inner, outer
+    reaches = plausible(outer)
+    for _ in range(HALVINGS):
+        middle = (near + far) / 2
+        inside = plausible(middle)
+        near, far = np.where(inside, middle, near), np.where(inside, far, middle)
+    return np.asarray(np.where(reaches, outer, far))
+
+
+def _model(noisy: NoisyCounts, spread: float | Spread) -> NoDrift:
+    if noisy.points.batches > 1:
+        raise InvalidInputError("Cells are looked at where all of them are counted in one batch.")
+    return NoDrift.of(noisy.points, noisy.records, spread)
