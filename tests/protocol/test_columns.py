@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fedprikl import InvalidInputError, Reference
+from fedprikl import BudgetExceededError, InvalidInputError, Reference
 from fedprikl.planning import plan_round
-from fedprikl.privacy import Ledger, NoiseSource, SecureNoise, Together, total_epsilon
+from fedprikl.privacy import Ledger, NoiseSource, SecureNoise, Together
 from fedprikl.protocol import (
     Client,
     ColumnQuestions,
@@ -25,7 +25,7 @@ from fedprikl.protocol import (
     run_round,
 )
 from fedprikl.protocol.scored_sum import ScoredSum
-from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise, budgeted
+from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise
 
 CLIENTS, EACH = 12, 250
 Trust = Literal["aggregator", "none"]
@@ -130,10 +130,12 @@ def test_no_column_is_called_drifted_where_none_is(plan: Plan) -> None:
 
 
 def test_everything_is_one_charge_within_the_plan(plan: Plan, tmp_path: Path) -> None:
-    with budgeted(tmp_path, plan) as ledger:
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        ledger.set_budget(plan.population, epsilon=plan.epsilon, delta=plan.delta, at=AT)
         release = run(plan, REFERENCE, ledger=ledger).release
-        (spent,) = ledger.charges(plan.population)
-        assert total_epsilon([spent], delta=plan.delta) <= plan.epsilon
+        assert ledger.account(plan.population).spent <= plan.epsilon
+        with pytest.raises(BudgetExceededError):
+            run(plan, REFERENCE, ledger=ledger)
     assert release.privacy.holds
     assert release.privacy.epsilon <= plan.epsilon
     assert release.privacy.delta <= plan.delta
@@ -182,7 +184,7 @@ def test_a_plan_about_other_columns_is_refused(changes: dict[str, Any]) -> None:
     plan = plan_of(REFERENCE)
     assert plan.columns is not None
     wrong = replace(plan, columns=replace(plan.columns, **changes))
-    with pytest.raises(InvalidInputError, match="columns|column has"):
+    with pytest.raises(InvalidInputError, match=r"columns|column has"):
         run(wrong, REFERENCE)
 
 

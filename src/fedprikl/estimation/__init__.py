@@ -1,6 +1,8 @@
 """Estimation: answers from counts. Scored sums, noisy counts, intervals, verdicts."""
 
 from fedprikl.estimation.adaptive_estimate import adaptive_estimate
+from fedprikl.estimation.column_sizes import ColumnSize, column_sizes
+from fedprikl.estimation.column_verdict import ColumnCase, ColumnVerdict, judge_columns
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
 from fedprikl.estimation.estimate import ComparedEstimate, Estimate
@@ -11,6 +13,7 @@ from fedprikl.estimation.interval import (
     counts_interval,
     value_interval,
 )
+from fedprikl.estimation.moved_cells import CellShares, cell_shares, moved_cells
 from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_divergence import NoisyDivergence, noisy_divergence
@@ -35,6 +38,10 @@ __all__ = [
     "KINDS",
     "AdaptiveNoise",
     "BatchCounts",
+    "CellShares",
+    "ColumnCase",
+    "ColumnSize",
+    "ColumnVerdict",
     "ComparedEstimate",
     "CountsNoise",
     "Errors",
@@ -50,18 +57,22 @@ __all__ = [
     "Witness",
     "adaptive_estimate",
     "adaptive_interval",
+    "cell_shares",
     "check_adaptive",
     "check_design_effect",
     "check_false_alarm",
+    "column_sizes",
     "counts_interval",
     "drifted_ratios",
     "estimate_noisy_counts",
     "estimate_scored_sum",
     "estimates_from_counts",
     "increments_per_batch",
+    "judge_columns",
     "judge_noisy_release",
     "judge_release",
     "judge_together",
+    "moved_cells",
     "noise_counts",
     "noise_views",
     "noisy_divergence",
