@@ -131,7 +131,7 @@ def _main_job(
 
     release, absent, output = result.release, result.absent, own / "release.json"
     write_release(release, result.plan, result.costs, output=output, report=report, absent=absent)
-    judged = judge(table, reference, release)
+    judged = judge(table, reference, release, vanished=words.vanished(leaves))
     tell("5. The answer", str(ReleaseFacts.of(release, absent)))
     tell("6. How right it was", words.truth_table(judged), *words.truth_words(judged))
     return {

@@ -1,6 +1,6 @@
 """How right the demo is: what a release says of each column, beside the truth."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -23,7 +23,7 @@ class JudgedColumn:
 
     answer: ColumnAnswer
     made_to_drift: bool
-    truth: Mapping[str, float]  # divergence -> that of all records, as if they were collected
+    truth: Mapping[str, float]  # divergence -> that of all records counted, without noise
 
     @property
     def outcome(self) -> Outcome:
@@ -61,11 +61,13 @@ class JudgedColumn:
         }
 
 
-def judge(table: FlightTable, reference: Reference, release: Release) -> tuple[JudgedColumn, ...]:
-    """Every column of the release beside the truth, in the order of the reference."""
+def judge(
+    table: FlightTable, reference: Reference, release: Release, *, vanished: Collection[str]
+) -> tuple[JudgedColumn, ...]:
+    """Every column of the release beside the truth about those who had not `vanished`."""
     judged = []
     for column in release.columns:
-        pi, p = table.shares(reference, column.name)
+        pi, p = table.shares(reference, column.name, without=vanished)
         truth = {
             name: skewed_divergence(pi, p, skew=kind.skew, divergence=kind)
             for name in SIZES

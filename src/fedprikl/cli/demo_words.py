@@ -26,6 +26,7 @@ __all__ = [
     "round_words",
     "truth_table",
     "truth_words",
+    "vanished",
 ]
 
 POPULATION = "aircraft"
@@ -34,6 +35,7 @@ POPULATION = "aircraft"
 def data_words(table: FlightTable) -> list[str]:
     """What the parties hold, and what was done to it."""
     columns = [name for name in table.reference if name != CLIENT]
+    rest = len(columns) - len(DRIFTED)
     earlier, others = len(table.reference[CLIENT]), len(set(table.reference[CLIENT]))
     return [
         f"{len(table.aircraft)} aircraft hold {table.records:,} made-up flights, each aircraft in "
@@ -41,7 +43,7 @@ def data_words(table: FlightTable) -> list[str]:
         f"A public file holds {earlier:,} earlier flights of {others} other aircraft.",
         f"Columns: {_listed(columns)}. Some values are missing, and one carrier is new.",
         f"Two columns were made to drift. {DRIFTED[0]}: Heron took over 40% of Kestrel's flights. "
-        f"{DRIFTED[1]}: half of the flights from 16:00 on leave later. The others were not.",
+        f"{DRIFTED[1]}: half of the flights from 16:00 on leave later. The other {rest} were not.",
     ]
 
 
@@ -63,16 +65,16 @@ def plan_words(planned: PlannedRound) -> list[str]:
     return [
         f"Every aircraft will report {plan.points + plan.counted:,} counts, "
         f"{cost.masked_bytes:,} bytes, in {sums}; nobody sees the counts of one aircraft.",
-        f"The release may spend epsilon {plan.epsilon:g}, delta {plan.delta:g}, to protect each "
-        f"single flight. It may raise a false alarm {plan.false_alarm:.3g} of the time: that any "
-        "column is called drifted that is not.",
+        f"Noise of epsilon {plan.epsilon:g}, delta {plan.delta:g} will protect each single flight. "
+        f"If nothing had drifted, at most {100 * plan.false_alarm:.3g}% of such rounds would call "
+        "any column drifted.",
     ]
 
 
 def round_words(result: Comparison, leaves: Mapping[str, Leaves]) -> list[str]:
     """What happened in the round."""
     cohorts = result.release.cohorts
-    early = sum(when.value <= Leaves.BEFORE_INPUT.value for when in leaves.values())
+    early = len(vanished(leaves))
     included, clients = sum(c.included for c in cohorts), sum(c.clients for c in cohorts)
     return [
         "Every aircraft counted its own file, and the counts were added up in secure sums.",
@@ -83,11 +85,18 @@ def round_words(result: Comparison, leaves: Mapping[str, Leaves]) -> list[str]:
     ]
 
 
+def vanished(leaves: Mapping[str, Leaves]) -> set[str]:
+    """The aircraft that left before they had sent their counts; later, they count."""
+    early = [name for name, when in leaves.items() if when.value <= Leaves.BEFORE_INPUT.value]
+    return {Path(name).stem for name in early}
+
+
 def truth_table(judged: Sequence[JudgedColumn]) -> Table:
     """One row per column: what was done to it, what was found, and both sizes."""
-    shown = Table("column", "truth", "verdict", "tv", "95% interval", "true tv", "no drift")
+    head = ("column", "truth", "verdict", "tv", "95% interval", "true tv")
+    shown = Table(*head, box=None, padding=(0, 2, 0, 0))
     for number in shown.columns[3:]:
-        number.justify = "right"
+        number.justify, number.no_wrap = "right", True
     for column in judged:
         found = column.answer.answer("tv")
         shown.add_row(
@@ -96,7 +105,6 @@ def truth_table(judged: Sequence[JudgedColumn]) -> Table:
             column.outcome,
             *(("", "") if found is None else _size(found)),
             f"{column.truth['tv']:.3f}",
-            "" if found is None or found.no_drift is None else f"{found.no_drift:.3f}",
         )
     return shown
 
@@ -107,8 +115,8 @@ def truth_words(judged: Sequence[JudgedColumn]) -> list[str]:
     said = [
         f"{len(named(judged, 'found'))} of {len(DRIFTED)} columns that drifted were found. "
         + " ".join(f"{kind.capitalize()}: {_listed(named(judged, kind))}." for kind in kinds),
-        "True tv: what anybody would compute who had collected all flights. It is not 0 without "
-        "drift, because few aircraft differ from many by chance.",
+        "True tv: what anybody would compute who had collected the flights. It is not 0 without "
+        "drift: other aircraft differ by chance. An aircraft has one age, so ages differ most.",
     ]
     for divergence, unit in (("tv", ""), ("kl", " nats")):
         covered = [column.covered(divergence) for column in judged]

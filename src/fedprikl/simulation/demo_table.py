@@ -6,7 +6,7 @@ in the reference and in the population, by construction.
 """
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,15 @@ class FlightTable:
         for name, flights in self.aircraft.items():
             _write_csv(folder / "aircraft" / f"{name}.csv", flights)
 
-    def shares(self, reference: Reference, column: str) -> tuple[Floats, Floats]:
-        """Pi and P of one column, level by level: the truth that nobody in a round ever sees."""
-        values = [each for flights in self.aircraft.values() for each in flights[column]]
+    def shares(
+        self, reference: Reference, column: str, *, without: Collection[str] = ()
+    ) -> tuple[Floats, Floats]:
+        """Pi and P of one column, level by level: the truth that nobody in a round ever sees.
+
+        P is that of all aircraft, `without` those named.
+        """
+        held = [flights for name, flights in self.aircraft.items() if name not in without]
+        values = [each for flights in held for each in flights[column]]
         return (
             _shares(reference, column, self.reference[column]),
             _shares(reference, column, values),
