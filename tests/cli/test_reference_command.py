@@ -107,6 +107,35 @@ def test_a_column_that_is_nearly_numeric_is_noted(tmp_path: Path) -> None:
     assert counted.unknown == {"delay": 0, "ward": 0}
 
 
+def test_pairs_and_columns_only(data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "ref.json"
+    options = ("--bins", 2, "--pair", "city,age", "--pair", 'ward,"a,b"')
+    document = json.loads(run(data, "-o", output, *options, "--json").stdout)
+    assert document["joint"] is True
+    columns = [view["columns"] for view in document["views"]]
+    assert columns == [["city"], ["age"], ["ward"], ["a,b"], ["city", "age"], ["ward", "a,b"]]
+    assert document["views"][0] == {"columns": ["city"], "cells": 3, "icc": None}
+    pairs = [("city", "age"), ("ward", "a,b")]
+    expected = Reference.fit(FRAME, bins=2, pairs=pairs)
+    assert Reference.load(output).fingerprint == expected.fingerprint
+    result = run(data, "-o", output, "--force", "--columns-only", *options)
+    assert "20 records, compared by 4 columns, each by itself" in " ".join(result.stdout.split())
+    assert "pairs: city and age, ward and a,b" in result.stdout
+    assert "heaviest" not in result.stdout
+    assert not Reference.load(output).joint
+    assert "takes two columns" in refusal(data, "-o", tmp_path / "x.json", "--pair", "city")
+    assert "no 'zip' among" in refusal(data, "-o", tmp_path / "x.json", "--pair", "city,zip")
+
+
+def test_a_wide_table_is_built_without_joint_cells(tmp_path: Path) -> None:
+    wide = {f"c{i}": [float(i * row % 17) for row in range(40)] for i in range(1, 31)}
+    pl.DataFrame(wide).write_csv(tmp_path / "wide.csv")
+    document = json.loads(run(tmp_path / "wide.csv", "-o", tmp_path / "r.json", "--json").stdout)
+    assert (document["joint"], document["cells"], document["records"]) == (False, 0, 40)
+    assert (len(document["views"]), document["heaviest"]) == (30, [])
+    assert document["notes"] == []
+
+
 def test_separator_encoding_and_gzip(tmp_path: Path) -> None:
     data, output = tmp_path / "a.csv.gz", tmp_path / "ref.json"
     with gzip.open(data, "wb") as file:

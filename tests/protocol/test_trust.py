@@ -33,9 +33,11 @@ class Watched(SecureNoise):
         self.drawn.append(("gaussian", sigma, 1))
         return super().gaussian(values, sigma=sigma)
 
-    def laplace_share(self, entries: int, *, scale: float, shares: int) -> Ints:
+    def laplace_share(
+        self, entries: int, *, scale: float, shares: int, coordinates: int = 2
+    ) -> Ints:
         self.drawn.append(("laplace share", scale, shares))
-        return super().laplace_share(entries, scale=scale, shares=shares)
+        return super().laplace_share(entries, scale=scale, shares=shares, coordinates=coordinates)
 
 
 @pytest.mark.parametrize(("noise", "kind"), [("auto", "laplace"), ("gaussian", "gaussian")])

@@ -56,7 +56,7 @@ class InsecureNoNoise:
     def integer_laplace(self, counts: npt.ArrayLike, *, scale: float) -> Ints:  # noqa: ARG002
         return np.asarray(counts, dtype=np.int64)
 
-    def laplace_share(self, entries: int, *, scale: float, shares: int) -> Ints:  # noqa: ARG002
+    def laplace_share(self, entries: int, **law: float) -> Ints:  # noqa: ARG002
         return np.zeros(entries, dtype=np.int64)
 
     def below(self, end: int) -> int:  # noqa: ARG002

@@ -7,6 +7,7 @@ one, however the library that holds the records changes the type of their column
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -27,6 +28,7 @@ from fedprikl.records.parquet_files import session
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table, Times
 from fedprikl.reference.domain import all_codes
 from fedprikl.reference.values import level_text
+from fedprikl.reference.view_cells import view_of
 
 BIG = 2**53
 DAY = datetime(2020, 2, 29)
@@ -65,6 +67,23 @@ def whole(column: Any) -> Reference:
 
 
 REFERENCES = [whole(column) for column in COLUMNS]
+
+
+def with_views(column: Any) -> Reference:
+    """The same column in a table of three, with joint cells and without."""
+    beside = tuple(replace(column, name=name) for name in ("x", "y", "z"))
+    table = Table(beside)
+    mass = np.ones(column.size + 1)
+    views = [view_of(table, (name,), all_codes(column.size), mass) for name in ("x", "y", "z")]
+    # Of the pair, every other combination has a cell.
+    codes = all_codes(column.size**2)[::2].copy()
+    held = np.append(np.ones(len(codes)), 0.0) * mass.sum() / len(codes)
+    views.append(view_of(table, ("z", "x"), codes, held))
+    empty = np.zeros(0, dtype=np.int64)
+    return Reference(Domain(table, empty), np.array([mass.sum()]), None, tuple(views))
+
+
+VIEWED = [with_views(column) for column in COLUMNS]
 
 
 def arrow(values: list[Any]) -> Any:
@@ -168,6 +187,27 @@ def test_in_a_frame(kind: str, data: st.DataObject, base: str) -> None:
         assert raised <= 1
 
 
+@pytest.mark.filterwarnings("ignore")
+@quick
+@given(data=st.data(), base=st.sampled_from(sorted(BASES)))
+def test_in_every_view_of_a_frame(data: st.DataObject, base: str) -> None:
+    """A record is all of its values: one row changes in every column at once."""
+    values, others = neighbours(data, "pandas", base)
+    changed = [one is not two for one, two in zip(values, others, strict=True)]
+    gaps = [None if new else value for value, new in zip(values, changed, strict=True)]
+    appears = [value if new else None for value, new in zip(others, changed, strict=True)]
+    one = made(lambda: pd.DataFrame({"x": values, "y": values, "z": [None] * len(values)}))
+    two = made(lambda: pd.DataFrame({"x": others, "y": gaps, "z": appears}))
+    for reference in VIEWED:
+        before, after = (sources.FrameRecords(frame).count(reference) for frame in (one, two))
+        assert before.counts.tolist() == after.counts.tolist() == [len(values)]
+        for of_one, of_two in zip(before.views, after.views, strict=True):
+            assert of_one.sum() == of_two.sum() == len(values)
+            lowered, raised = moved(of_one, of_two)
+            assert lowered <= 1
+            assert raised <= 1
+
+
 def write_arrow(frame: Any, path: Path) -> None:
     pq.write_table(frame, path)
 
@@ -246,6 +286,9 @@ def test_lines_are_read_alike_together_and_alone(
     assert list(bad) == [i for i, row in enumerate(alone) if row is None]
 
 
+LINES = Reference.fit(pd.DataFrame({"x": [1, 1, 3], "y": ["2", "1", None]}), pairs=[("y", "x")])
+
+
 @quick
 @given(st.data(), lines.filter(bool), st.binary(max_size=12))
 def test_a_line_of_any_bytes(data: st.DataObject, lines: list[bytes], odd: bytes) -> None:
@@ -255,7 +298,10 @@ def test_a_line_of_any_bytes(data: st.DataObject, lines: list[bytes], odd: bytes
         path, counts = Path(folder, "a.csv"), []
         for some in (lines, others):
             path.write_bytes(b"x,y\n" + b"\n".join(some) + b"\n")
-            counts.append(FileRecords(path).count(REFERENCES[1]).counts)
-    lowered, raised = moved(*counts)
-    assert lowered <= 1
-    assert raised <= 1
+            counts.append(FileRecords(path).count(LINES))
+    before, after = ((found.counts, *found.views) for found in counts)
+    for of_one, of_two in zip(before, after, strict=True):
+        assert of_one.sum() == counts[0].total  # an unreadable line is "other" in every view
+        lowered, raised = moved(of_one, of_two)
+        assert lowered <= 1
+        assert raised <= 1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedprikl.checks import Ints
 from fedprikl.records import open_records
-from fedprikl.reference import Bins, BlockCode, Domain, Reference, fit
+from fedprikl.reference import Bins, BlockCode, Domain, Reference, fit, fit_cells
 from fedprikl.reference.columns import Reader
 from fedprikl.reference.domain import Table
 
@@ -41,7 +41,7 @@ def with_999(tmp_path: Path) -> Reference:
         missing=("", "-999"),
         texts=True,
     )
-    codes, mass, _ = fit.fit_counts(table, [{"x": frame["x"].tolist()}], None)
+    codes, mass, *_ = fit_cells.fit_cells(table, [{"x": frame["x"].tolist()}], None)
     assert isinstance(table.columns[0], Bins)
     return Reference(Domain(table, codes), mass)
 

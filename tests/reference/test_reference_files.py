@@ -60,7 +60,7 @@ def test_a_person_can_read_the_file(tmp_path: Path) -> None:
 )
 def test_any_counts_survive_the_file(counts: list[int], other: int) -> None:
     reference = Reference.from_counts(counts, other=other)
-    domain, mass, _ = files.loads(files.dumps(reference.domain, reference.mass))
+    domain, mass, *_ = files.loads(files.dumps(reference.domain, reference.mass))
     assert mass.tolist() == [*counts, other]
     assert domain.size == len(counts) + 1
 
@@ -71,7 +71,7 @@ def test_any_texts_survive_the_file(names: list[str], data: st.DataObject) -> No
         st.lists(st.integers(1, 9), min_size=len(names), max_size=len(names)), label="counts"
     )
     reference = Reference.from_counts(dict(zip(names, counts, strict=True)))
-    domain, mass, _ = files.loads(files.dumps(reference.domain, reference.mass))
+    domain, mass, *_ = files.loads(files.dumps(reference.domain, reference.mass))
     assert files.fingerprint(domain, mass) == reference.fingerprint
 
 
@@ -114,8 +114,8 @@ def test_a_file_cut_off_anywhere_is_refused(name: str) -> None:
     ("change", "words"),
     [
         ({"format": "something else"}, "not a fedprikl reference"),
-        ({"version": 2}, "version 2.*fedprikl reference"),
-        ({"version": 4}, "version 4"),
+        ({"version": 3}, "version 3.*fedprikl reference"),
+        ({"version": 5}, "version 5"),
         ({"other": 1}, "fingerprint"),
         ({"other": -1}, "must not be negative"),
         ({"other": True}, "expected a number"),

@@ -16,7 +16,7 @@ from fedprikl.cli.console import notes, print_json
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import CsvFormat, fit_reference
 from fedprikl.records.data_files import open_file, quoted_names, session
-from fedprikl.reference import Correlation, Reference, Table
+from fedprikl.reference import Correlation, Reference, Table, View
 from fedprikl.reference.columns import Column
 from fedprikl.reference.values import MISSING_TEXTS
 
@@ -42,6 +42,14 @@ def reference_command(
     client_column: Annotated[
         str | None, typer.Option(help="The column with the client ids, like user_id.")
     ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(help="Two columns to compare together, like city,age. May be repeated."),
+    ] = None,
+    columns_only: Annotated[
+        bool,
+        typer.Option("--columns-only", help="Each column by itself, without combinations of all."),
+    ] = False,
     missing: Annotated[
         str | None,
         typer.Option(help="Texts that stand for a gap, like NA,?. Default: those of pandas."),
@@ -64,7 +72,12 @@ def reference_command(
     not compared: it shows how much alike the records of one client are, which a verdict on drift
     needs.
 
+    The cells are combinations of all columns; each column and each PAIR is compared by itself too.
+    Where the columns have too many combinations, only columns and pairs are compared.
+
     Example: `fedprikl reference census.csv -o ref.json --columns city,age --bins 8`
+
+    Example: `fedprikl reference wide.parquet -o ref.json --pair city,age --pair city,plan`
     """
     if not output.parent.is_dir():
         raise InvalidInputError(f"Cannot write {output}: there is no folder {output.parent}.")
@@ -86,6 +99,8 @@ def reference_command(
             categorical=_names(categorical or ""),
             clients=client_column,
             missing=MISSING_TEXTS if missing is None else [*ALWAYS_MISSING, *_names(missing)],
+            pairs=[_pair(text) for text in pair or ()],
+            joint=False if columns_only else None,
             format=form,
             note=remarks.append,
         )
@@ -105,6 +120,13 @@ def reference_command(
 def _names(text: str) -> list[str]:
     """Names from a list with commas; a name with a comma in it is put in double quotes."""
     return next(csv.reader([text], skipinitialspace=True), [])
+
+
+def _pair(text: str) -> tuple[str, str]:
+    match _names(text):
+        case [one, two]:
+            return one, two
+    raise InvalidInputError(f"--pair takes two columns, like city,age; got {text!r:.60}.")
 
 
 def _columns(reference: Reference) -> tuple[Column, ...]:
@@ -145,6 +167,8 @@ def _cautions(reference: Reference) -> list[str]:
             f"{which} {quoted_names(unique)} has almost as many values as there are records, so "
             f"nothing can be compared by it: {advice}."
         ]
+    if not reference.joint:
+        return []
     if cells > CROWDED * records:
         largest = sorted(levels, key=lambda name: -levels[name])
         sizes = ", ".join(f"{name!r} ({levels[name]:,} levels)" for name in largest[:SHOWN])
@@ -169,9 +193,11 @@ def _document(reference: Reference, output: Path) -> dict[str, Any]:
         "reference": str(output),
         "fingerprint": reference.fingerprint,
         "records": int(reference.mass.sum()),
+        "joint": reference.joint,
         "cells": reference.domain.size - 1,
         "correlation": _correlation(reference.correlation),
         "columns": [_column(column) for column in _columns(reference)],
+        "views": [_view(view) for view in reference.views],
         "heaviest": [
             {"cell": reference.domain.label(int(cell)), "probability": float(pi[cell])}
             for cell in heaviest
@@ -187,6 +213,14 @@ def _correlation(found: Correlation | None) -> dict[str, Any] | None:
         "size_variation": found.size_variation,
         "clients": found.clients,
         "factors": 0 if found.factors is None else len(found.factors.common),
+    }
+
+
+def _view(view: View) -> dict[str, Any]:
+    return {
+        "columns": list(view.columns),
+        "cells": view.size,
+        "icc": None if view.correlation is None else view.correlation.icc,
     }
 
 
@@ -211,15 +245,28 @@ def _print_tables(document: dict[str, Any]) -> None:
             escape(column["name"]), column["kind"], f"{column['levels']:,}", escape(examples + more)
         )
     console.print(grid)
-    grid = Grid("heaviest cells", "Pi")
-    grid.columns[1].justify = "right"
-    for cell in document["heaviest"]:
-        grid.add_row(escape(cell["cell"]), f"{cell['probability']:.2%}")
-    console.print(grid)
-    console.print(f"{document['records']:,} records in {document['cells']:,} cells, and 'other'")
+    _print_cells(console, document)
+    pairs = [" and ".join(view["columns"]) for view in document["views"] if view["columns"][1:]]
+    if pairs:
+        console.print(escape(f"pairs: {', '.join(pairs)}"))
     if (found := document["correlation"]) is not None:
         console.print(
             f"{found['clients']:,} clients; the correlation of one client's records is "
             f"{found['icc']:.3f}, in {found['factors']} common factors and the cells' own"
         )
     console.print(f"reference: {escape(document['reference'])}", soft_wrap=True)
+
+
+def _print_cells(console: Console, document: dict[str, Any]) -> None:
+    if not document["joint"]:
+        console.print(
+            f"{document['records']:,} records, compared by {len(document['columns']):,} columns, "
+            "each by itself; there are no cells that combine all of them"
+        )
+        return
+    grid = Grid("heaviest cells", "Pi")
+    grid.columns[1].justify = "right"
+    for cell in document["heaviest"]:
+        grid.add_row(escape(cell["cell"]), f"{cell['probability']:.2%}")
+    console.print(grid)
+    console.print(f"{document['records']:,} records in {document['cells']:,} cells, and 'other'")

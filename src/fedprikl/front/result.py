@@ -59,8 +59,8 @@ class Comparison:
         return ColumnTable(self.release.columns)
 
     @property
-    def value(self) -> float | None:
-        """The released estimate of the first divergence, noise included; None: columns only."""
+    def value(self) -> float:
+        """The released estimate of the first divergence, noise included; see `columns`, too."""
         return self.release.value
 
     @property
@@ -162,7 +162,7 @@ class Comparison:
 
     def __repr__(self) -> str:
         between = "" if self.interval is None else "[{:.4g}, {:.4g}], ".format(*self.interval)
-        value = "" if self.value is None else f"{self.value:.4g} "
+        value = f"{self.value:.4g} " if self.release.answers else ""
         return (
             f"<Comparison of {self.plan.population!r}: drifted={self.drifted}, "
             f"{value}{between}epsilon {self.plan.epsilon:g}>"

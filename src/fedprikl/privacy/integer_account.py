@@ -68,13 +68,14 @@ def integer_gaussian_delta(sigma: float, coordinates: int) -> Callable[[float], 
 
         loss = (s + k/2) / sigma^2,    P(s) = w(s mod k) exp(-s^2 / (2 k sigma^2))
     """
-    k, weights = coordinates, _coset_weights(sigma, coordinates)
+    k = coordinates
+    weights = None if sigma >= WIDE else _coset_weights(sigma, coordinates)
     spread = math.sqrt(k) * sigma
 
     def masses(first: int, last: int) -> Floats:
         s = np.arange(first, last + 1)
-        likely: Floats = weights[s % k] * np.exp(-((s / spread) ** 2) / 2)
-        return likely
+        normal: Floats = np.exp(-((s / spread) ** 2) / 2)
+        return normal if weights is None else weights[s % k] * normal
 
     reach = math.ceil(12 * spread) + 1  # e^-72 of the sum lies beyond
     total = masses(-reach, reach).sum()
@@ -110,8 +111,6 @@ def _coset_weights(sigma: float, coordinates: int) -> Floats:
 
         w_j(s) = sum over x of w_(j-1)(s - x) exp(-j/(j-1) (x - s/j)^2 / (2 sigma^2))
     """
-    if sigma >= WIDE:
-        return np.ones(coordinates)
     weights = np.ones(1)
     reach = math.ceil(12 * sigma) + 2
     for j in range(2, coordinates + 1):

@@ -54,8 +54,13 @@ class NoiseSource(Protocol):
         """counts + discrete Laplace: P(k) proportional to exp(-|k| / scale)."""
         ...
 
-    def laplace_share(self, entries: int, *, scale: float, shares: int) -> Ints:
-        """Noise of which `shares` independent draws add up to discrete Laplace noise."""
+    def laplace_share(
+        self, entries: int, *, scale: float, shares: int, coordinates: int = 2
+    ) -> Ints:
+        """Noise of which `shares` independent draws add up to discrete Laplace noise.
+
+        Drawn finely enough for entries of which one record moves `coordinates` by 1.
+        """
         ...
 
     def below(self, end: int) -> int:
@@ -91,9 +96,11 @@ class SecureNoise:
         clean, size = _clean(counts, scale, "scale")
         return np.array(_opendp_integer_laplace(size)(_whole(clean)), dtype=np.int64)
 
-    def laplace_share(self, entries: int, *, scale: float, shares: int) -> Ints:
+    def laplace_share(
+        self, entries: int, *, scale: float, shares: int, coordinates: int = 2
+    ) -> Ints:
         """The difference of two Polya variables of shape 1 / shares, for each entry."""
-        table = polya_table(scale, shares)
+        table = polya_table(scale, shares, coordinates)
         both = table.draw(2 * check_positive_int(entries, "entries"), os.urandom)
         return both[:entries] - both[entries:]
 
@@ -146,7 +153,14 @@ class InsecureSeededNoise:
         clean, size = _clean(counts, scale, "scale")
         return clean.astype(np.int64) + self.laplace_share(len(clean), scale=size, shares=1)
 
-    def laplace_share(self, entries: int, *, scale: float, shares: int) -> Ints:
+    def laplace_share(
+        self,
+        entries: int,
+        *,
+        scale: float,
+        shares: int,
+        coordinates: int = 2,  # noqa: ARG002  floats are as fine as they are
+    ) -> Ints:
         """The difference of two negative binomial variables, for each entry."""
         shape, success = 1 / check_positive_int(shares, "shares"), -np.expm1(-1 / scale)
         above, below = self._rng.negative_binomial(shape, success, (2, entries))

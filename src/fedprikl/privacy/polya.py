@@ -32,7 +32,7 @@ class PolyaTable:
     """Thresholds T_0 <= T_1 <= ... of 2^bits: X is the number of them at or below a uniform draw.
 
     Off the true distribution by a total variation of less than 2^-(tail_bits - 1): less than
-    2^-tail_bits lies beyond the table and is lumped at its end, and each of its fewer than 2^18
+    2^-tail_bits lies beyond the table and is lumped at its end, and each of its fewer than 2^21
     thresholds is off by less than 2^(1 - bits), with bits >= tail_bits + 60.
     """
 
@@ -41,16 +41,16 @@ class PolyaTable:
     upper: npt.NDArray[np.uint64] = field(repr=False)  # the first 64 bits of each threshold
 
     @classmethod
-    def build(cls, scale: float, shares: int) -> "PolyaTable":
+    def build(cls, scale: float, shares: int, coordinates: int = 2) -> "PolyaTable":
         """By the recurrence P(k + 1) = P(k) p (k + r) / (k + 1), at most a second."""
-        precise = tail_bits(scale) + ROUNDING_BITS
+        precise = tail_bits(scale, coordinates) + ROUNDING_BITS
         bits = 64 * math.ceil(precise / 64)
         thresholds = []
         with localcontext(Context(prec=math.ceil(bits * math.log10(2)) + 20)):
             ratio = (-1 / Decimal(scale)).exp()
             mass = ((1 - ratio).ln() / shares).exp()
             below, whole = Decimal(0), Decimal(2**bits)
-            for k in range(polya_reach(scale)):
+            for k in range(polya_reach(scale, coordinates)):
                 below += mass
                 thresholds.append(min(int(below * whole), 2**bits - 1))
                 mass = mass * ratio * (k * shares + 1) / (shares * (k + 1))
@@ -71,23 +71,26 @@ class PolyaTable:
         return found.astype(np.int64)
 
 
-def tail_bits(scale: float) -> int:
-    """The table leaves out less than 2^-tail_bits <= 2^-100 e^-epsilon, epsilon = 2 / scale."""
-    return 100 + math.ceil(2 / (scale * math.log(2)))
+def tail_bits(scale: float, coordinates: int = 2) -> int:
+    """The table leaves out less than 2^-tail_bits <= 2^-99 e^-epsilon / coordinates, where one
+    record moves so many counts: epsilon = coordinates / scale.
+    """
+    more = math.ceil(math.log2(max(coordinates, 2) / 2))
+    return 100 + more + math.ceil(max(coordinates, 2) / (scale * math.log(2)))
 
 
-def polya_reach(scale: float) -> int:
+def polya_reach(scale: float, coordinates: int = 2) -> int:
     """The largest value drawn: beyond it lies less than 2^-tail_bits.
 
     A Polya variable of shape r <= 1 is at most a geometric one (add another of shape 1 - r), which
     exceeds k with probability p^(k + 1) = exp(-(k + 1) / scale).
     """
-    return math.ceil(tail_bits(scale) * math.log(2) * scale)
+    return math.ceil(tail_bits(scale, coordinates) * math.log(2) * scale)
 
 
 @lru_cache(maxsize=64)
-def polya_table(scale: float, shares: int) -> PolyaTable:
-    """The table of one share among `shares`."""
+def polya_table(scale: float, shares: int, coordinates: int = 2) -> PolyaTable:
+    """The table of one share among `shares`, for counts of which one record moves so many."""
     low, high = SCALES
     if not low <= check_finite(scale, "scale") <= high:
         raise InvalidInputError(
@@ -96,4 +99,4 @@ def polya_table(scale: float, shares: int) -> PolyaTable:
         )
     if check_positive_int(shares, "shares") > MOST_SHARES:
         raise InvalidInputError(f"Noise is split into at most {MOST_SHARES:,} shares.")
-    return PolyaTable.build(float(scale), int(shares))
+    return PolyaTable.build(float(scale), int(shares), int(coordinates))

@@ -19,9 +19,11 @@ from fedprikl.privacy.integer_account import (
     SMALLEST_DELTA,
     WIDE,
     check_accounted_delta,
+    integer_gaussian_delta,
     smallest_epsilon,
     two_counts_delta,
 )
+from fedprikl.privacy.many_counts import many_counts_delta
 from fedprikl.privacy.noise import NoiseSource
 
 __all__ = [
@@ -36,11 +38,12 @@ __all__ = [
 class SharedGaussianMechanism:
     """Counts under the summed noise of at least `shares` honest clients.
 
-    One record moves at most two of the summed counts, by 1 each. Shares of dropped or colluding
-    clients are not counted: `shares` is what is left without them.
+    One record moves at most `coordinates` of the summed counts, by 1 each. Shares of dropped or
+    colluding clients are not counted: `shares` is what is left without them.
 
     What delta pays for: the noise itself; that a share is cut off at its `reach`, which moves each
-    of 2 `shares` draws with probability tail and so costs (1 + e^epsilon) 2 shares tail; and the
+    of coordinates shares draws with probability tail and so costs
+    (1 + e^epsilon) coordinates shares tail; and the
     `failure` of the secure sum, a probability that does not depend on the records.
 
     >>> mechanism = calibrate_shared_gaussian(epsilon=1.0, delta=1e-6, shares=100)
@@ -51,9 +54,11 @@ class SharedGaussianMechanism:
     sigma: float  # parameter of each client's discrete Gaussian
     shares: int  # honest shares that are in every sum that can be opened
     failure: float = 0.0  # probability that a sum opens to less than its cohort
+    coordinates: int = 2  # counts that one record can move
 
     def __post_init__(self) -> None:
         check_zero_or_delta(self.failure, "failure")
+        check_positive_int(self.coordinates, "coordinates")
 
     @property
     def standard_deviation(self) -> float:
@@ -70,12 +75,13 @@ class SharedGaussianMechanism:
 
         Infinite where less than 1e-30 of delta is left after the failure of the sum.
         """
-        return _shared_epsilon(self.sigma, self.shares, check_delta(delta) - self.failure)
+        usable = check_delta(delta) - self.failure
+        return _shared_epsilon(self.sigma, self.shares, self.coordinates, usable)
 
     @property
     def sensitivity(self) -> float:
         """L2, over all counts."""
-        return math.sqrt(2)
+        return math.sqrt(self.coordinates)
 
     def charge(self, delta: float) -> AccountedRelease:
         """What one release costs."""
@@ -111,17 +117,18 @@ class SharedGaussianMechanism:
 
 @lru_cache(maxsize=64)
 def calibrate_shared_gaussian(
-    *, epsilon: float, delta: float, shares: int, failure: float = 0.0
+    *, epsilon: float, delta: float, shares: int, failure: float = 0.0, coordinates: int = 2
 ) -> SharedGaussianMechanism:
     """The least share of noise for which the sum of `shares` of them gives (epsilon, delta)."""
     check_epsilon(epsilon)
     check_positive_int(shares, "shares")
+    check_positive_int(coordinates, "coordinates")
     usable = delta_without_failure(delta, failure)
     check_accounted_delta(usable)
     target = epsilon / SEARCH**2  # so that the search for epsilon does not end above it
 
     def fits(sigma: float) -> bool:
-        return _shared_delta(sigma, shares)(target) <= usable
+        return _shared_delta(sigma, shares, coordinates)(target) <= usable
 
     low, high = 0.05, 1.0
     while not fits(high):
@@ -133,7 +140,9 @@ def calibrate_shared_gaussian(
     while high / low > 1 + 1e-4:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)
-    return SharedGaussianMechanism(sigma=high, shares=shares, failure=failure)
+    return SharedGaussianMechanism(
+        sigma=high, shares=shares, failure=failure, coordinates=coordinates
+    )
 
 
 def delta_without_failure(delta: float, failure: float) -> float:
@@ -196,10 +205,10 @@ def _log_beyond_reach(sigma: float) -> float:
     return math.log(2) - first**2 / (2 * sigma**2) - math.log(-math.expm1(-first / sigma**2))
 
 
-def _shared_delta(sigma: float, shares: int) -> Callable[[float], float]:
+def _shared_delta(sigma: float, shares: int, coordinates: int) -> Callable[[float], float]:
     """delta as a function of epsilon, of what is drawn."""
-    unclipped = two_counts_delta(sum_probabilities(sigma, shares))
-    clipped = math.log(2 * shares) + _log_beyond_reach(sigma)
+    unclipped = _unclipped_delta(sigma, shares, coordinates)
+    clipped = math.log(coordinates * shares) + _log_beyond_reach(sigma)
 
     def delta_at(epsilon: float) -> float:
         clipping = math.exp(clipped) + math.exp(min(epsilon + clipped, 0.0))
@@ -208,11 +217,23 @@ def _shared_delta(sigma: float, shares: int) -> Callable[[float], float]:
     return delta_at
 
 
+def _unclipped_delta(sigma: float, shares: int, coordinates: int) -> Callable[[float], float]:
+    """By the exact sum over two counts, or over all where wide noises add up to one of their kind;
+    else by the losses on a grid.
+    """
+    if coordinates == 2:
+        return two_counts_delta(sum_probabilities(sigma, shares))
+    if sigma >= WIDE:
+        return integer_gaussian_delta(math.sqrt(shares) * sigma, coordinates)
+    return many_counts_delta(sum_probabilities(sigma, shares), coordinates)
+
+
 @lru_cache(maxsize=1024)
-def _shared_epsilon(sigma: float, shares: int, delta: float) -> float:
+def _shared_epsilon(sigma: float, shares: int, coordinates: int, delta: float) -> float:
     if delta < SMALLEST_DELTA:
         return math.inf
     variance = shares * _share_variance(sigma)
     if variance == 0:
         return math.inf
-    return smallest_epsilon(_shared_delta(sigma, shares), delta, variance=2 / variance)
+    delta_at = _shared_delta(sigma, shares, coordinates)
+    return smallest_epsilon(delta_at, delta, variance=coordinates / variance)

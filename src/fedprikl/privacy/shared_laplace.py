@@ -19,26 +19,26 @@ from fedprikl.privacy.polya import MOST_SHARES, SCALES, polya_reach
 __all__ = ["SAMPLER_DELTA", "SharedLaplaceMechanism", "calibrate_shared_laplace"]
 
 SAMPLER_DELTA = 2.0**-60  # above what the sampler's distance from the true distribution can cost
-SENSITIVITY = 2  # L1: one record leaves one count and enters another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedLaplaceMechanism:
     """Counts under the summed noise of at least `shares` honest clients.
 
-        P(noise = k)  proportional to  exp(-|k| / scale),    epsilon = 2 / scale
+        P(noise = k)  proportional to  exp(-|k| / scale),    epsilon = coordinates / scale
 
-    One record moves at most two of the summed counts, by 1 each, and no probability changes by more
-    than exp(1 / scale) in each: pure privacy. Shares of dropped or colluding clients are not
+    One record moves at most `coordinates` of the summed counts, by 1 each (two in every table of
+    counts: it leaves one cell and enters another), and no probability changes by more than
+    exp(1 / scale) in each: pure privacy. Shares of dropped or colluding clients are not
     counted. More honest shares than `shares` are independent of the records and of the others, so
     adding them is post-processing, and the guarantee stays.
 
     What is drawn is off by less than 2^(1-B) in total variation per Polya variable, with
-    B = 100 + epsilon / ln 2 (`polya.tail_bits`). Two counts of `shares` shares of two variables
-    each are then off by tau < 4 shares 2^(1-B), which costs a delta of at most
-    (1 + e^epsilon) tau < 2^-96 shares <= 2^-64. The other counts look the same in both worlds and
-    cost nothing. The `failure` of the secure sum, a probability that does not depend on the
-    records, comes on top.
+    B = 100 + epsilon / ln 2 + log2(coordinates / 2) (`polya.tail_bits`). So many counts of `shares`
+    shares of two variables each are then off by tau < 2 coordinates shares 2^(1-B), which costs a
+    delta of at most (1 + e^epsilon) tau < 2^-96 shares <= 2^-64. The other counts look the
+    same in both worlds and cost nothing. The `failure` of the secure sum, a probability that does
+    not depend on the records, comes on top.
 
     Goryczka and Xiong (2017) compare such shares; here they are accounted to the last bit.
 
@@ -52,14 +52,16 @@ class SharedLaplaceMechanism:
     scale: float  # b of the summed noise
     shares: int  # honest shares that are in every sum that can be opened
     failure: float = 0.0  # probability that a sum opens to less than its cohort
+    coordinates: int = 2  # counts that one record can move
 
     def __post_init__(self) -> None:
         check_zero_or_delta(self.failure, "failure")
+        moved = check_positive_int(self.coordinates, "coordinates")
         low, high = SCALES
         if not low <= self.scale <= high:
             raise InvalidInputError(
-                f"Laplace noise in shares is for epsilon from {SENSITIVITY / high:g} to "
-                f"{SENSITIVITY / low:g}, got {SENSITIVITY / self.scale:g}. Use Gaussian noise."
+                f"Laplace noise in shares is for epsilon from {moved / high:g} to "
+                f"{moved / low:g}, got {moved / self.scale:g}. Use Gaussian noise."
             )
         if check_positive_int(self.shares, "shares") > MOST_SHARES:
             raise InvalidInputError(f"Noise is split into at most {MOST_SHARES:,} shares.")
@@ -77,13 +79,13 @@ class SharedLaplaceMechanism:
     @property
     def sensitivity(self) -> float:
         """L1, over all counts."""
-        return float(SENSITIVITY)
+        return float(self.coordinates)
 
     def epsilon(self, delta: float) -> float:
-        """2 / b for every delta of at least 2^-60 + failure; below, nothing finite is proved."""
+        """coordinates / b for every delta of at least 2^-60 + failure; infinite below."""
         if check_delta(delta) < self._used_delta:
             return math.inf
-        return math.nextafter(SENSITIVITY / self.scale, math.inf)
+        return math.nextafter(self.coordinates / self.scale, math.inf)
 
     def charge(self, delta: float) -> AccountedRelease:
         """What one release costs: its epsilon, and 2^-60 + failure of the allowed delta."""
@@ -107,11 +109,13 @@ class SharedLaplaceMechanism:
     @property
     def reach(self) -> int:
         """A share is never beyond this; what it cuts off is in the delta of 2^-60."""
-        return polya_reach(self.scale)
+        return polya_reach(self.scale, self.coordinates)
 
     def draw_share(self, entries: int, source: NoiseSource) -> Ints:
         """One client's noise for so many counts. SECRET until summed."""
-        share = source.laplace_share(entries, scale=self.scale, shares=self.shares)
+        share = source.laplace_share(
+            entries, scale=self.scale, shares=self.shares, coordinates=self.coordinates
+        )
         return np.clip(share, -self.reach, self.reach)
 
     def __str__(self) -> str:
@@ -122,9 +126,10 @@ class SharedLaplaceMechanism:
 
 
 def calibrate_shared_laplace(
-    *, epsilon: float, shares: int, failure: float = 0.0
+    *, epsilon: float, shares: int, failure: float = 0.0, coordinates: int = 2
 ) -> SharedLaplaceMechanism:
-    """Shares of noise whose sum, of scale 2 / epsilon, gives (epsilon, 2^-60 + failure)."""
-    scale = SENSITIVITY * ROUNDING / check_epsilon(epsilon)
+    """Shares of noise whose sum, of scale coordinates / epsilon, has a delta of 2^-60 + failure."""
+    moved = check_positive_int(coordinates, "coordinates")
+    scale = moved * ROUNDING / check_epsilon(epsilon)
     check_positive_int(shares, "shares")
-    return SharedLaplaceMechanism(scale=scale, shares=shares, failure=failure)
+    return SharedLaplaceMechanism(scale=scale, shares=shares, failure=failure, coordinates=moved)

@@ -2,6 +2,7 @@
 
 import math
 
+from fedprikl.checks import check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.calibrated import NoiseKind
 from fedprikl.privacy.gaussian import calibrate_gaussian
@@ -24,36 +25,46 @@ SharedMechanism = SharedGaussianMechanism | SharedLaplaceMechanism
 
 
 def calibrate_shared(
-    *, epsilon: float, delta: float, shares: int, kind: NoiseKind = "auto", failure: float = 0.0
+    *,
+    epsilon: float,
+    delta: float,
+    shares: int,
+    kind: NoiseKind = "auto",
+    failure: float = 0.0,
+    coordinates: int = 2,
 ) -> SharedMechanism:
     """The least noise in shares that gives (epsilon, delta).
 
+    `coordinates`: how many counts one record can move, by 1 each; 2 in every table of counts.
     `failure`: the probability that a secure sum opens to less than its cohort; delta pays for it.
     "auto" does not depend on `shares`, so all cohorts of a round carry noise of one kind.
     """
     usable = delta_without_failure(delta, failure)
     if kind == "auto":
-        kind = "laplace" if _laplace_is_smaller(epsilon, usable) else "gaussian"
+        kind = "laplace" if _laplace_is_smaller(epsilon, usable, coordinates) else "gaussian"
     if kind == "laplace":
         if delta < SAMPLER_DELTA + failure:
             raise InvalidInputError(
                 f"Laplace noise in shares is drawn to a delta of {SAMPLER_DELTA:.2g}, more than "
                 f"the {usable:g} allowed. Raise delta, or use Gaussian noise."
             )
-        return calibrate_shared_laplace(epsilon=epsilon, shares=shares, failure=failure)
+        return calibrate_shared_laplace(
+            epsilon=epsilon, shares=shares, failure=failure, coordinates=coordinates
+        )
     if kind == "gaussian":
         return calibrate_shared_gaussian(
-            epsilon=epsilon, delta=delta, shares=shares, failure=failure
+            epsilon=epsilon, delta=delta, shares=shares, failure=failure, coordinates=coordinates
         )
     raise InvalidInputError(f"Noise must be 'auto', 'laplace' or 'gaussian', got {kind!r}.")
 
 
-def _laplace_is_smaller(epsilon: float, delta: float) -> bool:
+def _laplace_is_smaller(epsilon: float, delta: float, coordinates: int) -> bool:
     """By standard deviation; the Gaussian's by its continuous formula, because the exact account
     takes longer. They differ by a few percent; where the two kinds are as close, either will do.
     """
-    gaussian = calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=math.sqrt(2))
+    moved = check_positive_int(coordinates, "coordinates")
+    gaussian = calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=math.sqrt(moved))
     low, high = SCALES
-    if delta < SAMPLER_DELTA or not 2 / high <= epsilon <= 2 / low:
+    if delta < SAMPLER_DELTA or not moved / high <= epsilon <= moved / low:
         return False
-    return math.sqrt(laplace_variance(2 / epsilon)) <= gaussian.sigma
+    return math.sqrt(laplace_variance(moved / epsilon)) <= gaussian.sigma

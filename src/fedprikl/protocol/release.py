@@ -174,9 +174,11 @@ class Release:
         return tuple(column.name for column in self.columns if column.drifted)
 
     @property
-    def value(self) -> float | None:
-        """The estimate of the first answer; None if only columns were asked."""
-        return self.answers[0].value if self.answers else None
+    def value(self) -> float:
+        """The estimate of the first answer; refused if only columns were asked."""
+        if not self.answers:
+            raise InvalidInputError("Only columns were asked, so the whole has no value.")
+        return self.answers[0].value
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -17,7 +17,8 @@ from fedprikl.records.data_files import (
 )
 from fedprikl.reference import Domain, Reference
 from fedprikl.reference.columns import Values
-from fedprikl.reference.fit import check_lists, compared_columns, fit_counts, fit_table
+from fedprikl.reference.fit import check_lists, compared_columns, fit_table
+from fedprikl.reference.fit_cells import fit_cells
 from fedprikl.reference.values import MISSING_TEXTS
 
 __all__ = ["fit_reference"]
@@ -31,6 +32,8 @@ def fit_reference(
     categorical: Iterable[str] = (),
     clients: str | None = None,
     missing: Iterable[str] = MISSING_TEXTS,
+    pairs: Sequence[tuple[str, str]] = (),
+    joint: bool | None = None,
     format: CsvFormat | None = None,  # noqa: A002
     note: Callable[[str], None] | None = None,
 ) -> Reference:
@@ -39,7 +42,8 @@ def fit_reference(
     A CSV has no types: a column is one of numbers if every present value is a number and none has
     a leading zero, and one of times if every present value is a date or time. `missing` are the
     texts that stand for a gap: they become part of the reference, so that clients read their files
-    by the same rule. `note` is called with remarks on columns that look odd.
+    by the same rule. `pairs` and `joint` are those of `Reference.fit`. `note` is called with
+    remarks on columns that look odd.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -77,8 +81,9 @@ def fit_reference(
             texts=is_csv(file.path),
             note=note,
         )
-        codes, mass, correlation = fit_counts(table, _whole_rows(file, wanted), clients)
-    return Reference(Domain(table, codes), mass, correlation)
+        rows = _whole_rows(file, wanted)
+        found = fit_cells(table, rows, clients, pairs=pairs, joint=joint)
+    return Reference(Domain(table, found.codes), found.mass, found.correlation, found.views)
 
 
 def _whole_rows(file: DataFile, columns: Sequence[str]) -> Iterator[dict[str, Values]]:

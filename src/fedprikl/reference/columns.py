@@ -95,7 +95,8 @@ class Bins:
                 f"Column {name!r} has no finite number in the reference. Leave it out, "
                 "or list it in `categorical`."
             )
-        return cls(name, tuple(map(float, _inner_edges(finite, bins))))
+        edges = (float(edge) + 0.0 for edge in _inner_edges(finite, bins))  # -0.0 is 0.0
+        return cls(name, tuple(edges))
 
     def rule(self) -> Rule:
         """From a value to its level."""

@@ -65,7 +65,15 @@ class Correlation:
 
         Cost: a sort of the (client, cell) pairs that occur.
         """
-        holder, cells, held, names = _pairs(client, cell, rows)
+        return cls.of_pairs(*_pairs(client, cell, rows))
+
+    @classmethod
+    def of_pairs(cls, holder: Ints, cells: Ints, held: Floats, names: Ints) -> "Correlation":
+        """Like `estimate`, from the distinct (client, cell) pairs and the records of each.
+
+        Clients are numbered from 0 in the order of their texts, so that the same data in another
+        format gives the same split; cells from 0, and `names` are those of the reference.
+        """
         clients = int(holder.max(initial=-1)) + 1
         if clients < 4:
             raise InvalidInputError(
@@ -168,11 +176,7 @@ def _share(excess: float, pairs: float) -> float:
 
 
 def _pairs(client: npt.ArrayLike, cell: Ints, rows: Ints | None) -> tuple[Ints, Ints, Floats, Ints]:
-    """The (client, cell) pairs that occur, numbered from 0, their records, and the cells' names.
-
-    Clients are numbered in the order of their texts, so that the same data in another format gives
-    the same split.
-    """
+    """The (client, cell) pairs that occur, as `Correlation.of_pairs` takes them."""
     held = np.ones(len(cell)) if rows is None else np.asarray(rows, dtype=np.float64)
     texts = np.asarray(client, dtype=np.str_)
     if not texts.shape == cell.shape == held.shape:

@@ -1,9 +1,10 @@
 """The finite domain: every record belongs to exactly one cell, unknown ones to "other"."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ from fedprikl.reference.frames import column_values, eager_frame
 from fedprikl.reference.values import MISSING_TEXTS, number, simple
 
 __all__ = ["Domain", "Encoder", "Indices", "Table"]
+
+
+MAX_CODES = 2**62
 
 
 class Encoder(Protocol):
@@ -55,10 +59,10 @@ class Indices:
 class Table:
     """Rows of a data frame; the code numbers the combination of the columns' levels.
 
-    `missing` are the texts that stand for a gap, in files and in frames.
+    `missing` are the texts that stand for a gap, in files and in frames. Combinations of very many
+    columns have no code (`countable`); only levels are asked of such a table.
     """
 
-    MAX_CODES: ClassVar[int] = 2**62
     columns: tuple[Column, ...]
     missing: tuple[str, ...] = MISSING_TEXTS
 
@@ -68,19 +72,16 @@ class Table:
         names = [column.name for column in self.columns]
         if len(set(names)) < len(names):
             raise InvalidInputError(f"A column is named twice: {', '.join(names)}.")
-        if self.size > self.MAX_CODES:
-            raise InvalidInputError(
-                f"{len(names)} columns have {self.size:.3g} combinations, more than 2^62. "
-                "Use fewer columns or fewer bins."
-            )
 
     @property
     def size(self) -> int:
         """Number of combinations of levels."""
-        product = 1
-        for column in self.columns:
-            product *= column.size
-        return product
+        return math.prod(column.size for column in self.columns)
+
+    @property
+    def countable(self) -> bool:
+        """Whether the combinations are few enough to be numbered: at most 2^62."""
+        return self.size <= MAX_CODES
 
     def encode(self, records: Any) -> Ints:
         """Codes of a frame's rows (pandas, polars, pyarrow, ...)."""
@@ -107,15 +108,26 @@ class Table:
         readers = {column.name: Reader(column, self.missing) for column in self.columns}
         return lambda chunk: [reader(chunk[name]) for name, reader in readers.items()]
 
+    def part(self, names: Sequence[str]) -> "Table":
+        """The table of some of its columns alone."""
+        by_name = dict(zip(self.names, self.columns, strict=True))
+        return Table(tuple(by_name[name] for name in names), self.missing)
+
     def combine(self, levels: Sequence[Ints]) -> Ints:
         """Codes from one array of levels per column; `UNSEEN` where any level is."""
+        check_size(self.size)
         codes = np.zeros_like(levels[0])
-        unseen = np.zeros(len(codes), dtype=bool)
         for column, of_column in zip(self.columns, levels, strict=True):
-            unseen |= of_column == UNSEEN
             codes = codes * column.size + of_column
-        codes[unseen] = UNSEEN
+        codes[self.unseen(levels)] = UNSEEN
         return codes
+
+    def unseen(self, levels: Sequence[Ints]) -> npt.NDArray[np.bool_]:
+        """Which rows have a value that the reference does not know, in any column."""
+        found = np.zeros(len(levels[0]), dtype=np.bool_)
+        for of_column in levels:
+            found |= of_column == UNSEEN
+        return found
 
     def levels(self, code: int) -> list[int]:
         """The level of each column in a code; the inverse of `code`."""
@@ -186,6 +198,8 @@ class Domain:
         codes = np.asarray(self.codes)
         if codes.ndim != 1 or codes.dtype != np.int64 or codes.min(initial=0) < 0:
             raise InvalidInputError("The codes of a domain must be whole numbers of at least 0.")
+        if codes.size:
+            check_size(self.encoder.size)
         if np.any(np.diff(codes) <= 0) or (codes.size and codes[-1] >= self.encoder.size):
             raise InvalidInputError("The codes of a domain must be distinct, sorted and in range.")
         object.__setattr__(self, "codes", codes)
@@ -226,3 +240,12 @@ class Domain:
 def all_codes(size: int) -> Ints:
     """Every code 0 .. size-1, for a domain in which each has its cell."""
     return np.arange(check_positive_int(size, "size"), dtype=np.int64)
+
+
+def check_size(size: int) -> None:
+    """Refuses more combinations than can be numbered."""
+    if size > MAX_CODES:
+        raise InvalidInputError(
+            f"The columns have about 10^{math.log10(size):.0f} combinations, more than 2^62. Use "
+            "fewer columns or fewer bins, or compare each column by itself (joint=False)."
+        )

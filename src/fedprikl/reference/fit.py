@@ -1,4 +1,4 @@
-"""Pi from rows that may be read several times: first the columns' kinds, then the cells."""
+"""The columns of a table from its rows, read twice: what kind each is, then its levels."""
 
 import re
 from collections import Counter
@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
-from fedprikl.reference.columns import UNSEEN, Bins, Categories, Column, Times, Values, value_list
-from fedprikl.reference.correlation import Correlation
+from fedprikl.reference.columns import Bins, Categories, Column, Times, Values, value_list
 from fedprikl.reference.domain import Table
 from fedprikl.reference.gaps import Gaps
 from fedprikl.reference.values import Instant, Odd, Simple, instant, number, simple, text_of
 
-__all__ = ["check_lists", "compared_columns", "fit_counts", "fit_table"]
+__all__ = ["Chunk", "check_lists", "compared_columns", "fit_table", "present"]
 
 Chunk = Mapping[str, Values]  # some rows, column by column
 LEADING_ZERO = re.compile(r"[+-]?0[0-9]")  # 007 is a name that looks like a number
@@ -79,74 +77,8 @@ def fit_table(
     return Table(tuple(columns[name] for name in names), tuple(sorted(gaps.texts)))
 
 
-def fit_counts(
-    table: Table, chunks: Iterable[Chunk], clients: str | None
-) -> tuple[Ints, Floats, Correlation | None]:
-    """The codes that occur, the mass of each and of "other", and the clients' correlation."""
-    read, gaps = table.reader(), Gaps.of(table.missing)
-    numbers: dict[str, int] = {}  # of the clients, in the order of their first record
-    groups, nameless = _Groups(), 0
-    for chunk in chunks:
-        codes = table.combine(read(chunk))
-        holders = np.zeros(len(codes), dtype=np.int64)
-        if clients is not None:
-            ids = _client_texts(chunk[clients], gaps)
-            nameless += ids.count(None)
-            named = [numbers.setdefault(i, len(numbers)) for i in ids if i is not None]
-            holders = np.array(named, dtype=np.int64)
-            codes = codes[[i is not None for i in ids]]
-        groups.add(holders, codes)
-    if nameless:
-        raise InvalidInputError(
-            f"{nameless:,} rows of column {clients!r} name no client. Fill them, or remove these "
-            "rows."
-        )
-    holder, code, held = groups.merged()
-    if not held.size:
-        raise InvalidInputError("The reference data has no rows. Give at least one record.")
-    seen, place = np.unique(code, return_inverse=True)
-    mass = np.bincount(place, weights=held)
-    correlation = None
-    if clients is not None:
-        correlation = Correlation.estimate(np.array(list(numbers))[holder], place, held)
-    if seen[0] == UNSEEN:  # pragma: no cover  the table was fitted to these very rows
-        return seen[1:], np.append(mass[1:], mass[0]), correlation
-    return seen, np.append(mass, 0.0), correlation
-
-
-class _Groups:
-    """How many rows each (client, code) has; merged now and then, to hold what is distinct."""
-
-    AT_MOST = 64
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[Ints, Ints, Ints]] = []
-
-    def add(self, holders: Ints, codes: Ints) -> None:
-        self._parts.append((holders, codes, np.ones(len(codes), dtype=np.int64)))
-        if len(self._parts) > self.AT_MOST:
-            self._parts = [self.merged()]
-
-    def merged(self) -> tuple[Ints, Ints, Ints]:
-        if not self._parts:
-            return (np.zeros(0, dtype=np.int64),) * 3
-        holder, code, rows = (np.concatenate(part) for part in zip(*self._parts, strict=True))
-        order = np.lexsort((code, holder))
-        holder, code, rows = holder[order], code[order], rows[order]
-        new = np.ones(len(code), dtype=bool)
-        new[1:] = (np.diff(holder) != 0) | (np.diff(code) != 0)
-        starts = np.flatnonzero(new)
-        sums = np.add.reduceat(rows, starts) if starts.size else rows
-        return holder[starts], code[starts], sums
-
-
-def _client_texts(values: Values, gaps: Gaps) -> list[str | None]:
-    """Client ids as texts: 1, 1.0 and "1" are one client; None where there is none."""
-    found = (_present(value, gaps) for value in value_list(values))
-    return [None if value is None else text_of(value) for value in found]
-
-
-def _present(value: Any, gaps: Gaps) -> Simple:
+def present(value: Any, gaps: Gaps) -> Simple:
+    """The value as one of the simple kinds; None where it is missing."""
     found = value if isinstance(value, Instant) else simple(value)
     return None if gaps.hold(found) else found
 
@@ -164,9 +96,9 @@ def _tally(values: Values, gaps: Gaps) -> Iterator[tuple[Simple, int]]:
         return
     plain = value_list(values)
     if set(map(type, plain)) <= {str, int, float, Instant, type(None)}:
-        yield from ((_present(value, gaps), rows) for value, rows in Counter(plain).items())
+        yield from ((present(value, gaps), rows) for value, rows in Counter(plain).items())
     else:
-        yield from ((_present(value, gaps), 1) for value in plain)
+        yield from ((present(value, gaps), 1) for value in plain)
 
 
 @dataclass(slots=True)

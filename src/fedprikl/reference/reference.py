@@ -14,11 +14,13 @@ from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Indices, Table, all_codes
-from fedprikl.reference.fit import check_lists, compared_columns, fit_counts, fit_table
+from fedprikl.reference.fit import check_lists, compared_columns, fit_table
+from fedprikl.reference.fit_cells import fit_cells
 from fedprikl.reference.frames import column_values, eager_frame
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.spread import Spread, spread_around
 from fedprikl.reference.values import MISSING_TEXTS, level_text
+from fedprikl.reference.view_cells import ViewCounter, check_views
 from fedprikl.reference.views import View
 
 __all__ = ["Reference"]
@@ -33,6 +35,10 @@ class Reference:
 
         Pi(x) = (records of the reference in cell x) / (records of the reference)
 
+    A table of several columns has `views` too: the distribution of each column by itself, and of
+    the pairs that were named. Where the combinations of all columns are too many to be compared,
+    the reference has views only (`joint`).
+
     >>> reference = Reference.from_counts({"red": 3, "blue": 1})
     >>> reference.probabilities.tolist()  # red, blue, and "other"
     [0.75, 0.25, 0.0]
@@ -43,7 +49,7 @@ class Reference:
     domain: Domain
     mass: Floats  # per cell, "other" last; counts of reference records, or probabilities
     correlation: Correlation | None = None  # of one client's records, if the data had client ids
-    views: tuple[View, ...] = ()
+    views: tuple[View, ...] = ()  # one per column, then the named pairs
     _fingerprint: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +64,7 @@ class Reference:
             raise InvalidInputError(
                 "The reference is empty. Give it at least one record from public data."
             )
+        check_views(self.domain.encoder, mass, self.views)
         object.__setattr__(self, "mass", mass)
 
     @classmethod
@@ -70,6 +77,8 @@ class Reference:
         categorical: Iterable[str] = (),
         clients: str | None = None,
         missing: Iterable[str] = MISSING_TEXTS,
+        pairs: Sequence[tuple[str, str]] = (),
+        joint: bool | None = None,
         note: Callable[[str], None] | None = None,
     ) -> "Reference":
         """Pi of a public data frame: pandas, polars, pyarrow or any other narwhals knows.
@@ -81,11 +90,18 @@ class Reference:
         client's records are. `missing` are the texts that stand for a gap, here and at clients;
         `note` is called with remarks on columns that look odd.
 
+        With several columns, each is a view of its own, and so is each of the `pairs` of columns.
+        `joint` says whether the combinations of all columns are cells. By default they are, unless
+        there are more than 2^62, or more than 4096 occur and more than half as many as records.
+
         >>> import polars as pl
         >>> public = pl.DataFrame({"plan": ["basic", "basic", "plus"], "age": [20, 30, 40]})
         >>> reference = Reference.fit(public, columns=["plan"])
         >>> [reference.domain.label(cell) for cell in range(reference.domain.size)]
         ['plan=basic', 'plan=plus', 'other']
+        >>> reference = Reference.fit(public, pairs=[("plan", "age")])
+        >>> [(view.columns, view.labels[0]) for view in reference.views]
+        [(('plan',), 'basic'), (('age',), '20'), (('plan', 'age'), 'plan=basic, age=20')]
         """
         table = eager_frame(frame)
         check_positive_int(bins, "bins")
@@ -105,8 +121,8 @@ class Reference:
         encoder = fit_table(
             names, lambda: [chunk], bins=bins, categorical=categorical, missing=missing, note=note
         )
-        codes, mass, correlation = fit_counts(encoder, [chunk], clients)
-        return cls(Domain(encoder, codes), mass, correlation)
+        found = fit_cells(encoder, [chunk], clients, pairs=pairs, joint=joint)
+        return cls(Domain(encoder, found.codes), found.mass, found.correlation, found.views)
 
     @classmethod
     def fit_images(
@@ -201,12 +217,12 @@ class Reference:
 
     def save(self, path: str | Path) -> None:
         """Write the reference as JSON that a person can read and `load` can check."""
-        files.write(path, self.domain, self.mass, self.correlation)
+        files.write(path, self.domain, self.mass, self.correlation, self.views)
 
     @property
     def joint(self) -> bool:
-        """Whether it has cells of all columns together."""
-        return len(self.domain.codes) > 0
+        """Whether combinations of all columns are cells; if not, only `views` can be compared."""
+        return bool(self.domain.codes.size)
 
     @property
     def probabilities(self) -> Floats:
@@ -216,7 +232,7 @@ class Reference:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the content: equal exactly if domain, masses and correlation are.
+        """SHA-256 of the content: equal exactly if domain, masses, correlation and views are.
 
         >>> one, other = Reference.from_counts([3, 1]), Reference.from_counts([3, 2])
         >>> one.fingerprint == Reference.from_counts([3, 1]).fingerprint
@@ -225,7 +241,8 @@ class Reference:
         False
         """
         if not self._fingerprint:  # computed once: every client of a round asks for it
-            self._fingerprint.append(files.fingerprint(self.domain, self.mass, self.correlation))
+            content = (self.domain, self.mass, self.correlation, self.views)
+            self._fingerprint.append(files.fingerprint(*content))
         return self._fingerprint[0]
 
     def spread(self, *, clients: Sequence[int]) -> Spread:
@@ -266,13 +283,38 @@ class Reference:
         >>> Reference.from_counts([3, 1]).encode([1, 0, 9]).tolist()
         [1, 0, 2]
         """
+        self._check_joint()
         return self.domain.encode(records)
 
     def count(self, records: Any) -> Ints:
         """h(x): how many records fall into each cell, "other" last."""
+        self._check_joint()
         return self.domain.count(records)
 
+    def count_views(self, records: Any) -> tuple[Ints, ...]:
+        """Per view: how many rows of a frame fall into each of its cells, "other" last.
+
+        >>> import polars as pl
+        >>> public = pl.DataFrame({"plan": ["basic", "basic", "plus"], "age": [20, 30, 40]})
+        >>> private = pl.DataFrame({"plan": ["plus", "plus"], "age": [20, 50]})
+        >>> [counts.tolist() for counts in Reference.fit(public).count_views(private)]
+        [[0, 2, 0], [1, 0, 0, 1]]
+        """
+        encoder = self.domain.encoder
+        if not isinstance(encoder, Table) or not self.views:
+            return ()
+        return ViewCounter(encoder, self.views).count(encoder.encode_columns(records))
+
+    def _check_joint(self) -> None:
+        if self.views and not self.joint:
+            raise InvalidInputError(
+                "This reference has no joint cells: its columns have too many combinations, or it "
+                "was built without them. Count each column by itself with `count_views`."
+            )
+
     def __repr__(self) -> str:
+        if self.views and not self.joint:
+            return f"Reference({len(self.views)} views of columns, no joint cells)"
         cells, seen = self.domain.size - 1, int(np.count_nonzero(self.mass))
         return f"Reference({cells} cells and 'other', {seen} with probability above 0)"
 

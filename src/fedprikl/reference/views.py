@@ -1,11 +1,11 @@
 """Views: one column of a reference by itself, or a pair of columns. Public."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedprikl.checks import Floats
+from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.spread import Spread, spread_around
@@ -25,6 +25,7 @@ class View:
     labels: tuple[str, ...]  # per cell, without "other"
     mass: Floats  # per cell, "other" last
     correlation: Correlation | None = None  # of one client's records, if the data had client ids
+    codes: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # see `view_of`
 
     def __post_init__(self) -> None:
         if np.shape(self.mass) != (len(self.labels) + 1,) or not self.labels:
