@@ -134,10 +134,9 @@ def _main_job(
     judged = judge(table, reference, release, vanished=words.vanished(leaves))
     tell("5. The answer", str(ReleaseFacts.of(release, absent)))
     tell("6. How right it was", words.truth_table(judged), *words.truth_words(judged))
-    return {
+    return result.to_dict() | {
         **{kind.replace(" ", "_"): words.named(judged, kind) for kind in OUTCOMES},
         "columns": [column.to_dict() for column in judged],
-        "release": result.to_dict(),
         "report": str(report),
         "by_hand": words.by_hand(folder, clients=clients, records=records, epsilon=epsilon),
     }

@@ -74,7 +74,7 @@ def plan_words(planned: PlannedRound) -> list[str]:
 def round_words(result: Comparison, leaves: Mapping[str, Leaves]) -> list[str]:
     """What happened in the round."""
     cohorts = result.release.cohorts
-    early = len(vanished(leaves))
+    early = len(vanished(leaves)) or "none"
     included, clients = sum(c.included for c in cohorts), sum(c.clients for c in cohorts)
     return [
         "Every aircraft counted its own file, and the counts were added up in secure sums.",
