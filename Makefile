@@ -38,11 +38,15 @@ check: setup  ## the daily loop: style, types, floors and all tests that are qui
 test: setup  ## every check: style, types, floors, tests, coverage
 	@$(MAKE) --no-print-directory -j 3 flower-tests lint all-other-tests
 
+# Two processes of one thread each: threads of NumPy and polars would only wait for each other.
+quick-tests all-other-tests flower-tests: export OMP_NUM_THREADS = 1
+quick-tests all-other-tests flower-tests: export POLARS_MAX_THREADS = 1
+
 quick-tests: setup
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 all-other-tests: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(FLOWER:%=--ignore=%) \
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(FLOWER:%=--ignore=%) \
 	  --cov --cov-report=term --cov-fail-under=95
 
 flower-tests: setup

@@ -25,9 +25,9 @@ from fedprikl.divergence import Score, skewed_divergence
 from fedprikl.estimation import (
     BatchCounts,
     judge_release,
-    overdispersion,
     score_sensitivity,
     trusted_aggregator,
+    variation,
 )
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts
@@ -177,13 +177,7 @@ class NoisyVerdicts:
     def flags(self, populations: list[Ints]) -> int:
         """How many populations are called drifted, each with fresh noise."""
         noisy = [self.mechanism.add_to(h[self.points.cells], SECURE_NOISE) for h in populations]
-        statistic = overdispersion(
-            np.array(noisy),
-            self.model.pi,
-            self.model.records_per_term,
-            self.sd,
-            design_effect=self.model.design_effects,
-        )
+        statistic = variation(np.array(noisy), self.model, self.sd)
         return int(np.count_nonzero(statistic > self.threshold))
 
 

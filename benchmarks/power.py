@@ -40,8 +40,8 @@ SPEED_CELLS = (250, 65_536)
 QUICK = {
     "powers": 300,
     "errors": 10,
-    "rounds": 5,
-    "populations": 60,
+    "rounds": 4,
+    "populations": 75,
     "splits": 10,
     "coverages": 200,
     "sampled": 40,

@@ -45,11 +45,13 @@ class Effort:
 
     seed: int = 0
     data: Path | None = None
-    powers: int = 1500  # populations for each size of drift
+    powers: int = 1000  # populations for each size of drift
     errors: int = 40  # populations for each cell of the table of errors
-    rounds: int = 80  # references for each rate of false alarms
-    populations: int = 50  # for each reference
-    splits: int = 300  # of the writers
+    draws: int = 25  # of the noise on the counts of each
+    rounds: int = 40  # references for each rate of false alarms
+    populations: int = 100  # for each reference
+    splits: int = 100  # of the writers
+    parts: int = 20  # of the writers of a split, each a population
     coverages: int = 1000  # releases for each case
     sampled: int = 400  # releases for a case whose points are drawn anew each time
 
@@ -139,6 +141,7 @@ def measure_errors(
         drifts = [drifted(pi, kind, nats, rng.permutation(len(pi))) for _ in range(effort.errors)]
         held = np.array([rng.multinomial(records, p) for p in drifts])
         truth, rng = truths(pi, held), generator(effort.seed, "noise", epsilon, *key)
+        standard = rng.standard_exponential((2, effort.errors, effort.draws, len(pi)))
         row: dict[str, Any] = {
             "domain": name,
             "cells": cells,
@@ -147,11 +150,11 @@ def measure_errors(
             "drift": drift,
         }
         for method, plan in plans.items():
-            row[method] = float(plan.errors(held, truth, rng)[0].mean())
+            row[method] = float(plan.errors(held, truth, standard, rng).mean())
             suffix = "" if method == "default" else f"_{method}"
             typical = float(np.mean([skewed(pi, p) for p in drifts]))
             row[f"predicted{suffix}"] = plan.predicted(kind, typical)
-        row["textbook"] = float(textbook_errors(held, truth, pi, epsilon, rng).mean())
+        row["textbook"] = float(textbook_errors(held, truth, pi, epsilon, standard, rng).mean())
         row["previous"] = float(previous_errors(held, truth, pi, epsilon).mean())
         rows.append(row)
     return rows
@@ -160,8 +163,10 @@ def measure_errors(
 def measure_alarms(effort: Effort, world: str, trust: Trust) -> list[dict[str, Any]]:
     """How often populations without drift are called drifted, at a stated 1%."""
     writers = "writers" in world
-    rounds, populations = (effort.splits, 4) if writers else (effort.rounds, effort.populations)
-    alarms = total = 0
+    rounds, populations = (effort.rounds, effort.populations)
+    if writers:
+        rounds, populations = (effort.splits, effort.parts)
+    rates = []
     for number, case in enumerate(
         alarm_rounds(world, rounds, populations, effort.seed, effort.data)
     ):
@@ -174,18 +179,30 @@ def measure_alarms(effort: Effort, world: str, trust: Trust) -> list[dict[str, A
             payload=4096,
         )
         rng = generator(effort.seed, "alarm noise", world, trust, number)
-        alarms += int(ours.flags(case.populations, rng).sum())
-        total += len(case.populations)
-    upper = 1.0 if alarms == total else special.betaincinv(alarms + 1, total - alarms, CONFIDENCE)
+        rates.append(float(ours.flags(case.populations, rng).mean()))
     return [
         {
             "world": world,
             "trust": trust,
-            "rate": alarms / total,
-            "upper": float(upper),
-            "populations": total,
+            "rate": float(np.mean(rates)),
+            "upper": upper_limit(rates, populations),
+            "populations": rounds * populations,
         }
     ]
+
+
+def upper_limit(rates: list[float], populations: int) -> float:
+    """The 99% limit of a rate, by Clopper and Pearson, for rounds of so many populations each.
+
+    Populations of a round share a reference, so their alarms may come together. They count as no
+    more unrelated ones than the spread between rounds allows.
+    """
+    rate, total = float(np.mean(rates)), len(rates) * populations
+    if rate in (0.0, 1.0):
+        return 1.0 if rate else float(special.betaincinv(1, total, CONFIDENCE))
+    between = float(np.var(rates, ddof=1)) / len(rates) if len(rates) > 1 else 0.0
+    worth = min(float(total), rate * (1 - rate) / between) if between > 0 else float(total)
+    return float(special.betaincinv(rate * worth + 1, (1 - rate) * worth, CONFIDENCE))
 
 
 def coverage_cases(data: Path | None) -> list[str]:

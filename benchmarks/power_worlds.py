@@ -187,7 +187,8 @@ def _written(
 ) -> AlarmRound:
     """Codes of a digit, or of all: half of the writers are public, parts of the others populations.
 
-    Every population has the same number of records: the last writers' surplus is left out.
+    Each population is a quarter of the others, drawn anew. All have the same number of records: the
+    last writers' surplus is left out.
     """
     mine = np.flatnonzero(digits.label == digit) if digit is not None else np.arange(len(digits))
     codes, writer = digits.code[mine].astype(str), digits.writer[mine]
@@ -197,13 +198,11 @@ def _written(
     frame = pl.DataFrame({"code": codes[known], "writer": writer[known]})
     reference = Reference.fit(frame, columns=["code"], clients="writer", categorical=["code"])
     cell = reference.encode(pl.DataFrame({"code": codes}))
-    groups = np.array_split(private, populations)
-    sizes = [int(np.isin(writer, group).sum()) for group in groups]
-    held = [
-        np.bincount(cell[np.isin(writer, group)][: min(sizes)], minlength=reference.domain.size)
-        for group in groups
-    ]
-    return AlarmRound(reference, len(groups[0]), np.array(held))
+    clients = len(private) // 4
+    chosen = [np.isin(writer, rng.permutation(private)[:clients]) for _ in range(populations)]
+    records = min(int(which.sum()) for which in chosen)
+    held = [np.bincount(cell[which][:records], minlength=reference.domain.size) for which in chosen]
+    return AlarmRound(reference, clients, np.array(held))
 
 
 _LOADED: dict[Path, Digits] = {}

@@ -2,12 +2,34 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
+from fedprikl import PlannedRound, Reference
+from fedprikl.cli import plan_command
+from fedprikl.planning import plan_round
 from tests.cli.test_round_commands import call, write_rows
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _equal_plans_are_made_once() -> Iterator[None]:
+    """A plan takes seconds, what is said of it as many, and most commands here plan the same."""
+    made: dict[Any, PlannedRound] = {}
+
+    def plan(reference: Any, **known: Any) -> PlannedRound:
+        pi = Reference.of(reference)
+        key = pi.fingerprint, repr(sorted(known.items()))
+        if key not in made:
+            made[key] = plan_round(pi, **known)
+        return made[key]
+
+    with patch.object(plan_command, "plan_round", plan):
+        yield
 
 
 @pytest.fixture(scope="session")

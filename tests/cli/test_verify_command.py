@@ -16,7 +16,7 @@ from fedprikl.documents import canonical
 from fedprikl.errors import FedPriKLError
 from fedprikl.protocol import Release, SignedPlan, SigningKey
 from fedprikl.reporting import ReleaseFacts, release_page
-from fedprikl.reporting.facts import decimals
+from fedprikl.reporting.texts import decimals
 from tests.protocol.worlds import World
 
 runner = CliRunner()

@@ -91,7 +91,7 @@ def test_the_handler_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("extra", ["matplotlib", "flwr"])
 def test_estimate_without_an_extra(planned: Path, extra: str) -> None:
-    """As after `pip install fedprikl`: everything works, the report has no chart."""
+    """As after `pip install fedprikl`: everything works, and the report has its charts."""
     code = f"import sys; sys.modules[{extra!r}] = None; from fedprikl.cli import main; main()"
     with python(code, *ESTIMATE) as process:
         said, error = process.communicate(timeout=60)
@@ -99,9 +99,9 @@ def test_estimate_without_an_extra(planned: Path, extra: str) -> None:
     assert "differ from the reference" in said
     page = (planned / "report.html").read_text(encoding="utf-8")
     assert "What is protected" in page
-    assert ("<svg" in page) is (extra != "matplotlib")
-    assert ("fedprikl[report]" in page) is (extra == "matplotlib")
-    assert error.count("report.html has no chart.") == (1 if extra == "matplotlib" else 0)
+    assert "<svg" in page
+    assert "fedprikl[report]" not in page
+    assert "has no chart" not in error
     assert Release.load(planned / "release.json").is_intact
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import BatchCounts, overdispersion
+from fedprikl.estimation import BatchCounts, variation
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts
 from fedprikl.estimation.ratios import gamma_like
@@ -104,10 +104,7 @@ def kl_alarm(reference: Reference, counts: Ints, spread: float | Spread) -> bool
 
 
 def noisy_alarm(model: NoDrift, threshold: float, noisy: Floats) -> bool:
-    sd = np.full(len(noisy), NOISE)
-    effects = model.design_effects
-    found = overdispersion(noisy, model.pi, model.records_per_term, sd, design_effect=effects)
-    return bool(found > threshold)
+    return bool(variation(noisy, model, np.full(len(noisy), NOISE)) > threshold)
 
 
 @cache

@@ -140,8 +140,19 @@ def test_the_textbook_error_grows_with_its_noise(bench: Any) -> None:
     held = rng.multinomial(5_000, PI, 4)
     truth = bench.power_worlds.truths(PI, held)
     errors = bench.power_rivals.textbook_errors
-    little, much = (errors(held, truth, PI, eps, rng).mean() for eps in (10.0, 0.1))
+    standard = rng.standard_exponential((2, 4, 25, len(PI)))
+    little, much = (errors(held, truth, PI, eps, standard, rng).mean() for eps in (10.0, 0.1))
     assert 10 * little < much
+
+
+def test_alarms_that_come_together_count_for_less(bench: Any) -> None:
+    limit = bench.power_measures.upper_limit
+    apart, together = [0.01] * 100, [0.0] * 90 + [0.1] * 10
+    exact = float(scipy.special.betaincinv(21, 1980, 0.99))  # 20 alarms in 2,000
+    assert limit(apart, 20) == pytest.approx(exact)
+    assert limit(together, 20) > limit(apart, 20)
+    assert limit([0.0] * 10, 10) == pytest.approx(1 - 0.01 ** (1 / 100))
+    assert limit([1.0], 5) == 1
 
 
 @pytest.mark.parametrize("records", [3_000, 300_000])  # noisy counts, and adaptive noise
@@ -151,7 +162,8 @@ def test_many_releases_at_once_are_those_of_the_library(bench: Any, records: int
     rng = np.random.default_rng(6)
     held = np.repeat(rng.multinomial(records, PI, 1), 300, axis=0)
     truth = bench.power_worlds.truths(PI, held)
-    mean, _ = ours.errors(held[:20], truth[:20], rng)
+    standard = rng.standard_exponential((2, 20, 60, len(PI)))
+    mean = ours.errors(held[:20], truth[:20], standard, rng)
     drawn = ours.values(held, rng) - truth
     sums = ours.opened(ours.points, held[:1], rng)
     released = [ours.estimate(ours.points, sums, rng).value for _ in held] - truth

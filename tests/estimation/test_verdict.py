@@ -3,6 +3,7 @@
 import itertools
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from fedprikl.estimation.no_drift import (
     null_values,
     public_simulation,
 )
-from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion
+from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion, variation
 from fedprikl.estimation.thresholds import alarm_threshold
 from fedprikl.paper import baseline, no_privacy
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism, Mechanism
@@ -358,7 +359,7 @@ def test_noisy_counts_alarm_as_rarely_as_stated_and_see_drift() -> None:
 
     def share_above(p: Floats) -> int:
         found = [noisy_population(rng, p, records, 6.3) for _ in range(1000)]
-        values = overdispersion(np.array(found), pi, model.records_per_term, sd)
+        values = variation(np.array(found), model, sd)
         return int(np.count_nonzero(values > threshold))
 
     threshold = (
@@ -381,6 +382,43 @@ def test_the_statistic_of_noisy_counts_by_hand() -> None:
         -5 / 3.5**2 * 3.5 + 2 / 2.6**2 * (9 - 2.6),
     ]
     np.testing.assert_allclose(found, by_hand)
+
+
+def test_groups_of_cells_are_counted_together_by_hand() -> None:
+    """Four cells make two groups of neighbours, and two of equally rare cells."""
+    pi, sd = np.array([0.4, 0.1, 0.3, 0.2]), np.full(4, 50.0)
+    model, noisy = one_batch(pi, 1000), np.array([460.0, 60.0, 330.0, 150.0])
+    alone = overdispersion(noisy, pi, model.records_per_term, sd)
+
+    def group(count: float, share: float) -> float:
+        mean, var = 1000 * share, 2 * 50.0**2 + 1000 * share * (1 - share)
+        return mean / var**2 * ((count - mean) ** 2 - var)
+
+    neighbours = group(460 + 60, 0.5) + group(330 + 150, 0.5)
+    equally_rare = group(60 + 150, 0.3) + group(330 + 460, 0.7)
+    # How groups vary without noise is simulated: it is a twentieth of the noise here.
+    expected = alone + neighbours + equally_rare
+    assert variation(noisy, model, sd) == pytest.approx(float(expected), rel=0.05)
+
+
+def test_groups_find_a_common_drift_that_single_cells_hide() -> None:
+    """The rarer half shrinks by a seventh, below the noise on each of its cells."""
+    pi, rng, records = zipf(60), np.random.default_rng(11), 50_000
+    sd, model = np.full(60, 40.0), one_batch(pi, 50_000)
+    rare = np.arange(60) >= 30
+    p = pi * np.where(rare, 0.86, 1.0)
+    p = p / p.sum()
+    none, held = (
+        np.array([noisy_population(rng, law, records, 40.0) for _ in range(600)]) for law in (pi, p)
+    )
+
+    def found(statistic: Callable[[Floats], Floats]) -> float:
+        return float(np.mean(statistic(held) > np.quantile(statistic(none), 0.99)))
+
+    grouped = found(lambda noisy: variation(noisy, model, sd))
+    alone = found(lambda noisy: overdispersion(noisy, pi, model.records_per_term, sd))
+    assert grouped > 0.95
+    assert alone < 0.8
 
 
 def test_any_noise_can_be_simulated() -> None:

@@ -65,6 +65,7 @@ def test_counts_of_a_release_are_those_of_the_round(changes: dict[str, int]) -> 
     assert released is not None
     trust, pi = NoisyHistogram(plan), WORLD.reference.probabilities
     noisy: NoisyCounts = trust.read_counts(pi, released)
+    assert result.round.points is not None
     np.testing.assert_allclose(noisy.points.weights, result.round.points.weights, rtol=1e-12)
     assert noisy.points.cells.tolist() == result.round.points.cells.tolist()
     assert ReleasedCounts.of(noisy) == released

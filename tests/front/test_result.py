@@ -72,9 +72,10 @@ def test_the_answer(found: Comparison) -> None:
 
 def test_words(found: Comparison) -> None:
     assert repr(found).startswith("<Comparison of 'people': drifted=True, ")
-    first, second, *_ = str(found).splitlines()
-    assert first.startswith("Drift found: ")
-    assert second.startswith("The records of people differ from the reference by ")
+    first, _, second, third, *_ = str(found).splitlines()
+    assert first == "The 6 clients of people differ from the reference."
+    assert second.startswith("Drift found: ")
+    assert third.startswith("The records of people differ from the reference by ")
 
 
 @pytest.mark.parametrize(
@@ -135,9 +136,9 @@ def test_pages_are_whole_and_have_nothing_from_outside(found: Comparison, tmp_pa
 def test_the_report_has_a_row_for_each_field(found: Comparison, tmp_path: Path) -> None:
     found.save_html(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<td>question 1: divergence</td><td>kl</td>" in text
-    assert "<td>question 3: columns</td><td>all</td>" in text
-    assert "{" not in text.split("<h2>Parameters</h2>")[1]
+    assert '<th scope="row">question 1: divergence</th><td>kl</td>' in text
+    assert '<th scope="row">question 3: columns</th><td>all</td>' in text
+    assert "{" not in text.split("Parameters of the plan</summary>")[1]
 
 
 def test_names_are_escaped(people: Population, tmp_path: Path) -> None:

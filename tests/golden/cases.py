@@ -769,6 +769,7 @@ def rounds(
 
 def show_round(result: RoundResult) -> dict[str, Any]:
     release, points = result.release, result.round.points
+    assert points is not None
     (answer,), verdict, privacy = release.answers, release.verdict, release.privacy
     return {
         "value": answer.value,

@@ -52,6 +52,9 @@ def planned(cells: int = 300, **changes: Any) -> PlannedRound:
     return _planned(cells, tuple((settings | {"ask": ("kl",)} | changes).items()))
 
 
+NO_VIEWS = np.zeros(0, dtype=np.int64)
+
+
 @cache
 def _planned(cells: int, settings: tuple[tuple[str, Any], ...]) -> PlannedRound:
     return plan_round(zipf(cells), **dict(settings))
@@ -69,8 +72,8 @@ def estimates_of(plan: Any, reference: Reference, held: Any, seed: int) -> Estim
         if isinstance(trust, NoisyHistogram):
             sums.append(noisy_sum(trust, asked, records, cohorts, InsecureSeededNoise(seed)))
         else:
-            sums.append(OpenedSum(asked, records))
-    return trust.estimate(points, sums, cohorts, source=InsecureSeededNoise(seed), rng=rng)
+            sums.append(OpenedSum(asked, NO_VIEWS, records))
+    return trust.estimate(points, (), sums, cohorts, source=InsecureSeededNoise(seed), rng=rng)
 
 
 def noisy_sum(
@@ -79,9 +82,9 @@ def noisy_sum(
     """Counts with the shares of noise of all clients."""
     counts = np.append(asked, records - asked.sum())
     for size in cohorts:
-        for _ in range(size):
-            counts = counts + trust.share(size).draw_share(len(counts), source)
-    return OpenedSum(counts, records, trust.expected_noise(cohorts)[0] ** 2)
+        shares = trust.share(size).draw_share(size * len(counts), source)
+        counts = counts + shares.reshape(size, len(counts)).sum(axis=0)
+    return OpenedSum(counts, NO_VIEWS, records, trust.expected_noise(cohorts)[0] ** 2)
 
 
 def deal(held: Any, batches: int, rng: np.random.Generator) -> Any:

@@ -60,6 +60,23 @@ def test_the_smaller_noise_is_taken() -> None:
         assert kind in str(chosen).lower()
 
 
+@pytest.mark.parametrize("coordinates", [2, 6, 40, 202, 402])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 10.0])
+def test_many_moved_counts(epsilon: float, coordinates: int) -> None:
+    """As many as 200 columns and their joint domain have: what is asked for is proved."""
+    chosen = calibrate_integer(epsilon=epsilon, delta=1e-6, coordinates=coordinates)
+    assert 0.97 * epsilon < chosen.epsilon(1e-6) <= epsilon
+    for kind in ("laplace", "gaussian"):
+        other = calibrate_integer(
+            epsilon=epsilon,
+            delta=1e-6,
+            coordinates=coordinates,
+            kind=kind,
+        )
+        assert other.epsilon(1e-6) <= epsilon
+        assert chosen.standard_deviation <= other.standard_deviation
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

@@ -9,8 +9,10 @@ from scipy import stats
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.privacy import SecureNoise
+from fedprikl.privacy import SecureNoise, calibrate_gaussian
+from fedprikl.privacy.integer_account import integer_gaussian_delta, two_counts_delta
 from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
+from fedprikl.privacy.many_counts import many_counts_delta
 from fedprikl.privacy.shared_gaussian import (
     SharedGaussianMechanism,
     calibrate_shared_gaussian,
@@ -52,6 +54,63 @@ def test_the_account_is_the_definition(epsilon: float, delta: float, shares: int
     assert true_delta <= delta
     assert true_delta > 0.8 * delta  # and it is not wasteful
     assert mechanism.epsilon(delta) <= epsilon
+
+
+def test_many_counts_by_definition() -> None:
+    """Three counts, by enumeration of all outcomes; and one more than are accounted for."""
+    mechanism = calibrate_shared_gaussian(epsilon=2.0, delta=1e-4, shares=9, coordinates=3)
+    assert mechanism.epsilon(1e-4) <= 2.0
+    one = sum_probabilities(mechanism.sigma, 9)
+    p, q = np.append(one, 0.0), np.append(0.0, one)
+
+    def true_delta(coordinates: int) -> float:
+        left, right = np.ones(1), np.ones(1)
+        for _ in range(coordinates):
+            left, right = np.outer(left, p).ravel(), np.outer(right, q).ravel()
+            likely = np.maximum(left, right) > 1e-12
+            left, right = left[likely], right[likely]
+        return float(np.maximum(left - math.exp(2.0) * right, 0).sum())
+
+    assert 0.9e-4 < true_delta(3) <= 1e-4
+    assert true_delta(4) > 2e-4
+
+
+@pytest.mark.parametrize(("sigma", "coordinates"), [(1.3, 4), (8.0, 4), (20.0, 42), (84.0, 402)])
+def test_many_counts_by_another_method(sigma: float, coordinates: int) -> None:
+    """One discrete Gaussian share, whose exact sum is known: never below, and hardly above."""
+    exact = integer_gaussian_delta(sigma, coordinates)
+    found = many_counts_delta(sum_probabilities(sigma, 1), coordinates)
+    middle = math.sqrt(coordinates) / sigma
+    for epsilon in np.array([0.1, 1, 3, 5, 8]) * middle:
+        assert exact(epsilon) <= found(epsilon) <= exact(epsilon) * 1.02
+
+
+@pytest.mark.parametrize(("sigma", "shares"), [(0.3, 5), (0.5, 12), (1.0, 3), (0.3, 3000)])
+def test_two_counts_by_both_methods(sigma: float, shares: int) -> None:
+    """Down to a delta of 1e-30: never below, and above by what 0.03 less of epsilon would be."""
+    one = sum_probabilities(sigma, shares)
+    exact, found = two_counts_delta(one), many_counts_delta(one, 2)
+    for epsilon in np.linspace(0, 20, 21):
+        if exact(epsilon) > 1e-30:
+            assert exact(epsilon) <= found(epsilon) * (1 + 1e-9)
+            assert found(epsilon) <= exact(epsilon - 0.03) * 1.001
+
+
+@pytest.mark.parametrize(("coordinates", "shares"), [(2, 40), (22, 40), (402, 2800)])
+def test_more_moved_counts_need_more_noise(coordinates: int, shares: int) -> None:
+    mechanism = calibrate_shared_gaussian(
+        epsilon=1.0, delta=1e-6, shares=shares, coordinates=coordinates
+    )
+    continuous = calibrate_gaussian(
+        epsilon=1.0, delta=1e-6, sensitivity=math.sqrt(coordinates)
+    ).sigma
+    assert 0.999 < mechanism.epsilon(1e-6) <= 1.0
+    assert mechanism.standard_deviation == pytest.approx(continuous, rel=0.03)
+    assert mechanism.sensitivity == math.sqrt(coordinates)
+    fewer = SharedGaussianMechanism(
+        sigma=mechanism.sigma, shares=shares, coordinates=2 * coordinates
+    )
+    assert fewer.epsilon(1e-6) > 1.3
 
 
 def test_half_the_shares_do_not_suffice() -> None:
@@ -99,6 +158,7 @@ def test_hardly_any_noise_is_no_privacy() -> None:
         ({"epsilon": 0.0}, "above 0"),
         ({"delta": 1.0}, "strictly between"),
         ({"shares": 0}, "at least 1"),
+        ({"coordinates": 0}, "at least 1"),
     ],
 )
 def test_bad_input_says_what_to_do(settings: dict[str, Any], words: str) -> None:

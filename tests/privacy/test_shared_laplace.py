@@ -39,6 +39,18 @@ def test_epsilon_is_the_largest_log_ratio_and_is_attained(epsilon: float, shares
     assert mechanism.share_variance == pytest.approx(spread / shares, rel=1e-9)
 
 
+@pytest.mark.parametrize("coordinates", [1, 4, 10])
+def test_epsilon_of_more_moved_counts(coordinates: int) -> None:
+    """Each count loses as much at most, and all of them can at once."""
+    mechanism = calibrate_shared_laplace(epsilon=1.0, shares=7, coordinates=coordinates)
+    table = PolyaTable.build(mechanism.scale, 7, coordinates)
+    one = worst_loss(summed(share_probabilities(table), 7)) / 2
+    assert coordinates * one == pytest.approx(1.0, rel=1e-6)
+    assert 1 - 1e-9 < mechanism.epsilon(1e-6) <= 1.0
+    assert mechanism.sensitivity == coordinates
+    assert mechanism.reach == len(table.thresholds)
+
+
 @pytest.mark.parametrize("present", [8, 9, 16, 40])
 def test_more_shares_than_needed_are_no_less_private(present: int) -> None:
     mechanism = calibrate_shared_laplace(epsilon=1.0, shares=8)
@@ -78,13 +90,19 @@ def test_the_cut_off_tail_costs_a_delta_and_less_than_stated() -> None:
         assert delta < mpmath.mpf(2) ** -96
 
 
-@pytest.mark.parametrize("epsilon", [0.001, 1.0, 60.0, 400.0])
+@pytest.mark.parametrize(
+    ("epsilon", "coordinates"),
+    [(0.001, 2), (1.0, 2), (60.0, 2), (400.0, 2), (1.0, 1), (1.0, 6), (20.0, 42), (9.0, 402)],
+)
 def test_the_stated_delta_covers_the_sampler_for_as_many_shares_as_are_allowed(
-    epsilon: float,
+    epsilon: float, coordinates: int
 ) -> None:
-    """(1 + e^epsilon) times the distance of two counts of `shares` shares of two variables."""
-    scale = calibrate_shared_laplace(epsilon=epsilon, shares=1).scale
-    log_distance = math.log(4 * MOST_SHARES) + (1 - tail_bits(scale)) * math.log(2)
+    """(1 + e^epsilon) times the distance of the moved counts, of `shares` shares of two variables
+    each.
+    """
+    mechanism = calibrate_shared_laplace(epsilon=epsilon, shares=1, coordinates=coordinates)
+    bits = tail_bits(mechanism.scale, coordinates)
+    log_distance = math.log(2 * coordinates * MOST_SHARES) + (1 - bits) * math.log(2)
     assert np.logaddexp(0, epsilon) + log_distance <= math.log(2.0**-64) + 1e-9
     assert SAMPLER_DELTA == 2.0**-60
 
@@ -188,6 +206,22 @@ def test_the_smaller_noise_is_taken() -> None:
         assert chosen.standard_deviation < laplace.standard_deviation
 
 
+def test_the_smaller_noise_depends_on_how_many_counts_move() -> None:
+    """Laplace noise for a table of two columns beside its joint domain, Gaussian for many."""
+    for coordinates, kind in ((2, SharedLaplaceMechanism), (6, SharedLaplaceMechanism)):
+        chosen = calibrate_shared(epsilon=1.0, delta=1e-6, shares=9, coordinates=coordinates)
+        assert isinstance(chosen, kind)
+        assert chosen.coordinates == coordinates
+    for coordinates in (10, 42, 402):
+        chosen = calibrate_shared(epsilon=1.0, delta=1e-6, shares=9, coordinates=coordinates)
+        assert isinstance(chosen, SharedGaussianMechanism)
+        laplace = calibrate_shared(
+            epsilon=1.0, delta=1e-6, shares=9, coordinates=coordinates, kind="laplace"
+        )
+        assert chosen.standard_deviation < laplace.standard_deviation
+        assert chosen.charge(1e-6).proved_epsilon <= 1.0
+
+
 def test_where_laplace_cannot_be_drawn_the_gaussian_is_taken() -> None:
     assert isinstance(
         calibrate_shared(epsilon=10.0, delta=1e-20, shares=3), SharedGaussianMechanism
@@ -214,6 +248,8 @@ def test_a_share_of_500_counts_takes_milliseconds() -> None:
         ({"delta": 1.0}, "strictly between"),
         ({"delta": 1e-30}, "Raise delta"),
         ({"shares": 0}, "at least 1"),
+        ({"coordinates": 0}, "at least 1"),
+        ({"epsilon": 0.1, "coordinates": 402}, "from 0.1608 to"),
         ({"shares": 2**40}, "at most"),
         ({"kind": "x"}, "'laplace' or 'gaussian'"),
     ],

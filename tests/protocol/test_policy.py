@@ -39,7 +39,7 @@ def test_a_sound_invitation_is_taken_once() -> None:
     [
         (Policy(largest_epsilon=0.5), "epsilon 1 and delta 1e-06 exceed"),
         (Policy(largest_delta=1e-9), "exceed the limits"),
-        (Policy(most_points=5), "6 points are asked, at most 5"),
+        (Policy(most_points=5), "6 counts are asked, at most 5"),
         (Policy(smallest_cohort=100), "is too small"),
         (Policy(smallest_threshold=50), "is too small"),
         (Policy(organiser=SigningKey.generate().public), "not signed by the organiser"),
@@ -85,7 +85,7 @@ def test_points_are_checked() -> None:
         (replace(asked, cells=(*asked.cells, *range(size - 1))), "other points or batches"),
         (replace(asked, batch=1), "other points or batches"),
         (replace(asked, batch=99), "other points or batches"),
-        (replace(asked, cells=()), "0 points"),
+        (replace(asked, cells=()), "0 counts"),
         (replace(asked, cells=asked.cells[::-1]), "does not fit the plan"),
         (replace(asked, cohort=7), "does not fit the plan"),
         (replace(asked, round_id="00" * 16), "does not fit the plan"),

@@ -14,7 +14,16 @@ from fedprikl import InvalidInputError
 from fedprikl.documents import canonical
 from fedprikl.estimation import Verdict, Witness
 from fedprikl.privacy import Head, PrivacyStatement
-from fedprikl.protocol import Answer, CountNoise, Outcome, Release, ReleasedCounts, SigningKey
+from fedprikl.protocol import (
+    Answer,
+    CellAnswer,
+    ColumnAnswer,
+    CountNoise,
+    Outcome,
+    Release,
+    ReleasedCounts,
+    SigningKey,
+)
 from fedprikl.reporting import ReleaseFacts, release_page
 from tests.protocol.worlds import World
 
@@ -58,7 +67,6 @@ def released_counts(draw: st.DrawFn) -> ReleasedCounts:
 ANSWERS = st.builds(
     Answer,
     divergence=TEXTS,
-    columns=some(TEXTS),
     value=NUMBERS,
     interval=st.none() | st.tuples(NUMBERS, NUMBERS).map(lambda pair: tuple(sorted(pair))),
     no_drift=st.none() | NUMBERS,
@@ -66,10 +74,29 @@ ANSWERS = st.builds(
     unit=TEXTS,
     mechanism=TEXTS,
 )
+WITNESSES = st.builds(Witness, name=TEXTS, statistic=NUMBERS, threshold=NUMBERS, unit=TEXTS)
+INTERVALS = st.tuples(NUMBERS, NUMBERS).map(lambda pair: tuple(sorted(pair)))
+CELLS = st.builds(
+    CellAnswer,
+    label=TEXTS,
+    reference=NUMBERS,
+    count=NUMBERS,
+    share=NUMBERS,
+    interval=INTERVALS,
+    moved=st.sampled_from(["up", "down", ""]),
+)
+COLUMNS = st.builds(
+    ColumnAnswer,
+    columns=st.lists(TEXTS, min_size=1, max_size=2).map(tuple),
+    witnesses=some(WITNESSES),
+    answers=some(ANSWERS),
+    cells=some(CELLS),
+    rest=NUMBERS,
+)
 VERDICTS = st.builds(
     Verdict,
     witnesses=st.lists(
-        st.builds(Witness, name=TEXTS, statistic=NUMBERS, threshold=NUMBERS, unit=TEXTS),
+        WITNESSES,
         min_size=1,
         max_size=3,
         unique_by=lambda witness: witness.name,
@@ -95,10 +122,6 @@ OUTCOMES = st.tuples(WHOLE, WHOLE, WHOLE, TEXTS).map(
 )
 
 
-def asked(answer: Answer) -> tuple[Any, ...]:
-    return answer.divergence, answer.columns
-
-
 @st.composite
 def releases(draw: st.DrawFn) -> Release:
     trust = draw(st.sampled_from(["aggregator", "none"]))
@@ -112,7 +135,12 @@ def releases(draw: st.DrawFn) -> Release:
             trust=st.just(trust),
             plan=TEXTS,
             reference=TEXTS,
-            answers=st.lists(ANSWERS, min_size=1, max_size=3, unique_by=asked).map(tuple),
+            answers=st.lists(
+                ANSWERS, min_size=1, max_size=3, unique_by=lambda answer: answer.divergence
+            ).map(tuple),
+            columns=st.lists(COLUMNS, max_size=2, unique_by=lambda column: column.columns).map(
+                tuple
+            ),
             verdict=st.none() | VERDICTS,
             privacy=STATEMENTS,
             cohorts=some(OUTCOMES),
@@ -255,7 +283,6 @@ def test_a_release_with_two_answers_reads_and_shows_well() -> None:
     first = replace(first, value=0.5, interval=(0.25, 0.75), no_drift=0.125)
     second = Answer(
         divergence="tv",
-        columns=("age", "plan"),
         value=0.125,
         interval=None,
         no_drift=0.25,
@@ -267,14 +294,17 @@ def test_a_release_with_two_answers_reads_and_shows_well() -> None:
     assert Release.from_bytes(signed.to_bytes()) == signed
     assert (signed.value, signed.interval) == (0.5, (0.25, 0.75))
     facts = ReleaseFacts.of(signed)
+    assert signed.verdict is not None
+    mark = f"{signed.verdict.witnesses[0].threshold:.3f}"
     assert facts.answers == (
         "The records of testers differ from the reference by D(Pi || 0.01 Pi + 0.99 P) = 0.500 "
         "nats, of which about 0.125 is what 3,000 records give without any drift "
-        "(95% interval: 0.250 to 0.750).",
-        "The records of testers differ from the reference in age, plan by TV(Pi, P) = 0.125; "
+        f"(95% interval: 0.250 to 0.750), beside a threshold of {mark}.",
+        "The records of testers differ from the reference by TV(Pi, P) = 0.125; "
         "3,000 records give about 0.250 without any drift.",
     )
     page = release_page(signed, PLAN, {})
     assert page.count("<svg") == 2
-    assert page.count("threshold 0.5") == 1
+    assert page.count(">your own threshold, from the plan</text>") == 1
     assert page.index(facts.drift) < page.index("= 0.500 nats") < page.index("= 0.125")
+    assert page.index(facts.headline) < page.index("<svg") < page.index(facts.drift)

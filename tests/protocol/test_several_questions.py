@@ -73,7 +73,6 @@ def plan(*releases: str, **changes: Any) -> Plan:
         ({"points": 3}, "the same points"),
         ({"exponent": 0.5}, "the same exponent"),
         ({"divergence": "kl"}, "each divergence once"),
-        ({"columns": ("age",)}, "all columns"),
     ],
 )
 def test_questions_that_do_not_go_together_are_refused(asked: Any, words: str) -> None:

@@ -96,7 +96,7 @@ def test_a_client_vector_fits_its_maxima_and_opens_to_its_counts(trust: Any) -> 
     """One client's vector, as if it were the sum: without noise its very counts come back."""
     mode = trust_of(World.make().plan(trust=trust))
     asked = np.array([3, 0, 5], dtype=np.int64)
-    vector = mode.vector(asked, 10, clients=9, source=SecureNoise(), randomness=bytes)
+    vector = mode.vector(asked, (), 10, clients=9, source=SecureNoise(), randomness=bytes)
     assert len(vector) == len(mode.maxima(clients=9, points=3))
     assert np.all((vector >= 0) & (vector <= mode.maxima(clients=9, points=3)))
     opened = mode.open(vector, clients=9, included=1)
@@ -117,7 +117,7 @@ def test_a_client_vector_fits_its_maxima_and_opens_to_its_counts(trust: Any) -> 
 def test_what_is_opened_never_prints(trust: Any) -> None:
     mode = trust_of(World.make().plan(trust=trust))
     asked = np.array([31337])
-    vector = mode.vector(asked, 31337, clients=9, source=SecureNoise(), randomness=bytes)
+    vector = mode.vector(asked, (), 31337, clients=9, source=SecureNoise(), randomness=bytes)
     opened = mode.open(vector, clients=9, included=1)
     public = f"OpenedSum(noise_variance={opened.noise_variance!r}, insecure=False)"
     assert repr(opened) == public

@@ -144,6 +144,7 @@ class World:
     def plain_counts(self, result: RoundResult, left_early: set[str]) -> BatchCounts:
         """The sums in the open, over everybody whose input was sent."""
         points = result.round.points
+        assert points is not None
         histograms = np.zeros((points.batches, self.held.shape[1]), np.int64)
         for cohort in result.round.cohorts:
             for name in cohort.members:

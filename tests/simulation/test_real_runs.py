@@ -77,6 +77,7 @@ def test_a_simulated_round_equals_a_real_round_before_noise(rng: np.random.Gener
     result = real_round(world, plan, dict.fromkeys(left, Leaves.BEFORE_INPUT))
     assert [outcome.included for outcome in result.outcomes] == [14, 14, 14, 0]
     assert "are needed" in result.outcomes[3].reason
+    assert result.round.points is not None
     plain = world.population.batch_counts(result.round.points, heard(world, result, left))
     assert result.release.value == weighted_score(plain, trust_of(plan).score)
 

@@ -39,7 +39,6 @@ def write_release(
         write_whole(report, release_page(release, plan, costs, absent))
     except InvalidInputError as error:
         raise InvalidInputError(f"{error} The release itself is in {output}.") from None
-    note_missing_charts(report)
 
 
 def note_missing_charts(report: Path) -> None:
@@ -58,9 +57,7 @@ def exit_on_drift(release: Release, wanted: bool) -> None:
 
 
 def print_release(release: Release, absent: Sequence[str] = ()) -> None:
-    """Whether there is drift; how much, in how many clients; what is protected."""
-    facts = ReleaseFacts.of(release, absent)
-    say(facts.drift, style="bold")
-    say("\n".join(facts.answers))
-    say(facts.counted)
-    say(f"\n{facts.privacy}")
+    """The verdict; the columns; how much, in how many clients; what is protected."""
+    headline, _, rest = str(ReleaseFacts.of(release, absent)).partition("\n")
+    say(headline, style="bold")
+    say(rest)

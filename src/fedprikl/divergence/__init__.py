@@ -1,5 +1,6 @@
 """Divergence room: the mathematics of the estimator. NumPy only; knows nothing of privacy."""
 
+from fedprikl.divergence.cell_scores import CellScores
 from fedprikl.divergence.exact import kl_divergence, skewed_divergence
 from fedprikl.divergence.f_divergence import Divergence, divergence_named, register
 from fedprikl.divergence.hellinger import HELLINGER
@@ -28,6 +29,7 @@ __all__ = [
     "REVERSE_KL",
     "TV",
     "Additive",
+    "CellScores",
     "Divergence",
     "Floor",
     "Score",

@@ -35,7 +35,9 @@ def bregman_gap(ratio: Floats, excess: Floats) -> Floats:
     Carlo sampling). Relative error near machine precision for every r.
     """
     with np.errstate(divide="ignore", over="ignore"):
-        far = excess - np.log(ratio)
+        gap = np.array(excess - np.log(ratio))
     near = np.abs(excess) < _SERIES_RADIUS
-    small = np.where(near, excess, 0.0)
-    return np.where(near, small**2 * np.polyval(_SERIES, small), far)
+    if np.any(near):
+        small = excess[near]
+        gap[near] = small**2 * np.polyval(_SERIES, small)
+    return gap

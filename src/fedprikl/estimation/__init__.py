@@ -18,7 +18,7 @@ from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_divergence import NoisyDivergence, noisy_divergence
 from fedprikl.estimation.noisy_estimates import estimates_from_counts, noise_counts
-from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion
+from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion, variation
 from fedprikl.estimation.noisy_views import NoisyViews, ViewVector, noise_views
 from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
 from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
@@ -82,5 +82,6 @@ __all__ = [
     "trial_errors",
     "trusted_aggregator",
     "value_interval",
+    "variation",
     "weighted_score",
 ]

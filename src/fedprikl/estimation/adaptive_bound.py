@@ -6,15 +6,13 @@ reached from the small one by as few.
 """
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation.counts import BatchCounts
-from fedprikl.estimation.gap_ranges import GapParts, dead_zone
+from fedprikl.estimation.gap_ranges import gap_parts
 from fedprikl.privacy import InverseSensitivityMechanism
 from fedprikl.reference import QueryPoints
 
@@ -53,9 +51,7 @@ class AdaptiveBound:
     def __init__(
         self, points: QueryPoints, records: Ints, score: Score, epsilon: float, level: float
     ) -> None:
-        nobody = BatchCounts(points, np.zeros(len(points), np.int64), records)
-        tau = dead_zone(epsilon, records=int(records[0]), cells=len(points))
-        self._parts = GapParts.of(nobody, replace(score, control=1.0), tau)
+        self._parts = gap_parts(points, int(records[0]), score, epsilon=epsilon)
         self._steps = InverseSensitivityMechanism(epsilon=epsilon).steps
         self._tail, self._log_q = 1 - level, -epsilon / 2
         self._k = np.arange(1, self._steps)

@@ -14,6 +14,7 @@ No guarantee rests on them.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import scipy
@@ -69,7 +70,10 @@ def drifted_ratios(
 
 def ratio_divergence(mass: Floats, ratios: Floats, score: Score) -> Floats:
     """sum mass f(v) of ratios with sum mass r = 1; `ratios` may have leading axes."""
-    keep = 1 - skew_of(score)
+    return _divergence(mass, ratios, score, 1 - skew_of(score))
+
+
+def _divergence(mass: Floats, ratios: Floats, score: Score, keep: float) -> Floats:
     excess = keep * (ratios - 1)
     gaps = score.divergence.gap(np.asarray(1 + excess), np.asarray(excess))
     return np.asarray(gaps @ mass)
@@ -80,10 +84,10 @@ class _Cells:
 
     def __init__(self, pi: Floats, mass: Floats, score: Score, seed: int, *, nearest: bool) -> None:
         self.pi, self.mass, self.score = pi, mass, score
-        self.seed, self.nearest = seed, nearest
+        self.seed, self.nearest, self.keep = seed, nearest, 1 - skew_of(score)
 
     def size(self, ratios: Floats) -> float:
-        return float(ratio_divergence(self.mass, ratios, self.score))
+        return float(_divergence(self.mass, ratios, self.score, self.keep))
 
     def solve(
         self, path: Callable[[float], Floats], size: float, none: float, most: float
@@ -112,8 +116,7 @@ class _Cells:
     def sizes_gone(self, mass: Floats) -> Floats:
         """The sizes if cells of this mass vanish, and all others grow alike."""
         two = np.stack([np.zeros_like(mass), 1 / np.maximum(1 - mass, 1e-300)], axis=-1)
-        keep = 1 - skew_of(self.score)
-        gaps = self.score.divergence.gap(1 + keep * (two - 1), keep * (two - 1))
+        gaps = self.score.divergence.gap(1 + self.keep * (two - 1), self.keep * (two - 1))
         return np.asarray(mass * gaps[..., 0] + (1 - mass) * gaps[..., 1])
 
     def normalised(self, ratios: Floats) -> Floats:
@@ -171,13 +174,19 @@ def _gone(cells: _Cells, size: float) -> Floats | None:
 
 def _shuffled(cells: _Cells, size: float) -> Floats | None:
     levels = min(len(cells.mass), LEVELS)
-    uniforms, level = (np.arange(levels) + 0.5) / levels, cells.shuffled_order() % levels
+    level = cells.shuffled_order() % levels
 
     def path(log_alpha: float) -> Floats:
-        quantiles = scipy.special.gammaincinv(np.exp(log_alpha), uniforms)
-        return cells.normalised(quantiles[level])
+        return cells.normalised(_gamma_quantiles(log_alpha, levels)[level])
 
     return cells.solve(path, size, float(np.log(MOST_ALPHA)), float(np.log(LEAST_ALPHA)))
+
+
+@lru_cache(maxsize=256)  # every search begins at the same two
+def _gamma_quantiles(log_alpha: float, levels: int) -> Floats:
+    quantiles = scipy.special.gammaincinv(np.exp(log_alpha), (np.arange(levels) + 0.5) / levels)
+    quantiles.flags.writeable = False
+    return np.asarray(quantiles)
 
 
 _KINDS: dict[str, Callable[[_Cells, float], Floats | None]] = {

@@ -10,17 +10,18 @@ at v = 1, so one record moves it by a second-order amount only.
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.divergence import Score
+from fedprikl.divergence import CellScores, Score
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.drift_model import skew_of
 from fedprikl.privacy import Ranges, reachable_ranges
 from fedprikl.reference import QueryPoints
 
-__all__ = ["GapParts", "dead_zone", "gap_ranges", "is_whole"]
+__all__ = ["GapParts", "dead_zone", "gap_parts", "gap_ranges", "is_whole"]
 
 LOUD = 100.0  # how much rarer than usual noise a record beyond the dead zone must be
 
@@ -56,9 +57,9 @@ def gap_ranges(counts: BatchCounts, score: Score, *, steps: int, epsilon: float)
     part has ranges of its own, and they add up: if I_k(x) lies in I_(k+1)(x') for both, it does for
     their sums.
     """
-    tau = dead_zone(epsilon, records=int(counts.records[0]), cells=len(counts.points))
-    parts = GapParts.of(counts, replace(score, control=1.0), tau)
-    n, held = parts.total, np.append(counts.counts, parts.outside)
+    n = int(counts.records[0])
+    parts = gap_parts(counts.points, n, score, epsilon=epsilon)
+    held = np.append(counts.counts, n - int(counts.counts.sum()))
     everybody = np.full(len(held), n)
     falling = reachable_ranges(
         held, everybody, parts.falling, magnitude=parts.magnitude, steps=steps
@@ -77,6 +78,24 @@ def gap_ranges(counts: BatchCounts, score: Score, *, steps: int, epsilon: float)
     )
 
 
+@lru_cache(maxsize=16)  # simulated populations of one round share them
+def gap_parts(points: QueryPoints, records: int, score: Score, *, epsilon: float) -> "GapParts":
+    """The parts of a whole domain for so many records. Public."""
+    tau = dead_zone(epsilon, records=records, cells=len(points))
+    gap = replace(score, control=1.0)
+    cells = CellScores(
+        gap,
+        np.append(points.pi, 1.0),
+        np.asarray(records),
+        outside=0.0,
+        weights=np.append(points.pi, 1.0),
+    )
+    line = np.array([(1 - skew_of(score)) / records, tau])
+    turn = np.append(_minimum(gap, points.pi, records), 0)
+    parts = GapParts(gap, points.pi, records, cells, line, turn, np.zeros(0))
+    return replace(parts, least=parts.scores(np.arange(len(turn)), turn))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class GapParts:
     """The score of each cell and of the records outside, split where it is least. Public.
@@ -87,29 +106,19 @@ class GapParts:
     score: Score
     pi: Floats
     total: int  # N
-    outside: int  # SECRET: records outside all cells
+    cells: CellScores
     line: Floats  # the line's slope and where it begins
     turn: Ints  # m of each entry
     least: Floats  # w s(m)
 
-    @classmethod
-    def of(cls, counts: BatchCounts, score: Score, tau: float) -> "GapParts":
-        """The parts of these points for so many records and this dead zone."""
-        total, pi = int(counts.records[0]), counts.points.pi
-        outside = total - int(counts.counts.sum())
-        line = np.array([(1 - skew_of(score)) / total, tau])
-        turn = np.append(_minimum(score, pi, total), 0)
-        parts = cls(score, pi, total, outside, line, turn, np.zeros(0))
-        return replace(parts, least=parts.scores(np.arange(len(turn)), turn))
-
     def scores(self, entries: Ints, at: Ints) -> Floats:
         """w s(h) of some entries at some counts; both broadcast."""
-        last = len(self.pi)
-        pi = np.append(self.pi, 1.0)[entries]
-        cells = pi * self.score(at, pi, np.asarray(self.total), outside=0.0, weights=pi)
+        found, last = self.cells(entries, at), entries == len(self.pi)
+        if not np.any(last):
+            return found
         slope, start = self.line
         beyond = slope * np.maximum(np.asarray(at, dtype=np.float64) - start, 0.0)
-        return np.asarray(np.where(entries == last, beyond, cells))
+        return np.asarray(np.where(last, beyond, found))
 
     def falling(self, entries: Ints, at: Ints) -> Floats:
         """Up to its least value, the score; from there on that value."""

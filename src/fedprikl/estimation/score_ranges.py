@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints
-from fedprikl.divergence import KL, Score
+from fedprikl.checks import Floats
+from fedprikl.divergence import KL, CellScores, Score
 from fedprikl.divergence.smoothing import Floor
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.counts import BatchCounts
@@ -41,17 +41,9 @@ def score_ranges(counts: BatchCounts, score: Score, *, steps: int) -> Ranges:
     terms = Terms.of(counts.points, counts.records)
     check_adaptive(score, terms.weights)
 
-    def scores(entries: Ints, at: Ints) -> Floats:
-        weights = terms.weights[entries]
-        found = score(
-            at,
-            terms.pi[entries],
-            terms.records[entries],
-            outside=terms.outside[entries],
-            weights=weights,
-        )
-        return np.asarray(weights * found, dtype=np.float64)
-
+    scores = CellScores(
+        score, terms.pi, terms.records, outside=terms.outside, weights=terms.weights
+    )
     # k more records than there are may be counted in a cell: v grows by less than a factor of
     # 1 + steps, and the logarithm by the logarithm of that.
     reach = score.bound(terms.pi, terms.records) + np.log1p(steps)

@@ -157,8 +157,7 @@ class Comparison:
         return release_summary(self.release, self.plan, (*self.absent, *self.notes))
 
     def __str__(self) -> str:
-        facts = ReleaseFacts.of(self.release, (*self.absent, *self.notes))
-        return "\n".join([facts.drift, *facts.answers, facts.counted, facts.privacy])
+        return str(ReleaseFacts.of(self.release, (*self.absent, *self.notes)))
 
     def __repr__(self) -> str:
         between = "" if self.interval is None else "[{:.4g}, {:.4g}], ".format(*self.interval)

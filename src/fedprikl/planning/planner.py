@@ -58,19 +58,19 @@ def plan_round(
 ) -> PlannedRound:
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
-    `reference` is Pi, or the path of a reference file.
-    `payload` is for all counts of a client (default: 1,024 bytes for the whole, and what the
-    columns need). `epsilon` and `delta` are for all `releases` together. `trust` says who may see
-    exact sums: the "aggregator", or "none". `ask` names registered divergences of the whole, of
-    which the first is the size of the drift, and "columns" for a question about every column by
-    itself (default: kl, tv, js and columns, as far as the reference has them). `control` says what the false-alarm rate
-    over columns is about: the "family" of all of them, or "discovery". `skew` is the share of Pi
-    that is mixed into P (default: what each divergence recommends). `most_records` is the largest
-    number of records one client may hold (default: 16 times the average); a client with more stays
-    away. `design_effect` says how correlated the records of one client are (default:
-    from the reference's size and, with client ids, its correlation). `aggregator` is the key that
-    answers are sealed to, where a relay carries them, `roster` the fingerprint of the clients who
-    may take part. Cost: some seconds, whatever the domain.
+    `reference` is Pi, or the path of a reference file. `payload` is for all counts of a client
+    (default: 1,024 bytes for the whole, and what the columns need). `epsilon` and `delta` are for
+    all `releases` together. `trust` says who may see exact sums: the "aggregator", or "none". `ask`
+    names registered divergences of the whole, of which the first is the size of the drift, and
+    "columns" for a question about every column by itself (default: kl, tv, js and columns, as far
+    as the reference has them). `control` says what the false-alarm rate over columns is about: the
+    "family" of all of them, or "discovery". `skew` is the share of Pi that is mixed into P
+    (default: what each divergence recommends). `most_records` is the largest number of records one
+    client may hold (default: 16 times the average); a client with more stays away. `design_effect`
+    says how correlated the records of one client are (default: from the reference's size and, with
+    client ids, its correlation). `aggregator` is the key that answers are sealed to, where a relay
+    carries them, `roster` the fingerprint of the clients who may take part. Cost: some seconds,
+    whatever the domain.
 
     Examples
     --------

@@ -19,7 +19,7 @@ LEAST, MOST = 0.03, {"tv": 0.55}  # of the budget, for one further question
 USUAL_MOST = 0.15
 HOPELESS = 4.0  # times the most: the noise would still be twice the spread, and drown the statistic
 MOST_TOGETHER = 0.5  # of all further questions: the first one is the size
-MOST_BESIDE_COUNTS = 0.12  # where the counts tell the size and most of the verdict
+MOST_BESIDE_COUNTS = 0.08  # where the counts tell the size and most of the verdict
 
 
 def needed_shares(

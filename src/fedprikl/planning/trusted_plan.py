@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 
 from fedprikl.planning.design import Design, DesignForecast, search_designs
@@ -26,7 +26,7 @@ from fedprikl.planning.shares import MOST_BESIDE_COUNTS, needed_shares
 from fedprikl.planning.smallest import smallest_drifts
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.planning.ways import Way, best_limit, best_way
-from fedprikl.privacy import Calibrated, Charge
+from fedprikl.privacy import Calibrated, Charge, NoiseKind
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ADAPTIVE, HowReleased, Question
@@ -108,6 +108,9 @@ class _Options:
     draft: Plan
     design: Design
     budget: ReleaseBudget  # of one number
+    _affordable: dict[tuple[tuple[str, float], ...], tuple[NoiseKind, float]] = field(
+        default_factory=dict
+    )
 
     @cached_property
     def best(self) -> Way:
@@ -172,18 +175,20 @@ class _Options:
 
     def _afforded(self, plan: Plan) -> Plan:
         """With the noise and the epsilon of which all releases fit into the budget."""
+        charged = tuple((question.release, question.share) for question in plan.questions)
+        if charged not in self._affordable:  # a maximum step costs nothing
+            best = min((self._with_noise(plan, noise) for noise in NOISES), key=_loudness)
+            self._affordable[charged] = best.noise, best.epsilon
+        noise, epsilon = self._affordable[charged]
+        return replace(plan, noise=noise, epsilon=epsilon)
+
+    def _with_noise(self, plan: Plan, noise: AdditiveNoise) -> Plan:
         total, delta = self.draft.budget
-        options = []
-        for noise in NOISES:
-            kind = replace(plan, noise=noise)
-            epsilon = largest_epsilon(
-                partial(_charge, kind),
-                epsilon=total,
-                delta=delta,
-                releases=plan.releases,
-            )
-            options.append(replace(kind, epsilon=epsilon))
-        return min(options, key=_loudness)
+        kind = replace(plan, noise=noise)
+        epsilon = largest_epsilon(
+            partial(_charge, kind), epsilon=total, delta=delta, releases=plan.releases
+        )
+        return replace(kind, epsilon=epsilon)
 
     def _questions(
         self, release: HowReleased, maximum_step: float, shares: Mapping[str, float]

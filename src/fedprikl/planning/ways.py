@@ -15,6 +15,7 @@ __all__ = ["Way", "best_limit", "best_way"]
 # How many times the error of noisy counts with the whole budget another way may have, at any drift:
 # if it has the whole budget too, and if other questions share it.
 ALONE, SHARED = 1.05, 1.3
+NEARLY_GONE = ("shuffled", 2.0)  # a drift with cells of which a little is left
 NAMES = {"value": "additive noise", "adaptive": "adaptive noise", "counts": "noisy counts"}
 
 
@@ -89,8 +90,18 @@ def best_way(ways: Sequence[Way], counts: Way | None, whole: Way | None) -> Way:
 
 
 def best_limit(ways: Sequence[Way], whole: Way | None) -> Way:
-    """Of ways that differ in the maximum step, the best where that matters: at large drifts."""
+    """Of ways that differ in the maximum step, the best where that matters: at large drifts.
+
+    A limit costs nothing in a cell that is gone, and most in cells that are nearly gone. Both must
+    be tried, or the tightest limit always looks best.
+    """
     sizes = [case.size for case in ways[0].cases]
     large = np.argsort(sizes)[-2:].tolist()
+
+    def typical(way: Way) -> float:
+        nearly_gone = way.predict(*NEARLY_GONE)
+        errors = [way.error(case) for case in large]
+        return typical_error(errors if nearly_gone is None else [*errors, nearly_gone])
+
     able = [way for way in ways if whole is None or way.is_no_worse(whole, large)]
-    return min(able or ways, key=lambda way: typical_error([way.error(case) for case in large]))
+    return min(able or ways, key=typical)

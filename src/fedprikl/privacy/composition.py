@@ -221,16 +221,25 @@ def _pld_epsilon(parts: _Parts, delta: float) -> float:
     for loss, count in parts.pure.items():
         pure[replace(loss, epsilon=_round_up(loss.epsilon))] += count
     tiny = {loss: count for loss, count in pure.items() if loss.epsilon < step}
-    convolved = [
-        repeat(loss.distribution(step), count)
-        for loss, count in pure.items()
-        if loss.epsilon >= step
-    ]
-    convolved += [IntegerGaussianLoss(s, n).distribution(step) for s, n in parts.integer.items()]
-    if parts.mu > 0:
-        convolved.append(GaussianLoss(parts.mu).distribution(step))
+    convolved = {loss: count for loss, count in pure.items() if loss.epsilon >= step}
+    total = _convolved(tuple(convolved.items()), tuple(parts.integer.items()), parts.mu, step)
     added = math.fsum(count * loss.epsilon for loss, count in tiny.items())
-    return float(_compose_all(convolved).get_epsilon_for_delta(usable)) * SAFETY + added
+    return float(total.get_epsilon_for_delta(usable)) * SAFETY + added
+
+
+@lru_cache(maxsize=32)  # several deltas are asked of one total
+def _convolved(
+    pure: tuple[tuple[PureLoss, int], ...],
+    integer: tuple[tuple[float, int], ...],
+    mu: float,
+    step: float,
+) -> Any:
+    """The distribution of the sum of all losses, on a grid of this step."""
+    losses = [repeat(loss.distribution(step), count) for loss, count in pure]
+    losses += [IntegerGaussianLoss(s, n).distribution(step) for s, n in integer]
+    if mu > 0:
+        losses.append(GaussianLoss(mu).distribution(step))
+    return _compose_all(losses)
 
 
 def _round_up(epsilon: float) -> float:

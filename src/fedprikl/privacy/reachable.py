@@ -22,6 +22,7 @@ Scores = Callable[[Ints, Ints], Floats]
 GRID_BITS = 48
 EXACT = 128  # substitutions up to which the knapsack is solved exactly; public
 LARGEST_TABLE = 2**20  # of gains that are looked at together
+SMALL_TABLE = 2**14  # of gains that are computed sooner than it is found out which ones matter
 NEVER = -(2**60)
 CLOSE = 3.0  # more than rounding does to the difference of two densities
 
@@ -114,7 +115,8 @@ def _falls(h: Ints, scores: Scores, grid: float, most: int) -> Ints:
     Drops of one cell get smaller, so cells are looked at in blocks of 1, 1, 2, 4, ... drops, and
     only while their last drop is among the largest: at most about `most` new drops a block.
     """
-    active, begin, end = np.arange(len(h)), 0, 1
+    active, begin = np.arange(len(h)), 0
+    end = most if len(h) * most <= SMALL_TABLE else 1
     largest: Ints = np.zeros(0, np.int64)
     while active.size and begin < most:
         at = h[active][:, None] + np.arange(begin, end + 1)
@@ -137,7 +139,7 @@ def _largest(values: Ints, most: int) -> Ints:
 
 def _rises(h: Ints, scores: Scores, grid: float, most: int) -> Ints:
     """How far f rises if 1, 2, ..., `most` records are removed where that raises it most."""
-    gains = _Gains(h, scores, grid)
+    gains = _Gains.of(h, scores, grid)
     cells = np.flatnonzero(h)
     exact = min(most, EXACT)
     if not cells.size:
@@ -152,10 +154,15 @@ class _Gains:
     h: Ints
     scores: Scores
     grid: float
+    before: Floats  # w s(h)
+
+    @classmethod
+    def of(cls, h: Ints, scores: Scores, grid: float) -> "_Gains":
+        return cls(h, scores, grid, scores(np.arange(len(h)), h))
 
     def __call__(self, cells: Ints, removed: Ints) -> Ints:
-        here = self.h[cells]
-        return _steps(self.scores(cells, here - removed) - self.scores(cells, here), self.grid)
+        left = self.scores(cells, self.h[cells] - removed)
+        return _steps(left - self.before[cells], self.grid)
 
     def density(self, cells: Ints, k: Ints) -> tuple[Floats, Ints]:
         """Gain per record of removing m = min(k, h), which rises with k; and m. Rows: k."""
@@ -202,6 +209,9 @@ def _emptied(gains: _Gains, cells: Ints, most: int) -> Ints:
 def _best_parts(gains: _Gains, cells: Ints, most: int) -> Ints:
     """The largest gain of removing 0, 1, ..., `most` records from one of the cells."""
     best = np.zeros(most + 1, np.int64)
+    if 0 < len(cells) * most <= SMALL_TABLE:
+        best[1:] = gains(cells, np.minimum(np.arange(1, most + 1)[:, None], gains.h[cells])).max(1)
+        return best
     for first, last in _blocks(1, most):
         cells = cells[gains.h[cells] >= first]
         if not cells.size:

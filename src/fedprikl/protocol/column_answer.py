@@ -1,11 +1,12 @@
 """What a release says about one column, or a pair of columns, and about its cells."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import Witness
 from fedprikl.protocol.answer import Answer
+from fedprikl.shapes import to_plain
 
 __all__ = ["CellAnswer", "ColumnAnswer"]
 
@@ -28,19 +29,17 @@ class ColumnAnswer:
 
     >>> column = ColumnAnswer(
     ...     columns=("carrier",),
-    ...     drifted=True,
     ...     witnesses=(Witness(name="tv", statistic=0.2, threshold=0.1, unit=""),),
     ...     answers=(),
     ...     cells=(),
     ...     rest=0.0,
     ... )
-    >>> column.name
-    'carrier'
+    >>> column.name, column.drifted
+    ('carrier', True)
     """
 
     columns: tuple[str, ...]  # one, or a pair
-    drifted: bool | None  # at the false-alarm rate over all columns; None: could not be computed
-    witnesses: tuple[Witness, ...]  # beside thresholds that hold for all columns together
+    witnesses: tuple[Witness, ...]  # beside thresholds for all columns together; none: no verdict
     answers: tuple[Answer, ...]  # how much: tv and kl, read off the noisy counts
     cells: tuple[CellAnswer, ...]  # in the order of the reference
     rest: float  # noisy count of records in none of these cells
@@ -50,9 +49,19 @@ class ColumnAnswer:
             raise InvalidInputError("An answer about columns names one or more.")
 
     @property
+    def drifted(self) -> bool | None:
+        """At the false-alarm rate over all columns; None where it could not be computed."""
+        return any(witness.speaks for witness in self.witnesses) if self.witnesses else None
+
+    @property
     def name(self) -> str:
         """The column's name; of a pair, both."""
         return " and ".join(self.columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        content = {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
+        return content | {"drifted": self.drifted}
 
     def answer(self, divergence: str) -> Answer | None:
         """How much, in this divergence."""

@@ -102,7 +102,6 @@ def _answer(
     told = moved if moved is not None and drifted else np.zeros(view.size, dtype=np.int64)
     return ColumnAnswer(
         columns=view.columns,
-        drifted=drifted,
         witnesses=() if verdict is None else verdict.witnesses,
         answers=tuple(_size(each, mechanism) for each in sizes),
         cells=_cells(view, case, told),

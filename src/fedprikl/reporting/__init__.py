@@ -1,4 +1,4 @@
-"""Reporting: self-contained HTML pages. The extra `report` draws their charts."""
+"""Reporting: self-contained HTML pages. Only the comparison needs the extra `report`."""
 
 from fedprikl.reporting.charts import why_no_charts
 from fedprikl.reporting.comparison_page import HEAD, comparison_page, comparison_row

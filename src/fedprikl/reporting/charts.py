@@ -1,4 +1,4 @@
-"""Charts as SVG text, ready to stand inside a page."""
+"""The charts of the comparison, drawn by matplotlib as SVG text, ready to stand inside a page."""
 
 import io
 import math
@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedprikl.errors import FedPriKLError, InvalidInputError, MissingExtraError
+from fedprikl.errors import FedPriKLError, MissingExtraError
 from fedprikl.estimation import ComparedEstimate
-from fedprikl.protocol import Answer
 from fedprikl.reporting.page import paragraphs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "answer_chart",
     "drawn",
     "epsilon_chart",
     "epsilon_text",
@@ -25,13 +23,12 @@ __all__ = [
 ]
 
 BLUE, ORANGE, RED, GREY = "#1f6fb2", "#d97706", "#b91c1c", "#9ca3af"
-LARGEST = 1e100  # matplotlib overflows beyond
 
 
 def drawn(chart: Callable[[], str], *, caption: str) -> str:
     """A chart and its caption; where it cannot be drawn, a sentence that says why."""
     try:
-        return f"{chart()}\n{paragraphs(caption, 'note')}"
+        return f'<div class="paper">{chart()}</div>\n{paragraphs(caption, "note")}'
     except FedPriKLError as error:
         return paragraphs(f"There is no chart here. {error}", "note")
 
@@ -80,27 +77,6 @@ def epsilon_chart(rows: Sequence[ComparedEstimate]) -> str:
     left, right = axes.get_xlim()
     axes.set_xlim(left, right * 2)
     axes.set_xlabel("true epsilon (bar) and claimed epsilon (black mark), logarithmic")
-    return _svg(figure)
-
-
-def answer_chart(answer: Answer, threshold: float | None) -> str:
-    """One estimate with its interval and, if there is one, the threshold drawn into the report."""
-    value, interval = answer.value, answer.interval
-    if max(map(abs, (value, *(interval or ()), threshold or 0.0))) > LARGEST:
-        raise InvalidInputError("Its numbers are too large for one.")
-    figure = _figure(1.5)
-    axes = figure.add_subplot()
-    if interval is not None:
-        axes.plot(list(interval), [0, 0], color=GREY, linewidth=9, solid_capstyle="butt")
-    axes.plot(value, 0, "o", color=BLUE, markersize=10)
-    axes.axvline(0, color="#d1d5db", linewidth=1)
-    if threshold is not None:
-        axes.axvline(threshold, color=RED, linestyle="--", linewidth=1.4)
-        axes.annotate(f"threshold {threshold:g}", (threshold, 0.7), color=RED, ha="center")
-    axes.set_ylim(-1, 1)
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel("divergence")  # nothing here is a text of the release: fonts and markup fail
     return _svg(figure)
 
 

@@ -1,21 +1,25 @@
 """What a release says to people: the command line and the pages show the same words."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedprikl.protocol import Answer, Outcome, Release
 from fedprikl.protocol.client import NO_ROOM
+from fedprikl.reporting.column_facts import column_lines
+from fedprikl.reporting.headline import headline
+from fedprikl.reporting.texts import decimals, number
 
-__all__ = ["ReleaseFacts", "absences", "decimals"]
+__all__ = ["ReleaseFacts", "absences"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseFacts:
     """A release in words, in the order in which they are shown."""
 
-    drift: str  # whether there is any
+    headline: str  # the verdict, for everybody
+    drift: str  # the verdict on the whole, in numbers; empty where only columns were asked
+    columns: tuple[str, ...]  # a table in lines of text, with a head; empty without columns
     answers: tuple[str, ...]  # one sentence for each
     counted: str  # how many clients the answers are about, and who is missing
     privacy: str
@@ -23,15 +27,25 @@ class ReleaseFacts:
     @classmethod
     def of(cls, release: Release, absent: Iterable[str] = ()) -> "ReleaseFacts":
         """What a release says; `absent` are lines about clients that took no part."""
-        drift = "There is no verdict: it could not be computed for this release."
+        drift = ""
         if release.verdict is not None:
             drift = f"{release.verdict}."
+        elif release.answers:
+            drift = "There is no verdict on the whole: it could not be computed for this release."
         return cls(
+            headline=headline(release),
             drift=drift,
+            columns=column_lines(release.columns),
             answers=tuple(_sentence(answer, release) for answer in release.answers),
             counted="\n".join([*_counted(release.cohorts), *absent]),
             privacy=str(release.privacy),
         )
+
+    def __str__(self) -> str:
+        """All of it, as a terminal shows it: the headline is its first line."""
+        numbers = "\n".join(part for part in (self.drift, *self.answers) if part)
+        parts = (self.headline, "\n".join(self.columns), numbers, self.counted, self.privacy)
+        return "\n\n".join(part for part in parts if part)
 
 
 def absences(reasons: Iterable[str], most_records: int) -> tuple[str, ...]:
@@ -46,28 +60,18 @@ def absences(reasons: Iterable[str], most_records: int) -> tuple[str, ...]:
     )
 
 
-def decimals(width: float) -> int:
-    """Digits after the point that tell the two ends of an interval apart: at least 3.
-
-    >>> decimals(0.2), decimals(0.0004)
-    (3, 5)
-    """
-    if not 0 < width < math.inf:
-        return 3
-    return min(max(3, 1 - math.floor(math.log10(width))), 12)
-
-
 def _sentence(answer: Answer, release: Release) -> str:
     digits, between = 3, ""
     if answer.interval is not None:
         low, high = answer.interval
         digits = decimals(high - low)
-        between = f" (95% interval: {_shown(low, digits)} to {_shown(high, digits)}"
+        between = f" (95% interval: {number(low, digits)} to {number(high, digits)}"
         between += f"{_guarantee(answer, digits)})"
-    value = f"{_shown(answer.value, digits)} {answer.unit}".rstrip()
+    value = f"{number(answer.value, digits)} {answer.unit}".rstrip()
     return (
         f"The records of {release.population} differ from the reference by "
-        f"{answer.target} = {value}{_by_chance(answer, release.records, digits)}{between}."
+        f"{answer.target} = {value}{_by_chance(answer, release.records, digits)}{between}"
+        f"{_threshold(answer, release, digits)}."
     )
 
 
@@ -77,7 +81,7 @@ def _guarantee(answer: Answer, digits: int) -> str:
         return ""
     if answer.guaranteed == answer.interval:
         return ", guaranteed"
-    low, high = (_shown(end, digits) for end in answer.guaranteed)
+    low, high = (number(end, digits) for end in answer.guaranteed)
     return f"; guaranteed: {low} to {high}"
 
 
@@ -85,10 +89,18 @@ def _by_chance(answer: Answer, records: int, digits: int) -> str:
     """The part of the value that so many records have without any drift, because they are few."""
     if answer.no_drift is None:
         return ""
-    chance, many = _shown(answer.no_drift, digits), f"{records:,} records"
+    chance, many = number(answer.no_drift, digits), f"{records:,} records"
     if 0 <= answer.no_drift < answer.value:
         return f", of which about {chance} is what {many} give without any drift"
     return f"; {many} give about {chance} without any drift"
+
+
+def _threshold(answer: Answer, release: Release, digits: int) -> str:
+    """Where drift begins, in the unit of the answer; nothing where the verdict rests on counts."""
+    witness = None if release.verdict is None else release.verdict.witness(answer.divergence)
+    if witness is None:
+        return ""
+    return f", beside a threshold of {number(witness.threshold, digits)}"
 
 
 def _counted(cohorts: Iterable[Outcome]) -> Iterable[str]:
@@ -98,7 +110,3 @@ def _counted(cohorts: Iterable[Outcome]) -> Iterable[str]:
     for reason, sums in Counter(c.reason for c in ended if c.reason).items():
         what = "1 secure sum was" if sums == 1 else f"{sums:,} secure sums were"
         yield f"{what} dropped: {reason}"
-
-
-def _shown(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}" if abs(value) < 1e9 else f"{value:.6g}"

@@ -1,48 +1,68 @@
 """One self-contained HTML page: no script, no font, no picture from elsewhere."""
 
-import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-__all__ = ["page", "paragraphs", "table"]
+from fedprikl.reporting.style import STYLE
+from fedprikl.reporting.texts import escaped
 
-STYLE = """
-body { font: 16px/1.55 system-ui, sans-serif; color: #1f2937; max-width: 60rem;
-       margin: 2.5rem auto; padding: 0 1.2rem; }
-h1 { font-size: 1.7rem; margin-bottom: .3rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-.answer { font-size: 1.25rem; background: #eff6ff; border-left: 5px solid #1f6fb2;
-          padding: .8rem 1.1rem; }
-table { border-collapse: collapse; width: 100%; font-size: .93rem; }
-th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid #e5e7eb; }
-th:first-child, td:first-child { text-align: left; }
-svg { width: 100%; height: auto; } .note { color: #6b7280; font-size: .93rem; }
-.bad { color: #b91c1c; font-weight: 600; } footer { margin-top: 3rem; color: #6b7280; }
-"""
+__all__ = ["fact_table", "fold", "page", "paragraphs", "table"]
 
 
-def page(title: str, body: Sequence[str]) -> str:
-    """A whole document from a title and pieces of HTML."""
+def page(title: str, body: Sequence[str], *, headline: str = "") -> str:
+    """A whole document from a title and pieces of HTML; the headline is the title unless given."""
+    kind = f'<p class="kind">{escaped(title)}</p>\n' if headline else ""
     return (
         "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<html lang="en"><head><meta charset="utf-8"><title>{escaped(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head>\n<body>\n<h1>{html.escape(title)}</h1>\n"
+        '<meta name="color-scheme" content="light dark">'
+        f"<style>{STYLE}</style></head>\n<body>\n<main>\n"
+        f"{kind}<h1>{escaped(headline or title)}</h1>\n"
         + "\n".join(body)
-        + "\n</body></html>\n"
+        + "\n</main>\n</body></html>\n"
     )
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], marked: Sequence[bool]) -> str:
-    """A table of texts; rows that are `marked` stand out in their last cell."""
-    cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    lines = [f"<table><thead><tr>{cells}</tr></thead><tbody>"]
-    for row, mark in zip(rows, marked, strict=True):
-        plain = "".join(f"<td>{html.escape(cell)}</td>" for cell in row[:-1])
-        style = ' class="bad"' if mark else ""
-        lines.append(f"<tr>{plain}<td{style}>{html.escape(row[-1])}</td></tr>")
-    return "\n".join([*lines, "</tbody></table>"])
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    marked: Sequence[bool] = (),
+    *,
+    caption: str = "",
+    look: str = "",
+) -> str:
+    """A table of texts, headed by row and column; `marked` rows stand out in their last cell.
+
+    Where a table is wider than its page, it scrolls by itself. `look` is a class of the style.
+    """
+    named = f"<caption>{escaped(caption)}</caption>" if caption else ""
+    cells = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
+    heads = f"<thead><tr>{cells}</tr></thead>" if any(head) else ""
+    style = f"wide {look}".rstrip()
+    lines = [f'<div class="{style}" tabindex="0"><table>{named}{heads}<tbody>']
+    for place, (first, *others) in enumerate(rows):
+        bad = place < len(marked) and marked[place]
+        plain = "".join(f"<td>{escaped(cell)}</td>" for cell in others[:-1])
+        stands_out = ' class="bad"' if bad else ""
+        last = f"<td{stands_out}>{escaped(others[-1])}</td>" if others else ""
+        lines.append(f'<tr><th scope="row">{escaped(first)}</th>{plain}{last}</tr>')
+    return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def fact_table(facts: Mapping[str, str]) -> str:
+    """Names and values."""
+    return table((), [list(fact) for fact in facts.items()], look="names")
 
 
 def paragraphs(text: str, style: str = "") -> str:
     """Each line of a text as a paragraph."""
     opening = f'<p class="{style}">' if style else "<p>"
-    return "\n".join(f"{opening}{html.escape(line)}</p>" for line in text.splitlines())
+    return "\n".join(f"{opening}{escaped(line)}</p>" for line in text.splitlines())
+
+
+def fold(summary: str, parts: Sequence[str], *, printed: bool = True) -> str:
+    """What is shown on request; on paper it is open, or left out."""
+    style = "printed" if printed else "folded"
+    return "\n".join(
+        [f'<details class="{style}"><summary>{escaped(summary)}</summary>', *parts, "</details>"]
+    )

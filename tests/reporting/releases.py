@@ -1,0 +1,207 @@
+"""Releases to show: made up, but of the very types that a round ends with."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from fedprikl.estimation import Verdict, Witness
+from fedprikl.privacy import PrivacyStatement
+from fedprikl.protocol import Answer, CountNoise, Outcome, Plan, Question, Release, ReleasedCounts
+from fedprikl.protocol.column_answer import CellAnswer, ColumnAnswer
+
+RECORDS = 40_295
+PLAN = Plan(
+    population="aircraft", reference=64 * "0", epsilon=1.0, questions=(Question(points=40),)
+)
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "departure delay": (
+        "early or on time",
+        "up to 15 min",
+        "15 to 30 min",
+        "30 to 60 min",
+        "over 60 min",
+    ),
+    "carrier": ("American", "Delta", "JetBlue", "Southwest", "United", "Alaska", "Spirit"),
+    "origin": ("EWR", "JFK", "LGA"),
+    "month": ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
+    "distance": ("under 500 km", "500 to 1,000 km", "1,000 to 2,000 km", "over 2,000 km"),
+    "engine": ("turbofan", "turbojet", "piston"),
+}
+HOSTILE = "<script>alert(1)</script><b>]]>&amp;\"'[red]x[/red]\x1b[31m\u202e"
+LONG = "minutes_between_scheduled_and_actual_departure_as_reported_by_the_carrier_to_the_authority"
+
+
+def column(
+    name: str | tuple[str, ...],
+    labels: Sequence[str],
+    *,
+    drift: float = 0.0,
+    seed: int = 1,
+    trust: Literal["aggregator", "none"] = "aggregator",
+    rest: float = 12.0,
+) -> ColumnAnswer:
+    """A column whose first cells lost `drift` of all records to its last ones."""
+    rng = np.random.default_rng(seed)
+    size = len(labels)
+    reference = np.sort(rng.dirichlet(np.full(size, 3.0)))[::-1]
+    share = reference.copy()
+    half = max(1, size // 2)
+    share[:half] -= drift * share[:half] / share[:half].sum()
+    share[half:] += drift * reference[half:] / reference[half:].sum()
+    share = np.abs(share + rng.normal(0, 0.0015, size))
+    share /= share.sum()
+    width = 0.004 + 0.02 * np.sqrt(share * (1 - share))
+    cells = []
+    for n, label in enumerate(labels):
+        changed = bool(drift) and abs(share[n] - reference[n]) > width[n]
+        cells.append(
+            CellAnswer(
+                label=label,
+                reference=float(reference[n]),
+                count=float(np.round(RECORDS * share[n])),
+                share=float(share[n]),
+                interval=(float(max(0, share[n] - width[n])), float(share[n] + width[n])),
+                moved=("up" if share[n] > reference[n] else "down") if changed else "",
+            )
+        )
+    tv = float(np.abs(share - reference).sum() / 2)
+    kl = float((reference * np.log(reference / share)).sum())
+    names = (name,) if isinstance(name, str) else name
+    said = Witness(name="tv", statistic=tv + 0.001, threshold=0.021, unit="")
+    if trust == "none":
+        said = Witness(name="counts", statistic=9.0 * (tv > 0.02), threshold=4.2, unit="")
+    return ColumnAnswer(
+        columns=names,
+        witnesses=(said,),
+        answers=(
+            answer("tv", tv, no_drift=0.0082, width=0.009),
+            answer("kl", kl, no_drift=0.0004, width=0.002),
+        ),
+        cells=tuple(cells),
+        rest=rest,
+    )
+
+
+def answer(divergence: str, value: float, *, no_drift: float, width: float) -> Answer:
+    return Answer(
+        divergence=divergence,
+        value=value,
+        interval=(max(0.0, value - width), value + width),
+        no_drift=no_drift,
+        target="TV(Pi, P)" if divergence == "tv" else "D(Pi || 0.01 Pi + 0.99 P)",
+        unit="" if divergence == "tv" else "nats",
+        mechanism="Laplace noise of scale 0.0021",
+    )
+
+
+def release(columns: Sequence[ColumnAnswer], *, drifted: bool = True, **changes: Any) -> Release:
+    size = 0.094 if drifted else 0.0094
+    found = Release(
+        round_id="7aa28379b0451df65889870b737c57e8",
+        population="aircraft",
+        trust="aggregator",
+        plan=PLAN.fingerprint,
+        reference=64 * "0",
+        answers=(
+            answer("kl", 3 * size**2 + 0.02, no_drift=0.0198, width=0.012),
+            answer("tv", size, no_drift=0.0091, width=0.011),
+        ),
+        columns=tuple(columns),
+        verdict=Verdict(
+            witnesses=(
+                Witness(name="kl", statistic=3 * size**2 + 0.02, threshold=0.0311, unit="nats"),
+                Witness(name="tv", statistic=size, threshold=0.0204, unit=""),
+            ),
+            false_alarm=0.01,
+            design_effect=1.4,
+        ),
+        privacy=PrivacyStatement(
+            epsilon=1.0,
+            delta=1e-6,
+            claimed_epsilon=1.0,
+            mechanism="Laplace noise of scale 0.0021",
+            released="2 numbers and the noisy counts of 34 cells",
+            trust="the aggregator.",
+        ),
+        cohorts=(Outcome(batch=0, clients=412, included=400),),
+        payload=96,
+        records=RECORDS,
+        software="fedprikl",
+        released_at="2030-01-31T12:00:00+00:00",
+    )
+    return replace(found, **changes)
+
+
+def two_of_six(**more: Any) -> tuple[ColumnAnswer, ...]:
+    drifts = {"departure delay": 0.081, "carrier": 0.052}
+    return tuple(
+        column(name, labels, drift=drifts.get(name, 0.0), seed=n, **more)
+        for n, (name, labels) in enumerate(COLUMNS.items(), start=1)
+    )
+
+
+def forty() -> tuple[ColumnAnswer, ...]:
+    labels = [f"level {n}" for n in range(1, 26)]
+    drifts = {3: 0.09, 17: 0.06, 31: 0.04}
+    return tuple(
+        column(f"sensor_{n:02d}", labels, drift=drifts.get(n, 0.0), seed=n, rest=2100.0 * (n == 3))
+        for n in range(1, 41)
+    )
+
+
+def no_party_trusted() -> Release:
+    counts = ReleasedCounts(
+        batch=(0,),
+        cells=(3,),
+        counts=(12.0,),
+        rest=(30.0,),
+        records=(RECORDS,),
+        noise_sd=(2.5,),
+        noise=CountNoise("gaussian"),
+    )
+    found = release(two_of_six(trust="none"))
+    said = Witness(name="counts", statistic=31.0, threshold=6.1, unit="")
+    return replace(
+        found,
+        trust="none",
+        noisy_counts=counts,
+        verdict=Verdict(witnesses=(said,), false_alarm=0.01, design_effect=None),
+    )
+
+
+def long_names() -> tuple[ColumnAnswer, ...]:
+    words = "a category with a name so long that nobody would ever want to read it to its very end"
+    labels = [
+        words,
+        LONG,
+        "WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW",
+        "漢字" * 40,
+        "short",
+    ]
+    return (
+        column(LONG, labels, drift=0.07, seed=2),
+        column((LONG, "carrier of the aircraft"), labels, drift=0.05, seed=3),
+        column("漢字" * 40, labels, seed=4),
+    )
+
+
+def hostile() -> Release:
+    labels = [HOSTILE, f"{HOSTILE}2", "[bold]y[/bold]"]
+    columns = (column(HOSTILE, labels, drift=0.1), column("plain", labels, seed=2))
+    return release(columns, population="<i>[red]people[/red]</i>")
+
+
+SCENES: dict[str, Release] = {
+    "two of six": release(two_of_six()),
+    "forty": release(forty(), answers=(), verdict=None),
+    "no drift": release(
+        [column(name, labels, seed=n) for n, (name, labels) in enumerate(COLUMNS.items(), start=1)],
+        drifted=False,
+    ),
+    "no party trusted": no_party_trusted(),
+    "whole only": release(()),
+    "long names": release(long_names(), population=LONG),
+    "hostile": hostile(),
+}

@@ -1,0 +1,204 @@
+"""The report and the summary: everything that a person needs, and nothing that harms."""
+
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from fedprikl.protocol import Release, SigningKey
+from fedprikl.protocol.column_answer import ColumnAnswer
+from fedprikl.reporting import release_page
+from fedprikl.reporting.release_summary import release_summary
+from tests.reporting.releases import (
+    COLUMNS,
+    HOSTILE,
+    PLAN,
+    SCENES,
+    column,
+    no_party_trusted,
+    release,
+    two_of_six,
+)
+
+
+class Page(HTMLParser):
+    """The tags of a page with their attributes, and its text; refuses tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words += f"{data}\n"
+
+    def count(self, tag: str) -> int:
+        return sum(1 for name, _ in self.tags if name == tag)
+
+
+def both(shown: Release) -> list[str]:
+    return [release_page(shown, PLAN, {}), release_summary(shown, PLAN)]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_pages_are_whole_and_need_nothing_from_outside(scene: str) -> None:
+    for text in both(SCENES[scene]):
+        page = Page(text)
+        names = {name for name, _ in page.tags}
+        assert not names & {"script", "link", "iframe", "img", "object", "embed", "form", "input"}
+        assert "url(" not in text
+        assert "@import" not in text
+        for _, attributes in page.tags:
+            assert not any(name.startswith("on") or name in ("src", "href") for name in attributes)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_pages_can_be_heard(scene: str) -> None:
+    """Language, one first heading, a name and a description on each chart, heads in tables."""
+    text = release_page(SCENES[scene], PLAN, {})
+    page = Page(text)
+    assert dict(page.tags)["html"] == {"lang": "en"}
+    assert page.count("h1") == 1
+    charts = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert charts
+    for chart in charts:
+        assert chart.startswith('<svg role="img"')
+        assert re.search(r"<title>[^<]+</title><desc>[^<]+</desc>", chart)
+    assert {attributes.get("scope") for tag, attributes in page.tags if tag == "th"} <= {
+        "col",
+        "row",
+    }
+    assert any(tag == "th" for tag, _ in page.tags)
+
+
+def test_the_report_of_two_drifted_columns() -> None:
+    text = release_page(SCENES["two of six"], PLAN, {"bytes sent": "1,024"}, ("2 were late.",))
+    headline = (
+        "The 400 clients of aircraft differ from the reference. Departure delay and carrier have "
+        "moved; origin, month, distance and engine have not."
+    )
+    assert f"<h1>{headline}</h1>" in text
+    page = Page(text)
+    for words in (
+        "31 January 2030, 12:00 UTC",
+        "400 of 412",
+        "40,295",
+        "2 were late.",
+        "1,024",
+        "no result on this page would be more than 2.72 times as likely",
+        "only their sums were opened, by the aggregator",
+        "Less hidden are all records of one client together",
+        "expected without drift, 40,295 records",
+        "threshold: above it, drift is found",
+        "example: a 50:50 split becomes 60:40",
+        "example: three records in a hundred",
+        "D(Pi || 0.01 Pi + 0.99 P)",
+        "Protected: one record.",
+    ):
+        assert words in page.words, words
+    assert page.words.count("▲ more") == 3 + 4 + 7  # in bars, and in what is read aloud
+    for label in (*COLUMNS["departure delay"], *COLUMNS["carrier"]):
+        assert f">{label}</text>" in text
+    assert ">EWR</text>" not in text  # origin has not moved: in the table only
+    assert '<th scope="row">EWR</th>' in text
+    before_folds, *_ = text.split("Everything else")
+    assert "<details" not in before_folds
+    assert "D(Pi" not in before_folds
+
+
+def test_many_columns_and_many_categories_are_folded() -> None:
+    text = release_page(SCENES["forty"], PLAN, {})
+    assert "3 of 40 columns have moved: sensor_03, sensor_17 and sensor_31." in text
+    assert "25 more columns</summary>" in text
+    assert "The 10 that differ most are shown; 15 more are in the table below." in text
+    assert text.count("other: not in the reference&#x27;s list</text>") == 1
+    many = tuple(column(f"c{n}", ("a", "b", "c", "d"), drift=0.1, seed=n) for n in range(9))
+    assert "Charts of 3 more columns</summary>" in release_page(release(many), PLAN, {})
+
+
+def test_no_drift_says_what_that_means() -> None:
+    text = release_page(SCENES["no drift"], PLAN, {})
+    assert "<h1>No drift found among the 400 clients of aircraft.</h1>" in text
+    assert "A drift that is smaller than the thresholds may still be there." in text
+    assert "What has moved" not in text
+
+
+def test_without_a_trusted_party_there_is_no_threshold_on_the_scale() -> None:
+    text = release_page(no_party_trusted(), PLAN, {})
+    assert "not even sums: every client added noise" in text
+    assert "there is no threshold on this scale" in text
+    assert '<li class="mark">' not in text
+    assert '<li class="mark">' in release_page(SCENES["two of six"], PLAN, {})
+
+
+def test_hostile_texts_are_shown_and_do_nothing() -> None:
+    for text in both(SCENES["hostile"]):
+        page = Page(text)
+        names = {name for name, _ in page.tags}
+        assert not names & {"script", "b", "i"}
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+        assert "[red]x[/red]" in text
+        assert not {"\x1b", "\u202e"} & set(text)
+    assert HOSTILE in {label for each in SCENES["hostile"].columns for label in each.columns}
+
+
+ODD = (0.0, -0.0, 5e-324, 1e308, -1e308, 1e-12)
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_odd_numbers_are_shown(value: float) -> None:
+    """What is signed may still be absurd: it must not break the page."""
+
+    def odd(each: ColumnAnswer) -> ColumnAnswer:
+        low, high = sorted((value, 0.5))
+        cells = [replace(c, reference=value, share=value, count=value) for c in each.cells]
+        cells[0] = replace(cells[0], interval=(low, high))
+        sizes = [
+            replace(a, value=value, interval=(low, high), no_drift=value) for a in each.answers
+        ]
+        return replace(each, cells=tuple(cells), answers=tuple(sizes), rest=value)
+
+    shown = release([odd(each) for each in two_of_six()])
+    answers = tuple(replace(each, value=value, no_drift=value) for each in shown.answers)
+    for text in both(replace(shown, answers=answers)):
+        page = Page(text)
+        for _, attributes in page.tags:
+            for name in ("x", "y", "width", "height", "x1", "x2"):
+                length = attributes.get(name) or "0"
+                if re.fullmatch(r"[-+.\deinfa]+%?", length):
+                    assert math.isfinite(float(length.rstrip("%"))), (name, length)
+        assert max(map(len, page.words.splitlines())) < 5000
+
+
+def test_a_release_without_any_verdict() -> None:
+    columns = [replace(each, witnesses=()) for each in two_of_six()]
+    text = release_page(release(columns, verdict=None), PLAN, {})
+    assert "There is no verdict on the 400 clients of aircraft: it could not be computed." in text
+    assert "Nothing follows for or against a drift" in text
+
+
+def test_releases_come_back() -> None:
+    key = SigningKey.generate()
+    for shown in SCENES.values():
+        signed = shown.sign(key)
+        again = Release.from_bytes(signed.to_bytes())
+        assert again == signed
+        assert release_page(again, PLAN, {}) == release_page(signed, PLAN, {})

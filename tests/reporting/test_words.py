@@ -1,0 +1,124 @@
+"""What a release says in words: the headline, the columns, the terminal."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fedprikl.cli.released import print_release
+from fedprikl.protocol import Outcome
+from fedprikl.reporting import ReleaseFacts
+from fedprikl.reporting.column_facts import HEAD, column_lines
+from fedprikl.reporting.headline import headline
+from fedprikl.reporting.texts import columns_wide, date, letters_wide, listed, shortened, wrapped
+from tests.reporting.releases import SCENES, column, forty, release, two_of_six
+
+AB = ("a", "b", "c", "d")
+
+
+def drifting(*names: str | tuple[str, ...], still: tuple[str, ...] = ()) -> Any:
+    moved = [column(name, AB, drift=0.1, seed=n) for n, name in enumerate(names)]
+    return release([*moved, *(column(name, AB) for name in still)])
+
+
+@pytest.mark.parametrize(
+    ("names", "still", "words"),
+    [
+        (("carrier",), ("origin",), "Carrier has moved; origin has not."),
+        (("carrier",), ("x", "y"), "Carrier has moved; x and y have not."),
+        (("dep_delay",), (), "dep_delay has moved."),
+        ((), ("carrier",), "No column has clearly moved by itself."),
+        ((("a", "b"),), ("a",), "The pair of a and b has moved; a has not."),
+        (("a",), tuple("bcdefgh"), "1 of 8 columns has moved: a."),
+    ],
+)
+def test_headlines(names: Any, still: Any, words: str) -> None:
+    start = "The 400 clients of aircraft differ from the reference. "
+    assert headline(drifting(*names, still=still)) == start + words
+
+
+def test_headlines_of_few_clients_and_of_columns_without_a_verdict() -> None:
+    one = replace(release(()), cohorts=(Outcome(0, 1, 1),), population="Clients")
+    assert headline(one) == "The 1 client differs from the reference."
+    columns = two_of_six()
+    some = release([columns[0], replace(columns[2], witnesses=())])
+    assert headline(some).endswith(" Departure delay has moved. Origin could not be judged.")
+
+
+def test_many_moved_columns_are_counted() -> None:
+    said = headline(drifting(*(f"c{n}" for n in range(9))))
+    assert "9 of 9 columns have moved: " in said
+    assert said.endswith(" and 4 more.")
+
+
+def test_a_table_of_columns() -> None:
+    head, first, second, third, *_, note = column_lines(two_of_six())
+    assert head.split("  ")[0] == HEAD[0]
+    assert first.split()[:2] == ["departure", "delay"]
+    assert "0.080     0.008      0.021  0.071 to 0.089" in first
+    assert "moved: more in 30 to 60 min" in first
+    assert "; fewer in early or on time and up to 15 min" in first
+    assert second.startswith("carrier")
+    assert third.endswith("  not moved")
+    assert note.startswith("tv: the share of all records")
+    starts = {line.index(word) for line, word in ((first, "moved:"), (third, "not moved"))}
+    assert len(starts) == 1  # columns stand below each other
+
+
+def test_a_long_table_is_cut_but_not_where_columns_moved() -> None:
+    lines = column_lines(forty())
+    assert len(lines) == 1 + 15 + 2
+    assert lines[-2] == "and 25 more, none of which has moved"
+    moved = [column(f"c{n}", AB, drift=0.1, seed=n) for n in range(20)]
+    assert len(column_lines(moved)) == 1 + 20 + 1
+
+
+def test_a_drift_that_total_variation_does_not_show() -> None:
+    """The verdict may rest on another statistic; then the table says which."""
+    (shown, *_) = two_of_six()
+    (tv,) = shown.witnesses
+    js = replace(tv, name="js", statistic=0.02, threshold=0.01, unit="nats")
+    low = replace(shown.answers[0], value=0.015, interval=(0.01, 0.02))
+    quiet = replace(shown, answers=(low,), witnesses=(replace(tv, statistic=0.015), js))
+    assert "(seen in js 0.02 > 0.01)" in column_lines([quiet])[1]
+    assert "seen in" not in column_lines([shown])[1]
+
+
+def test_the_terminal_says_the_verdict_first(capsys: pytest.CaptureFixture[str]) -> None:
+    print_release(SCENES["two of six"], ("2 were late.",))
+    said = capsys.readouterr().out
+    facts = ReleaseFacts.of(SCENES["two of six"], ("2 were late.",))
+    assert said == f"{facts}\n"
+    places = [said.index(part) for part in (facts.headline, facts.columns[0], facts.drift)]
+    places += [said.index(part) for part in (*facts.answers, "2 were late.", "Protected: one")]
+    assert places == sorted(places)
+    assert places[0] == 0
+    assert "= 0.047 nats, of which about 0.020 is what 40,295 records give" in said
+    assert "(95% interval: 0.035 to 0.059), beside a threshold of 0.031." in said
+
+
+def test_hostile_names_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_release(SCENES["hostile"])
+    said = capsys.readouterr().out
+    assert not {"\x1b", "\u202e"} & set(said)
+    assert "[red]people[/red]" in said
+    assert "[bold]y[/bold]" in said
+
+
+def test_only_columns_were_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    print_release(SCENES["forty"])
+    said = capsys.readouterr().out
+    assert said.startswith("The 400 clients of aircraft differ from the reference. 3 of 40 columns")
+    assert "no verdict" not in said
+
+
+def test_texts_fit() -> None:
+    for text in ("abc def ghi", "abcdefghijkl", "漢字漢字漢字", "  a b", "W" * 30, ""):
+        for most in (3, 5, 8):
+            assert columns_wide(shortened(text, most)) <= most
+            lines = wrapped(text, most, measure=letters_wide)
+            assert len(lines) <= 2
+            assert all(letters_wide(line) <= most + 0.1 for line in lines)
+    assert wrapped("abc def", 7) == ["abc def"]
+    assert listed([]) == ""
+    assert date("yesterday") == "yesterday"
