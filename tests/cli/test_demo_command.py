@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
+from typer.testing import CliRunner
 
 from fedprikl.cli.app import app
 from fedprikl.protocol import Release
@@ -46,9 +47,10 @@ def test_it_finds_the_two_columns(whole: tuple[dict[str, Any], Path]) -> None:
     assert len(document["left_alone"]) + len(document["falsely_called"]) == 6
     for column in document["columns"]:
         tv = column["tv"]
-        assert tv["value"] == pytest.approx(tv["truth"], abs=0.03)
-        assert column["kl"]["value"] == pytest.approx(column["kl"]["truth"], abs=0.03)
-    assert sum(column["tv"]["covered"] for column in document["columns"]) >= 6
+        assert tv["value"] == pytest.approx(tv["truth"], abs=0.02)
+        assert column["kl"]["value"] == pytest.approx(column["kl"]["truth"], abs=0.01)
+    # With a coverage of 95%, fewer than four of eight hold the truth once in 50,000 runs.
+    assert sum(column["tv"]["covered"] for column in document["columns"]) >= 4
     assert 0 < document["seconds"] < 100  # a blow-up only
 
 
@@ -78,12 +80,11 @@ def test_the_files_are_kept(whole: tuple[dict[str, Any], Path]) -> None:
     assert "departure_delay" in (folder / "x.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("where", ["kept", "in a folder with spaces"])
-def test_the_same_by_hand(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The printed commands work as they stand, in this order."""
     monkeypatch.setattr("fedprikl.cli.demo_command.flight_table", small)
     monkeypatch.chdir(tmp_path)
-    said = run("demo", "--keep", where).stdout
+    said = run("demo", "--keep", "made-up flights").stdout
     change, *commands = said[said.index("The same by hand") :].strip().splitlines()[1:]
     monkeypatch.chdir(shlex.split(change)[1])
     for line in commands:
