@@ -22,7 +22,7 @@ setup: .venv/.ready  ## install the locked dependencies and fedprikl itself into
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup  ## the whole estimate on an embedded population, with a report
+demo: setup  ## the main job on made-up flights: from one file per client to a report
 	$(BIN)/fedprikl demo
 
 federation-demo: setup  ## a federation of real processes on this machine, one site killed on the way

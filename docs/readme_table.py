@@ -1,6 +1,7 @@
-"""Writes the demo table of the README: `python docs/readme_table.py` (or `make docs`).
+"""Writes the README's table of the paper's estimators: `python docs/readme_table.py`, `make docs`.
 
-Only what the demo's seed determines is in it; the values of a single run are not.
+It is that of `fedprikl demo --paper`. Only what the seed determines is in it; the values of a
+single run are not.
 """
 
 import warnings
@@ -19,7 +20,7 @@ SHOWN = ("estimator", "counts", "typical", "claimed ε", "true ε")
 
 
 def demo_rows() -> list[ComparedEstimate]:
-    """The same run as `fedprikl demo` with its defaults."""
+    """The same run as `fedprikl demo --paper` with its defaults."""
     world = drifted_population(np.random.default_rng(0))
     methods = paper_and_ours(epsilon=1.0, delta=1e-6)
     with warnings.catch_warnings():

@@ -25,10 +25,10 @@ def run_json(*arguments: str) -> Any:
 
 
 @pytest.mark.usefixtures("small_demo")
-def test_demo_json(tmp_path: Path) -> None:
-    """Of fewer clients; the README's table is a test of the demo as it is."""
+def test_paper_demo_json(tmp_path: Path) -> None:
+    """Of fewer clients; the README's table is a test of it as it is."""
     report = tmp_path / "demo.html"
-    document = run_json("demo", "--repetitions", "3", "--report", str(report))
+    document = run_json("demo", "--paper", "--repetitions", "3", "--report", str(report))
     assert 0 < document["seconds"] < 100  # a blow-up only: 10 s measured, on two busy cores
     assert 0.1 < document["truth"] < 0.4
     for row in document["estimates"]:
@@ -54,7 +54,7 @@ class _Links(HTMLParser):
 
 SMALL_DEMO = """
 from functools import partial
-import fedprikl.cli.demo_command as demo
+import fedprikl.cli.paper_demo as demo
 demo.drifted_population = partial(demo.drifted_population, clients=60, cells=512)
 from fedprikl.cli import main
 main()
@@ -65,13 +65,13 @@ main()
 def small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same demo on fewer clients: most of its time are secure sums."""
     small = partial(drifted_population, clients=60, cells=512)
-    monkeypatch.setattr("fedprikl.cli.demo_command.drifted_population", small)
+    monkeypatch.setattr("fedprikl.cli.paper_demo.drifted_population", small)
 
 
 @pytest.mark.usefixtures("small_demo")
 def test_the_report_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
     report = tmp_path / "demo.html"
-    result = runner.invoke(app, ["demo", "--repetitions", "3", "--report", str(report)])
+    result = runner.invoke(app, ["demo", "--paper", "--repetitions", "3", "--report", str(report)])
     assert result.exit_code == 0
     assert "true ε" in result.stdout
     assert "exact, 250 points" in result.stdout
@@ -111,6 +111,8 @@ def test_help_has_an_example(command: str) -> None:
 
 
 def test_wrong_usage_exits_with_2() -> None:
+    assert runner.invoke(app, ["demo", "--repetitions", "3"]).exit_code == 2
+    assert runner.invoke(app, ["demo", "--paper", "--keep", "flights"]).exit_code == 2
     assert runner.invoke(app, ["audit", "--calibration", "magic"]).exit_code == 2
     assert runner.invoke(app, ["nonsense"]).exit_code == 2
 
@@ -121,7 +123,13 @@ def test_wrong_usage_exits_with_2() -> None:
         (["demo", "--epsilon", "0"], "epsilon must be above 0"),
         (["demo", "--epsilon", "nan"], "epsilon must be a finite number"),
         (["demo", "--seed", "-1"], "must not be negative"),
-        (["demo", "--repetitions", "1", "--report", "/no/such/folder/x.html"], "Cannot write"),
+        (["demo", "--paper", "--seed", "-1"], "must not be negative"),
+        (["demo", "--keep", "/dev/null"], "Cannot keep files in /dev/null"),
+        (["demo", "--keep", "/"], "is not empty"),
+        (
+            ["demo", "--paper", "--repetitions", "1", "--report", "/no/such/folder/x.html"],
+            "Cannot write",
+        ),
         (["audit", "--delta", "2"], "delta must lie strictly between"),
         (["audit", "--calibration", "paper", "--epsilon", "-1"], "epsilon must be above 0"),
     ],
@@ -147,7 +155,7 @@ def test_the_installed_command_prints_its_version_and_warns_plainly(tmp_path: Pa
     version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     assert version.stdout.startswith("fedprikl ")
     demo = subprocess.run(
-        [sys.executable, "-c", SMALL_DEMO, "demo", "--repetitions", "1", "--json"],
+        [sys.executable, "-c", SMALL_DEMO, "demo", "--paper", "--repetitions", "1", "--json"],
         capture_output=True,
         text=True,
         check=True,
@@ -164,7 +172,7 @@ def test_a_demo_without_matplotlib_has_no_charts(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     report = tmp_path / "x.html"
-    result = runner.invoke(app, ["demo", "--repetitions", "1", "--report", str(report)])
+    result = runner.invoke(app, ["demo", "--paper", "--repetitions", "1", "--report", str(report)])
     assert result.exit_code == 0, result.output
     page = report.read_text(encoding="utf-8")
     assert "<svg" not in page

@@ -51,7 +51,8 @@ def python(code: str, *line: str) -> subprocess.Popen[str]:
     ("place", "command", "work"),
     [
         *(("front.comparing._count_clients", ESTIMATE, work) for work in BUSY),
-        ("cli.demo_command.compare", ("demo",), "duckdb"),
+        ("cli.demo_command.compare", ("demo", "--json"), "duckdb"),
+        ("cli.paper_demo.compare", ("demo", "--paper"), "duckdb"),
         ("cli.verify_command.check_key", ("verify", "plan.json"), "duckdb"),
         ("cli.federate_command.check_key", ("federate", "some-superlink"), "sleep"),
     ],

@@ -38,6 +38,7 @@ from fedprikl.protocol import (
 )
 from fedprikl.records import CsvFormat, RecordCounts, count_all
 from fedprikl.reference import Reference
+from fedprikl.secure_sum import Leaves
 
 __all__ = ["compare"]
 
@@ -57,6 +58,7 @@ def compare(
     skip_bad_files: bool = False,
     largest_epsilon: float = USUAL.largest_epsilon,
     largest_delta: float = USUAL.largest_delta,
+    leaves: Mapping[str, Leaves] | None = None,
     source: NoiseSource = SECURE_NOISE,
     rng: np.random.Generator | None = None,
     progress: Progress = silent,
@@ -96,6 +98,8 @@ def compare(
         How CSV files are written, and whether sources that cannot be opened are left out.
     largest_epsilon, largest_delta
         A plan whose release spends more is refused.
+    leaves
+        Which clients vanish before which message, by name: to see what a round does about it.
     source, rng
         Where the noise and the public points come from; to be replaced in examples and tests only.
     progress, note
@@ -164,6 +168,7 @@ def compare(
             software=SOFTWARE,
             at=at,
             rng=rng or np.random.default_rng(),
+            leaves=leaves,
             source=source,
             report=_steps_done(progress),
         )

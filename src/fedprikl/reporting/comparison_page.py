@@ -45,7 +45,7 @@ def comparison_page(
         "The baseline is the paper's: lambda = -1, and frequencies floored at 0.0001."
     )
     return page(
-        "fedprikl demo",
+        "fedprikl demo --paper",
         [
             paragraphs(answer, "answer"),
             "<h2>The estimates</h2>",
