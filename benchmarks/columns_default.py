@@ -1,0 +1,185 @@
+"""What a plan releases about columns, many populations at a time: without cryptography.
+
+The noise, sensitivities, witnesses and thresholds are those of the round (`Trust.estimate` and
+`judge_columns`, called once for a reference); then only numbers are compared. The release noise is
+numpy's: `InsecureSeededNoise`, or for noise in shares the law of their sum.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.estimation import ColumnCase, NoisyViews, judge_columns
+from fedprikl.estimation.moved_cells import CellNull, step_up
+from fedprikl.estimation.no_drift import NoDrift, public_simulation
+from fedprikl.estimation.noisy_counts import debias
+from fedprikl.estimation.noisy_verdict import overdispersion
+from fedprikl.privacy import InsecureSeededNoise
+from fedprikl.protocol import Plan, trust_of
+from fedprikl.protocol.cohort_sums import OpenedSum
+from fedprikl.protocol.round import cohort_sizes
+from fedprikl.protocol.view_sums import view_points, view_score
+from fedprikl.reference import Spread, View
+
+NOTHING = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Noisy:
+    """Noisy counts of many populations, of one column."""
+
+    counts: Floats  # (populations, cells)
+    rest: Floats  # (populations, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Default:
+    """A plan about the columns of a reference, which may be another than it was made for."""
+
+    plan: Plan
+    views: tuple[View, ...]
+    clients: int
+    records: int
+
+    @cached_property
+    def trust(self) -> Any:
+        """Noise and charge, as the plan has it."""
+        return trust_of(self.plan)
+
+    @cached_property
+    def spreads(self) -> list[float | Spread]:
+        """How counts vary without drift, per column."""
+        return [view.spread(clients=[self.clients]) for view in self.views]
+
+    def released(self, exact: list[Ints], source: InsecureSeededNoise) -> NoisyViews:
+        """What a round releases about columns of one population, by the round's own code."""
+        cohorts, variance = cohort_sizes(self.plan, self.clients), 0.0
+        if self.trust.shares_noise:
+            variance = self.trust.expected_noise(cohorts)[0] ** 2
+            exact = [np.append(each, 0) for each in exact]
+        opened = OpenedSum(NOTHING, np.concatenate(exact), self.records, variance)
+        found = self.trust.estimate(
+            None,
+            [view_points(view) for view in self.views],
+            [opened],
+            cohorts,
+            source=source,
+            rng=public_simulation(),
+        )
+        columns: NoisyViews = found.columns
+        return columns
+
+    @cached_property
+    def template(self) -> NoisyViews:
+        """Of some population: all but its values is the same for every other."""
+        exact = [np.floor(self.records * view.probabilities[:-1]) for view in self.views]
+        return self.released([each.astype(np.int64) for each in exact], InsecureSeededNoise(0))
+
+    @cached_property
+    def models(self) -> list[NoDrift]:
+        """The law of each column's counts without drift."""
+        pairs = zip(self.template.counts, self.spreads, strict=True)
+        return [NoDrift.of(noisy.points, noisy.records, spread) for noisy, spread in pairs]
+
+    @cached_property
+    def thresholds(self) -> list[dict[str, float]]:
+        """Of each witness of each column, at the plan's false-alarm rate of them all."""
+        cases = [
+            ColumnCase(
+                points=noisy.points,
+                records=self.records,
+                spread=spread,
+                witnesses=self.template.statistics(i),
+            )
+            for i, (noisy, spread) in enumerate(
+                zip(self.template.counts, self.spreads, strict=True)
+            )
+        ]
+        verdicts = judge_columns(cases, false_alarm=self.plan.false_alarm_of_each)
+        return [{each.name: each.threshold for each in v.witnesses} for v in verdicts]
+
+    def noisy(self, held: Ints, rng: np.random.Generator) -> list[Noisy]:
+        """Counts (populations, columns, cells) with noise, per column."""
+        found = []
+        for column, template in enumerate(self.template.counts):
+            exact = np.pad(held[:, column], ((0, 0), (0, 1)))  # nothing is outside of the cells
+            if self.trust.shares_noise:
+                on_counts, on_rest = template.draw_noise(rng, len(exact))
+                noised = exact + np.concatenate([on_counts, on_rest], axis=1)
+            else:
+                mechanism = self.trust.columns_noise.counts
+                noised = mechanism.add_to(exact.ravel(), _source(rng)).reshape(exact.shape)
+            found.append(Noisy(noised[:, :-1].astype(np.float64), noised[:, -1:].astype(float)))
+        return found
+
+    def witnesses(
+        self, column: int, held: Ints, noisy: Noisy, rng: np.random.Generator
+    ) -> dict[str, Floats]:
+        """The values of each witness of a column, per population."""
+        model, template = self.models[column], self.template.counts[column]
+        found = {}
+        for statistic in self.template.statistics(column):
+            if statistic.mechanism is None:
+                continue
+            values = statistic.simulated(model, held[:, column], rng)[:, 0]
+            found[statistic.name] = statistic.mechanism.add_to(values, _source(rng))
+        sd = template.noise_sd[template.points.batch]
+        found["counts"] = overdispersion(
+            noisy.counts,
+            model.pi,
+            model.records_per_term,
+            sd,
+            design_effect=model.design_effects,
+        )
+        return found
+
+    def flags(self, held: Ints, noisy: list[Noisy], rng: np.random.Generator) -> Any:
+        """Whether each column is called drifted: (populations, columns)."""
+        found = []
+        for column, thresholds in enumerate(self.thresholds):
+            values = self.witnesses(column, held, noisy[column], rng)
+            found.append(np.any([values[name] > at for name, at in thresholds.items()], axis=0))
+        return np.stack(found, axis=1)
+
+    def kl(self, noisy: list[Noisy], resamples: int = 200) -> Floats:
+        """The released KL of each column: (populations, columns)."""
+        score = view_score("kl").plain
+        values = []
+        for template, each in zip(self.template.counts, noisy, strict=True):
+            records = np.full((len(each.rest), 1), self.records)
+            found, _ = debias(
+                template,
+                each.counts,
+                each.rest,
+                records,
+                score=score,
+                rng=public_simulation(),
+                resamples=resamples,
+            )
+            values.append(found)
+        return np.stack(values, axis=1)
+
+    @cached_property
+    def cell_nulls(self) -> list[CellNull]:
+        """The law of each noisy count without drift, per column."""
+        rng = public_simulation()
+        pairs = zip(self.template.counts, self.spreads, strict=True)
+        return [CellNull.of(noisy, spread, rng) for noisy, spread in pairs]
+
+    def moved(self, noisy: list[Noisy], false_discovery: float) -> Ints:
+        """1, -1 or 0 of each cell, in whatever column: (populations, columns, cells)."""
+        sides = [null.sides(each.counts) for null, each in zip(self.cell_nulls, noisy, strict=True)]
+        above, below = (np.stack(side, axis=1) for side in zip(*sides, strict=True))
+        shape = above.shape
+        told = [
+            step_up(up.ravel(), down.ravel(), false_discovery).reshape(shape[1:])
+            for up, down in zip(above, below, strict=True)
+        ]
+        return np.array(told)
+
+
+def _source(rng: np.random.Generator) -> InsecureSeededNoise:
+    return InsecureSeededNoise(int(rng.integers(2**62)))
