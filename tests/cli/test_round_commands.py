@@ -132,7 +132,9 @@ def test_without_a_trusted_party(folder: Path) -> None:
     assert content["noisy_counts"] is not None
     assert content["privacy"]["trust"].startswith("nobody")
     assert (folder / "organiser.pem").exists()
-    assert "threshold 0.5" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "your own threshold, from the plan" in (folder / "report.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_changed_release_is_not_genuine(

@@ -8,11 +8,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedprikl import InvalidInputError, Reference
 from fedprikl.reference import Bins, BlockCode, Categories, Domain, Indices, Table
+from fedprikl.reference import fit as fitting
 from fedprikl.reference.columns import UNSEEN, Column, Reader
 from fedprikl.reference.fit import fit_table
 from fedprikl.reference.values import MISSING_TEXTS, level_text
@@ -314,3 +315,31 @@ def test_a_client_without_the_column_is_told_which() -> None:
 def test_a_domain_of_nothing_but_other() -> None:
     domain = Domain(Indices(3), np.array([], dtype=np.int64))
     assert domain.count([0, 1]).tolist() == [2]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(["1", "2.5", "-0.0", "0", "1e400", "", "-999", "007", "x"])),
+    st.booleans(),
+)
+def test_numbers_read_at_once_give_the_columns_of_one_by_one(texts: list[str], many: bool) -> None:
+    texts = [*texts, "3", *(map(str, range(10, 20)) if many else ())]
+    kinds: list[Any] = [texts]
+    if not {"", "007", "x"} & set(texts):
+        kinds.append(np.array(texts, dtype=np.float64))
+    for values in kinds:
+        with pytest.MonkeyPatch.context() as patch:
+            at_once = read_as_csv(values)
+            patch.setattr(fitting, "_numbers", lambda *_, **__: None)
+            assert at_once == read_as_csv(values)
+
+
+def read_as_csv(values: Any) -> Table:
+    return fit_table(
+        ["x"],
+        lambda: [{"x": values}],
+        bins=4,
+        categorical=(),
+        missing=("", "-999"),
+        texts=True,
+    )

@@ -241,8 +241,9 @@ def test_a_file_has_views_only_if_the_reference_has() -> None:
 def test_the_fingerprint_covers_the_views() -> None:
     one, two = Reference.fit(PUBLIC), Reference.fit(PUBLIC, pairs=PAIRS)
     assert one.fingerprint != two.fingerprint
-    whole, listed = document(two), list[Any]()
-    for views in (whole["views"][:-1], whole["views"][::-1], listed):
+    whole = document(two)
+    changed: list[Any] = [whole["views"][:-1], whole["views"][::-1], []]
+    for views in changed:
         with pytest.raises(ReferenceFileError, match="fingerprint"):
             files.loads(json.dumps(whole | {"views": views}))
 

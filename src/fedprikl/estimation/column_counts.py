@@ -21,7 +21,8 @@ __all__ = ["CountLaw", "Survival", "count_noise"]
 Survival = Callable[[Floats], Floats]
 
 FEW = 30.0  # expected records, up to which a count's own steps are seen
-REACH, NODES, STEPS = 8.0, 65, 80
+REACH, STEPS = 8.0, 80
+FINE, COARSE = 193, 129  # nodes, for tests of cells and for the ends of intervals
 
 
 def count_noise(noisy: NoisyCounts) -> Survival:
@@ -70,19 +71,23 @@ class CountLaw:
         Of up to `FEW` records: Poisson, or negative binomial where counts vary more. Of more: a
         shifted Gamma law with the skewness of a beta-binomial count.
         """
-        many = cls.smooth(mean, variance, pi, noise)
+        many = cls.smooth(mean, variance, pi, noise, nodes=FINE)
         few = np.flatnonzero(mean <= FEW)
         if not len(few):
             return many
         counts, weights = _whole_counts(mean[few], variance[few])
-        width = counts.shape[1] - many.counts.shape[1]
+        width = max(counts.shape[1] - many.counts.shape[1], 0)
         wide = np.pad(many.counts, ((0, 0), (0, width)), mode="edge")
         weighed = np.pad(np.broadcast_to(many.weights, many.counts.shape), ((0, 0), (0, width)))
-        wide[few], weighed[few] = counts, weights
+        wide[few, : counts.shape[1]] = counts
+        weighed[few] = 0.0
+        weighed[few, : counts.shape[1]] = weights
         return cls(wide, weighed, noise)
 
     @classmethod
-    def smooth(cls, mean: Floats, variance: Floats, pi: Floats, noise: Survival) -> "CountLaw":
+    def smooth(
+        cls, mean: Floats, variance: Floats, pi: Floats, noise: Survival, *, nodes: int = COARSE
+    ) -> "CountLaw":
         """The shifted Gamma law for counts of any size.
 
         A beta-binomial count of variance d N Pi (1 - Pi) has skewness (2 d - 1) (1 - 2 Pi) / sd.
@@ -90,7 +95,7 @@ class CountLaw:
         sd = np.sqrt(np.maximum(variance, 1e-12))
         effect = np.maximum(variance / np.maximum(mean * (1 - pi), 1e-12), 1.0)
         skew = np.clip((2 * effect - 1) * (1 - 2 * pi) / sd, -SKEWS[1], SKEWS[1])
-        normal = np.linspace(-REACH, REACH, NODES)
+        normal = np.linspace(-REACH, REACH, nodes)
         weights = np.exp(-(normal**2) / 2)
         drawn = gamma_like_deviate(normal, skew[..., None])
         counts = np.maximum(mean[..., None] + sd[..., None] * drawn, 0.0)

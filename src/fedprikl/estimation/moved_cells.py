@@ -17,7 +17,7 @@ __all__ = ["CellNull", "CellShares", "cell_shares", "moved_cells", "step_up"]
 
 POPULATIONS = 4_000
 LEVEL = 0.95
-HALVINGS = 30
+HALVINGS = 20
 DEEPEST = 1e-15  # of a p-value; below it rounding shows
 
 # Which cells may have these shares.

@@ -1,6 +1,7 @@
 """The terms of an estimate: one per score, each with the counts of one or several batches."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -29,23 +30,30 @@ class Terms:
     @classmethod
     def of(cls, points: QueryPoints, records: Ints) -> "Terms":
         """The terms of these points for batches of so many records."""
-        if not points.pooled:
-            counted = records[points.batch]
-            of_point, pi, weights = np.arange(len(points)), points.pi, points.weights
-        else:
-            _, first, of_point = np.unique(points.cells, return_index=True, return_inverse=True)
-            pi, weights = points.pi[first], points.weights[first]
-            counted = np.zeros(len(first), np.int64)
-            np.add.at(counted, of_point, records[points.batch])
-        outside: Floats = 1 - counted / records.sum()
-        return cls(of_point=of_point, pi=pi, weights=weights, records=counted, outside=outside)
+        return _terms(points, tuple(records.tolist()))
 
     def pool(self, values: npt.ArrayLike) -> Ints:
-        """Whole values per point, added up per term."""
-        pooled = np.zeros(len(self.pi), np.int64)
-        np.add.at(pooled, self.of_point, np.asarray(values, dtype=np.int64))
+        """Whole values per point, added up per term; in every row, if there are rows."""
+        found = np.asarray(values, dtype=np.int64)
+        pooled = np.zeros((*found.shape[:-1], len(self.pi)), np.int64)
+        np.add.at(pooled.T, self.of_point, found.T)
         return pooled
 
     def scores(self, counts: npt.ArrayLike, score: Score) -> Floats:
         """s(h) of each term."""
         return score(counts, self.pi, self.records, outside=self.outside, weights=self.weights)
+
+
+@lru_cache(maxsize=32)  # trials of one round ask for them thousands of times
+def _terms(points: QueryPoints, sizes: tuple[int, ...]) -> Terms:
+    records = np.array(sizes, dtype=np.int64)
+    if not points.pooled:
+        counted = records[points.batch]
+        of_point, pi, weights = np.arange(len(points)), points.pi, points.weights
+    else:
+        _, first, of_point = np.unique(points.cells, return_index=True, return_inverse=True)
+        pi, weights = points.pi[first], points.weights[first]
+        counted = np.zeros(len(first), np.int64)
+        np.add.at(counted, of_point, records[points.batch])
+    outside: Floats = 1 - counted / records.sum()
+    return Terms(of_point=of_point, pi=pi, weights=weights, records=counted, outside=outside)

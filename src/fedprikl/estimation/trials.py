@@ -78,7 +78,7 @@ class ValueNoise:
         """The noise is spread evenly over its quantiles."""
         del rng
         terms = Terms.of(drawn.points, drawn.records)
-        sums = terms.scores(_pool_rows(terms, drawn.counts), score) @ terms.weights
+        sums = terms.scores(terms.pool(drawn.counts), score) @ terms.weights
         noise: Floats = _noise_quantiles(cast(Any, self.mechanism), draws)
         return np.asarray(sums[:, None] + noise)
 
@@ -231,17 +231,12 @@ def draw_populations(
         for group, number in group_sizes(size, design_effect):
             drawn = multinomial(number, cells / cells.sum(), populations, rng)
             counts[:, asked] += group * drawn[:, :-1]
-    everybody = _pool_rows(terms, counts)
+    everybody = terms.pool(counts)
     elsewhere = np.maximum(records.sum() - terms.records, 0)
     for group, number in group_sizes(int(records.sum()), design_effect):
         share = elsewhere * (number / records.sum())
         everybody += group * rng.poisson(share * chances, everybody.shape)
     return Populations(points, records, counts, everybody)
-
-
-def _pool_rows(terms: Terms, counts: Ints) -> Ints:
-    """Counts per point, added up per term, in every row."""
-    return np.stack([terms.pool(row) for row in counts])
 
 
 @lru_cache(maxsize=16)

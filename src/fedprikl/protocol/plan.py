@@ -107,6 +107,7 @@ class Plan:
         self._check_choices()
         self._check_releases()
         check_false_alarm(self.false_alarm)
+        check_false_alarm(self.false_alarm_of_each)
         if self.design_effect is not None:
             check_design_effect(self.design_effect)
         check_design_effect(self.client_effect)

@@ -8,11 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from fedprikl.checks import Floats
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.columns import Bins, Categories, Column, Times, Values, value_list
 from fedprikl.reference.domain import Table
 from fedprikl.reference.gaps import Gaps
-from fedprikl.reference.values import Instant, Odd, Simple, instant, number, simple, text_of
+from fedprikl.reference.values import (
+    Instant,
+    Odd,
+    Simple,
+    instant,
+    number,
+    plain_numbers,
+    simple,
+    text_of,
+)
 
 __all__ = ["Chunk", "check_lists", "compared_columns", "fit_table", "present"]
 
@@ -61,7 +71,10 @@ def fit_table(
     surveys = {name: _Survey(bins + 1, texts) for name in names}
     for chunk in passes():
         for name, survey in surveys.items():
-            survey.add(_tally(chunk[name], gaps))
+            if (numbers := _numbers(chunk[name], gaps, texts=texts)) is not None:
+                survey.add_numbers(numbers, len(chunk[name]))
+            else:
+                survey.add(_tally(chunk[name], gaps))
     forced = set(categorical)
     makers = {
         name: _Maker(name, "categories" if name in forced else survey.kind)
@@ -72,7 +85,11 @@ def fit_table(
             note(remark)
     for chunk in passes():
         for name, maker in makers.items():
-            maker.add(_tally(chunk[name], gaps))
+            numbers = _numbers(chunk[name], gaps, texts=texts) if maker.kind == "bins" else None
+            if numbers is not None:
+                maker.arrays.append(numbers)
+            else:
+                maker.add(_tally(chunk[name], gaps))
     columns = {name: maker.column(bins) for name, maker in makers.items()}
     return Table(tuple(columns[name] for name in names), tuple(sorted(gaps.texts)))
 
@@ -81,6 +98,24 @@ def present(value: Any, gaps: Gaps) -> Simple:
     """The value as one of the simple kinds; None where it is missing."""
     found = value if isinstance(value, Instant) else simple(value)
     return None if gaps.hold(found) else found
+
+
+def _numbers(values: Values, gaps: Gaps, *, texts: bool) -> Floats | None:
+    """The numbers among the values, if all others are gaps and that is seen at once.
+
+    The same as one by one, for columns of very many distinct numbers.
+    """
+    found: Floats | None = None
+    if isinstance(values, np.ndarray):
+        found = values.astype(np.float64) if values.dtype.kind in "iuf" else None
+    elif texts:
+        found = plain_numbers(values, gaps.texts)
+        if found is not None and any(map(LEADING_ZERO.match, values)):
+            return None
+    if found is None:
+        return None
+    kept = found[~np.isnan(found)]
+    return kept[~np.isin(kept, list(gaps.numbers))] if gaps.numbers else kept
 
 
 def _tally(values: Values, gaps: Gaps) -> Iterator[tuple[Simple, int]]:
@@ -129,6 +164,14 @@ class _Survey:
                 text = text_of(value)
                 if len(self.odd) < 1000 and text is not None:
                     self.odd[text] += rows
+
+    def add_numbers(self, numbers: Floats, rows: int) -> None:
+        """Like `add`, of values that are numbers or gaps."""
+        self.numbers += len(numbers)
+        self.gaps += rows - len(numbers)
+        if len(self.distinct) < self.enough:
+            for value in np.unique(numbers)[: self.enough].tolist():
+                self._remember(value)
 
     @property
     def kind(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fedprikl.protocol.column_answer import CellAnswer, ColumnAnswer
 from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
 from fedprikl.reporting.column_facts import ColumnFacts, facts_of, moved_cells, threshold_of
-from fedprikl.reporting.texts import clean, percent
+from fedprikl.reporting.texts import cell_name, clean, percent
 
 __all__ = ["cells_chart", "column_story", "ranking_chart"]
 
@@ -43,8 +43,8 @@ def cells_chart(column: ColumnAnswer, records: int) -> str:
     if now is not None:
         rows.append(_pair("other: not in the reference's list", *now))
     says = "; ".join(
-        f"{clean(cell.label)}: {percent(cell.reference)} in the reference, {percent(cell.share)} "
-        f"now{ARROWS[cell.moved]}"
+        f"{cell_name(cell.label)}: {percent(cell.reference)} in the reference, "
+        f"{percent(cell.share)} now{ARROWS[cell.moved]}"
         for cell in cells
     )
     title = f"{clean(column.name)}: reference and population"
@@ -84,7 +84,7 @@ def _cell(cell: CellAnswer) -> Row:
         interval=cell.interval,
     )
     return Row(
-        label=clean(cell.label), bars=(_before(cell.reference), now), strong=bool(cell.moved)
+        label=cell_name(cell.label), bars=(_before(cell.reference), now), strong=bool(cell.moved)
     )
 
 

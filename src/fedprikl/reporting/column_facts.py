@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fedprikl.protocol.column_answer import CellAnswer, ColumnAnswer
 from fedprikl.reporting.headline import ranked
 from fedprikl.reporting.texts import (
+    cell_name,
     clean,
     columns_wide,
     decimals,
@@ -92,7 +93,7 @@ def moved_cells(cells: Sequence[CellAnswer]) -> str:
         moved = [cell for cell in cells if cell.moved == direction]
         moved.sort(key=lambda cell: -abs(cell.share - cell.reference))
         if moved:
-            names = [shortened(clean(cell.label), CELL) for cell in moved]
+            names = [shortened(cell_name(cell.label), CELL) for cell in moved]
             parts.append(f"{word} in {listed(names, CELLS)}")
     return "; ".join(parts)
 

@@ -2,11 +2,13 @@
 
 import html
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
 __all__ = [
+    "cell_name",
     "clean",
     "columns_wide",
     "date",
@@ -21,6 +23,8 @@ __all__ = [
     "wrapped",
 ]
 
+NUMBER = r"(-?[0-9][0-9.e+-]*)"
+BIN = re.compile(rf"<= {NUMBER}|\({NUMBER}, {NUMBER}\]|> {NUMBER}")  # as a reference names them
 Measure = Callable[[str], float]
 WIDE = "FW"  # East Asian widths: such a character takes two columns
 
@@ -32,6 +36,19 @@ def clean(text: str) -> str:
     'a\ufffd[2Jb\ufffdc'
     """
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def cell_name(label: str) -> str:
+    """A category by its name, and a bin of numbers in words.
+
+    >>> [cell_name(label) for label in ("<= 5.4", "(5.4, 8.3]", "> 38.9", "JFK")]
+    ['up to 5.4', '5.4 to 8.3', 'over 38.9', 'JFK']
+    """
+    found = BIN.fullmatch(label)
+    if found is None:
+        return clean(label)
+    most, low, high, over = found.groups()
+    return f"up to {most}" if most else f"over {over}" if over else f"{low} to {high}"
 
 
 def escaped(text: str) -> str:

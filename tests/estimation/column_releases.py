@@ -1,0 +1,111 @@
+"""Released witnesses of columns, drawn many at a time with insecure noise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.divergence import Score, Skew, divergence_named
+from fedprikl.estimation import NoisyCounts
+from fedprikl.estimation.column_verdict import ColumnCase, ColumnVerdict
+from fedprikl.estimation.noisy_verdict import VariationStatistic
+from fedprikl.estimation.statistic import ScoredStatistic, Statistic
+from fedprikl.privacy import Mechanism
+from fedprikl.privacy.laplace import LaplaceMechanism
+from fedprikl.reference import Spread, all_points
+
+__all__ = ["Column", "alarm_rate", "called", "falling", "score_of"]
+
+
+def score_of(name: str) -> Score:
+    divergence = divergence_named(name)
+    return Score(Skew(divergence.skew), divergence)
+
+
+def falling(cells: int) -> Floats:
+    mass = 1 / np.arange(1.0, cells + 1)
+    normalised: Floats = mass / mass.sum()
+    return normalised
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column: its reference, and the noise on what is released of it."""
+
+    pi: Floats
+    records: int
+    values: dict[str, Mechanism]  # divergences released as values
+    noise_sd: float | None = None  # on counts; None: none are released
+    laplace_scale: float | None = None
+    spread: float | Spread = 1.0
+
+    def noisy(self, counts: Ints) -> NoisyCounts:
+        """With no noise yet."""
+        return NoisyCounts(
+            points=all_points(self.pi),
+            counts=counts.astype(np.float64),
+            rest=np.zeros(1),
+            records=np.array([self.records]),
+            noise_sd=np.array([self.noise_sd]),
+            laplace_scale=self.laplace_scale,
+        )
+
+    def case(
+        self, observed: dict[str, float] | None = None, counts: Ints | None = None
+    ) -> ColumnCase:
+        """As released; values of 0 unless told."""
+        points, records = all_points(self.pi), np.array([self.records])
+        witnesses: list[Statistic] = [
+            ScoredStatistic(
+                value=(observed or {}).get(name, 0.0),
+                score=score_of(name),
+                points=points,
+                records=records,
+                mechanism=mechanism,
+            )
+            for name, mechanism in self.values.items()
+        ]
+        if self.noise_sd is not None:
+            held = np.rint(self.records * self.pi).astype(np.int64) if counts is None else counts
+            witnesses.append(VariationStatistic.of(self.noisy(held)))
+        return ColumnCase(
+            points=points, records=self.records, spread=self.spread, witnesses=tuple(witnesses)
+        )
+
+    def released(self, counts: Ints, rng: np.random.Generator) -> dict[str, Floats]:
+        """Every witness of populations with these counts (populations, cells), with noise."""
+        case, found = self.case(), {}
+        for witness in case.witnesses:
+            found[witness.name] = witness.simulated(case.model, counts, rng)[:, 0]
+            if witness.mechanism is not None:
+                found[witness.name] += _noise(witness.mechanism, len(counts), rng)
+        return found
+
+
+def called(verdict: ColumnVerdict, released: dict[str, Floats]) -> Floats:
+    """Which of these releases a verdict's thresholds call drifted."""
+    above = [released[witness.name] > witness.threshold for witness in verdict.witnesses]
+    return np.asarray(np.any(above, axis=0))
+
+
+def alarm_rate(
+    columns: Sequence[Column],
+    verdicts: Sequence[ColumnVerdict],
+    counts: Sequence[Ints],
+    rng: np.random.Generator,
+) -> tuple[int, Floats]:
+    """In how many populations any column is called drifted; how often each one is."""
+    alarms = np.stack(
+        [
+            called(verdict, column.released(held, rng))
+            for column, verdict, held in zip(columns, verdicts, counts, strict=True)
+        ]
+    )
+    return int(np.count_nonzero(alarms.any(axis=0))), alarms.mean(axis=1)
+
+
+def _noise(mechanism: Mechanism, draws: int, rng: np.random.Generator) -> Floats:
+    if isinstance(mechanism, LaplaceMechanism):
+        return rng.laplace(0, mechanism.scale, draws)
+    return rng.normal(0, mechanism.standard_deviation, draws)
