@@ -32,7 +32,6 @@ SLOW = (
     "test_sum.py",
     "test_noisy_interval.py",
     "test_cli.py",
-    "test_readme.py",
     "test_demo_command.py",
     "test_tutorial.py",
     "test_records.py",
