@@ -34,6 +34,7 @@ from fedprikl.protocol.round import cohort_sizes
 from fedprikl.reference import QueryPoints
 
 FALSE_ALARM, RESAMPLES = 0.01, 40
+NO_VIEWS = np.zeros(0, dtype=np.int64)  # the domains have one column
 DRAWS = 200  # of the noise on a number for each population, spread evenly over its law
 LAWS = 6  # populations whose adaptive noise is computed, of the many whose verdict is simulated
 
@@ -167,13 +168,13 @@ class Default:
         for batch, counts in enumerate(batches):
             asked, records = counts[points.cells[points.batch == batch]], int(counts.sum())
             if self.trusted:
-                sums.append(OpenedSum(asked, records))
+                sums.append(OpenedSum(asked, NO_VIEWS, records))
                 continue
             noise = self._count_noise
             law = _law(points, np.array([records]), noise)
             on_counts, on_rest = law.draw_noise(rng)
             noisy = np.append(asked + on_counts[0], records - asked.sum() + on_rest[0])
-            sums.append(OpenedSum(noisy, records, noise.noise_sd**2))
+            sums.append(OpenedSum(noisy, NO_VIEWS, records, noise.noise_sd**2))
         return sums
 
     def estimate(
@@ -182,6 +183,7 @@ class Default:
         """The size, as the library releases it."""
         found: Estimate = self.trust.estimate(
             points,
+            (),
             sums,
             cohort_sizes(self.plan, self.clients // self.plan.batches),
             source=InsecureSeededNoise(int(rng.integers(2**31))),

@@ -142,7 +142,7 @@ def test_a_plan_that_clients_would_refuse(
 ) -> None:
     asked = SignedPlan.load("plan.json").plan.questions
     one_number = replace(asked[0], release="value", share=1.0)  # counts need one batch
-    change_plan(questions=(one_number,), **changes)
+    change_plan(questions=(one_number,), columns=None, **changes)
     monkeypatch.setattr(comparing, "Policy", partial(Policy, smallest_cohort=5))
     assert words in refused(*ESTIMATE)
     assert not (planned / "ledger.db").exists()

@@ -179,7 +179,7 @@ def test_a_threshold_serves_all_releases(bench: Any, trust: str) -> None:
     sums = ours.opened(ours.points, rng.multinomial(3_000, PI, 1), rng)
     cohorts = cohort_sizes(ours.plan, 30)
     source = InsecureSeededNoise(1)
-    found = ours.trust.estimate(ours.points, sums, cohorts, source=source, rng=rng)
+    found = ours.trust.estimate(ours.points, (), sums, cohorts, source=source, rng=rng)
     verdict = found.judge(0.01, ours.trial.spread).verdict
     thresholds = sorted(threshold for _, threshold in ours.witnesses)
     assert sorted(each.threshold for each in verdict.witnesses) == pytest.approx(thresholds)
