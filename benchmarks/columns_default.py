@@ -5,7 +5,7 @@ The noise, sensitivities, witnesses and thresholds are those of the round (`Trus
 numpy's: `InsecureSeededNoise`, or for noise in shares the law of their sum.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedprikl.estimation import ColumnCase, NoisyViews, judge_columns
 from fedprikl.estimation.moved_cells import CellNull, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import debias
-from fedprikl.estimation.noisy_verdict import overdispersion
+from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import Plan, trust_of
 from fedprikl.protocol.cohort_sums import OpenedSum
@@ -119,21 +119,15 @@ class Default:
         self, column: int, held: Ints, noisy: Noisy, rng: np.random.Generator
     ) -> dict[str, Floats]:
         """The values of each witness of a column, per population."""
-        model, template = self.models[column], self.template.counts[column]
-        found = {}
+        model, found = self.models[column], {}
         for statistic in self.template.statistics(column):
-            if statistic.mechanism is None:
-                continue
+            if isinstance(statistic, VariationStatistic):  # with the noise that was drawn already
+                drawn = noisy.counts - held[:, column]
+                statistic = replace(statistic, sampler=lambda _rng, _draws, it=drawn: it)
             values = statistic.simulated(model, held[:, column], rng)[:, 0]
-            found[statistic.name] = statistic.mechanism.add_to(values, _source(rng))
-        sd = template.noise_sd[template.points.batch]
-        found["counts"] = overdispersion(
-            noisy.counts,
-            model.pi,
-            model.records_per_term,
-            sd,
-            design_effect=model.design_effects,
-        )
+            if statistic.mechanism is not None:
+                values = statistic.mechanism.add_to(values, _source(rng))
+            found[statistic.name] = values
         return found
 
     def flags(self, held: Ints, noisy: list[Noisy], rng: np.random.Generator) -> Any:

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 from columns_default import Default
@@ -18,9 +19,10 @@ from fedprikl.protocol.round import plan_cohort
 from fedprikl.reference import View
 from fedprikl.secure_sum import secure_sum
 
+Result = TypeVar("Result")
 TRUSTS: tuple[Trust, ...] = ("aggregator", "none")
 CONFIDENCE, FALSE_DISCOVERY = 0.99, 0.1
-CELLS_COLUMNS = 20  # tables whose moved cells are looked at
+CELLS_COLUMNS, CELLS_RECORDS = 20, 10_000  # where moved cells are looked at: from so many records
 FEW_NATS = (0.01, 0.002)  # of columns in which two cells move, and no other
 SPEED_SHAPES = ((25, 10), (100, 12))  # columns and categories: 250 counts, and 1,200
 SPEED_ROWS, SPEED_CLIENTS, SPEED_REFERENCE = 2_000, 50, 20_000
@@ -57,6 +59,7 @@ class _Tally:
     moved_errors: list[Floats] = field(default_factory=list)
 
 
+@cache
 def plans_for(
     effort: Effort, world: str, columns: int, records: int, epsilon: float
 ) -> dict[Trust, Plan]:
@@ -96,7 +99,7 @@ def measure_columns(
         for trust, default in ours.items():
             noise = generator(effort.seed, "noise", *key, number, trust)
             _count(tallies[trust], default, calm, drifted, kinds, effort.sized, noise)
-        if columns == CELLS_COLUMNS and records > 10_000:
+        if columns == CELLS_COLUMNS and records > CELLS_RECORDS:
             for few in FEW_NATS:
                 found = _few_cells(truth, ours, few, populations, rng)
                 for trust, rates in found.items():
@@ -226,19 +229,17 @@ def _speed(effort: Effort, columns: int, categories: int) -> dict[str, Any]:
     rows = world.table(rng, SPEED_ROWS)
     records = SPEED_CLIENTS * SPEED_ROWS
 
-    def plan() -> Any:
-        return fk.plan(reference, clients=SPEED_CLIENTS, records=records, epsilon=1.0)
+    def plan() -> Plan:
+        settings = {"clients": SPEED_CLIENTS, "records": records, "epsilon": 1.0}
+        return fk.plan(reference, **settings, ask=("columns",)).plan
 
-    planned = plan().plan
-    summed = plan_cohort(planned, clients=SPEED_CLIENTS, points=0, nonce=bytes(32))
-    held = np.concatenate([each[:-1] for each in reference.count_views(rows)] + [[SPEED_ROWS]])
-    inputs = [held.astype(np.int64)] * SPEED_CLIENTS
+    planning, planned = _timed(plan, effort.repeats)
+    counting, views = _timed(lambda: reference.count_views(rows), effort.repeats)
+    held = np.concatenate([*(each[:-1] for each in views), [SPEED_ROWS]]).astype(np.int64)
+    cohort = plan_cohort(planned, clients=SPEED_CLIENTS, points=0, nonce=bytes(32))
+    summing, _ = _timed(lambda: secure_sum(cohort, [held] * SPEED_CLIENTS), effort.repeats)
     entries = columns * categories
-    seconds = {
-        "plan": _seconds(plan, effort.repeats),
-        "count": _seconds(lambda: reference.count_views(rows), effort.repeats),
-        "sum": _seconds(lambda: secure_sum(summed, inputs), effort.repeats),
-    }
+    seconds = {"plan": planning, "count": counting, "sum": summing}
     total = sum(seconds.values())
     return {
         "columns": columns,
@@ -249,11 +250,11 @@ def _speed(effort: Effort, columns: int, categories: int) -> dict[str, Any]:
     }
 
 
-def _seconds(work: Callable[[], object], repeats: int) -> float:
-    """CPU seconds, at best."""
+def _timed(work: Callable[[], Result], repeats: int) -> tuple[float, Result]:
+    """CPU seconds, at best, and what it makes."""
     found = []
     for _ in range(repeats):
         begun = time.process_time()
-        work()
-        found.append(time.process_time() - begun)
-    return min(found)
+        made = work()
+        found.append((time.process_time() - begun, made))
+    return min(found, key=lambda each: each[0])

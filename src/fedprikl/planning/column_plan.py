@@ -1,5 +1,6 @@
 """What a plan asks about columns: their shares of the budget, and what to expect of them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -15,7 +16,7 @@ from fedprikl.planning.column_forecast import ColumnForecast
 from fedprikl.planning.drift_cases import drift_case
 from fedprikl.planning.explain import Reason
 from fedprikl.planning.known import Known
-from fedprikl.planning.smallest import smallest_drift_of
+from fedprikl.planning.smallest import smallest_drifts_of
 from fedprikl.protocol.column_questions import ColumnQuestions, Control
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.plan import Plan
@@ -34,7 +35,9 @@ __all__ = [
 ]
 
 WHOLE = 0.5  # of the budget, where the whole is asked beside the columns
-SPLITS = ((0.05, 0.05), (0.2, 0.1), (0.4, 0.15), (0.6, 0.15))  # tv and js; counts have the rest
+TV = (0.1, 0.25, 0.5)  # shares that are tried; js finds no drift that tv and counts do not
+KINDS = ("smooth", "rare")  # drifts in which tv and counts differ most
+LOST = 1.0  # nats: for a kind of drift that is not found, however large
 CLOSE = 1.25  # a smallest drift within this factor of the best: then the counts get more
 LEAST_RATE = 1e-3  # of false alarms in one column; rarer ones take too long to simulate
 DRIFTED = 0.05  # nats
@@ -51,28 +54,22 @@ def ask_columns(reference: Reference, *, share: float, control: Control) -> Colu
 
 
 def split_columns(known: Known, plan: Plan) -> Plan:
-    """The plan, with the columns' share split between tv, js and counts. Trust: the aggregator.
+    """The plan, with the columns' share split between tv and counts. Trust: the aggregator.
 
-    The split with the smallest drift in a typical column is best; of those nearly as good, the one
-    with the most for the counts, which tell sizes and cells.
+    The split with the smallest drifts in a typical column is best (the geometric mean of several
+    kinds); of those nearly as good, the one with the most for the counts, which tell sizes and
+    cells. They always have half of it, or more.
     """
     asked = plan.columns
     assert asked is not None  # noqa: S101  the plan asks about columns
     share = asked.share
     plans = [
-        replace(
-            plan,
-            columns=replace(asked, tv=tv * share, js=js * share, counts=(1 - tv - js) * share),
-        )
-        for tv, js in SPLITS
+        replace(plan, columns=replace(asked, tv=tv * share, counts=(1 - tv) * share)) for tv in TV
     ]
-    found = [_Typical(known, plan).smallest_drift for plan in plans]
-    best = min((size for size in found if size is not None), default=None)
-    if best is None:
+    found = [_Typical(known, plan).typical_drift for plan in plans]
+    if min(found) >= LOST:
         return plans[-1]
-    return next(
-        plan for plan, size in zip(plans, found, strict=True) if size and size <= CLOSE * best
-    )
+    return next(plan for plan, size in zip(plans, found, strict=True) if size <= CLOSE * min(found))
 
 
 def forecast_columns(known: Known, plan: Plan) -> ColumnForecast:
@@ -128,8 +125,8 @@ class _Typical:
         return found
 
     @cached_property
-    def smallest_drift(self) -> float | None:
-        """Of a smooth drift, with the threshold that its column would have."""
+    def smallest_drifts(self) -> dict[str, float | None]:
+        """Of each kind, with the threshold that its column would have."""
         asked = self.plan.columns
         assert asked is not None  # noqa: S101  the plan asks about columns
         sd, scale = self.noise
@@ -142,12 +139,24 @@ class _Typical:
             laplace_scale=scale,
         )
         views = NoisyViews(counts=(noisy,), mechanism="", vectors=tuple(self._vectors()))
-        return smallest_drift_of(
+        return smallest_drifts_of(
             views.statistics(0),
             NoDrift.of(self.points, self.records, self.spread),
-            partial(drift_case, self.points.pi, "smooth", score=Score()),
+            partial(drift_case, self.points.pi, score=Score()),
+            KINDS,
             false_alarm=max(LEAST_RATE, self.plan.false_alarm_of_each / len(asked.views)),
         )
+
+    @property
+    def smallest_drift(self) -> float | None:
+        """Of a smooth drift."""
+        return self.smallest_drifts["smooth"]
+
+    @property
+    def typical_drift(self) -> float:
+        """The geometric mean of the kinds."""
+        found = [LOST if size is None else size for size in self.smallest_drifts.values()]
+        return math.exp(sum(map(math.log, found)) / len(found))
 
     def _error(self, size: float) -> float | None:
         case = drift_case(self.points.pi, "smooth" if size else "none", size, Score())
@@ -190,7 +199,6 @@ def column_reasons(plan: Plan) -> tuple[Reason, ...]:
     return (
         Reason("columns", views, f"{asked.counted:,} counts more; false alarms of all: {rate}"),
         Reason("share of columns' tv", f"{asked.tv:.3g}", "finds small drifts of few records"),
-        Reason("share of columns' js", f"{asked.js:.3g}", "finds drifts in rare cells"),
         Reason(
             "share of columns' counts",
             f"{asked.counts:.3g}",

@@ -19,7 +19,7 @@ from fedprikl.estimation.thresholds import NullValues, joint_thresholds
 from fedprikl.planning.drift_cases import POWER_KINDS, DriftCase, drift_case
 from fedprikl.planning.trial_round import TrialRound
 
-__all__ = ["smallest_drift_of", "smallest_drifts"]
+__all__ = ["smallest_drifts", "smallest_drifts_of"]
 
 POWER = 0.95
 POPULATIONS = 200  # always the same random numbers: a larger drift is not found less often
@@ -48,21 +48,23 @@ def smallest_drifts(trial: TrialRound) -> dict[str, float | None]:
     return {kind: _search(partial(power, kind), start) for kind in POWER_KINDS}
 
 
-def smallest_drift_of(
+def smallest_drifts_of(
     statistics: Sequence[Statistic],
     model: NoDrift,
-    drift: Callable[[float], DriftCase | None],
+    drift: Callable[[str, float], DriftCase | None],
+    kinds: Sequence[str],
     *,
     false_alarm: float,
-) -> float | None:
-    """The least drift found with 95% power by a verdict on these statistics alone."""
+) -> dict[str, float | None]:
+    """The least drift of each kind found with 95% power by a verdict on these statistics alone."""
     verdict = _Verdict.of(statistics, model, false_alarm=false_alarm)
+    start = math.sqrt(len(model.pi)) / int(model.records.sum())
 
-    def power(size: float) -> float | None:
-        case = drift(size)
+    def power(kind: str, size: float) -> float | None:
+        case = drift(kind, size)
         return None if case is None else verdict.power(case.ratios)
 
-    return _search(power, math.sqrt(len(model.pi)) / int(model.records.sum()))
+    return {kind: _search(partial(power, kind), start) for kind in kinds}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
