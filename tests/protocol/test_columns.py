@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,7 +48,9 @@ REFERENCE = Reference.fit(table(20_000, 1))
 WIDE = Reference.fit(table(5_000, 2, columns=40))
 
 
+@cache
 def plan_of(reference: Reference, **changes: Any) -> Plan:
+    """Plans take seconds, and many tests look at the same ones."""
     settings = {"clients": CLIENTS, "records": CLIENTS * EACH, "epsilon": 2.0} | changes
     return plan_round(reference, **settings).plan
 
@@ -97,10 +100,15 @@ def plan(trust: Trust) -> Plan:
     return plan_of(REFERENCE, trust=trust)
 
 
-def test_counts_of_every_column_are_those_of_all_clients(plan: Plan) -> None:
-    release = run(plan, REFERENCE, source=InsecureNoNoise()).release
+@pytest.fixture(scope="module")
+def without_noise(plan: Plan) -> Release:
+    """A round of clients that have not drifted."""
+    return run(plan, REFERENCE, source=InsecureNoNoise()).release
+
+
+def test_counts_of_every_column_are_those_of_all_clients(without_noise: Release) -> None:
     held = [REFERENCE.count_views(table(EACH, 100 + i)) for i in range(CLIENTS)]
-    for place, column in enumerate(release.columns):
+    for place, column in enumerate(without_noise.columns):
         total = np.sum([views[place] for views in held], axis=0)
         assert [cell.count for cell in column.cells] == total[:-1].tolist()
         assert column.rest == total[-1]
@@ -122,11 +130,10 @@ def test_the_column_that_moved_is_found_and_the_release_travels(plan: Plan) -> N
     assert release.is_about(plan)
 
 
-def test_no_column_is_called_drifted_where_none_is(plan: Plan) -> None:
+def test_no_column_is_called_drifted_where_none_is(without_noise: Release) -> None:
     """At a false-alarm rate of 1%: fails once in some 100 runs by itself, so seeds are fixed."""
-    release = run(plan, REFERENCE, source=InsecureNoNoise()).release
-    assert release.drifted is False
-    assert release.drifted_columns == ()
+    assert without_noise.drifted is False
+    assert without_noise.drifted_columns == ()
 
 
 def test_everything_is_one_charge_within_the_plan(plan: Plan, tmp_path: Path) -> None:
@@ -142,7 +149,7 @@ def test_everything_is_one_charge_within_the_plan(plan: Plan, tmp_path: Path) ->
 
 
 def test_what_is_charged_is_what_draws() -> None:
-    plan = plan_of(REFERENCE)
+    plan = plan_of(REFERENCE, trust="aggregator")
     charge = ScoredSum(plan).charge(())
     assert isinstance(charge, Together)
     assert plan.columns is not None
@@ -169,7 +176,7 @@ def test_the_whole_of_a_wide_table_cannot_be_asked() -> None:
     with pytest.raises(InvalidInputError, match="columns only"):
         plan_of(WIDE, ask=("kl",))
     whole = replace(
-        plan_of(WIDE),
+        plan_of(WIDE, trust="aggregator"),
         columns=None,
         questions=(Question(points=1),),
     )
@@ -182,7 +189,7 @@ def test_the_whole_of_a_wide_table_cannot_be_asked() -> None:
     [{"views": (("c0",), ("c9",)), "sizes": (4, 4)}, {"views": (("c0",),), "sizes": (5,)}],
 )
 def test_a_plan_about_other_columns_is_refused(changes: dict[str, Any]) -> None:
-    plan = plan_of(REFERENCE)
+    plan = plan_of(REFERENCE, trust="aggregator")
     assert plan.columns is not None
     wrong = replace(plan, columns=replace(plan.columns, **changes))
     with pytest.raises(InvalidInputError, match=r"columns|column has"):
@@ -190,7 +197,7 @@ def test_a_plan_about_other_columns_is_refused(changes: dict[str, Any]) -> None:
 
 
 def test_questions_need_shares_that_sum_to_one() -> None:
-    plan = plan_of(REFERENCE)
+    plan = plan_of(REFERENCE, trust="aggregator")
     assert plan.columns is not None
     with pytest.raises(InvalidInputError, match="sum to 1"):
         replace(plan, columns=replace(plan.columns, counts=plan.columns.counts / 2))
@@ -215,5 +222,5 @@ def test_payload_that_is_too_small_for_the_columns_says_what_is_needed() -> None
 
 def test_both_verdicts_share_the_false_alarm_rate(plan: Plan) -> None:
     assert plan.false_alarm_of_each == plan.false_alarm / 2
-    assert plan_of(WIDE).false_alarm_of_each == 0.01
+    assert plan_of(WIDE, trust="aggregator").false_alarm_of_each == 0.01
     assert plan_of(REFERENCE, ask=("kl",)).false_alarm_of_each == 0.01

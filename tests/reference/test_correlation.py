@@ -41,6 +41,22 @@ def clustered(
     return np.repeat(np.arange(clients), sizes), np.concatenate(held)
 
 
+@pytest.fixture
+def icc_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the factors, which take most of the time and are fitted beside the icc."""
+    monkeypatch.setattr("fedprikl.reference.correlation.fit_factors", lambda *_: None)
+
+
+def test_the_icc_does_not_need_the_factors(request: pytest.FixtureRequest) -> None:
+    """So that it may be looked at alone."""
+    client, cell = clustered(np.random.default_rng(1), cells=62, clients=60, icc=0.1)
+    whole = Correlation.estimate(client, cell)
+    assert whole.factors is not None
+    request.getfixturevalue("icc_alone")
+    assert Correlation.estimate(client, cell) == replace(whole, factors=None)
+
+
+@pytest.mark.usefixtures("icc_alone")
 @pytest.mark.parametrize(("cells", "clients"), [(62, 60), (1500, 200)])
 @pytest.mark.parametrize("icc", [0.02, 0.1, 0.3])
 def test_a_known_correlation_is_found(cells: int, clients: int, icc: float) -> None:
@@ -54,6 +70,7 @@ def test_a_known_correlation_is_found(cells: int, clients: int, icc: float) -> N
     assert found.mean() == pytest.approx(icc, rel=0.15)
 
 
+@pytest.mark.usefixtures("icc_alone")
 def test_weights_from_the_same_half_would_hide_half_of_it() -> None:
     """Why the clients are split: the plain Pearson form finds less than half of 0.1."""
     client, cell = clustered(np.random.default_rng(1), cells=1500, clients=200, icc=0.1)
@@ -67,6 +84,7 @@ def test_weights_from_the_same_half_would_hide_half_of_it() -> None:
     assert Correlation.estimate(client, cell).icc > 0.08
 
 
+@pytest.mark.usefixtures("icc_alone")
 def test_unrelated_records_have_no_correlation(rng: np.random.Generator) -> None:
     client, cell = clustered(rng, cells=300, clients=300, icc=0.0)
     found = Correlation.estimate(client, cell)
@@ -74,6 +92,7 @@ def test_unrelated_records_have_no_correlation(rng: np.random.Generator) -> None
     assert found.design_effect(clients=300, records=len(cell)) == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.usefixtures("icc_alone")
 def test_without_flooring_it_is_centred_at_zero(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +220,7 @@ def test_one_cell_shows_nothing() -> None:
     assert Correlation.estimate([1, 1, 2, 2, 3, 3, 4, 4], np.zeros(8, np.int64)).icc == 0
 
 
+@pytest.mark.usefixtures("icc_alone")
 @pytest.mark.skipif(not DIGITS.exists(), reason="needs the FEMNIST digits, which are not at hand")
 def test_one_writers_images_are_alike() -> None:
     """Real handwriting: a design effect of 1.2 to 2 per digit, none once the writers are mixed."""
