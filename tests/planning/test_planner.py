@@ -291,10 +291,10 @@ def test_it_asks_for_client_ids_or_a_design_effect_before_it_promises() -> None:
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_the_promised_power_is_reached(trust: Any) -> None:
-    """Populations drifted by the smallest drift of a kind are found in at least 49 of 60 cases.
+    """Populations drifted by the smallest drift of a kind are found in at least 85 of 100 cases.
 
-    (A true 95% stays below with probability 4e-5); at a third of it in at most 36 (a true 95%
-    there: 4e-16).
+    (A true 95% stays below with probability 4e-5); at a third of it in at most 60 (a true 95%
+    there: 1e-25).
     """
     found = power_plan(trust)
     for kind, size in found.smallest_drifts.items():
@@ -303,7 +303,7 @@ def test_the_promised_power_is_reached(trust: Any) -> None:
         assert alarms(found.plan, populations(kind, size / 3)) <= FEW
 
 
-POPULATIONS, ENOUGH, FEW = 60, 49, 36
+POPULATIONS, ENOUGH, FEW = 100, 85, 60
 
 
 @cache
@@ -331,7 +331,7 @@ def test_the_smallest_drift_is_right_where_records_are_alike(trust: Any, effect:
 
 
 def populations(kind: str, size: float, effect: int = 1) -> list[Any]:
-    """60 populations of 40,000 records that have drifted."""
+    """100 populations of 40,000 records that have drifted."""
     rng, pi = np.random.default_rng(3), zipf(50).probabilities
     plan = power_plan("aggregator", float(effect)).plan
     score = plan.question.score(correction=0.0, limited=False)

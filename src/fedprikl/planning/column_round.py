@@ -34,7 +34,8 @@ def plan_columns(known: Known, draft: Plan, payload: int | None) -> PlannedRound
     if payload < least:
         raise InvalidInputError(
             f"The counts of all columns need {least:,} bytes per client, and {payload:,} are "
-            "allowed. Allow more (--payload), or compare fewer columns or bins."
+            "allowed. Allow more (--payload), compare fewer columns or bins, or ask about the "
+            "whole only (--ask kl,tv,js)."
         )
     if not draft.questions:
         return _only_columns(known, sized)
