@@ -592,7 +592,11 @@ REFERENCES: dict[str, tuple[Callable[[], Reference], dict[str, Any]]] = {
         lambda: Reference.from_probabilities(zipf(5000)),
         {"clients": 1000, "records": 50_000, "payload": 120},
     ),
-    "table": (table_reference, {"clients": 200, "records": 6000, "payload": 60}),
+    "table": (
+        table_reference,
+        {"clients": 200, "records": 6000, "payload": 60, "ask": ("kl", "tv", "js")},
+    ),
+    "table with columns": (table_reference, {"clients": 200, "records": 6000}),
     "related clients": (
         related_reference,
         {"clients": 400, "records": 3000, "payload": 22},
