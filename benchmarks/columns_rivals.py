@@ -93,6 +93,7 @@ def _rows(
         rows.append(
             {
                 "world": world,
+                "epsilon": EPSILON,
                 "drift": nats,
                 "method": name,
                 "agreement": float(np.mean(flags == ours)),

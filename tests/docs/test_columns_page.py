@@ -1,13 +1,14 @@
-"""The page on columns: its example runs and finds what it says."""
+"""docs/columns.md: its example runs, and finds the column that moved."""
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "columns.md"
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs/columns.md").read_text(encoding="utf-8")
 
 
-def test_the_example_finds_the_column_that_drifted() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    names: dict[str, object] = {"print": lambda *_: None}
-    exec(code, names)
-    assert names["result"].columns.drifted == ("delay",)  # type: ignore[attr-defined]
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(block, "docs/columns.md", "exec"), {})
+    assert "'delay'" in capsys.readouterr().out  # another one: once in 200 runs, by chance
