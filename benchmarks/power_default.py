@@ -34,7 +34,8 @@ from fedprikl.protocol.round import cohort_sizes
 from fedprikl.reference import QueryPoints
 
 FALSE_ALARM, RESAMPLES = 0.01, 40
-NO_VIEWS = np.zeros(0, dtype=np.int64)  # the domains have one column
+WHOLE = ("kl", "tv", "js")  # the default questions about the whole; columns.py asks about columns
+NO_VIEWS = np.zeros(0, dtype=np.int64)
 DRAWS = 200  # of the noise on a number for each population, spread evenly over its law
 LAWS = 6  # populations whose adaptive noise is computed, of the many whose verdict is simulated
 
@@ -51,11 +52,10 @@ class Default:
         epsilon: float,
         trust: Trust = "aggregator",
         payload: int = 1024,
-        ask: tuple[str, ...] | None = None,
+        ask: tuple[str, ...] = WHOLE,
         whole: bool = False,  # ask for all cells, even if no planner would
     ) -> None:
         self.reference, self.clients, self.records = reference, clients, records
-        asked = {} if ask is None else {"ask": ask}
         self.planned = fk.plan(
             reference,
             clients=clients,
@@ -64,7 +64,7 @@ class Default:
             trust=trust,
             payload=payload,
             false_alarm=FALSE_ALARM,
-            **asked,
+            ask=ask,
         )
         self.plan = self.planned.plan
         if whole:
