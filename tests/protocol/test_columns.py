@@ -26,6 +26,8 @@ from fedprikl.protocol import (
     run_round,
 )
 from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.reporting import release_page
+from fedprikl.reporting.column_facts import UNRELATED, column_lines
 from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise
 
 CLIENTS, EACH = 12, 250
@@ -225,3 +227,20 @@ def test_both_verdicts_share_the_false_alarm_rate(plan: Plan) -> None:
     assert plan.false_alarm_of_each == plan.false_alarm / 2
     assert plan_of(WIDE, trust="aggregator").false_alarm_of_each == 0.01
     assert plan_of(REFERENCE, ask=("kl",)).false_alarm_of_each == 0.01
+
+
+def test_half_of_a_tiny_rate_cannot_be_kept() -> None:
+    with pytest.raises(InvalidInputError, match="half of the false-alarm rate each"):
+        plan_of(REFERENCE, false_alarm=1e-4)
+    assert plan_of(REFERENCE, false_alarm=1e-4, ask=("columns",)).false_alarm == 1e-4
+
+
+def test_a_release_says_what_its_rate_over_columns_takes_for_granted(
+    without_noise: Release,
+) -> None:
+    """The reference has no client ids, and clients hold 250 records each."""
+    assert all(column.design_effect is None for column in without_noise.columns)
+    assert UNRELATED in column_lines(without_noise.columns)
+    assert UNRELATED in release_page(without_noise, plan_of(REFERENCE), {})
+    known = [replace(column, design_effect=1.5) for column in without_noise.columns]
+    assert UNRELATED not in column_lines(known)

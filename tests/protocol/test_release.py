@@ -92,6 +92,8 @@ COLUMNS = st.builds(
     answers=some(ANSWERS),
     cells=some(CELLS),
     rest=NUMBERS,
+    noise_sd=NUMBERS,
+    design_effect=st.none() | NUMBERS,
 )
 VERDICTS = st.builds(
     Verdict,

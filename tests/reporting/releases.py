@@ -41,6 +41,8 @@ def column(
     seed: int = 1,
     trust: Literal["aggregator", "none"] = "aggregator",
     rest: float = 12.0,
+    noise_sd: float = 12.0,
+    design_effect: float | None = 1.5,
 ) -> ColumnAnswer:
     """A column whose first cells lost `drift` of all records to its last ones."""
     rng = np.random.default_rng(seed)
@@ -81,6 +83,8 @@ def column(
         ),
         cells=tuple(cells),
         rest=rest,
+        noise_sd=noise_sd,
+        design_effect=design_effect,
     )
 
 

@@ -202,3 +202,11 @@ def test_releases_come_back() -> None:
         again = Release.from_bytes(signed.to_bytes())
         assert again == signed
         assert release_page(again, PLAN, {}) == release_page(signed, PLAN, {})
+
+
+def test_values_that_the_reference_never_saw_are_shown_if_they_are_no_noise() -> None:
+    columns = two_of_six()
+    for rest, shown in ((111.0, 1), (30.0, 0)):  # noise of 12 on each count
+        some = [replace(each, rest=rest if each.drifted else 0.0) for each in columns[:1]]
+        text = release_page(release(some), PLAN, {})
+        assert text.count("other: not in the reference&#x27;s list</text>") == shown

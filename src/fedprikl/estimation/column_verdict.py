@@ -15,7 +15,7 @@ from fedprikl.checks import Floats, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.column_tails import Tail, tail_of
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.statistic import Statistic
+from fedprikl.estimation.statistic import Statistic, witnesses_of
 from fedprikl.estimation.thresholds import (
     NullValues,
     check_false_alarm,
@@ -180,14 +180,6 @@ def judge_columns(
 def _judge(column: ColumnCase, null: ColumnNull, depth: float) -> ColumnVerdict:
     model = column.model
     return ColumnVerdict(
-        witnesses=tuple(
-            Witness(
-                name=statistic.name,
-                statistic=statistic.observed(model),
-                threshold=threshold,
-                unit=statistic.unit,
-            )
-            for statistic, threshold in zip(column.witnesses, null.thresholds(depth), strict=True)
-        ),
+        witnesses=witnesses_of(column.witnesses, model, null.thresholds(depth)),
         design_effect=model.design_effect,
     )

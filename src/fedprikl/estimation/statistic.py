@@ -26,6 +26,7 @@ __all__ = [
     "judge_release",
     "judge_together",
     "simulate_together",
+    "witnesses_of",
 ]
 
 # Noise on each of the populations with these counts (draws, terms), some draws each: (draws, m).
@@ -162,17 +163,24 @@ def judge_together(
         nulls = simulate_together(statistics, model, false_alarm=false_alarm)
     thresholds = joint_thresholds(nulls, false_alarm=false_alarm)
     return Verdict(
-        witnesses=tuple(
-            Witness(
-                name=statistic.name,
-                statistic=statistic.observed(model),
-                threshold=threshold,
-                unit=statistic.unit,
-            )
-            for statistic, threshold in zip(statistics, thresholds, strict=True)
-        ),
+        witnesses=witnesses_of(statistics, model, thresholds),
         false_alarm=false_alarm,
         design_effect=model.design_effect,
+    )
+
+
+def witnesses_of(
+    statistics: Sequence[Statistic], model: NoDrift, thresholds: Sequence[float]
+) -> tuple[Witness, ...]:
+    """What was released, beside the thresholds."""
+    return tuple(
+        Witness(
+            name=statistic.name,
+            statistic=statistic.observed(model),
+            threshold=threshold,
+            unit=statistic.unit,
+        )
+        for statistic, threshold in zip(statistics, thresholds, strict=True)
     )
 
 

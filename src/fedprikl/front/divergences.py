@@ -25,12 +25,13 @@ def divergence_of(
 ) -> NoisyDivergence:
     """Any registered divergence from a release with noisy counts, at no further privacy cost.
 
-    Without a trusted party every release has them; with one, where the plan reads answers off them.
-    They are public, so whatever is computed from them is too: "kl", "reverse_kl", "psi",
-    "js", "hellinger", "tv", or one of your own. `reference` and `plan` are those of the round: the
-    plan says how likely each cell was to be asked. `skew` is what the divergence recommends unless
-    given. The value comes with what no drift would give. It is computed with public draws, so for
-    the divergence of the plan it differs a little from the value in the release.
+    Without a trusted party a release about the whole has them; with one, where the plan reads
+    answers off them. They are public, so whatever is computed from them is too: "kl", "reverse_kl",
+    "psi", "js", "hellinger", "tv", or one of your own. `reference` and `plan` are those of the
+    round: the plan says how likely each cell was to be asked. `skew` is what the divergence
+    recommends unless given. The value comes with what no drift would give. It is computed with
+    public draws, so for the divergence of the plan it differs a little from the value in the
+    release.
 
     >>> import fedprikl as fk
     >>> reference = fk.Reference.from_counts([50_000, 30_000, 20_000])
@@ -42,6 +43,10 @@ def divergence_of(
     (True, True, 'TV(Pi, P)')
     """
     found, agreed = verify(release, plan=plan), signed_plan(plan).plan
+    if not found.answers:
+        raise InvalidInputError(
+            "The release is about columns only, and has no counts of the whole."
+        )
     if found.noisy_counts is None:
         raise InvalidInputError(
             "The release carries no counts, only its answers: a trusted aggregator kept the counts "

@@ -5,7 +5,7 @@ from functools import cache, partial
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning.column_plan import column_reasons, forecast_columns, split_columns
-from fedprikl.planning.explain import noise_reasons, room_reason
+from fedprikl.planning.explain import epsilon_reason, room_reason
 from fedprikl.planning.known import Known
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.release_budget import largest_epsilon
@@ -86,7 +86,7 @@ def _only_columns(known: Known, draft: Plan) -> PlannedRound:
         releases=plan.releases,
         forecasts=(),
         cost=known.cost(plan),
-        reasons=(room_reason(plan), *noise_reasons(plan), *column_reasons(plan)),
+        reasons=(room_reason(plan), epsilon_reason(plan), *column_reasons(plan)),
         predict=lambda kind, size: None,  # noqa: ARG005  the whole is not asked
         find_smallest=dict,
         notes=known.notes(plan),

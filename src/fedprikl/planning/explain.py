@@ -15,6 +15,7 @@ __all__ = [
     "Reason",
     "common_reasons",
     "design_reasons",
+    "epsilon_reason",
     "noise_reasons",
     "room_reason",
     "share_reasons",
@@ -62,12 +63,18 @@ def room_reason(plan: Plan) -> Reason:
 def noise_reasons(plan: Plan) -> list[Reason]:
     """What the releases do to the noise of a trusted aggregator."""
     other = "gaussian" if plan.noise == "laplace" else "laplace"
-    releases = f"{plan.releases} release{'s'[: plan.releases > 1]}"
-    each = f"of each of {releases}" if plan.releases > 1 else "of the release"
-    return [
-        Reason("noise", plan.noise, f"no larger than {other} noise for {releases}"),
-        Reason("epsilon", f"{plan.epsilon:.4g}", each),
-    ]
+    why = f"no larger than {other} noise for {_releases(plan)}"
+    return [Reason("noise", plan.noise, why), epsilon_reason(plan)]
+
+
+def epsilon_reason(plan: Plan) -> Reason:
+    """What one release may spend."""
+    each = f"of each of {_releases(plan)}" if plan.releases > 1 else "of the release"
+    return Reason("epsilon", f"{plan.epsilon:.4g}", each)
+
+
+def _releases(plan: Plan) -> str:
+    return f"{plan.releases} release{'s'[: plan.releases > 1]}"
 
 
 def way_reason(taken: Way, ways: Sequence[Way], counts: Way | None) -> Reason:

@@ -33,6 +33,8 @@ class ColumnAnswer:
     ...     answers=(),
     ...     cells=(),
     ...     rest=0.0,
+    ...     noise_sd=3.0,
+    ...     design_effect=1.0,
     ... )
     >>> column.name, column.drifted
     ('carrier', True)
@@ -43,6 +45,8 @@ class ColumnAnswer:
     answers: tuple[Answer, ...]  # how much: tv and kl, read off the noisy counts
     cells: tuple[CellAnswer, ...]  # in the order of the reference
     rest: float  # noisy count of records in none of these cells
+    noise_sd: float  # of the noise on each count
+    design_effect: float | None  # None: not known, records of one client are taken as unrelated
 
     def __post_init__(self) -> None:
         if not self.columns:

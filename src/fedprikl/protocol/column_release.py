@@ -106,6 +106,8 @@ def _answer(
         answers=tuple(_size(each, mechanism) for each in sizes),
         cells=_cells(view, case, told),
         rest=float(noisy.rest[0]),
+        noise_sd=float(noisy.noise_sd[0]),
+        design_effect=None if verdict is None else verdict.design_effect,
     )
 
 

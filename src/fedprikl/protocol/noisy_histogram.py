@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -187,10 +187,10 @@ class NoisyHistogram:
     def open(self, total: Ints, *, clients: int, included: int) -> OpenedSum:
         """The sum of a cohort: noisy counts of points and views; the rest last in each."""
         share = self.share(clients)
-        counted = (
-            0 if self.plan.columns is None else sum(self._blocks(0)) - bool(self.plan.questions)
+        of_views = self._blocks(0)[bool(self.plan.questions) :]
+        counts, views = np.split(
+            total[:-2] - included * share.reach, [len(total) - 2 - sum(of_views)]
         )
-        counts, views = np.split(total[:-2] - included * share.reach, [len(total) - 2 - counted])
         return OpenedSum(
             counts=counts,
             views=views,
@@ -228,36 +228,10 @@ class NoisyHistogram:
         """
         share = self.worst_share(cohorts)  # all shares of a round have one kind and one scale
         proved = share.charge(self.plan.delta)
-        records = np.array([batch.records for batch in batches])
-        variances = np.array([batch.noise_variance for batch in batches])
-        noisy = None
-        if points is not None:
-            noisy = NoisyCounts(
-                points=points,
-                counts=np.concatenate([batch.counts[:-1] for batch in batches]).astype(np.float64),
-                rest=np.array([batch.counts[-1] for batch in batches], dtype=np.float64),
-                records=records,
-                noise_sd=np.sqrt(variances),
-                laplace_scale=share.laplace_scale,
-            )
-        of_views = split_views(
-            self.plan, np.sum([batch.views for batch in batches], axis=0), more=1
-        )
-        columns = NoisyViews(
-            counts=tuple(
-                NoisyCounts(
-                    points=view,
-                    counts=counts[:-1].astype(np.float64),
-                    rest=counts[-1:].astype(np.float64),
-                    records=records.sum(keepdims=True),
-                    noise_sd=np.sqrt(variances.sum(keepdims=True)),
-                    laplace_scale=share.laplace_scale,
-                )
-                for view, counts in zip(views, of_views, strict=True)
-            ),
-            mechanism=str(share),
-        )
+        noisy = None if points is None else _noisy(points, batches, share)
+        columns = self._columns(views, batches, share)
         cells = (0 if points is None else len(points)) + self.plan.counted
+        payload = sum(self._blocks(0 if points is None else points.payload))
         privacy = PrivacyStatement(
             epsilon=proved.proved_epsilon,
             delta=proved.proved_delta,
@@ -268,7 +242,6 @@ class NoisyHistogram:
             sensitivity=share.sensitivity,
             insecure=source.insecure or any(batch.insecure for batch in batches),
         )
-        payload = sum(self._blocks(0 if points is None else points.payload))
         each: tuple[Estimate, ...] = ()
         if noisy is not None:
             each = estimates_from_counts(
@@ -281,9 +254,39 @@ class NoisyHistogram:
             )
         return Estimates(
             each=each,
-            columns=columns if columns.counts else None,
+            columns=columns,
             privacy=privacy,
             payload=payload,
-            records=int(records.sum()),
+            records=sum(batch.records for batch in batches),
             noisy_counts=noisy,
         )
+
+    def _columns(
+        self, views: Sequence[QueryPoints], batches: Sequence[OpenedSum], share: SharedMechanism
+    ) -> NoisyViews | None:
+        """The counts of each view, of all batches together; None if no columns are asked."""
+        if not views:
+            return None
+        total = sum(batches[1:], batches[0])
+        counts = split_views(self.plan, total.views, more=1)
+        return NoisyViews(
+            counts=tuple(
+                _noisy(view, [replace(total, counts=block)], share)
+                for view, block in zip(views, counts, strict=True)
+            ),
+            mechanism=str(share),
+        )
+
+
+def _noisy(
+    points: QueryPoints, batches: Sequence[OpenedSum], share: SharedMechanism
+) -> NoisyCounts:
+    """Noisy counts as a cohort's sum has them: the rest is the last of each batch."""
+    return NoisyCounts(
+        points=points,
+        counts=np.concatenate([batch.counts[:-1] for batch in batches]).astype(np.float64),
+        rest=np.array([batch.counts[-1] for batch in batches], dtype=np.float64),
+        records=np.array([batch.records for batch in batches]),
+        noise_sd=np.sqrt([batch.noise_variance for batch in batches]),
+        laplace_scale=share.laplace_scale,
+    )

@@ -107,7 +107,13 @@ class Plan:
         self._check_choices()
         self._check_releases()
         check_false_alarm(self.false_alarm)
-        check_false_alarm(self.false_alarm_of_each)
+        try:
+            check_false_alarm(self.false_alarm_of_each)
+        except InvalidInputError:
+            raise InvalidInputError(
+                "The whole and the columns have half of the false-alarm rate each, which is too "
+                f"little of {self.false_alarm}. Raise it, or ask about one of the two."
+            ) from None
         if self.design_effect is not None:
             check_design_effect(self.design_effect)
         check_design_effect(self.client_effect)

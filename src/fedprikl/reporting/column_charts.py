@@ -10,6 +10,7 @@ from fedprikl.reporting.texts import cell_name, clean, percent
 __all__ = ["cells_chart", "column_story", "ranking_chart"]
 
 CELLS = 10  # in one chart
+CLEARLY = 4.0  # standard deviations of the noise: a count of "other" beyond them is shown
 ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
 
 
@@ -98,13 +99,10 @@ def _before(share: float) -> Bar:
 
 
 def _other(column: ColumnAnswer, records: int) -> tuple[float, float] | None:
-    """The shares of "other", before and now; None where they are no more than noise.
-
-    A count of no cell carries the noise of all others, so the widest interval tells what is noise.
-    """
-    if not column.cells or records < 1:
+    """The shares of "other", before and now; None where they are no more than noise."""
+    if records < 1:
         return None
-    noise = max((high - low) / 2 for low, high in (cell.interval for cell in column.cells))
+    noise = CLEARLY * column.noise_sd / records
     before = max(0.0, 1 - sum(cell.reference for cell in column.cells))
     now = max(0.0, column.rest / records)
     return (before, now) if max(before, now) > noise else None

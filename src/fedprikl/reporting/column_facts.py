@@ -16,7 +16,17 @@ from fedprikl.reporting.texts import (
     shortened,
 )
 
-__all__ = ["HEAD", "NOTE", "ColumnFacts", "column_lines", "facts_of", "moved_cells", "threshold_of"]
+__all__ = [
+    "HEAD",
+    "NOTE",
+    "UNRELATED",
+    "ColumnFacts",
+    "column_lines",
+    "facts_of",
+    "moved_cells",
+    "takes_unrelated",
+    "threshold_of",
+]
 
 HEAD = ("column", "tv", "no drift", "threshold", "95% interval", "moved")
 SHOWN = 15  # columns in a table of text; those that have moved are always shown
@@ -26,6 +36,17 @@ NOTE = (
     "tv: the share of all records that would have to change to look like the reference; "
     "no drift: the tv to expect without any drift"
 )
+
+
+UNRELATED = (
+    "The false-alarm rate over columns holds if records of one client are unrelated: no client ids "
+    "show how alike they are."
+)
+
+
+def takes_unrelated(column: ColumnAnswer) -> bool:
+    """Whether its verdict takes records of one client as unrelated, for want of client ids."""
+    return column.drifted is not None and column.design_effect is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +142,7 @@ def column_lines(columns: Sequence[ColumnAnswer]) -> tuple[str, ...]:
     ]
     if left := len(order) - len(shown):
         lines.append(f"and {left:,} more, none of which has moved")
-    return (*lines, NOTE)
+    return (*lines, NOTE, *([UNRELATED] if any(map(takes_unrelated, columns)) else []))
 
 
 def _seen(column: ColumnAnswer) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.column_answer import ColumnAnswer
 from fedprikl.reporting.column_charts import cells_chart, column_story, ranking_chart
-from fedprikl.reporting.column_facts import threshold_of
+from fedprikl.reporting.column_facts import UNRELATED, takes_unrelated, threshold_of
 from fedprikl.reporting.headline import headline, meaning, ranked
 from fedprikl.reporting.page import fold, page, paragraphs
 from fedprikl.reporting.privacy_words import privacy_sentences
@@ -75,8 +75,10 @@ def _moved(release: Release, plan: Plan) -> list[str]:
 
 
 def _marked(plan: Plan) -> str:
-    asked = plan.to_dict().get("columns") or {}
-    rate = f"at most {100 * asked['false_discovery']:.3g}% of all marks" if asked else "few marks"
+    asked = plan.columns
+    rate = "few marks"
+    if asked is not None:
+        rate = f"at most {100 * asked.false_discovery:.3g}% of all marks"
     return (
         "Each bar is a share of all records. Categories with an arrow have clearly changed "
         f"({rate} are expected to be there by chance). Without an arrow, a change cannot be told "
@@ -129,6 +131,7 @@ def _ranking(release: Release) -> list[str]:
             f"keep it above 0 without any drift. {where}",
             "note",
         ),
+        *([paragraphs(UNRELATED, "note")] if any(map(takes_unrelated, columns)) else []),
         f'<div class="card">{_key(key)}\n{ranking_chart(columns[:RANKED])}</div>',
         *([fold(f"{len(more):,} more columns", [ranking_chart(more)])] if more else []),
     ]
