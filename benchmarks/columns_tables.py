@@ -3,7 +3,17 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from power_tables import DOCS, END, Result, Rows, _at_least, _at_most, _caption, _number, _table
+from power_tables import (
+    DOCS,
+    END,
+    Result,
+    Rows,
+    _at_least,
+    _at_most,
+    _caption,
+    _table,
+    bars_table,
+)
 
 PAGE = "columns.md"
 BEGIN = "<!-- {}: written by `benchmarks/columns.py --write-docs` -->\n"
@@ -53,21 +63,6 @@ def bars(result: Result) -> Rows:
             2.0,
         ),
     ]
-
-
-def bars_table(result: Result) -> str:
-    """Bars as Markdown."""
-    rows = [
-        (
-            bar["bar"],
-            _number(bar["worst"]),
-            f"{bar['limit']:g}",
-            "yes" if bar["holds"] else "no",
-            f"{bar['held']} of {bar['measured']}",
-        )
-        for bar in result["bars"]
-    ]
-    return _table(("bar", "worst", "limit", "holds", "cases in which it does"), rows)
 
 
 def cases_table(result: Result) -> str:

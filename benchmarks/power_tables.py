@@ -138,7 +138,7 @@ def bars_table(result: Result) -> str:
         )
         for bar in result["bars"]
     ]
-    return _table(("bar", "worst", "limit", "holds", "cells in which it does"), rows)
+    return _table(("bar", "worst", "limit", "holds", "cases in which it does"), rows)
 
 
 def power_table(result: Result) -> str:

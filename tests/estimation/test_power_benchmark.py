@@ -1,6 +1,5 @@
 """benchmarks/power.py: rivals and drifts are what they say, and a tiny run gives every table."""
 
-import importlib
 import json
 import math
 import shutil
@@ -18,21 +17,17 @@ from fedprikl.estimation import score_sensitivity
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.reference import Reference, all_points
+from tests.benchmark_modules import loaded
 
 ROOT = Path(__file__).parents[2]
 PI = np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
-PARTS = ("default", "measures", "rivals", "tables", "worlds")
-MODULES = ("power", *(f"power_{part}" for part in PARTS))
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Any]:
     """All modules of the benchmark, by name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield type("Bench", (), {name: importlib.import_module(name) for name in MODULES})
-        for name in MODULES:
-            del sys.modules[name]
+    with loaded("power") as modules:
+        yield modules
 
 
 @pytest.fixture(scope="module")

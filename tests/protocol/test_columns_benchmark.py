@@ -1,6 +1,5 @@
 """benchmarks/columns.py: shortcuts give what a round gives, and a tiny run gives every table."""
 
-import importlib
 import json
 import shutil
 import sys
@@ -15,22 +14,18 @@ import fedprikl as fk
 from fedprikl.divergence import skewed_divergence
 from fedprikl.privacy import NoiseSource
 from fedprikl.protocol.column_release import answer_columns
+from tests.benchmark_modules import loaded
 from tests.protocol.worlds import InsecureNoNoise
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("default", "measures", "rivals", "tables", "worlds")
-MODULES = ("columns", *(f"columns_{part}" for part in PARTS))
 SMALL = (6, 4_000, 1.0, 0.1)  # columns, records, epsilon, nats
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Any]:
     """All modules of the benchmark, by name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield type("Bench", (), {name: importlib.import_module(name) for name in MODULES})
-        for name in MODULES:
-            del sys.modules[name]
+    with loaded("columns") as modules:
+        yield modules
 
 
 @pytest.fixture(scope="module")
