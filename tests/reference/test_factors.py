@@ -126,3 +126,15 @@ def test_what_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
     Factors(**sound)
     with pytest.raises(InvalidInputError):
         Factors(**(sound | change))
+
+
+@pytest.mark.parametrize("cells", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(6))
+def test_few_cells_have_few_factors(cells: int, seed: int) -> None:
+    """A column of two or three categories in which clients differ much."""
+    rng = np.random.default_rng(seed)
+    held = [rng.multinomial(150, share) for share in rng.dirichlet(np.full(cells, 8.0), 120)]
+    correlation = Reference.from_counts(held).correlation
+    assert correlation is not None
+    assert correlation.factors is not None
+    assert len(correlation.factors.common) <= cells

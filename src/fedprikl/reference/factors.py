@@ -177,11 +177,12 @@ def _patterns(values: Floats) -> Floats:
 def _number(values: Floats) -> int:
     """How many factors exceed what chance gives; strong ones are taken out to see weak ones."""
     rng, left, found = np.random.default_rng(SEED), values, 0
+    most = min(MOST_FACTORS, values.shape[1] - 1)  # what is left beyond them is rounding
     for _ in range(PASSES):
         square = np.linalg.eigvalsh(left.T @ left)
         new = int(np.count_nonzero(square > CHANCE * _by_chance(left, rng)))
-        found = min(found + new, MOST_FACTORS)
-        if not new or found == MOST_FACTORS:
+        found = min(found + new, most)
+        if not new or found == most:
             break
         basis = _eigenvectors(values, found)
         left = values - (values @ basis.T) @ basis
