@@ -20,7 +20,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.drift_cases import WORDS
 from fedprikl.planning.sum_cost import SumCost
-from fedprikl.protocol import Roster, SignedPlan, SigningKey
+from fedprikl.protocol import Plan, Roster, SignedPlan, SigningKey
 from fedprikl.whole_files import write_whole
 
 __all__ = ["plan_command"]
@@ -235,10 +235,16 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
         later = "" if column.error_drifted is None else f", {column.error_drifted:.2g} at 0.05"
         console.print(
             f"\nOf the columns, {column.column} has the median number of cells: a smooth drift is "
-            f"found from {found} (95% power, false alarms of all columns: "
-            f"{100 * plan.false_alarm_of_each:.3g}%); error of its kl: {column.error:.2g} nats "
-            f"without drift{later}."
+            f"found from {found} (95% power, {_rate_over_columns(plan)}); error of its kl: "
+            f"{column.error:.2g} nats without drift{later}."
         )
+
+
+def _rate_over_columns(plan: Plan) -> str:
+    rate = f"{100 * plan.false_alarm_of_each:.3g}%"
+    if plan.columns is not None and plan.columns.control == "discovery":
+        return f"false alarms among the columns that are named: {rate}"
+    return f"false alarms of all columns: {rate}"
 
 
 def _print_whole(console: Console, planned: PlannedRound) -> None:

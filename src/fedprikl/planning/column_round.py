@@ -34,14 +34,17 @@ def plan_columns(known: Known, draft: Plan, payload: int | None) -> PlannedRound
     if payload < least:
         raise InvalidInputError(
             f"The counts of all columns need {least:,} bytes per client, and {payload:,} are "
-            "allowed. Allow more (--payload), compare fewer columns or bins, or ask about the "
-            "whole only (--ask kl,tv,js)."
+            f"allowed. Allow more (--payload), or compare fewer columns or bins{_or_whole(draft)}."
         )
     if not draft.questions:
         return _only_columns(known, sized)
     if alone:
         return _with_forecast(known, plan_untrusted(replace(known, payload=payload), draft))
     return _beside_whole(replace(known, payload=payload - needed), sized)
+
+
+def _or_whole(draft: Plan) -> str:
+    return ", or ask about the whole only (--ask kl,tv,js)" if draft.questions else ""
 
 
 def _beside_whole(known: Known, draft: Plan) -> PlannedRound:
