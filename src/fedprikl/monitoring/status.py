@@ -1,0 +1,161 @@
+"""The state of a series, as pages, metrics and hooks show it. All of it is public."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedprikl.shapes import to_plain
+
+__all__ = [
+    "AlarmFacts",
+    "BudgetFacts",
+    "ColumnPoint",
+    "PeriodPoint",
+    "SeriesStatus",
+    "SiteHealth",
+    "Size",
+    "WindowFacts",
+]
+
+PeriodState = Literal["released", "missed", "due", "ahead"]
+AlarmState = Literal["open", "acknowledged", "rebaselined", "ended"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large a drift is, in one divergence."""
+
+    divergence: str  # "kl", "tv", "js"
+    value: float
+    interval: tuple[float, float] | None
+    no_drift: float | None  # what as many records give without drift
+    unit: str  # "nats", or empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPoint:
+    """One column, or pair of columns, in one period."""
+
+    name: str
+    statistic: float | None  # of this period alone, in standard deviations from no drift
+    cumulative: float | None  # the largest of the windows that end here, likewise
+    window: int  # in periods, where `cumulative` was largest; 0: none
+    speaks: bool  # above its threshold, alone or over a window
+    sizes: tuple[Size, ...]  # of this period alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodPoint:
+    """One period of the series."""
+
+    number: int  # from 0
+    start: str  # ISO 8601 with an offset; the first instant that belongs to it
+    end: str  # the first instant that does not
+    state: PeriodState  # "due": over, not yet counted; "ahead": not over yet
+    reason: str = ""  # of a missed period
+    released_at: str = ""
+    release: str = ""  # fingerprint
+    records: int = 0
+    clients: int = 0  # whose records are counted
+    sizes: tuple[Size, ...] = ()  # of the whole; empty if only columns are asked
+    statistic: float | None = None  # of the whole, in standard deviations from no drift
+    cumulative: float | None = None
+    window: int = 0
+    threshold: float | None = None  # of every statistic of this period, whole and columns
+    cumulative_threshold: float | None = None
+    speaks: bool | None = None  # whether anything is above its threshold; None: not judged
+    columns: tuple[ColumnPoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFacts:
+    """The sum of the noisy counts of the last periods: one longer period, at no further cost."""
+
+    name: str  # of the column; empty: the whole
+    length: int  # in periods
+    first: int  # period
+    last: int
+    records: int
+    sizes: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmFacts:
+    """One alarm: when it was raised, since when and where, and what people did about it."""
+
+    number: int  # from 1
+    raised: int  # period
+    since: int  # the period in which the drift probably began
+    columns: tuple[str, ...]  # that speak, largest first; empty: only the whole does
+    test: Literal["period", "cumulative"]
+    state: AlarmState
+    acknowledged_at: str = ""
+    note: str = ""
+
+    @property
+    def words(self) -> str:
+        """For people: "Drift since period 23, mostly departure delay." """
+        where = f", mostly {self.columns[0]}" if self.columns else ""
+        return f"Drift since period {self.since}{where}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetFacts:
+    """What one record may lose over the whole series, and what the most exposed has lost."""
+
+    epsilon: float
+    delta: float
+    spent: float
+    left: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteHealth:
+    """How often a site was asked and took part. Who takes part is public."""
+
+    name: str
+    asked: int
+    answered: int
+    last: int | None  # the last period in which it answered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesStatus:
+    """A series as it stands: everything that the page, the metrics and the hooks show."""
+
+    population: str
+    every: str  # "day", "week", "month" or "quarter"
+    trust: str
+    plan: str  # fingerprint
+    reference: str  # fingerprint
+    signer: str  # the aggregator's public key
+    false_alarm: float  # per year, of the whole series
+    at: str  # when this was asked
+    points: tuple[PeriodPoint, ...]  # all periods up to the last that is over, and the next one
+    windows: tuple[WindowFacts, ...] = ()
+    alarms: tuple[AlarmFacts, ...] = ()
+    budget: BudgetFacts | None = None  # None: no ledger is kept
+    sites: tuple[SiteHealth, ...] = ()
+    privacy: str = ""  # the statement, in words
+    next_due: str = ""  # when the next period can be counted; empty: the series is over
+    last_success: str = ""  # when the last release was made
+    faults: tuple[str, ...] = ()  # what is wrong with the history, in words
+
+    @property
+    def open_alarms(self) -> tuple[AlarmFacts, ...]:
+        """Alarms that nobody has acknowledged."""
+        return tuple(alarm for alarm in self.alarms if alarm.state == "open")
+
+    @property
+    def released(self) -> tuple[PeriodPoint, ...]:
+        """Periods with a release, in order."""
+        return tuple(point for point in self.points if point.state == "released")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of all columns, in the order of the last release."""
+        return tuple(column.name for column in self.released[-1].columns) if self.released else ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        plain: dict[str, Any] = to_plain(self)
+        return plain
