@@ -1,6 +1,6 @@
 """The state of a series, as pages, metrics and hooks show it. All of it is public."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from fedprikl.shapes import to_plain
@@ -157,5 +157,4 @@ class SeriesStatus:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
+        return {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
