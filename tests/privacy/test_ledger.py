@@ -38,6 +38,7 @@ from fedprikl.privacy import (
 )
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
 from fedprikl.privacy.ledger_file import GENESIS, _plain
+from fedprikl.privacy.spans import worst_epsilon
 
 AT = "2030-01-31T12:00:00+00:00"
 LATER = "2030-01-31T12:00:01Z"
@@ -625,10 +626,10 @@ def test_nobody_else_may_charge_between_the_check_and_the_charge(
                 other.reserve("phones", release(0.75), round_id="two", at=AT)
             except LedgerError as error:
                 outcomes.append(str(error))
-        return total_epsilon(*arguments, **more)
+        return worst_epsilon(*arguments, **more)
 
     with Ledger.open(path, timeout=0.05) as other:
-        monkeypatch.setattr("fedprikl.privacy.ledger.total_epsilon", interrupted)
+        monkeypatch.setattr("fedprikl.privacy.ledger.worst_epsilon", interrupted)
         ledger.reserve("phones", release(0.75), round_id="one", at=AT)
     checked, refused = outcomes  # one check only: the lock comes before the first read
     assert checked == "checked"

@@ -24,6 +24,7 @@ from fedprikl.privacy.sensitivity import (
     worst_substitution,
 )
 from fedprikl.privacy.shared_noise import SharedMechanism, calibrate_shared
+from fedprikl.privacy.spans import Span
 from fedprikl.privacy.statement import PrivacyStatement, state_together
 from fedprikl.privacy.together import Together, charge_together, share_out
 from fedprikl.privacy.vector_noise import VectorCalibrated, VectorMechanism
@@ -54,6 +55,7 @@ __all__ = [
     "RoundState",
     "SecureNoise",
     "SharedMechanism",
+    "Span",
     "Together",
     "VectorCalibrated",
     "VectorMechanism",

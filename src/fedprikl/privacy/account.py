@@ -12,6 +12,7 @@ from fedprikl.privacy.charges import check_zero_or_delta
 from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
 from fedprikl.privacy.ledger_file import Entry
 from fedprikl.privacy.mechanism import Charge, charge_from_dict, mechanism_named
+from fedprikl.privacy.spans import Span, Spanned, exposures, worst_epsilon
 
 __all__ = ["Account", "LedgerRound", "RoundState", "replay"]
 
@@ -41,6 +42,7 @@ class LedgerRound:
     charge: Charge
     at: str  # when it was reserved
     note: str = ""
+    span: Span | None = None  # of the moments of its records; None: of all of them
     state: RoundState = RoundState.OPEN
     closed_at: str | None = None
     release_hash: str | None = None
@@ -59,6 +61,7 @@ class LedgerRound:
             "charged": self.charged,
             "epsilon": total_epsilon([self.charge], delta=delta),
             "mechanism": self.charge.to_dict(),
+            "span": None if self.span is None else [self.span.start, self.span.end],
             "at": self.at,
             "closed_at": self.closed_at,
             "release_hash": self.release_hash,
@@ -82,9 +85,14 @@ class Account:
         return [entry.charge for entry in self.rounds if entry.charged]
 
     @property
+    def spanned(self) -> list[Spanned]:
+        """The same, each with the moments that it is about."""
+        return [(entry.charge, entry.span) for entry in self.rounds if entry.charged]
+
+    @property
     def spent(self) -> float:
-        """Epsilon of all charged rounds together, at the budget's delta."""
-        return total_epsilon(self.charges, delta=self.delta)
+        """The most that all charged rounds together tell about a record, at the budget's delta."""
+        return worst_epsilon(self.spanned, delta=self.delta)
 
     @property
     def left(self) -> float:
@@ -97,11 +105,13 @@ class Account:
         return tuple(entry for entry in self.rounds if entry.state is RoundState.OPEN)
 
     def fits(self) -> dict[str, float]:
-        """The largest epsilon of one more release that fits, by noise; takes about a second."""
+        """The largest epsilon of one more release that fits, by noise; takes about a second.
+
+        About all records, so that those that have lost most decide.
+        """
+        worst = max(exposures(self.spanned), key=lambda each: total_epsilon(each, delta=self.delta))
         return {
-            kind: largest_fitting_epsilon(
-                self.charges, epsilon=self.epsilon, delta=self.delta, kind=kind
-            )
+            kind: largest_fitting_epsilon(worst, epsilon=self.epsilon, delta=self.delta, kind=kind)
             for kind in FITTING_KINDS
         }
 
@@ -172,6 +182,7 @@ def _apply(
             charge=charge_from_dict(body["mechanism"]),
             at=body["at"],
             note=body["note"],
+            span=_span(body),
         )
     else:
         known = rounds[body["round"]]
@@ -184,3 +195,11 @@ def _apply(
             release_hash=body.get("release_hash"),
             reason=body.get("reason"),
         )
+
+
+def _span(body: Mapping[str, Any]) -> Span | None:
+    """Entries about records of all moments have none."""
+    if "span" not in body:
+        return None
+    start, end = body["span"]
+    return Span(start, end)

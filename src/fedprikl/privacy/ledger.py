@@ -15,9 +15,9 @@ from fedprikl.errors import BudgetExceededError, InvalidInputError
 from fedprikl.privacy.account import Account, LedgerRound, RoundState, replay
 from fedprikl.privacy.bound_records import BoundRecords
 from fedprikl.privacy.charges import check_zero_or_delta
-from fedprikl.privacy.composition import total_epsilon
 from fedprikl.privacy.ledger_file import Entry, Head, LedgerFile, head_of
 from fedprikl.privacy.mechanism import Charge, charge_to_dict
+from fedprikl.privacy.spans import Span, worst_epsilon
 
 __all__ = ["Ledger", "Reservation", "left_words", "worthwhile"]
 
@@ -125,8 +125,7 @@ class Ledger:
         with self._file.writing():
             entries, accounts = self._load()
             known = accounts.get(population)
-            charges = known.charges if known else []
-            spent = total_epsilon(charges, delta=wanted.delta)
+            spent = worst_epsilon(known.spanned if known else [], delta=wanted.delta)
             if spent > wanted.epsilon * (1 + ROUNDING):
                 raise InvalidInputError(
                     f"Population {population!r} has already spent epsilon {spent:.4g} (at delta "
@@ -156,20 +155,30 @@ class Ledger:
             head = self._file.append(body | {"at": when}, after=head_of(entries))
         self._seen = head
 
-    def check(self, population: str, mechanism: Charge) -> None:
+    def check(self, population: str, mechanism: Charge, *, span: Span | None = None) -> None:
         """Raises as `reserve` would if one more release does not fit; charges nothing.
 
         A later `reserve` may still be refused, as others may have reserved in between.
         """
         account = self.account(population)
-        needed = _total_with(account, mechanism)
+        needed = _total_with(account, mechanism, span)
         if not _fits(account, needed):
             raise _exceeded(account, mechanism, needed)
 
     def reserve(
-        self, population: str, mechanism: Charge, *, round_id: str, at: str, note: str = ""
+        self,
+        population: str,
+        mechanism: Charge,
+        *,
+        round_id: str,
+        at: str,
+        note: str = "",
+        span: Span | None = None,
     ) -> Reservation:
         """Charges one round before anything is released; durable when this returns.
+
+        `span`: the round counts only records of these moments, and every record has one moment.
+        Rounds about disjoint spans do not add up: the budget is that of one record.
 
         A round id is charged once for ever, even if cancelled. Raises BudgetExceededError, with
         nothing charged, if the total would exceed the budget.
@@ -182,6 +191,8 @@ class Ledger:
             "at": _check_time(at),
             "note": _check_words(note, "note"),
         }
+        if span is not None:
+            body["span"] = [span.start, span.end]
         with self._file.writing():
             entries, accounts = self._load()
             account = _find_account(accounts, population)
@@ -190,8 +201,10 @@ class Ledger:
                     f"Round {round_id!r} has already been charged, and a round is charged only "
                     "once. Nothing was charged now; use a new round id for a new release."
                 )
-            needed = _total_with(account, mechanism)
+            needed = _total_with(account, mechanism, span)
             fits = _fits(account, needed)
+            if fits and span is not None:
+                self._file.upgrade()
             head = self._file.append(body, after=head_of(entries)) if fits else None
         if head is None:
             raise _exceeded(account, mechanism, needed)
@@ -305,8 +318,12 @@ def _open_round(accounts: Mapping[str, Account], round_id: str) -> LedgerRound:
     return known
 
 
-def _total_with(account: Account, mechanism: Charge) -> float:
-    return total_epsilon([*account.charges, mechanism], delta=account.delta)
+def _total_with(account: Account, mechanism: Charge, span: Span | None) -> float:
+    """What records of these moments have lost after one more release."""
+    overlapping = [
+        (charge, known) for charge, known in account.spanned if span is None or span.overlaps(known)
+    ]
+    return worst_epsilon([*overlapping, (mechanism, span)], delta=account.delta)
 
 
 def _fits(account: Account, needed: float) -> bool:

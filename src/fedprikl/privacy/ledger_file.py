@@ -23,8 +23,8 @@ from fedprikl.errors import LedgerDamagedError, LedgerError
 __all__ = ["Entry", "Head", "LedgerFile", "head_of"]
 
 APPLICATION_ID = 0x46504B4C  # "FPKL", in the header of the file
-VERSION = 2  # since entries may bind records to a population
-VERSIONS = (1, VERSION)  # that are read; a file of version 1 becomes one of version 2 when needed
+VERSION = 3  # 2: entries may bind records to a population; 3: a charge may have a span
+VERSIONS = (1, 2, VERSION)  # that are read; an older file becomes one of this version when needed
 GENESIS = hashlib.sha256(b"fedprikl ledger, version 1").hexdigest()
 
 _SCHEMA = (

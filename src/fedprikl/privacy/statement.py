@@ -44,6 +44,9 @@ class PrivacyStatement:
     trust: str
     sensitivity: float | None = None
     insecure: bool = False  # made with a seeded, insecure noise source
+    counted: int | None = None  # of a series: how many of its releases count one record
+    series_epsilon: float | None = None  # that they give together
+    series_delta: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -80,8 +83,24 @@ class PrivacyStatement:
                 "Not protected to that degree: all records of one client together (k records: k "
                 f"times epsilon{more}), the number of records, and who takes part."
             )
+        if self.counted is not None:
+            lines.append(self._over_the_series)
         lines.append(f"Trusted: {self.trust} All parties follow the protocol (honest but curious).")
         return "\n".join(lines)
+
+    @property
+    def _over_the_series(self) -> str:
+        """What all releases of the series together protect."""
+        together = (
+            "each record is counted in one release, so the same holds for all releases together."
+            if self.counted == 1
+            else f"each record is counted in up to {self.counted} releases, which together give "
+            f"epsilon {self.series_epsilon:g}, delta {self.series_delta:g}."
+        )
+        return (
+            f"Over the whole series: {together} The period that a record falls into counts as "
+            "public, like the number of records."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite epsilon becomes None."""
@@ -96,6 +115,9 @@ class PrivacyStatement:
             "released": self.released,
             "trust": self.trust,
             "sensitivity": self.sensitivity,
+            "counted": self.counted,
+            "series_epsilon": self.series_epsilon,
+            "series_delta": self.series_delta,
             "statement": str(self),
         }
 

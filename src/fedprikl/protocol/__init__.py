@@ -11,15 +11,17 @@ from fedprikl.protocol.in_memory import InMemoryTransport
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.plan import Plan, SignedPlan
-from fedprikl.protocol.policy import Policy, check_roster, check_validity
+from fedprikl.protocol.policy import Policy, check_period, check_roster, check_validity
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.released_counts import CountNoise, ReleasedCounts
+from fedprikl.protocol.released_period import ReleasedPeriod
 from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Cohort, Invitation, Round
 from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.run import RoundResult, run_round
 from fedprikl.protocol.sealing import Address, SealingKey, seal_answer, seal_refusal
+from fedprikl.protocol.series import Period, Series
 from fedprikl.protocol.server import Server
 from fedprikl.protocol.transport import Reply, Step, Transport
 from fedprikl.protocol.trust import trust_of
@@ -39,23 +41,27 @@ __all__ = [
     "InMemoryTransport",
     "Invitation",
     "Outcome",
+    "Period",
     "Plan",
     "Policy",
     "Question",
     "Release",
     "ReleasedCounts",
+    "ReleasedPeriod",
     "Reply",
     "Roster",
     "Round",
     "RoundDriver",
     "RoundResult",
     "SealingKey",
+    "Series",
     "Server",
     "SignedPlan",
     "SigningKey",
     "Step",
     "StepCount",
     "Transport",
+    "check_period",
     "check_roster",
     "check_validity",
     "introduce",

@@ -1,11 +1,13 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fedprikl.errors import InvalidInputError, ReleaseRefused, SecureSumError
 from fedprikl.estimation import Estimates
 from fedprikl.estimation.estimates import Judgement
-from fedprikl.privacy import SECURE_NOISE, Charge, Ledger, NoiseSource, Reservation
+from fedprikl.privacy import SECURE_NOISE, Charge, Ledger, NoiseSource, Reservation, Span
 from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.column_answer import ColumnAnswer
@@ -15,6 +17,7 @@ from fedprikl.protocol.never_lost import or_none
 from fedprikl.protocol.outcome import Outcome, spread_of
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.released_counts import ReleasedCounts
+from fedprikl.protocol.released_period import in_series, released_period
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import asked_views, view_points
@@ -44,10 +47,14 @@ class Aggregator:
         software: str,
         source: NoiseSource = SECURE_NOISE,
         request: str = "",
+        previous: str = "",
+        keep: Callable[[bytes], None] = lambda _: None,
     ) -> None:
         self._round, self._key, self._ledger = current, key, ledger
         self._trust = trust_of(current.plan)
         self._software, self._source, self._request = software, source, request
+        self._keep = keep  # takes the signed release before the ledger closes the round
+        self._previous = previous  # fingerprint of the release before this one, in a series
         self.sums = tuple(SumAggregator(cohort.sums) for cohort in current.cohorts)
         self._outcomes: dict[int, Outcome] = {}
         self._batches: dict[int, OpenedSum] = {}  # SECRET: of batches with an opened sum
@@ -136,17 +143,27 @@ class Aggregator:
         """What the release costs, known before any sum is."""
         return self._trust.charge(self._sizes)
 
+    @property
+    def _span(self) -> Span | None:
+        """The moments of the records that the round counts."""
+        series, period = self._round.plan.series, self._round.period
+        return None if series is None or period is None else series.counted_by(period).span
+
     def check_budget(self) -> None:
         """Raises `BudgetExceededError` if the release does not fit; charges nothing."""
         if self._ledger is not None:
-            self._ledger.check(self._round.plan.population, self._charge())
+            self._ledger.check(self._round.plan.population, self._charge(), span=self._span)
 
     def _reserve(self, at: str) -> None:
         """Charges the budget, once a round, before anything is opened."""
         if self._ledger is None or self._reservation is not None:
             return
         self._reservation = self._ledger.reserve(
-            self._round.plan.population, self._charge(), round_id=self._round.round_id, at=at
+            self._round.plan.population,
+            self._charge(),
+            round_id=self._round.round_id,
+            at=at,
+            span=self._span,
         )
 
     def _give_back(self, at: str) -> str:
@@ -200,7 +217,7 @@ class Aggregator:
     def _sign(self, estimates: Estimates, at: str) -> Release:
         plan, reserved, noisy = self._round.plan, self._reservation, estimates.noisy_counts
         judged = None
-        if estimates.each:
+        if estimates.each and plan.series is None:  # that of a series looks at all its releases
             judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, self._spread))
         release = Release(
             round_id=self._round.round_id,
@@ -212,7 +229,8 @@ class Aggregator:
             answers=self._answers(estimates, judged),
             columns=self._columns(estimates),
             verdict=None if judged is None else judged.verdict,
-            privacy=estimates.privacy,
+            period=released_period(plan, self._round.period, self._previous),
+            privacy=in_series(estimates.privacy, plan),
             cohorts=tuple(self._outcomes[n] for n in sorted(self._outcomes)),
             payload=estimates.payload,
             records=estimates.records,
@@ -221,6 +239,7 @@ class Aggregator:
             software=self._software,
             released_at=at,
         ).sign(self._key)
+        self._keep(release.to_bytes())
         if self._ledger is not None and reserved is not None:
             self._ledger.commit(reserved, release_hash=release.fingerprint, at=at)
         return release

@@ -42,6 +42,7 @@ class Client:
         source: NoiseSource = SECURE_NOISE,
         identity: SigningKey | None = None,
         roster: Roster | None = None,
+        period: int | None = None,
     ) -> None:
         self._counts = counts  # SECRET: records per cell of the domain, "other" last
         self._views = views  # SECRET: the same for each view of the reference
@@ -50,6 +51,7 @@ class Client:
         self._randomness = randomness
         self._source = source
         self._identity, self._roster = identity, roster  # for plans that name a roster
+        self._period = period  # of a series, whose records were counted
         self._answered: set[str] = set()
         self._newest: dict[tuple[str, str], int] = {}  # serial by organiser and population
 
@@ -75,6 +77,8 @@ class Client:
         if plan.serial < self._newest.get(line, 0):
             raise PolicyRefusal("the organiser has replaced this plan by a newer one")
         check_roster(invitation, self._policy, self._roster, self._identity)
+        if invitation.period != self._period:
+            raise PolicyRefusal("its counts are of another period than the one that is asked")
         records = int(self._counts.sum())
         if records > plan.most_records:
             raise PolicyRefusal(NO_ROOM)

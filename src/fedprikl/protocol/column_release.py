@@ -41,8 +41,10 @@ def answer_columns(
     """
     spreads = [_spread(plan, view, clients) for view in views]
     cases = list(zip(released.counts, spreads, strict=True))
-    verdicts = or_none(lambda: _judge(plan, released, spreads))
-    moved = or_none(lambda: _moved(plan, views, cases))
+    verdicts = moved = None
+    if plan.series is None:  # the verdict of a series looks at all its releases
+        verdicts = or_none(lambda: _judge(plan, released, spreads))
+        moved = or_none(lambda: _moved(plan, views, cases))
     return tuple(
         _answer(
             view,

@@ -21,6 +21,7 @@ from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.roster import is_fingerprint
 from fedprikl.protocol.sealing import is_sealing_key
+from fedprikl.protocol.series import Series
 
 __all__ = ["Plan", "SignedPlan", "Trust"]
 
@@ -37,7 +38,7 @@ NUMBERS = (
     "budget_delta",
 )
 Trust = Literal["aggregator", "none"]
-FORMAT, VERSION = "fedprikl plan", 7
+FORMAT, VERSION = "fedprikl plan", 8
 SHARES = 1e-9  # how far the sum of all shares may be from 1
 LEAST_EPSILON, LARGEST_EPSILON = 1e-5, 1e7  # of one question: beyond, noise is slow or overflows
 
@@ -48,7 +49,9 @@ class Plan:
 
     `trust` says who may see exact sums of counts: the "aggregator", which adds the noise, or
     "none": then every client adds a share of the noise before anything is summed. `epsilon` and
-    `delta` are those of one release, `budget_epsilon` and `budget_delta` of all `releases`.
+    `delta` are those of one release, `budget_epsilon` and `budget_delta` of all `releases` that
+    count the same record. With a `series` there is a release for every period, from noisy counts;
+    `false_alarm` is then the rate per year of the whole series.
     `fedprikl.planning.plan_round` chooses what is best for a reference.
 
     Examples
@@ -88,6 +91,7 @@ class Plan:
     valid_from: str = ""  # ISO 8601 with an offset; empty: no limit
     valid_until: str = ""  # a plan that travels needs one
     releases: int = 1  # how often the same records may be counted under this plan
+    series: Series | None = None  # a release for every period; None: about all records
     budget_epsilon: float | None = None  # of all releases together; None: that of one
     budget_delta: float | None = None
 
@@ -106,6 +110,7 @@ class Plan:
         self._check_questions()
         self._check_choices()
         self._check_releases()
+        self._check_series()
         check_false_alarm(self.false_alarm)
         try:
             check_false_alarm(self.false_alarm_of_each)
@@ -174,6 +179,28 @@ class Plan:
             raise InvalidInputError(
                 "A trusted aggregator releases noisy counts of one batch only: use batches=1, or "
                 "release='value'."
+            )
+
+    def _check_series(self) -> None:
+        """Of noisy counts alone: what is said of many periods is read off their sums."""
+        if self.series is None:
+            return
+        if not isinstance(self.series, Series):
+            raise InvalidInputError("The series of a plan is a `Series`, or None.")
+        columns = self.columns
+        if (
+            any(question.release != "counts" for question in self.questions)
+            or self.batches > 1
+            or (columns is not None and columns.tv + columns.js > 0)
+        ):
+            raise InvalidInputError(
+                "A series is released as noisy counts of one batch, so that they add up over time: "
+                "give every question release='counts', and the columns no share for tv and js."
+            )
+        if self.releases != self.series.window:
+            raise InvalidInputError(
+                f"Each record is in {self.series.window} releases of the series, so the plan needs "
+                f"releases={self.series.window}."
             )
 
     def _shares(self) -> list[tuple[str, float]]:
@@ -265,6 +292,7 @@ class Plan:
         content = asdict(self) | {
             "questions": [each.to_dict() for each in self.questions],
             "columns": None if self.columns is None else self.columns.to_dict(),
+            "series": None if self.series is None else self.series.to_dict(),
         }
         return {"format": FORMAT, "version": VERSION, **content}
 
@@ -283,6 +311,8 @@ class Plan:
         content["questions"] = tuple(Question.from_dict(each) for each in content["questions"])
         if content["columns"] is not None:
             content["columns"] = ColumnQuestions.from_dict(content["columns"])
+        if content["series"] is not None:
+            content["series"] = Series.from_dict(content["series"])
         try:
             return cls(**content)
         except TypeError:

@@ -1,7 +1,7 @@
 """A client's policy: what it agrees to, whatever the plan says."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import get_args
 
 from fedprikl.errors import InvalidInputError, PolicyRefusal
@@ -13,7 +13,7 @@ from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import view_places
 from fedprikl.reference import Reference
 
-__all__ = ["Policy", "check_invitation", "check_roster", "check_validity"]
+__all__ = ["Policy", "check_invitation", "check_period", "check_roster", "check_validity"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +66,23 @@ def check_invitation(
             f"insists on {policy.least_corruption:g}"
         )
     _check_points(invitation, policy, reference)
+    check_period(invitation, at=at)
     if not _fits_the_plan(invitation):
         raise PolicyRefusal("the secure sum does not fit the plan")
+
+
+def check_period(invitation: Invitation, *, at: str) -> None:
+    """Raises `PolicyRefusal` unless a period of the plan's series is asked that is over.
+
+    `at` is the client's own time: records that are yet to come cannot be counted once.
+    """
+    series, number = invitation.signed.plan.series, invitation.period
+    if series is None and number is None:
+        return
+    if series is None or number is None or number >= series.periods:
+        raise PolicyRefusal("a period is asked that the plan does not have, or none where it has")
+    if series.period(number).end > datetime.fromisoformat(at):
+        raise PolicyRefusal("the period is not over yet by this client's clock")
 
 
 def check_validity(plan: Plan, policy: Policy, *, at: str) -> None:
@@ -126,6 +141,7 @@ def _fits_the_plan(invitation: Invitation) -> bool:
         cohort=invitation.cohort,
         batch=invitation.batch,
         cells=cells,
+        period=invitation.period,
     )
     try:
         expected = plan_cohort(

@@ -15,13 +15,14 @@ from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.released_counts import ReleasedCounts
+from fedprikl.protocol.released_period import ReleasedPeriod
 from fedprikl.shapes import is_same, read_fields, to_plain
 
 __all__ = ["Release"]
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
-FORMAT, VERSION = "fedprikl release", 6
+FORMAT, VERSION = "fedprikl release", 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ class Release:
     answers: tuple[Answer, ...]  # one for each question of the plan
     columns: tuple[ColumnAnswer, ...] = ()  # one for each view of the plan
     verdict: Verdict | None  # on the whole; None where it was not asked or could not be computed
+    period: ReleasedPeriod | None = None  # of a series; its verdict looks at all its releases
     privacy: PrivacyStatement
     cohorts: tuple[Outcome, ...]
     payload: int  # counts each client reported
@@ -136,6 +138,8 @@ class Release:
             == ([] if plan.columns is None else list(plan.columns.views))
             and (self.noisy_counts is not None) is counts
             and self._has_witnesses_of(plan)
+            and (self.period is None) == (plan.series is None)
+            and (self.period is None or self.period.is_of(plan))
             and claimed == plan.epsilon
         )
 

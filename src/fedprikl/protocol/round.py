@@ -24,7 +24,16 @@ __all__ = [
     "sum_nonce",
 ]
 
-FIELDS = {"round", "signed", "cohort", "batch", "index", "cells", "sums"}  # of an invitation
+FIELDS = {
+    "round",
+    "signed",
+    "cohort",
+    "batch",
+    "index",
+    "cells",
+    "sums",
+    "period",
+}  # of an invitation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +56,7 @@ class Round:
     points: QueryPoints | None  # of the joint domain; None: only columns are asked
     cohorts: tuple[Cohort, ...]
     reference: Reference  # the plan's
+    period: int | None = None  # of the plan's series
 
     @property
     def plan(self) -> Plan:
@@ -65,13 +75,21 @@ class Invitation:
     index: int  # the client's number in its cohort
     cells: tuple[int, ...]
     sums: SumPlan
+    period: int | None = None  # of the plan's series: only its records are counted
 
     @classmethod
     def to_member(cls, current: Round, cohort: Cohort, index: int) -> "Invitation":
         """The invitation of one member of a cohort."""
         cells = tuple(cohort.cells.tolist())
         return cls(
-            current.round_id, current.signed, cohort.number, cohort.batch, index, cells, cohort.sums
+            current.round_id,
+            current.signed,
+            cohort.number,
+            cohort.batch,
+            index,
+            cells,
+            cohort.sums,
+            current.period,
         )
 
     def address(self, step: str) -> Address:
@@ -107,6 +125,7 @@ class Invitation:
                     "maxima": list(sums.maxima),
                     "roster": [key.hex() for key in sums.roster],
                 },
+                "period": self.period,
             }
         )
 
@@ -131,6 +150,7 @@ class Invitation:
                     roster=tuple(bytes.fromhex(key) for key in sums.pop("roster")),
                     **sums,
                 ),
+                period=None if document["period"] is None else _whole(document["period"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             detail = str(error) if isinstance(error, InvalidInputError) else "a field is malformed."
@@ -182,10 +202,18 @@ def size_cohort(plan: Plan, *, clients: int, points: int) -> SumPlan:
     return plan_cohort(plan, clients=clients, points=points, nonce=bytes(NONCE_BYTES))
 
 
-def sum_nonce(plan: Plan, round_id: str, *, cohort: int, batch: int, cells: Sequence[int]) -> bytes:
+def sum_nonce(
+    plan: Plan,
+    round_id: str,
+    *,
+    cohort: int,
+    batch: int,
+    cells: Sequence[int],
+    period: int | None = None,
+) -> bytes:
     """The nonce of a cohort's secure sum: it stands for all that its members are asked.
 
-    Members who were asked different things (another plan, other cells, another batch) have
+    Members who were asked different things (another plan, period, cells or batch) have
     different sums, so their masks do not cancel and their messages are foreign to each other.
     Otherwise a lying server could ask one client for the real cells and all others for cells that
     nobody holds, and the sum would be that one client's counts.
@@ -197,4 +225,6 @@ def sum_nonce(plan: Plan, round_id: str, *, cohort: int, batch: int, cells: Sequ
         "batch": batch,
         "cells": [int(cell) for cell in cells],
     }
+    if period is not None:
+        asked["period"] = period
     return hashlib.sha256(b"fedprikl/round/2/" + canonical(asked)).digest()

@@ -57,8 +57,16 @@ def run_round(
     randomness: Callable[[int], bytes] = os.urandom,
     source: NoiseSource = SECURE_NOISE,
     report: Callable[[StepCount], None] = lambda _: None,
+    period: int | None = None,
+    previous: str = "",
+    begin: Callable[[Round], None] = lambda _: None,
+    keep: Callable[[bytes], None] = lambda _: None,
 ) -> RoundResult:
     """One round over real secure sums. `leaves` says which clients vanish before which message.
+
+    In a series, `period` is counted, and `previous` is the fingerprint of the release before.
+    `begin` is told the round before anything is sent, `keep` the signed release before the ledger
+    closes the round: who writes both down loses no release that was charged.
 
     Another `transport` carries the messages of the same clients; who leaves is then its affair.
     """
@@ -69,10 +77,19 @@ def run_round(
         )
     identities = {n: who.identity for n, who in clients.items() if who.identity is not None}
     current = server.open_round(
-        sorted(clients), rng=rng, randomness=randomness, identities=identities
+        sorted(clients), rng=rng, randomness=randomness, identities=identities, period=period
     )
-    aggregator = Aggregator(current, key=key, ledger=ledger, software=software, source=source)
+    aggregator = Aggregator(
+        current,
+        key=key,
+        ledger=ledger,
+        software=software,
+        source=source,
+        previous=previous,
+        keep=keep,
+    )
     aggregator.check_budget()
+    begin(current)
     driver = RoundDriver(current, aggregator)
     for count in driver.drive(transport or InMemoryTransport(clients, at=at, leaves=leaves)):
         report(count)

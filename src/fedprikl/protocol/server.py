@@ -44,12 +44,14 @@ class Server:
         randomness: Callable[[int], bytes],
         identities: Mapping[str, bytes] | None = None,
         together: Sequence[Sequence[str]] = (),
+        period: int | None = None,
     ) -> Round:
         """A fresh round for the named clients. `rng` draws the points and deals: all public.
 
         `identities` are their public keys, used if the plan names a roster. `together` are the
         cohorts of an earlier round over the same people, in order: they stay together, because the
         differences between sums over changing groups tell more and more about single clients.
+        `period` is the one of the plan's series that is counted.
         """
         plan = self._signed.plan
         view_places(plan.columns, self._reference)  # all of them exist
@@ -57,6 +59,7 @@ class Server:
             raise InvalidInputError(
                 "The reference has columns only, and the plan asks about the whole. Plan again."
             )
+        self._check_period(period)
         if len(set(clients)) < len(clients):
             raise InvalidInputError("A client is named twice.")
         if len(clients) < 3 * plan.batches:
@@ -75,10 +78,28 @@ class Server:
         if plan.questions:
             points = trust_of(plan).draw_points(self._reference.probabilities, rng)
         cohorts = [
-            self._cohort(round_id, number, batch, members, points, known)
+            self._cohort(round_id, number, batch, members, points, known, period)
             for number, (batch, members) in enumerate(deal(plan, clients, together, rng))
         ]
-        return Round(round_id, self._signed, points, tuple(cohorts), self._reference)
+        return Round(round_id, self._signed, points, tuple(cohorts), self._reference, period)
+
+    def _check_period(self, period: int | None) -> None:
+        series, cells = self.plan.series, int(np.count_nonzero(self._reference.mass))
+        if series is None:
+            if period is not None:
+                raise InvalidInputError("The plan has no series, so it has no periods.")
+            return
+        if period is None:
+            raise InvalidInputError(
+                "The plan is for a series of releases, one per period. Run what is due with "
+                "`fedprikl monitor`."
+            )
+        series.period(period)
+        if self.plan.questions and self.plan.points != cells:
+            raise InvalidInputError(
+                f"The plan asks for {self.plan.points:,} of {cells:,} cells. A series asks for all "
+                "of them, so that counts add up over time. Plan again."
+            )
 
     def _cohort(
         self,
@@ -88,11 +109,14 @@ class Server:
         members: Sequence[str],
         points: QueryPoints | None,
         identities: Mapping[str, bytes],
+        period: int | None,
     ) -> Cohort:
         plan, cells = self._signed.plan, np.zeros(0, dtype=np.int64)
         if points is not None:
             cells = points.cells[points.batch == batch]
-        nonce = sum_nonce(plan, round_id, cohort=number, batch=batch, cells=cells.tolist())
+        nonce = sum_nonce(
+            plan, round_id, cohort=number, batch=batch, cells=cells.tolist(), period=period
+        )
         roster = [identities[name] for name in members] if plan.roster else ()
         sums = plan_cohort(
             plan, clients=len(members), points=len(cells), nonce=nonce, roster=roster

@@ -8,6 +8,7 @@ A line break therefore always ends a record, inside quotes too.
 import codecs
 import csv
 import gzip
+import math
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -79,13 +80,26 @@ class CsvFile:
         with _opened(path) as stream:
             return cls(path, _header(path, stream.readline(LONGEST_LINE + 1), form), form)
 
-    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        """All rows, a block at a time: texts as they stand in the file."""
+    def is_aware(self, column: str) -> bool:  # noqa: ARG002
+        """Whether times of the column are instants: here texts say so themselves."""
+        return False
+
+    def chunks(
+        self, columns: Sequence[str], *, start: int = 0, end: int | None = None
+    ) -> Iterator[Chunk]:
+        """All rows, a block at a time: texts as they stand in the file.
+
+        With limits, the lines between two bytes of a file that is not packed; numbers of lines that
+        cannot be read are then counted from the start.
+        """
         places = {name: self.names.index(name) for name in columns}
         with _opened(self.path) as stream:
-            stream.readline(LONGEST_LINE + 1)
-            number = 2
-            for block in _blocks(stream):
+            stream.seek(start)
+            number = 1
+            if start == 0:
+                stream.readline(LONGEST_LINE + 1)
+                number = 2
+            for block in _blocks(stream, None if end is None else end - stream.tell()):
                 fields, bad = read_block(block, self.form, len(self.names))
                 yield Chunk(
                     {name: fields[at] for name, at in places.items()}, [number + i for i in bad]
@@ -168,10 +182,11 @@ def _read_at_once(lines: list[str], separator: str, width: int) -> list[Sequence
     return list(zip(*rows, strict=True))
 
 
-def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+def _blocks(stream: BinaryIO, length: int | None = None) -> Iterator[bytes]:
     """Whole lines, some at a time; of a line that is too long, only its beginning."""
-    rest = b""
-    while block := stream.read(BLOCK):
+    rest, left = b"", math.inf if length is None else max(length, 0)
+    while block := stream.read(int(min(BLOCK, left))):
+        left -= len(block)
         block = rest + block
         end = block.rfind(b"\n")
         rest = block[end + 1 :][: LONGEST_LINE + 2]

@@ -39,8 +39,17 @@ class DataFile(Protocol):
         """The columns."""
         ...
 
-    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        """The values of some columns, for all rows, a bounded number of rows at a time."""
+    def is_aware(self, column: str) -> bool:
+        """Whether times of the column are instants, and not what some clock showed."""
+        ...
+
+    def chunks(
+        self, columns: Sequence[str], *, start: int = 0, end: int | None = None
+    ) -> Iterator[Chunk]:
+        """The values of some columns, for all rows, a bounded number of rows at a time.
+
+        `start` and `end` are bytes: the lines between them only, of a file that can grow.
+        """
         ...
 
 

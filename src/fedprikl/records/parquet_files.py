@@ -112,8 +112,18 @@ class ParquetFile:
         types = tuple(row[1] for row in described)
         return cls(path, tuple(names), types, rows, int(size) // max(rows, 1), session)
 
-    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        """All rows, so many at a time that they take some 32 MB."""
+    def is_aware(self, column: str) -> bool:
+        """Whether times of the column are instants, and not what some clock showed."""
+        return self.types[self.names.index(column)].endswith("WITH TIME ZONE")
+
+    def chunks(
+        self,
+        columns: Sequence[str],
+        *,
+        start: int = 0,  # noqa: ARG002
+        end: int | None = None,  # noqa: ARG002
+    ) -> Iterator[Chunk]:
+        """All rows, so many at a time that they take some 32 MB; a file has one part only."""
         places = [self.names.index(name) for name in columns]
         fetched = [_fetched(f"c{at}", self.types[at]) for at in places]
         aliases = ", ".join(f"c{i}" for i in range(len(self.names)))

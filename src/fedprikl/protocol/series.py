@@ -1,0 +1,179 @@
+"""A series: which period each of many releases is about, for all parties alike. Public."""
+
+from dataclasses import asdict, dataclass, fields
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from typing import Any, Literal, get_args
+from zoneinfo import ZoneInfo
+
+from fedprikl.checks import check_positive_int
+from fedprikl.errors import InvalidInputError
+from fedprikl.privacy import Span
+
+__all__ = ["Every", "Late", "Period", "Series"]
+
+Every = Literal["day", "week", "month", "quarter"]
+Late = Literal["leave", "next"]
+PER_YEAR: dict[Every, int] = {"day": 365, "week": 52, "month": 12, "quarter": 4}
+MONTHS = {"month": 1, "quarter": 3}
+DAYS = {"day": 1, "week": 7}
+MOST_PERIODS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One period of a series: from its start up to, and without, its end."""
+
+    number: int  # from 0
+    start: datetime  # with an offset
+    end: datetime
+
+    @property
+    def span(self) -> Span:
+        """The same as a ledger writes it."""
+        return Span(self.start.isoformat(), self.end.isoformat())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The periods of a plan for many releases, and which records each of them counts.
+
+    With a `time_column`, a record belongs to the period that its time falls into. Without one it
+    belongs to the period in which its client first sees it. `late` says what becomes of records
+    that a client sees only after their period was counted: they are left out ("leave"), or belong
+    to the period in which they are first seen ("next"). Either way a record belongs to one period,
+    which follows from its own time and from when it arrived, and not from any other value.
+
+    A release counts the records of the last `window` periods, so a record is in as many releases.
+
+    >>> series = Series(every="month", first="2027-01-01", periods=12)
+    >>> series.period(1).end.isoformat()
+    '2027-03-01T00:00:00+00:00'
+    >>> series.per_year, series.last_over("2027-04-20T00:00:00+00:00")
+    (12, 2)
+    """
+
+    every: Every
+    first: str  # the first day of the first period, like 2027-01-04
+    periods: int
+    zone: str = "UTC"  # where days begin, and what times without an offset mean
+    time_column: str = ""  # empty: a record belongs to the period in which it is first seen
+    late: Late = "leave"
+    window: int = 1  # periods that each release counts
+
+    def __post_init__(self) -> None:
+        for name, known in (("every", get_args(Every)), ("late", get_args(Late))):
+            if getattr(self, name) not in known:
+                raise InvalidInputError(
+                    f"{name!r} of a series is one of {', '.join(known)}, got "
+                    f"{getattr(self, name)!r:.40}."
+                )
+        for name in ("first", "zone", "time_column"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name).isprintable():
+                raise InvalidInputError(f"{name!r} of a series is a printable text.")
+        for name in ("periods", "window"):
+            check_positive_int(getattr(self, name), name)
+        if self.periods > MOST_PERIODS:
+            raise InvalidInputError(f"A series has at most {MOST_PERIODS:,} periods.")
+        if self.window > self.periods:
+            raise InvalidInputError("The window of a series is not longer than the series.")
+        if self.window > 1 and (not self.time_column or self.late == "next"):
+            raise InvalidInputError(
+                "A window of several periods needs a time column, and late records are left out: "
+                "otherwise nobody knows which records to count again."
+            )
+        if self.every in MONTHS and self._first_day.day > 28:
+            raise InvalidInputError("A month of a series begins on one of the days 1 to 28.")
+        self.period(self.periods - 1)  # the calendar goes that far
+
+    @property
+    def _first_day(self) -> date:
+        try:
+            return date.fromisoformat(self.first)
+        except ValueError:
+            raise InvalidInputError(
+                f"A series begins on a day like 2027-01-04, got {self.first!r:.40}."
+            ) from None
+
+    @property
+    def per_year(self) -> int:
+        """How many periods a year has."""
+        return PER_YEAR[self.every]
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the period of a record follows from its own time."""
+        return self.time_column != ""
+
+    @property
+    def end(self) -> datetime:
+        """When the last period is over."""
+        return self.period(self.periods - 1).end
+
+    def period(self, number: int) -> Period:
+        """The period of this number, from 0."""
+        if type(number) is not int or not 0 <= number < self.periods:
+            raise InvalidInputError(
+                f"The series has the periods 0 to {self.periods - 1}, got {number!r:.20}."
+            )
+        return Period(number, self._begin(number), self._begin(number + 1))
+
+    def counted_by(self, number: int) -> Period:
+        """What the release of this number counts: the period, with those before it in a window."""
+        first = max(number - self.window + 1, 0)
+        return Period(number, self.period(first).start, self.period(number).end)
+
+    def last_over(self, at: str) -> int:
+        """The number of the last period that is over at this time; -1 if none is."""
+        now = datetime.fromisoformat(at)
+        low, high = -1, self.periods - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.period(middle).end <= now:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _begin(self, number: int) -> datetime:
+        try:
+            return _midnight(_later(self._first_day, self.every, number), self.zone)
+        except (OverflowError, ValueError):
+            raise InvalidInputError("The series ends beyond the calendar.") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Any) -> "Series":
+        """The series of a document; unknown or missing fields are refused."""
+        if not isinstance(document, dict) or set(document) != {each.name for each in fields(cls)}:
+            raise InvalidInputError("The series of the plan has missing or unknown fields.")
+        return cls(**document)
+
+
+def _later(first: date, every: Every, number: int) -> date:
+    if every in DAYS:
+        return first + timedelta(days=DAYS[every] * number)
+    months = first.year * 12 + first.month - 1 + MONTHS[every] * number
+    return first.replace(year=months // 12, month=months % 12 + 1)
+
+
+@lru_cache(maxsize=4096)
+def _midnight(day: date, zone: str) -> datetime:
+    """The first instant of a day, in UTC. Where clocks skip midnight, it is when they skip it."""
+    local = datetime.combine(day, time(), tzinfo=time_zone(zone))
+    return local.astimezone(time_zone("UTC"))
+
+
+@lru_cache(maxsize=64)
+def time_zone(name: str) -> ZoneInfo:
+    """A time zone by its name, like Europe/Amsterdam."""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, TypeError, KeyError):
+        raise InvalidInputError(
+            f"There is no time zone {name!r:.60} on this machine. Name one like UTC or "
+            "Europe/Amsterdam."
+        ) from None

@@ -1,0 +1,99 @@
+"""A client's records of one period: selected by when they happened, or first arrived; counted."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedprikl.records.arrivals import Part, Seen, arrivals
+from fedprikl.records.counting import CellReader, RecordCounts
+from fedprikl.records.data_files import (
+    Chunk,
+    CsvFormat,
+    DataFile,
+    Session,
+    data_files,
+    open_file,
+    require_columns,
+    session,
+)
+from fedprikl.records.time_slices import TimeSlice
+from fedprikl.reference import Reference
+
+__all__ = ["PeriodRecords", "count_parts", "select_period"]
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodRecords:
+    """The parts of a client's files that belong to a period, each with the times it may have."""
+
+    parts: tuple[tuple[Part, TimeSlice | None], ...]
+    new: tuple[Seen, ...] = ()  # to be kept before anything is counted
+
+
+def select_period(
+    path: Path,
+    *,
+    period: int,
+    own: TimeSlice | None,
+    new: TimeSlice | None,
+    by_arrival: bool,
+    known: Sequence[Seen] = (),
+) -> PeriodRecords:
+    """What of a client's file or folder belongs to a period.
+
+    `own`: the times of the period itself; None: records have no times. Without `by_arrival` that
+    is all. With it, parts that are first seen now count by `new` (None: all of their records), and
+    parts that were seen before by `own`, if records have times, else not at all.
+    """
+    if not by_arrival:
+        return PeriodRecords(tuple((Part(file, 0, None, period), own) for file in data_files(path)))
+    parts, arrived = arrivals(path, known, period)
+    chosen = [
+        (part, new if part.period == period else own)
+        for part in parts
+        if part.period == period or own is not None
+    ]
+    return PeriodRecords(tuple(chosen), tuple(arrived))
+
+
+def count_parts(
+    clients: Mapping[str, PeriodRecords],
+    reference: Reference,
+    *,
+    format: CsvFormat | None = None,  # noqa: A002
+    report: Callable[[str], None] = lambda _: None,
+) -> dict[str, RecordCounts]:
+    """The counts of each client's records of a period. Cost: the files are read once."""
+    reader, counted = CellReader(reference), {}
+    with session() as shared:
+        for name, records in clients.items():
+            chunks = _chunks(records, reader, shared, format or CsvFormat())
+            counted[name] = reader.count(chunks)
+            report(name)
+    return counted
+
+
+def check_times(path: Path, column: str, format: CsvFormat | None = None) -> None:  # noqa: A002
+    """Refuses files without the column of times, as far as their headers tell."""
+    with session() as shared:
+        for file in data_files(path):
+            require_columns(open_file(file, shared, format or CsvFormat()), [column])
+
+
+def _chunks(
+    records: PeriodRecords, reader: CellReader, shared: Session, form: CsvFormat
+) -> Iterator[Chunk]:
+    opened: dict[Path, DataFile] = {}
+    for part, times in records.parts:
+        if part.path not in opened:
+            opened[part.path] = open_file(part.path, shared, form)
+        file = opened[part.path]
+        columns = reader.columns([n for n in file.names if not _is(n, times)], file.path)
+        wanted = list(dict.fromkeys([*columns, *([] if times is None else [times.column])]))
+        require_columns(file, wanted)
+        for chunk in file.chunks(wanted, start=part.start, end=part.end):
+            yield chunk if times is None else times.of(chunk, aware=file.is_aware(times.column))
+
+
+def _is(name: str, times: TimeSlice | None) -> bool:
+    return times is not None and name == times.column
