@@ -1,7 +1,14 @@
 """Records: files and frames become counts. One rule per value; one record, one cell."""
 
+from fedprikl.records.arrivals import Seen
 from fedprikl.records.csv_files import CsvFormat
 from fedprikl.records.fitting import fit_reference
+from fedprikl.records.period_records import (
+    PeriodRecords,
+    check_times,
+    count_parts,
+    select_period,
+)
 from fedprikl.records.sources import (
     CountedClients,
     FileRecords,
@@ -11,15 +18,22 @@ from fedprikl.records.sources import (
     count_all,
     open_records,
 )
+from fedprikl.records.time_slices import TimeSlice
 
 __all__ = [
     "CountedClients",
     "CsvFormat",
     "FileRecords",
     "FrameRecords",
+    "PeriodRecords",
     "RecordCounts",
     "Records",
+    "Seen",
+    "TimeSlice",
+    "check_times",
     "count_all",
+    "count_parts",
     "fit_reference",
     "open_records",
+    "select_period",
 ]

@@ -19,7 +19,7 @@ from fedprikl.records.data_files import (
 from fedprikl.records.time_slices import TimeSlice
 from fedprikl.reference import Reference
 
-__all__ = ["PeriodRecords", "count_parts", "select_period"]
+__all__ = ["PeriodRecords", "check_times", "count_parts", "select_period"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,10 @@ def _chunks(
         wanted = list(dict.fromkeys([*columns, *([] if times is None else [times.column])]))
         require_columns(file, wanted)
         for chunk in file.chunks(wanted, start=part.start, end=part.end):
-            yield chunk if times is None else times.of(chunk, aware=file.is_aware(times.column))
+            if times is None:
+                yield chunk
+            else:
+                yield times.of(chunk, columns, aware=file.is_aware(times.column))
 
 
 def _is(name: str, times: TimeSlice | None) -> bool:

@@ -1,8 +1,10 @@
 """Which records belong to a period: decided by each record's own time, and by nothing else."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import compress
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -35,13 +37,13 @@ class TimeSlice:
     end: datetime
     zone: str
 
-    def of(self, chunk: Chunk, *, aware: bool) -> Chunk:
-        """The rows of a chunk that lie inside. `aware`: times of an array are instants.
+    def of(self, chunk: Chunk, columns: Iterable[str], *, aware: bool) -> Chunk:
+        """Some columns of the rows of a chunk that lie inside. `aware`: times of an array are instants.
 
         A line that cannot be read has no time.
         """
         inside = self.inside(chunk.columns[self.column], aware=aware)
-        return Chunk({name: _taken(values, inside) for name, values in chunk.columns.items()})
+        return Chunk({name: _taken(chunk.columns[name], inside) for name in columns})
 
     def inside(self, values: Values, *, aware: bool) -> Mask:
         """For each value, whether it is a time inside."""
@@ -102,6 +104,4 @@ def _microseconds(at: datetime) -> int:
 def _taken(values: Values, inside: Mask) -> Values:
     if isinstance(values, np.ndarray):
         return values[inside]
-    return [
-        value for value, taken in zip(value_list(values), inside.tolist(), strict=True) if taken
-    ]
+    return list(compress(value_list(values), inside.tolist()))
