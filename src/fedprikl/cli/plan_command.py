@@ -20,12 +20,14 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.drift_cases import WORDS
 from fedprikl.planning.sum_cost import SumCost
-from fedprikl.protocol import Plan, Roster, SignedPlan, SigningKey
+from fedprikl.protocol import Plan, Roster, Series, SignedPlan, SigningKey
+from fedprikl.protocol.series import series_until
 from fedprikl.whole_files import write_whole
 
 __all__ = ["plan_command"]
 
 VALID_DAYS = 90.0
+AFTER_SERIES = timedelta(days=30)  # in which its last period can still be counted
 TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"]
 
 
@@ -41,6 +43,22 @@ class Control(StrEnum):
 
     FAMILY = "family"
     DISCOVERY = "discovery"
+
+
+class Every(StrEnum):
+    """How often a series releases."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+
+
+class Late(StrEnum):
+    """What becomes of records that are seen late."""
+
+    LEAVE = "leave"
+    NEXT = "next"
 
 
 def plan_command(
@@ -108,6 +126,38 @@ def plan_command(
         datetime | None,
         typer.Option(formats=TIMES, help="Instead: until when, in UTC, like 2030-01-31."),
     ] = None,
+    every: Annotated[
+        Every | None,
+        typer.Option(help="A series: a release for every day, week, month or quarter."),
+    ] = None,
+    first: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"], help="First day of the series. Default: the next that fits."
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Last day of the series, like 2027-12-31."),
+    ] = None,
+    time_column: Annotated[
+        str,
+        typer.Option(
+            help="Column with the time of a record, which says its period. Default: the period in "
+            "which a client first sees it."
+        ),
+    ] = "",
+    time_zone: Annotated[
+        str, typer.Option(help="Where days of the series begin, like Europe/Amsterdam.")
+    ] = "UTC",
+    late: Annotated[
+        Late,
+        typer.Option(help="Records seen after their period was counted: leave out, or count next."),
+    ] = Late.LEAVE,
+    window: Annotated[
+        int,
+        typer.Option(min=1, help="Periods that each release counts; a record is in as many."),
+    ] = 1,
     explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
     aggregator: Annotated[
         str,
@@ -126,7 +176,14 @@ def plan_command(
     Only the reference and public numbers go in; everything that can be chosen is. Errors are
     simulated for populations that have drifted in several ways, from not at all to by 1 nat.
 
+    With --every and --until it plans a series: a release per period, for `fedprikl monitor`.
+    Then --records are those of one release, --epsilon is what one record may lose over all of them,
+    and --false-alarm is per year.
+
     Example: `fedprikl plan ref.json --clients 500 --records 60000 --epsilon 1 --explain`
+
+    Example: `fedprikl plan ref.json --clients 40 --records 9000 --every week --until 2027-12-31
+    --time-column departed_at`
     """
     if records < clients:
         raise InvalidInputError(
@@ -135,6 +192,9 @@ def plan_command(
         )
     check_outputs(output, force=force)
     begin = datetime.now(UTC).replace(microsecond=0)
+    series = _series(every, first, until, time_column, time_zone, late, window, now=begin)
+    if series is not None and valid_days is None and valid_until is None:
+        valid_until = series.end + AFTER_SERIES
     end = _end(begin, valid_days, valid_until)
     whom: Literal["aggregator", "none"] = "none" if trust is Trust.NONE else "aggregator"
     planned = plan_round(
@@ -157,6 +217,7 @@ def plan_command(
         threshold=threshold,
         aggregator=aggregator,
         roster=_fingerprint(roster, clients) if roster else "",
+        series=series,
     )
     plan = replace(
         planned.plan,
@@ -177,6 +238,39 @@ def plan_command(
     if explain:
         _print_reasons(console, planned)
     say(f"plan: {output}: {plan_words(signed)}")
+
+
+def _series(
+    every: Every | None,
+    first: datetime | None,
+    until: datetime | None,
+    time_column: str,
+    time_zone: str,
+    late: "Late",
+    window: int,
+    *,
+    now: datetime,
+) -> Series | None:
+    """The series that is asked for; None: one release about all records."""
+    if every is None:
+        if first or until or time_column or time_zone != "UTC" or late is Late.NEXT or window > 1:
+            raise typer.BadParameter(
+                "--first, --until, --time-column, --time-zone, --late and --window are for a "
+                "series: say how often with --every."
+            )
+        return None
+    if until is None:
+        raise typer.BadParameter("A series needs an end: give its last day with --until.")
+    return series_until(
+        every.value,
+        until.date(),
+        first=None if first is None else first.date(),
+        now=now,
+        zone=time_zone,
+        time_column=time_column,
+        late=late.value,
+        window=window,
+    )
 
 
 def _asked(ask: list[str] | None) -> tuple[str, ...] | None:
@@ -222,7 +316,9 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
         f"A client may hold up to {plan.most_records:,} records (--most-records); one that holds "
         "more stays away."
     )
-    if planned.releases > 1:
+    if plan.series is not None:
+        console.print(_series_words(plan))
+    elif planned.releases > 1:
         console.print(
             f"Each of {planned.releases} releases may spend epsilon {plan.epsilon:.3g}; all of "
             f"them together spend {plan.budget[0]:.3g} at delta {plan.budget[1]:g}."
@@ -238,6 +334,33 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
             f"found from {found} (95% power, {_rate_over_columns(plan)}); error of its kl: "
             f"{column.error:.2g} nats without drift{later}."
         )
+
+
+def _series_words(plan: Plan) -> str:
+    """Which periods there are, which records each counts, and what that costs one record."""
+    series = plan.series
+    assert series is not None  # noqa: S101  asked before
+    begin, end = series.period(0).start, series.end
+    which = "first seen in it" if not series.time_column else f"by their {series.time_column}"
+    late = "left out" if series.late == "leave" else "counted in the period in which they are seen"
+    said = (
+        f"A series of {series.periods:,} releases, one per {series.every} from {begin:%Y-%m-%d} to "
+        f"{end:%Y-%m-%d}. Each counts the records {which}; "
+        f"{'late records are ' + late if series.time_column else 'none is counted twice'}.\n"
+    )
+    if series.window == 1:
+        said += (
+            f"Each record is in one release, so epsilon {plan.budget[0]:g} is all that it loses in "
+            "the whole series."
+        )
+    else:
+        said += (
+            f"Each release counts the last {series.window} periods, so a record is in "
+            f"{series.window} releases: each may spend epsilon {plan.epsilon:.3g}, and together "
+            f"they spend {plan.budget[0]:g} at delta {plan.budget[1]:g}. With --window 1 each "
+            f"could spend {plan.budget[0]:g}."
+        )
+    return f"{said}\nFalse alarms of the whole series: {100 * plan.false_alarm:g}% per year."
 
 
 def _rate_over_columns(plan: Plan) -> str:

@@ -14,12 +14,14 @@ from fedprikl.planning.column_plan import WHOLE, ask_columns
 from fedprikl.planning.column_round import plan_columns
 from fedprikl.planning.known import Known
 from fedprikl.planning.planned_round import PlannedRound
+from fedprikl.planning.series_plan import plan_series
 from fedprikl.planning.spectrum import Spectrum
 from fedprikl.planning.trusted_plan import plan_trusted
 from fedprikl.planning.untrusted_plan import plan_untrusted
 from fedprikl.protocol.column_questions import Control
 from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.question import Question
+from fedprikl.protocol.series import Series
 from fedprikl.reference import Reference
 
 __all__ = ["plan_round"]
@@ -55,6 +57,7 @@ def plan_round(
     threshold: float | None = None,
     aggregator: str = "",
     roster: str = "",
+    series: Series | None = None,
 ) -> PlannedRound:
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
@@ -69,8 +72,10 @@ def plan_round(
     client may hold (default: 16 times the average); a client with more stays away. `design_effect`
     says how correlated the records of one client are (default: from the reference's size and, with
     client ids, its correlation). `aggregator` is the key that answers are sealed to, where a relay
-    carries them, `roster` the fingerprint of the clients who may take part. Cost: some seconds,
-    whatever the domain.
+    carries them, `roster` the fingerprint of the clients who may take part. With a `series`,
+    `records` and `clients` are those of one release, the budget is that of one record over all
+    releases, `false_alarm` is per year, and every cell is asked. Cost: some seconds, whatever the
+    domain.
 
     Examples
     --------
@@ -89,6 +94,11 @@ def plan_round(
         check_positive_int(value, name)
     if payload is not None:
         check_positive_int(payload, "payload")
+    if series is not None and (releases != 1 or payload is not None):
+        raise InvalidInputError(
+            "A series has a release per period and asks for every cell: leave out releases and "
+            "payload."
+        )
     names, by_column = _asked(ask, pi)
     beside = (WHOLE if names else 1.0) if by_column else 0.0
     if trust not in PLANNERS:
@@ -123,6 +133,8 @@ def plan_round(
     )
     spectrum = Spectrum.of(pi.probabilities)
     known = Known(pi, spectrum, clients, records, payload or PAYLOAD, cohort)
+    if series is not None:
+        return plan_series(known, draft, series)
     return plan_columns(known, draft, payload) if by_column else PLANNERS[trust](known, draft)
 
 

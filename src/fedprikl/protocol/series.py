@@ -10,7 +10,7 @@ from fedprikl.checks import check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import Span
 
-__all__ = ["Every", "Late", "Period", "Series"]
+__all__ = ["Every", "Late", "Period", "Series", "series_until"]
 
 Every = Literal["day", "week", "month", "quarter"]
 Late = Literal["leave", "next"]
@@ -151,6 +151,62 @@ class Series:
         if not isinstance(document, dict) or set(document) != {each.name for each in fields(cls)}:
             raise InvalidInputError("The series of the plan has missing or unknown fields.")
         return cls(**document)
+
+
+def series_until(
+    every: Every,
+    last: date,
+    *,
+    now: datetime,
+    first: date | None = None,
+    zone: str = "UTC",
+    time_column: str = "",
+    late: Late = "leave",
+    window: int = 1,
+) -> Series:
+    """The series of all periods that are over by the end of the day `last`.
+
+    Without a `first` day it begins with the next whole period: tomorrow, on Monday, on the first of
+    a month, or of a quarter.
+
+    >>> now = datetime.fromisoformat("2026-11-16T09:00:00+00:00")
+    >>> series = series_until("week", date(2027, 12, 31), now=now)
+    >>> series.first, series.periods
+    ('2026-11-23', 57)
+    """
+    if first is None:
+        first = _next_day(every, now.astimezone(time_zone(zone)).date())
+    one = Series(every=every, first=first.isoformat(), periods=1, zone=zone)
+    if last < first or _later(first, every, 1) > last + timedelta(days=1):
+        raise InvalidInputError(
+            f"The series ends on {last}, before its first {one.every} from {first} is over. Give a "
+            "later day."
+        )
+    low, high = 1, MOST_PERIODS
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _later(first, every, middle) <= last + timedelta(days=1):
+            low = middle
+        else:
+            high = middle - 1
+    return Series(
+        every=every,
+        first=first.isoformat(),
+        periods=low,
+        zone=zone,
+        time_column=time_column,
+        late=late,
+        window=window,
+    )
+
+
+def _next_day(every: Every, today: date) -> date:
+    if every == "day":
+        return today + timedelta(days=1)
+    if every == "week":
+        return today + timedelta(days=7 - today.weekday())
+    months = MONTHS[every]
+    return _later(today.replace(day=1, month=(today.month - 1) // months * months + 1), every, 1)
 
 
 def _later(first: date, every: Every, number: int) -> date:

@@ -38,7 +38,7 @@ class TimeSlice:
     zone: str
 
     def of(self, chunk: Chunk, columns: Iterable[str], *, aware: bool) -> Chunk:
-        """Some columns of the rows of a chunk that lie inside. `aware`: times of an array are instants.
+        """Some columns of the rows that lie inside. `aware`: times of an array are instants.
 
         A line that cannot be read has no time.
         """

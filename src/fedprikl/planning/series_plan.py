@@ -1,0 +1,154 @@
+"""Planning a series: every release is noisy counts of all cells, so that they add up over time."""
+
+from dataclasses import replace
+from functools import cache, partial
+
+from fedprikl.errors import InvalidInputError
+from fedprikl.planning.column_plan import column_reasons, forecast_columns
+from fedprikl.planning.drift_cases import drift_cases
+from fedprikl.planning.explain import Reason, common_reasons, epsilon_reason, room_reason
+from fedprikl.planning.known import MOST_POINTS, Known
+from fedprikl.planning.planned_round import Compared, PlannedRound
+from fedprikl.planning.release_budget import largest_epsilon
+from fedprikl.planning.smallest import smallest_drifts
+from fedprikl.planning.trial_round import TrialRound
+from fedprikl.planning.trusted_plan import COHORT
+from fedprikl.planning.untrusted_plan import LARGEST_COHORT, share_of_releases
+from fedprikl.planning.ways import Way
+from fedprikl.privacy import Charge, NoiseKind
+from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.series import Series
+from fedprikl.protocol.trust import trust_of
+
+__all__ = ["plan_series"]
+
+NOISES: tuple[NoiseKind, ...] = ("laplace", "gaussian")
+LEAST_RATE = 1e-3  # of one period's false alarms; rarer ones take too long to simulate
+
+
+def plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
+    """The plan of a series; `known` is about one release. The budget is that of one record.
+
+    What is predicted is the error of a single period.
+    """
+    cells = known.spectrum.cells if draft.questions else 0
+    if cells + draft.counted > MOST_POINTS:
+        raise InvalidInputError(
+            f"A series asks for every cell, here {cells + draft.counted:,}, and clients accept "
+            f"{MOST_POINTS:,}. Compare fewer columns or bins, or ask for columns alone "
+            "(--ask columns)."
+        )
+    usual = LARGEST_COHORT if draft.trust == "none" else COHORT
+    asked = replace(
+        draft,
+        cohort=known.cohort_of(usual),
+        releases=series.window,
+        series=series,
+        questions=tuple(
+            replace(each, points=cells, release="counts", exponent=1.0) for each in draft.questions
+        ),
+    )
+    plan = share_of_releases(asked) if draft.trust == "none" else _afforded(asked)
+    reasons = (*_reasons(plan, cells), *(column_reasons(plan) if plan.columns else ()))
+    common = PlannedRound(
+        plan=plan,
+        releases=series.window,
+        forecasts=(),
+        cost=known.cost(plan),
+        reasons=reasons,
+        predict=lambda kind, size: None,  # noqa: ARG005  the whole may not be asked
+        find_smallest=dict,
+        notes=known.notes(plan),
+        find_doublings=dict,
+        find_comparison=tuple,
+    )
+    if plan.columns is not None:
+        common = replace(common, find_columns=cache(lambda: forecast_columns(known, plan)))
+    return _with_whole(common, known) if plan.questions else common
+
+
+def _with_whole(planned: PlannedRound, known: Known) -> PlannedRound:
+    """With what to expect of the whole in one period."""
+    whole = _whole(planned.plan)
+    trial = TrialRound.of(whole, known.reference, clients=known.clients, records=known.records)
+    way = Way(trial, drift_cases(trial.pi, trial.score))
+    richer = replace(trial, plan=replace(whole, epsilon=2 * whole.epsilon))
+
+    def doublings() -> dict[str, float]:
+        return {"epsilon": Way(richer, way.cases).typical}
+
+    return replace(
+        planned,
+        forecasts=way.forecasts,
+        predict=way.predict,
+        find_smallest=cache(lambda: smallest_drifts(trial)),
+        find_doublings=cache(doublings),
+        find_comparison=cache(lambda: (Compared(way.name, way.forecasts, taken=True),)),
+    )
+
+
+def _whole(plan: Plan) -> Plan:
+    """One release about the whole alone, with its part of the budget, judged by itself."""
+    part = 1.0 if plan.columns is None else 1 - plan.columns.share
+    each = plan.false_alarm_of_each / (1 if plan.series is None else plan.series.per_year)
+    return replace(
+        plan,
+        series=None,
+        releases=1,
+        columns=None,
+        questions=tuple(replace(q, share=q.share / part) for q in plan.questions),
+        epsilon=part * plan.epsilon,
+        delta=part * plan.delta,
+        budget_epsilon=part * plan.epsilon,
+        budget_delta=part * plan.delta,
+        false_alarm=max(each, LEAST_RATE),
+    )
+
+
+def _afforded(plan: Plan) -> Plan:
+    """With the noise that is smaller, and the epsilon of which a record's releases fit."""
+    return min((_with_noise(plan, noise) for noise in NOISES), key=_loudness)
+
+
+def _with_noise(plan: Plan, noise: NoiseKind) -> Plan:
+    total, delta = plan.budget
+    kind = replace(plan, noise=noise)
+    epsilon = largest_epsilon(
+        partial(_charge, kind), epsilon=total, delta=delta, releases=plan.releases
+    )
+    return replace(kind, epsilon=epsilon)
+
+
+def _charge(plan: Plan, epsilon: float) -> Charge:
+    return trust_of(replace(plan, epsilon=epsilon)).charge(())
+
+
+def _loudness(plan: Plan) -> float:
+    """Of the noise on each count."""
+    trust = trust_of(plan)
+    found = [
+        getattr(noise.charge, "standard_deviation", 0.0) for noise in getattr(trust, "noises", ())
+    ]
+    columns = getattr(trust, "columns_noise", None)
+    if columns is not None:
+        found.append(columns.counts.standard_deviation)
+    return float(sum(found))
+
+
+def _reasons(plan: Plan, cells: int) -> tuple[Reason, ...]:
+    series = plan.series
+    assert series is not None  # noqa: S101  it is the plan of one
+    if plan.questions:
+        first: tuple[Reason, ...] = tuple(common_reasons(plan, support=cells))
+    else:
+        first = (room_reason(plan), epsilon_reason(plan))
+    times = "once" if series.window == 1 else f"up to {series.window} times"
+    return (
+        *first,
+        Reason("release", "noisy counts", "those of many periods add up at no further cost"),
+        Reason(
+            "budget",
+            f"epsilon {plan.budget[0]:g}",
+            f"of one record over all {series.periods:,} releases: each counts it {times} at most",
+        ),
+    )
