@@ -12,7 +12,7 @@ import pytest
 from fedprikl.errors import InvalidInputError, LedgerDamagedError, LedgerError
 from fedprikl.privacy import AccountedRelease, Ledger
 from fedprikl.privacy.bound_records import BoundRecords
-from fedprikl.privacy.ledger_file import VERSION, Entry
+from fedprikl.privacy.ledger_file import LEDGER, Entry
 
 AT = "2030-01-31T12:00:00+00:00"
 PHONES = {"/data/a.csv": "d1gest-a", "/data/b.csv": "d1gest-b"}
@@ -118,7 +118,7 @@ def test_a_ledger_of_version_1_is_read_and_raised_when_records_are_bound(path: P
     with Ledger.open(path) as opened:
         opened.set_budget("phones", epsilon=1.0, delta=0.0, at=AT)
         head = opened.head
-    assert version_of(path) == VERSION == 2
+    assert version_of(path) == LEDGER.version == 3
     set_version(path, 1)
     with Ledger.open(path, anchor=head) as old:
         charge = AccountedRelease(proved_epsilon=0.5)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedprikl.chain_file import plain_error
 from fedprikl.errors import (
     BudgetExceededError,
     FedPriKLError,
@@ -37,7 +38,7 @@ from fedprikl.privacy import (
     total_epsilon,
 )
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
-from fedprikl.privacy.ledger_file import GENESIS, _plain
+from fedprikl.privacy.ledger_file import LEDGER
 from fedprikl.privacy.spans import worst_epsilon
 
 AT = "2030-01-31T12:00:00+00:00"
@@ -298,7 +299,7 @@ def test_any_sequence_of_operations_agrees_with_a_simple_model(
     for action, which, cost in steps:
         name = f"r{which}"
         state, held = rounds.get(name, ("", 0.0))
-        token = Reservation(population="p", round_id=name, head=Head(0, GENESIS))
+        token = Reservation(population="p", round_id=name, head=Head(0, LEDGER.genesis))
         try:
             if action == "reserve":
                 opened.reserve("p", release(cost), round_id=name, at=AT)
@@ -416,7 +417,7 @@ def test_cut_off_rows_are_seen_only_with_a_head_kept_elsewhere(path: Path) -> No
         assert opened.account("phones").spent == pytest.approx(0.3)
         with pytest.raises(LedgerDamagedError, match="7 entries, but entry 9 was seen before"):
             opened.verify(head)
-        assert opened.verify(Head(0, GENESIS)) == opened.head
+        assert opened.verify(Head(0, LEDGER.genesis)) == opened.head
         with pytest.raises(LedgerDamagedError, match=r"entry 3 .*entries were rewritten"):
             opened.verify(Head(3, HASH))
     with pytest.raises(LedgerDamagedError, match="rows were cut off"):
@@ -581,7 +582,7 @@ def test_any_file_name_will_do(path: Path, name: str) -> None:
 def test_a_failing_disk_leaves_no_claim_about_the_charge(path: Path) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-    assert "Release nothing" in str(_plain(error, path, 1.0))
+    assert "Release nothing" in str(plain_error(error, LEDGER, path, 1.0))
 
 
 def test_another_version_and_a_read_only_file(path: Path) -> None:

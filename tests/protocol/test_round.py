@@ -225,7 +225,7 @@ def test_the_budget_is_reserved_before_a_sum_is_opened(
     world, opened, asked = World.make(), [], []
     monkeypatch.setattr(SumAggregator, "unmask", lambda _: opened.append(1))
     if not early:
-        monkeypatch.setattr(Ledger, "check", lambda *_: None)
+        monkeypatch.setattr(Ledger, "check", lambda *_, **__: None)
     join = Client.join
 
     def noted(who: Client, message: bytes, *, at: str) -> ClientSession:

@@ -1,246 +1,32 @@
-"""The file under a ledger: an append-only, hash-chained list of entries in SQLite.
+"""The file under a ledger."""
 
-    hash_n = SHA-256(n, hash_{n-1}, entry_n as canonical JSON)
-
-An edited, deleted, reordered or inserted row breaks the chain and is named. Two things the chain
-alone cannot show: that the *last* rows were cut off, and that someone rewrote every hash. Both
-change the `Head`; keep one elsewhere (a signed release is a good place) and pass it as `anchor`.
-"""
-
-import contextlib
 import hashlib
-import json
-import sqlite3
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fedprikl.databases import create_database
-from fedprikl.documents import canonical
+from fedprikl.chain_file import ChainFile, ChainKind, Entry, Head
 from fedprikl.errors import LedgerDamagedError, LedgerError
 
-__all__ = ["Entry", "Head", "LedgerFile", "head_of"]
+__all__ = ["LEDGER", "Entry", "Head", "LedgerFile", "head_of"]
 
-APPLICATION_ID = 0x46504B4C  # "FPKL", in the header of the file
-VERSION = 3  # 2: entries may bind records to a population; 3: a charge may have a span
-VERSIONS = (1, 2, VERSION)  # that are read; an older file becomes one of this version when needed
-GENESIS = hashlib.sha256(b"fedprikl ledger, version 1").hexdigest()
-
-_SCHEMA = (
-    "CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
-    "CREATE TRIGGER entries_are_never_updated BEFORE UPDATE ON entries "
-    "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
-    "CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries "
-    "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+LEDGER = ChainKind(
+    name="ledger",
+    application=0x46504B4C,  # "FPKL"
+    version=3,  # 2: entries may bind records to a population; 3: a charge may have a span
+    versions=(1, 2, 3),
+    genesis=hashlib.sha256(b"fedprikl ledger, version 1").hexdigest(),
+    error=LedgerError,
+    damaged=LedgerDamagedError,
+    advice="The ledger is damaged and nothing can be reserved from it. Restore a copy, and charge "
+    "by hand what was released since.",
+    unwritten="nothing was charged",
+    half_written="Release nothing; whether the round was charged, `fedprikl ledger` will tell once "
+    "the disk works.",
 )
+head_of = LEDGER.head_of
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """How many entries there are and the hash of the last: it fixes all of them."""
-
-    count: int
-    hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One row: what happened, as plain values, and its place in the chain."""
-
-    number: int  # from 1
-    body: Mapping[str, Any]
-    hash: str
-
-
-class LedgerFile:
-    """One connection. `writing()` is a transaction that no other process can enter."""
+class LedgerFile(ChainFile):
+    """One connection to a ledger."""
 
     def __init__(self, path: Path, *, create: bool, timeout: float) -> None:
-        self.path = path
-        self._timeout = timeout
-        if not path.exists():
-            if not create:
-                raise LedgerError(f"There is no ledger at {path}. Check the path, or create one.")
-            with self._plain_errors():
-                create_database(path, _SCHEMA, application=APPLICATION_ID, version=VERSION)
-        with self._plain_errors():
-            address = f"{path.absolute().as_uri()}?mode=rw"
-            self.connection = sqlite3.connect(
-                address, uri=True, timeout=timeout, isolation_level=None
-            )
-        try:
-            with self._plain_errors():
-                self._prepare()
-        except BaseException:
-            self.connection.close()
-            raise
-
-    def _prepare(self) -> None:
-        (application,) = self.connection.execute("PRAGMA application_id").fetchone()
-        (version,) = self.connection.execute("PRAGMA user_version").fetchone()
-        if application != APPLICATION_ID:
-            raise LedgerError(
-                f"{self.path} is not a ledger: another program wrote it, or it is empty. "
-                "It was not changed; check the path."
-            )
-        if version not in VERSIONS:
-            raise LedgerError(
-                f"{self.path} is a ledger of version {version}, this software reads versions up "
-                f"to {VERSION}. Use the software that wrote it, or a newer one."
-            )
-        # EXTRA is FULL and also syncs the folder: a reservation outlives a power cut.
-        self.connection.execute("PRAGMA synchronous = EXTRA")
-        self.connection.execute("PRAGMA trusted_schema = OFF")
-
-    def close(self) -> None:
-        """Lets go of the file. Harmless if repeated."""
-        self.connection.close()
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """All or nothing, and alone: the lock is taken before the first read."""
-        with self._transaction("BEGIN IMMEDIATE"):
-            yield
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """One consistent view of the file."""
-        with self._transaction("BEGIN"):
-            yield
-
-    @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
-        with self._plain_errors():
-            self.connection.execute(begin)
-            try:
-                yield
-                self.connection.execute("COMMIT")
-            finally:
-                if self.connection.in_transaction:
-                    self.connection.execute("ROLLBACK")
-
-    def entries(self, anchor: Head | None = None) -> list[Entry]:
-        """All entries, verified against the chain; and that they still contain `anchor`."""
-        self._verify_guards()
-        rows = self.connection.execute("SELECT number, body, hash FROM entries ORDER BY number")
-        found: list[Entry] = []
-        previous = GENESIS
-        for expected, (number, body, claimed) in enumerate(rows.fetchall(), start=1):
-            if number != expected:
-                raise self._damaged(expected, "is missing")
-            if not isinstance(body, str) or claimed != _hash(number, previous, body):
-                raise self._damaged(number, "or its place was changed after it was written")
-            found.append(Entry(number, _parse(body), claimed))
-            previous = claimed
-        if anchor is not None and len(found) < anchor.count:
-            raise self._older(len(found), anchor)
-        if anchor is not None and not _contains(found, anchor):
-            raise self._damaged(
-                anchor.count, "is not the one that was seen before: entries were rewritten"
-            )
-        return found
-
-    def append(self, body: Mapping[str, Any], after: Head) -> Head:
-        """Adds one entry, inside `writing()`; the new head."""
-        text = canonical(body).decode()
-        head = Head(after.count + 1, _hash(after.count + 1, after.hash, text))
-        self.connection.execute(
-            "INSERT INTO entries (number, body, hash) VALUES (?, ?, ?)",
-            (head.count, text, head.hash),
-        )
-        return head
-
-    def _verify_guards(self) -> None:
-        rows = self.connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid").fetchall()
-        if {sql for (sql,) in rows} != set(_SCHEMA):
-            raise LedgerDamagedError(
-                f"{self.path}: the table or the guards against editing were changed. {_ADVICE}"
-            )
-
-    def upgrade(self) -> None:
-        """To the present version, inside `writing()`: older software then says what it lacks."""
-        self.connection.execute(f"PRAGMA user_version = {VERSION}")
-
-    def _older(self, count: int, anchor: Head) -> LedgerDamagedError:
-        return LedgerDamagedError(
-            f"{self.path} has {count} entries, but entry {anchor.count} was seen before: the last "
-            "rows were cut off, or an older copy of the file was put back. What was charged since "
-            f"would be forgotten. {_ADVICE}"
-        )
-
-    def _damaged(self, number: int, words: str) -> LedgerDamagedError:
-        return LedgerDamagedError(f"{self.path}: entry {number} {words}. {_ADVICE}")
-
-    @contextlib.contextmanager
-    def _plain_errors(self) -> Iterator[None]:
-        """SQLite's and the system's errors as sentences."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise _plain(error, self.path, self._timeout) from None
-        except UnicodeDecodeError:  # SQLite quotes the broken bytes in its message
-            raise LedgerDamagedError(f"{self.path} cannot be read as a ledger. {_ADVICE}") from None
-        except OSError as error:
-            reason = error.strerror or error
-            raise LedgerError(f"Cannot use the ledger {self.path}: {reason}.") from None
-
-
-_ADVICE = (
-    "The ledger is damaged and nothing can be reserved from it. Restore a copy, and charge by hand "
-    "what was released since."
-)
-
-
-def head_of(entries: list[Entry]) -> Head:
-    """The head of a list of entries."""
-    return Head(len(entries), entries[-1].hash if entries else GENESIS)
-
-
-def _contains(entries: list[Entry], anchor: Head) -> bool:
-    if not 0 <= anchor.count <= len(entries):
-        return False
-    return head_of(entries[: anchor.count]) == anchor
-
-
-def _hash(number: int, previous: str, body: str) -> str:
-    return hashlib.sha256(f"{number}\n{previous}\n{body}".encode()).hexdigest()
-
-
-def _parse(body: str) -> dict[str, Any]:
-    """Rows are parsed only after their hash was found right; a forger's may still be no object."""
-    try:
-        parsed = json.loads(body)
-    except ValueError:
-        parsed = None
-    return parsed if isinstance(parsed, dict) else {}
-
-
-def _plain(error: sqlite3.Error, path: Path, timeout: float) -> LedgerError:
-    code = getattr(error, "sqlite_errorcode", None)
-    primary = None if code is None else code & 0xFF
-    if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return LedgerError(
-            f"The ledger {path} was locked by another process for {timeout:g} seconds. "
-            "Nothing was charged; try again."
-        )
-    if primary == sqlite3.SQLITE_NOTADB:
-        return LedgerError(f"{path} is not a ledger (not an SQLite file). Check the path.")
-    if primary == sqlite3.SQLITE_READONLY:
-        return LedgerError(f"The ledger {path} may not be written. Check its permissions.")
-    if primary == sqlite3.SQLITE_CANTOPEN:
-        return LedgerError(
-            f"The ledger {path} cannot be opened. Check the permissions of the file and its folder."
-        )
-    if primary == sqlite3.SQLITE_IOERR:
-        return LedgerError(
-            f"Reading or writing {path} failed ({error}). Release nothing; whether the round was "
-            "charged, `fedprikl ledger` will tell once the disk works."
-        )
-    if primary == sqlite3.SQLITE_FULL:
-        return LedgerError(f"The disk of {path} is full; nothing was charged. Make room first.")
-    if isinstance(error, sqlite3.ProgrammingError):
-        return LedgerError(
-            f"The ledger {path} is closed, or open in another thread. Open it again here."
-        )
-    return LedgerDamagedError(f"{path} cannot be read as a ledger ({error}). {_ADVICE}")
+        super().__init__(path, LEDGER, create=create, timeout=timeout)
