@@ -9,6 +9,8 @@ FedPriKLError
 ├── BudgetExceededError       a release that does not fit into what is left of a privacy budget
 ├── LedgerError               a ledger file that is missing, foreign, locked or not writable
 │   └── LedgerDamagedError    a ledger file that was edited, cut or broken
+├── HistoryError              a history or watermark of a series that cannot be used
+│   └── HistoryDamagedError   a history that was edited, cut or broken
 ├── PolicyRefusal             a client takes no part; says why
 ├── ReleaseRefused            a round that ends without a release; says whether it stays charged
 ├── SealError                 a sealed message that does not open where it arrived
@@ -31,6 +33,8 @@ __all__ = [
     "CohortTooSmallError",
     "DeploymentError",
     "FedPriKLError",
+    "HistoryDamagedError",
+    "HistoryError",
     "InvalidInputError",
     "LedgerDamagedError",
     "LedgerError",
@@ -112,6 +116,14 @@ class LedgerError(FedPriKLError):
 
 class LedgerDamagedError(LedgerError):
     """A ledger file whose entries are not what was written; nothing can be reserved from it."""
+
+
+class HistoryError(FedPriKLError):
+    """The history or the watermark of a series cannot be used."""
+
+
+class HistoryDamagedError(HistoryError):
+    """The history of a series was changed after it was written."""
 
 
 class MissingExtraError(FedPriKLError, ImportError):
