@@ -101,6 +101,12 @@ class SmoothTail:
         outer = self.knee + (depth - ordinary) * self.stretch
         return self.law.at(np.where(depth <= ordinary, inner, outer))
 
+    def depth(self, values: Floats) -> Floats:
+        """-ln P(more than this), about: the inverse of `at`."""
+        ordinary, found = -math.log(KNEE), self.law.depth(values)
+        beyond = ordinary + (found - self.knee) / self.stretch
+        return np.where(found <= self.knee, found * (ordinary / self.knee), beyond)
+
     def threshold(self, depth: float) -> float:
         """What it exceeds with probability exp(-depth), about."""
         return float(self.at(np.array(depth)))

@@ -10,7 +10,7 @@ from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.correlation import Correlation, rare_discount
 
-__all__ = ["CellSpread", "Spread", "one_each", "spread_around"]
+__all__ = ["CellSpread", "Spread", "between_clients", "one_each", "spread_around"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,11 +71,10 @@ class Spread:
         kind = self.correlation
         if kind is None:
             return np.zeros(len(records))
-        return np.array(
-            [
-                _between(n, clients, kind.size_variation)
-                for n, clients in zip(records.tolist(), self.clients, strict=True)
-            ]
+        if len(records) != len(self.clients):
+            raise InvalidInputError("The spread needs the number of clients of every batch.")
+        return between_clients(
+            records.astype(np.float64), np.array(self.clients), kind.size_variation
         )
 
     @property
@@ -84,7 +83,7 @@ class Spread:
         kind = self.correlation
         if kind is None or not self.counted:
             return 0.0
-        return _between(self.counted, kind.clients, kind.size_variation)
+        return float(between_clients(self.counted, kind.clients, kind.size_variation))
 
     def counting(self, alike: CellSpread, pi: Floats) -> Floats:
         """The variance of P / Pi because Pi was counted: 1 over the cell's holders, about."""
@@ -122,6 +121,9 @@ def one_each(records: int, clients: int) -> bool:
     return records <= 1.05 * clients
 
 
-def _between(records: int, clients: int, size_variation: float) -> float:
+def between_clients(
+    records: Floats | float, clients: Floats | float, size_variation: float
+) -> Floats:
+    """kappa of `Spread.between`, for clients whose sizes vary so much; arguments may be arrays."""
     alike = records * (1 + size_variation) / clients - 1  # others in the client of a random record
-    return min(max(alike, 0.0) / max(records - 1, 1), 1.0)
+    return np.clip(alike / np.maximum(np.asarray(records) - 1, 1), 0.0, 1.0)

@@ -1,0 +1,144 @@
+"""Channels: the distributions that a series watches, the whole and every column. Public."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedprikl.checks import Floats
+from fedprikl.divergence import Score
+from fedprikl.errors import InvalidInputError
+from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.view_sums import asked_views, view_points, view_score
+from fedprikl.reference import QueryPoints, Reference, Spread, all_points
+from fedprikl.reference.correlation import Correlation
+from fedprikl.reference.spread import between_clients
+
+__all__ = ["TOLERATED", "Channel", "channels_of"]
+
+TOLERATED = 2e-5  # nats: a lasting deviation so small is not called drift
+SIZES = ("kl", "tv")  # of every column
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Channel:
+    """One distribution of a series: Pi, and how counts vary around N Pi without drift.
+
+    `spread` is a reference's, for any number of clients, or a design effect of one period's counts.
+    `error` is the variance of P(x) / Pi(x) that a baseline made from noisy counts has beside it.
+
+    >>> channel = Channel.of(Reference.from_probabilities([0.5, 0.3, 0.2]))
+    >>> channel.name, channel.pi.tolist(), channel.shares.tolist()
+    ('', [0.5, 0.3, 0.2], [0.5, 0.3, 0.2, 0.0])
+    """
+
+    name: str  # of the column, or pair of columns; empty: the whole
+    points: QueryPoints  # all cells, one batch
+    scores: tuple[Score, ...] = (view_score("kl"), view_score("tv"))  # sizes that are shown
+    spread: Spread | float = 1.0
+    error: Floats | None = None  # per cell, and of the share of the rest last (not divided by Pi)
+
+    def __post_init__(self) -> None:
+        if self.points.batches != 1:
+            raise InvalidInputError("A series counts all records in one batch.")
+        if self.error is not None and len(self.error) != len(self.points) + 1:
+            raise InvalidInputError("The error of a baseline is one number per cell, and one more.")
+
+    @classmethod
+    def of(cls, reference: Reference, scores: tuple[Score, ...] | None = None) -> "Channel":
+        """The whole domain of a reference."""
+        return cls(
+            name="",
+            points=all_points(reference.probabilities),
+            scores=scores or tuple(map(view_score, ("kl", "tv", "js"))),
+            spread=reference.spread(clients=[1]),
+        )
+
+    @property
+    def pi(self) -> Floats:
+        """Pi(x) per cell."""
+        return self.points.pi
+
+    @property
+    def shares(self) -> Floats:
+        """What share of the records each cell should hold, and the rest last.
+
+        The rest are records in no cell of the reference. What the reference happened to miss is
+        part of it.
+        """
+        missed = 0.0
+        if isinstance(self.spread, Spread) and self.spread.discount:
+            alike = self.spread.of(self.points.cells, self.pi)
+            lucky = np.minimum(self.spread.counting(alike, self.pi), 1.0)
+            missed = self.spread.discount * float(self.pi @ lucky)
+        rest = max(0.0, 1 - math.fsum(self.pi.tolist()))
+        return np.append(self.pi, rest + missed)
+
+    def spread_at(self, records: int, clients: int) -> Spread:
+        """How counts of one period vary. A design effect is that of clients who stay the same."""
+        if isinstance(self.spread, Spread):
+            return replace(self.spread, clients=(clients,))
+        icc = min((self.spread - 1) / records, 1.0)
+        alike = Correlation(icc=icc, size_variation=0.0, clients=10**9)
+        return Spread(clients=(1,), correlation=alike if icc else None)
+
+    def lasting(self, records: Floats | float, clients: Floats | float) -> Floats:
+        """The variance of the shares that no longer window averages out, the rest last.
+
+        The error of a counted Pi, what clients differ in if they stay the same, and a deviation of
+        `TOLERATED` nats in a random direction: KL is about sum Pi (r - 1)^2 / 2. `records` and
+        `clients` are those of one period, and may be arrays: one row for each.
+        """
+        pi, n = self.pi, np.asarray(records, dtype=np.float64)
+        fixed = np.full(len(pi), 2 * TOLERATED)
+        if isinstance(self.spread, Spread):
+            alike = self.spread.of(self.points.cells, pi)
+            fixed += self.spread.counting(alike, pi)
+            kind = self.spread.correlation
+            variation = 0.0 if kind is None else kind.size_variation
+            between = between_clients(n, clients, variation)[..., None] * alike.variance
+        else:
+            between = (self.spread - 1) / (n[..., None] * pi)
+        missed = self.shares[-1] - max(0.0, 1 - math.fsum(pi.tolist()))
+        rest = np.broadcast_to(missed**2 + TOLERATED**2, (*n.shape, 1))
+        found = np.concatenate([pi**2 * (fixed + between), rest], axis=-1)
+        if self.error is not None:
+            found += np.append(pi**2, 1.0) * self.error
+        return found
+
+
+def channels_of(plan: Plan, reference: Reference) -> tuple[Channel, ...]:
+    """What the releases of a plan are about: the whole where it is asked, then every column.
+
+    >>> from fedprikl.protocol import Question
+    >>> reference = Reference.from_counts([500, 300, 200])
+    >>> plan = Plan(
+    ...     population="patients",
+    ...     reference=reference.fingerprint,
+    ...     epsilon=1.0,
+    ...     questions=(Question(points=3, release="counts"),),
+    ... )
+    >>> [(channel.name, len(channel.points)) for channel in channels_of(plan, reference)]
+    [('', 3)]
+    """
+    found: list[Channel] = []
+    if plan.questions:
+        if any(each.release != "counts" for each in plan.questions) or plan.batches > 1:
+            raise InvalidInputError(
+                "A series is judged from noisy counts of one batch. Plan it with `--every`."
+            )
+        asked = [each.score(correction=0.0, limited=False) for each in plan.questions]
+        found.append(Channel.of(reference, tuple(asked)))
+        if len(found[0].points) != plan.points:
+            raise InvalidInputError("A series counts every cell of the reference.")
+    found += (
+        Channel(
+            name=" and ".join(view.columns),
+            points=view_points(view),
+            scores=tuple(map(view_score, SIZES)),
+            spread=view.spread(clients=[1]),
+        )
+        for view in asked_views(plan, reference)
+    )
+    effect = plan.design_effect
+    return tuple(found if effect is None else (replace(each, spread=effect) for each in found))
