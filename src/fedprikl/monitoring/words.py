@@ -40,7 +40,7 @@ def headline(status: SeriesStatus) -> str:
 
 
 def alarm_words(alarm: AlarmFacts, every: str) -> str:
-    """Since when and where: "Drift since week 23, mostly departure delay." """
+    """Since when and where, as in "Drift since week 23, mostly departure delay."."""
     where = f", mostly {alarm.columns[0]}" if alarm.columns else ""
     return f"Drift since {period_name(alarm.since, every)}{where}."
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from fedprikl.monitoring.status import PeriodPoint, SeriesStatus
+from fedprikl.monitoring.status import AlarmFacts, PeriodPoint, SeriesStatus
 from fedprikl.monitoring.words import alarm_words, counted, day, period_name
-from fedprikl.reporting.page import paragraphs, table
+from fedprikl.reporting.page import paragraphs
 from fedprikl.reporting.series_frame import Frame
 from fedprikl.reporting.series_timeline import Curve, timeline_chart
 from fedprikl.reporting.texts import clean, escaped, listed
@@ -13,7 +13,12 @@ from fedprikl.reporting.texts import clean, escaped, listed
 __all__ = ["drift_section", "largest"]
 
 NAMED = 8  # missed periods of one reason that are named
-ALARM_HEAD = ("alarm", "raised", "what", "test", "state")
+STATES = {
+    "open": "Open",
+    "acknowledged": "Acknowledged",
+    "rebaselined": "Ended by a new baseline",
+    "ended": "Ended",
+}
 TESTS = {"period": "one {} alone", "cumulative": "several {}s together"}
 
 
@@ -120,30 +125,29 @@ def _acknowledged(status: SeriesStatus, frame: Frame) -> list[int]:
 
 
 def _alarms(status: SeriesStatus) -> Iterator[str]:
+    """All alarms, the last first."""
     if not status.alarms:
         return
-    rows = [
-        (
-            str(alarm.number),
-            period_name(alarm.raised, status.every),
-            f"{alarm_words(alarm, status.every)} {_more(alarm.columns)}".strip(),
-            TESTS[alarm.test].format(status.every),
-            _state(alarm.state, alarm.acknowledged_at, alarm.note),
-        )
-        for alarm in reversed(status.alarms)
-    ]
-    marked = [alarm.state == "open" for alarm in reversed(status.alarms)]
     yield "<h3 id=alarms>Alarms</h3>"
-    yield table(ALARM_HEAD, rows, marked, look="last words")
+    for alarm in reversed(status.alarms):
+        raised = period_name(alarm.raised, status.every)
+        words = f"{alarm_words(alarm, status.every)} {_more(alarm.columns)}".strip()
+        how = f"Raised in {raised} by {TESTS[alarm.test].format(status.every)}."
+        state = ' class="bad"' if alarm.state == "open" else ""
+        yield (
+            f'<section class="card"><p><strong>Alarm {alarm.number}: {escaped(words)}</strong></p>'
+            f"<p>{escaped(how)} <span{state}>"
+            f"{escaped(_state(alarm))}</span></p></section>"
+        )
 
 
 def _more(columns: tuple[str, ...]) -> str:
     return f"Also {listed([clean(name) for name in columns[1:]])}." if columns[1:] else ""
 
 
-def _state(state: str, at: str, note: str) -> str:
-    when = f", {day(at)}" if at else ""
-    return f"{state}{when}{': ' if note else ''}{note}"
+def _state(alarm: AlarmFacts) -> str:
+    when = f" on {day(alarm.acknowledged_at)}" if alarm.acknowledged_at else ""
+    return f"{STATES[alarm.state]}{when}{f': {alarm.note}' if alarm.note else '.'}"
 
 
 def _missed(status: SeriesStatus) -> Iterator[str]:

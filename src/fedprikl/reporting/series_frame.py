@@ -9,7 +9,7 @@ from fedprikl.monitoring.words import day, period_name, short_day
 
 __all__ = ["Frame", "Scale", "file_of"]
 
-TICKS = 4  # dates below a chart: as many as a phone has room for
+TICKS = 3  # dates below a chart: as many as a phone has room for
 BENT = 6.0  # thresholds: beyond, a linear scale would press the threshold to the ground
 
 

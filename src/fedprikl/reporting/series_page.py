@@ -86,7 +86,7 @@ def _facts(status: SeriesStatus) -> dict[str, str]:
         "Last release": date(status.last_success) if status.last_success else "none yet",
         "Next": f"after {date(status.next_due)}" if status.next_due else "the series is over",
         "False alarms": f"at most {100 * status.false_alarm:.3g}% per year",
-        "Seen": date(status.at),
+        "As of": date(status.at),
     }
 
 
@@ -96,8 +96,8 @@ def _faults(status: SeriesStatus) -> Iterator[str]:
     items = "".join(f"<li>{escaped(fault)}</li>" for fault in status.faults)
     yield (
         '<div class="fault" role="alert"><p class="bad">What is wrong</p>'
-        f"<ul>{items}</ul><p>What follows is what the history says, right or wrong. Restore it from "
-        "a backup, or ask the aggregator for its own.</p></div>"
+        f"<ul>{items}</ul><p>What follows is what the history says, right or wrong. Restore it "
+        "from a backup, or ask the aggregator for its own.</p></div>"
     )
 
 
@@ -105,10 +105,11 @@ def _due(status: SeriesStatus) -> Iterator[str]:
     due = [point.number for point in status.points if point.state == "due"]
     if due:
         verb = "is" if len(due) == 1 else "are"
-        yield paragraphs(
+        words = (
             f"{counted(len(due), status.every)} {verb} over and not counted yet, from "
-            f"{period_name(due[0], status.every)} on. `fedprikl monitor` counts what is due."
+            f"{period_name(due[0], status.every)} on."
         )
+        yield f"<p>{escaped(words)} <code>fedprikl monitor</code> counts what is due.</p>"
 
 
 def _empty(status: SeriesStatus) -> Iterator[str]:
@@ -118,10 +119,11 @@ def _empty(status: SeriesStatus) -> Iterator[str]:
     ahead = next((point for point in status.points if point.state == "ahead"), None)
     if ahead is not None:
         name = period_name(ahead.number, status.every).capitalize()
-        yield paragraphs(
-            f"{name} began on {day(ahead.start)} and ends on {day(ahead.end)}. After that, "
-            "`fedprikl monitor` counts it and makes the first release. This page will then show "
-            "whether there is drift, where, and since when."
+        words = f"{name} begins on {day(ahead.start)} and ends on {day(ahead.end)}."
+        yield (
+            f"<p>{escaped(words)} After that, <code>fedprikl monitor</code> counts it and makes "
+            "the first release. This page will then show whether there is drift, where, and since "
+            "when.</p>"
         )
     elif not status.next_due:
         yield paragraphs("The series is over, and nothing was released.")

@@ -15,7 +15,6 @@ __all__ = ["size_words", "sizes_section", "windows_section"]
 TITLES = {"kl": "Kullback-Leibler divergence", "tv": "Total variation", "js": "Jensen-Shannon"}
 COLUMNS = 3  # whose size is shown where the whole is not asked
 TIPS = 300  # periods: beyond, only the first chart of the page can be pointed at
-WINDOW_HEAD = ("periods", "records", "divergence", "value", "95% interval", "no drift")
 
 
 def size_words(size: Size) -> str:
@@ -124,31 +123,28 @@ def windows_section(status: SeriesStatus) -> Iterator[str]:
     whole = [window for window in status.windows if not window.name]
     columns = [window for window in status.windows if window.name]
     if whole:
-        yield table(WINDOW_HEAD, [row for each in whole for row in _rows(each, status.every)])
+        yield _table(whole, status.every)
     if columns:
         by_name: dict[str, list[WindowFacts]] = {}
         for window in columns:
             by_name.setdefault(window.name, []).append(window)
-        yield fold(
-            "Longer windows of each column",
+        tables = [_table(windows, status.every, name) for name, windows in by_name.items()]
+        yield fold("Longer windows of each column", tables)
+
+
+def _table(windows: Sequence[WindowFacts], every: str, name: str = "") -> str:
+    """A row for each window, a column for each divergence."""
+    kinds = [size.divergence for size in windows[0].sizes]
+    rows = []
+    for window in windows:
+        sizes = [_named(window.sizes, kind) for kind in kinds]
+        rows.append(
             [
-                table(
-                    WINDOW_HEAD,
-                    [row for each in windows for row in _rows(each, status.every)],
-                    caption=clean(name),
-                )
-                for name, windows in by_name.items()
-            ],
+                f"last {counted(window.length, every)}",
+                *("-" if size is None else size_words(size) for size in sizes),
+                f"{window.first} to {window.last}",
+                f"{window.records:,}",
+            ]
         )
-
-
-def _rows(window: WindowFacts, every: str) -> Iterator[tuple[str, ...]]:
-    for size in window.sizes:
-        yield (
-            f"last {counted(window.length, every)} ({window.first} to {window.last})",
-            f"{window.records:,}",
-            clean(size.divergence),
-            f"{number(size.value, _digits(size))} {clean(size.unit)}".rstrip(),
-            _interval(size),
-            "-" if size.no_drift is None else number(size.no_drift, _digits(size)),
-        )
+    heads = [f"{clean(kind)} (95% interval)" for kind in kinds]
+    return table(["window", *heads, f"{every}s", "records"], rows, caption=clean(name))

@@ -71,6 +71,7 @@ main:focus { outline: none; }
 .key .k4::before { background: var(--heat4); }
 .key .k0::before, .key .k1::before, .key .k2::before, .key .k3::before, .key .k4::before {
   outline: 1px solid var(--lines); }
+.wide .why { text-align: left; white-space: normal; min-width: 14rem; }
 .heat { display: grid; grid-template-columns: 1fr; gap: 0; }
 .heat .name { font-size: .88rem; margin-top: .45rem; line-height: 1.3; }
 .heat .says { color: var(--muted); }

@@ -3,18 +3,23 @@
 from collections.abc import Iterator, Sequence
 
 from fedprikl.monitoring.status import PeriodPoint, SeriesStatus, SiteHealth
-from fedprikl.monitoring.words import day, period_name
+from fedprikl.monitoring.words import period_name, short_day
 from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
 from fedprikl.reporting.page import fold, paragraphs, table
 from fedprikl.reporting.series_drift import largest
 from fedprikl.reporting.series_frame import file_of
 from fedprikl.reporting.series_sizes import size_words
-from fedprikl.reporting.texts import clean, date, escaped
+from fedprikl.reporting.texts import clean, escaped
 
 __all__ = ["budget_section", "periods_section", "sites_section"]
 
 LATEST = 6  # periods that are not folded
 SITES = 8  # likewise
+VERDICTS = {
+    True: '<td class="bad">above</td>',
+    False: "<td>no drift</td>",
+    None: "<td>not judged</td>",
+}
 SITE_HEAD = ("site", "answered", "share", "last answered")
 
 
@@ -30,9 +35,9 @@ def periods_section(status: SeriesStatus) -> Iterator[str]:
 
 
 def _periods(status: SeriesStatus, points: Sequence[PeriodPoint]) -> str:
-    head = (status.every, "begins", "records", "clients", "alone", "together", "size", "verdict")
+    head = (status.every, "verdict", "begins", "alone", "together", "size", "records", "clients")
     cells = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
-    lines = [f'<div class="wide last" tabindex="0"><table><thead><tr>{cells}</tr></thead><tbody>']
+    lines = [f'<div class="wide" tabindex="0"><table><thead><tr>{cells}</tr></thead><tbody>']
     lines += [_row(status.every, point) for point in points]
     return "\n".join([*lines, "</tbody></table></div>"])
 
@@ -40,27 +45,25 @@ def _periods(status: SeriesStatus, points: Sequence[PeriodPoint]) -> str:
 def _row(every: str, point: PeriodPoint) -> str:
     name = escaped(period_name(point.number, every))
     if point.state != "released":
-        words = {"missed": f"missed: {point.reason}", "due": "due: over, not counted yet"}
+        why = point.reason if point.state == "missed" else "over, not counted yet"
         return (
-            f'<tr><th scope="row">{name}</th><td>{escaped(day(point.start))}</td>'
-            f'<td colspan="5"></td><td>{escaped(words.get(point.state, ""))}</td></tr>'
+            f'<tr><th scope="row">{name}</th><td>{escaped(point.state)}</td>'
+            f"<td>{escaped(short_day(point.start))}</td>"
+            f'<td class="why" colspan="5">{escaped(why)}</td></tr>'
         )
     size = point.sizes[-1] if point.sizes else None
     cells = (
-        day(point.start),
-        f"{point.records:,}",
-        f"{point.clients:,}",
+        short_day(point.start),
         _beside(largest(point, cumulative=False), point.threshold),
         _beside(largest(point, cumulative=True), point.cumulative_threshold),
         "" if size is None else f"{clean(size.divergence)} {size_words(size)}",
+        f"{point.records:,}",
+        f"{point.clients:,}",
     )
     middle = "".join(f"<td>{escaped(cell)}</td>" for cell in cells)
-    verdict = {True: '<td class="bad">above a threshold</td>', False: "<td>no drift</td>"}.get(
-        bool(point.speaks) if point.speaks is not None else None,  # type: ignore[arg-type]
-        "<td>not judged</td>",
-    )
+    said = VERDICTS[point.speaks]
     link = f'<a href="{file_of(point.number)}">{name}</a>'
-    return f'<tr><th scope="row">{link}</th>{middle}{verdict}</tr>'
+    return f'<tr><th scope="row">{link}</th>{said}{middle}</tr>'
 
 
 def _beside(found: tuple[float, str] | None, limit: float | None) -> str:
