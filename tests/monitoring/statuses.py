@@ -152,7 +152,7 @@ def series(
                 name=f"airport {n:02d}",
                 asked=periods,
                 answered=periods - (n % 7 == 3) * (periods // 3),
-                last=periods - 1 - (n % 7 == 3) * 4,
+                last=max(periods - 1 - (n % 7 == 3) * 4, 0),
             )
             for n in range(1, 41)
         ),

@@ -10,7 +10,7 @@ from fedprikl.reporting.series_heat import relative
 from fedprikl.reporting.series_timeline import Curve, timeline_chart
 from fedprikl.reporting.texts import clean, decimals, escaped, number
 
-__all__ = ["size_words", "sizes_section", "windows_section"]
+__all__ = ["size_title", "size_words", "sizes_section", "windows_section"]
 
 TITLES = {"kl": "Kullback-Leibler divergence", "tv": "Total variation", "js": "Jensen-Shannon"}
 COLUMNS = 3  # whose size is shown where the whole is not asked
@@ -43,7 +43,7 @@ def sizes_section(status: SeriesStatus) -> list[str]:
     if released[-1].sizes:
         for size in released[-1].sizes:
             found = [_named(point.sizes, size.divergence) for point in frame.points]
-            charts.append(_card(frame, _title(size.divergence), found))
+            charts.append(_card(frame, size_title(size.divergence), found))
     else:
         for name in _leading(released[-1]):
             found = [_named(_sizes_of(point, name), "tv") for point in frame.points]
@@ -67,7 +67,8 @@ def sizes_section(status: SeriesStatus) -> list[str]:
     ]
 
 
-def _title(divergence: str) -> str:
+def size_title(divergence: str) -> str:
+    """What people call a divergence."""
     return f"{TITLES.get(divergence, 'Divergence')} ({clean(divergence)})"
 
 

@@ -63,8 +63,8 @@ def timeline_chart(
         *_gaps(frame, height),
         *_drift(frame, alarms, height),
         *_band(curve.band, scale),
-        _path(below, scale, "c-below"),
-        _path(threshold, scale, "c-limit"),
+        _steps(below, scale, "c-below"),
+        _steps(threshold, scale, "c-limit"),
         _path(curve.values, scale, f"c-{curve.kind}"),
         *_hits(frame, tips, height),
         "</svg>",
@@ -114,6 +114,11 @@ def _drift(frame: Frame, alarms: Sequence[AlarmFacts], height: int) -> Iterator[
 
 def _band(band: Sequence[tuple[float, float] | None], scale: Scale) -> Iterator[str]:
     for run in _runs(band):
+        if len(run) == 1:
+            ((place, (low, high)),) = run
+            top, down = _y(high, scale), _y(low, scale)
+            yield f'<path class="c-band" d="M{place + 0.3:g} {top:.1f}h.4V{down:.1f}h-.4Z"/>'
+            continue
         above = [f"{place + 0.5:g} {_y(pair[1], scale):.1f}" for place, pair in run]
         under = [f"{place + 0.5:g} {_y(pair[0], scale):.1f}" for place, pair in reversed(run)]
         yield f'<path class="c-band" d="M{"L".join([*above, *under])}Z"/>'
@@ -125,6 +130,16 @@ def _path(values: Values, scale: Scale, style: str) -> str:
     for run in _runs(values):
         stops = [f"{place + 0.5:g} {_y(value, scale):.1f}" for place, value in run]
         pieces.append(f"M{'L'.join(stops)}{'h0' if len(run) == 1 else ''}")
+    return f'<path class="{style}" d="{"".join(pieces)}"/>' if pieces else ""
+
+
+def _steps(values: Values, scale: Scale, style: str) -> str:
+    """What holds for whole periods: level over each of them."""
+    pieces = []
+    for run in _runs(values):
+        begin, _ = run[0]
+        levels = "".join(f"V{_y(value, scale):.1f}H{place + 1}" for place, value in run)
+        pieces.append(f"M{begin} {_y(run[0][1], scale):.1f}{levels}")
     return f'<path class="{style}" d="{"".join(pieces)}"/>' if pieces else ""
 
 
