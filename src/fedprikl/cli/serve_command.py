@@ -54,7 +54,8 @@ def serve_command(
         say(f"{len(written):,} files written; open {static / 'index.html'}")
         return
     _check_extra()
-    from fedprikl.dashboard.app import LOOPBACK, dashboard
+    from fedprikl.dashboard.app import dashboard
+    from fedprikl.dashboard.guard import LOOPBACK
     from fedprikl.dashboard.serving import address_of, open_socket, serve
 
     source = open_series(history, reference, plan, key)
