@@ -14,6 +14,7 @@ FedPriKLError
 ├── PolicyRefusal             a client takes no part; says why
 ├── ReleaseRefused            a round that ends without a release; says whether it stays charged
 ├── SealError                 a sealed message that does not open where it arrived
+├── HookError                 news of a series that could not be delivered
 ├── DeploymentError           a federation that cannot be reached, or set up as it must not be
 └── SecureSumError            a secure sum that cannot or must not go on
     ├── MessageDecodeError    bytes that are not a message of the protocol
@@ -35,6 +36,7 @@ __all__ = [
     "FedPriKLError",
     "HistoryDamagedError",
     "HistoryError",
+    "HookError",
     "InvalidInputError",
     "LedgerDamagedError",
     "LedgerError",
@@ -148,6 +150,10 @@ class SealError(FedPriKLError):
 
 class DeploymentError(FedPriKLError):
     """A federation that cannot be reached, or is not set up. Nothing was released."""
+
+
+class HookError(FedPriKLError):
+    """News of a series that could not be delivered. Never shows an address' path or a secret."""
 
 
 class SecureSumError(FedPriKLError):

@@ -8,15 +8,22 @@ from fedprikl.reporting.texts import escaped
 __all__ = ["fact_table", "fold", "page", "paragraphs", "table"]
 
 
-def page(title: str, body: Sequence[str], *, headline: str = "") -> str:
-    """A whole document from a title and pieces of HTML; the headline is the title unless given."""
+def page(
+    title: str, body: Sequence[str], *, headline: str = "", top: str = "", style: str = ""
+) -> str:
+    """A whole document from a title and pieces of HTML; the headline is the title unless given.
+
+    `top` is HTML before the main part, as links to other pages; `style` comes after the usual one.
+    """
     kind = f'<p class="kind">{escaped(title)}</p>\n' if headline else ""
+    target = ' id="main" tabindex="-1"' if top else ""  # of a link that skips the top
     return (
         "<!doctype html>\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{escaped(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<style>{STYLE}</style></head>\n<body>\n<main>\n"
+        f"<style>{STYLE}{style}</style></head>\n<body>\n{top}"
+        f"<main{target}>\n"
         f"{kind}<h1>{escaped(headline or title)}</h1>\n"
         + "\n".join(body)
         + "\n</main>\n</body></html>\n"

@@ -18,16 +18,23 @@ WITNESS_HEAD = ("about", "statistic", "value", "threshold", "above it")
 
 
 def details(
-    release: Release, plan: Plan, costs: Mapping[str, str], absent: Sequence[str]
+    release: Release,
+    plan: Plan,
+    costs: Mapping[str, str],
+    absent: Sequence[str],
+    *,
+    judged: bool = True,
 ) -> Iterator[str]:
-    """One fold after the other."""
+    """One fold after the other. `judged`: by itself, and not as one of a series."""
     facts = ReleaseFacts.of(release, absent)
-    words = (facts.drift, *facts.answers)
-    yield fold("The verdict in numbers", [*map(paragraphs, words), _witnesses(release)])
-    if release.columns:
-        order = ranked(release.columns)
+    order = ranked(release.columns)
+    if judged:
+        words = (facts.drift, *facts.answers)
+        yield fold("The verdict in numbers", [*map(paragraphs, words), _witnesses(release)])
+    if judged and order:
         rows = [each.row for each in facts_of(order)]
         yield fold("Columns in numbers", [table(HEAD, rows, look="last"), paragraphs(NOTE, "note")])
+    if order:
         yield fold("Every category of every column", [*map(_cells, order)], printed=False)
     yield fold("Who was counted", [paragraphs(facts.counted), fact_table(_asked(release))])
     yield fold("What is protected, in full", [paragraphs(facts.privacy)])

@@ -1,0 +1,76 @@
+"""`fedprikl serve`: the page of a series, over the web or as files."""
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedprikl.cli.console import notes, say
+from fedprikl.cli.options import check_key
+from fedprikl.errors import InvalidInputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from fedprikl.dashboard.source import SeriesSource
+
+__all__ = ["open_series", "serve_command"]
+
+
+def open_series(history: Path, reference: Path, plan: Path, key: str) -> "SeriesSource":
+    """The series of a history. The one seam to `fedprikl.front.series_status`."""
+    raise InvalidInputError(
+        f"Histories cannot be read yet: {history}, {reference}, {plan}, {key or 'no key'}."
+    )
+
+
+def serve_command(
+    history: Annotated[Path, typer.Argument(help="The history, from `fedprikl monitor`.")],
+    reference: Annotated[Path, typer.Option(help="The reference of the series.")],
+    plan: Annotated[Path, typer.Option(help="The signed plan of the series.")],
+    key: Annotated[
+        str, typer.Option(help="The aggregator's public key, 64 hexadecimal digits.")
+    ] = "",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Others than this machine's own are told.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    static: Annotated[
+        Path | None, typer.Option(help="Write the same as files into this folder, and end.")
+    ] = None,
+) -> None:
+    """Serves the page of a series: drift over time, columns, reports, budget, sites. Read-only.
+
+    It listens on this machine only, unless --host says otherwise. There is no password: whoever
+    reaches the address may read, and all of it is public. `/metrics` is for Prometheus, `/health`
+    for probes, `/series.json` for everything else. Ctrl-C ends it.
+
+    Example: `fedprikl serve history.db --reference ref.json --plan plan.json --static public`
+    """
+    key = check_key(key)
+    if static is not None:
+        from fedprikl.dashboard.site import write_site
+
+        written = write_site(open_series(history, reference, plan, key), static)
+        say(f"{len(written):,} files written; open {static / 'index.html'}")
+        return
+    _check_extra()
+    from fedprikl.dashboard.app import dashboard
+    from fedprikl.dashboard.guard import LOOPBACK
+    from fedprikl.dashboard.serving import address_of, open_socket, serve
+
+    source = open_series(history, reference, plan, key)
+    local = host.lower() in LOOPBACK
+    with open_socket(host, port) as listening:
+        if not local:
+            say(f"others can read this page: it listens on {host}", console=notes)
+        say(f"serving {address_of(listening)} (Ctrl-C ends it)")
+        serve(dashboard(source, hosts=LOOPBACK if local else None), listening)
+
+
+def _check_extra() -> None:
+    for name in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(name) is None:
+            raise MissingExtraError(
+                "Serving needs starlette and uvicorn: pip install 'fedprikl[serve]'. "
+                "`--static FOLDER` needs neither."
+            )
