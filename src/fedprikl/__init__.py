@@ -26,11 +26,11 @@ if TYPE_CHECKING:
         ReleaseRefused,
     )
     from fedprikl.estimation import Verdict
-    from fedprikl.front import Comparison, compare, divergence_of, verify
+    from fedprikl.front import Comparison, compare, divergence_of, monitor, verify
     from fedprikl.planning.planned_round import PlannedRound
     from fedprikl.planning.planner import plan_round as plan
     from fedprikl.privacy import InsecureSeededNoise, Ledger, PrivacyStatement
-    from fedprikl.protocol import Plan, Release, SignedPlan, SigningKey
+    from fedprikl.protocol import Plan, Release, Series, SignedPlan, SigningKey
     from fedprikl.records import CsvFormat, fit_reference
     from fedprikl.reference import Reference
 
@@ -52,6 +52,7 @@ __all__ = [
     "Reference",
     "Release",
     "ReleaseRefused",
+    "Series",
     "SignedPlan",
     "SigningKey",
     "Verdict",
@@ -59,6 +60,7 @@ __all__ = [
     "compare",
     "divergence_of",
     "fit_reference",
+    "monitor",
     "plan",
     "verify",
 ]
@@ -80,12 +82,14 @@ _HOMES = {
     "Reference": "reference",
     "Release": "protocol",
     "ReleaseRefused": "errors",
+    "Series": "protocol",
     "SignedPlan": "protocol",
     "SigningKey": "protocol",
     "Verdict": "estimation",
     "compare": "front",
     "divergence_of": "front",
     "fit_reference": "records",
+    "monitor": "front",
     "plan": "planning.planner:plan_round",
     "verify": "front",
 }

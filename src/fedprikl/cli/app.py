@@ -19,8 +19,10 @@ from fedprikl.cli.estimate_command import estimate_command
 from fedprikl.cli.federate_command import federate_command
 from fedprikl.cli.keys_command import keys_command
 from fedprikl.cli.ledger_command import ledger_command
+from fedprikl.cli.monitor_command import monitor_command
 from fedprikl.cli.plan_command import plan_command
 from fedprikl.cli.reference_command import reference_command
+from fedprikl.cli.serve_command import serve_command
 from fedprikl.cli.verify_command import verify_command
 from fedprikl.errors import FedPriKLError
 
@@ -46,6 +48,8 @@ app.command("keys")(keys_command)
 app.command("federate")(federate_command)
 app.command("verify")(verify_command)
 app.command("ledger")(ledger_command)
+app.command("monitor")(monitor_command)
+app.command("serve")(serve_command)
 
 
 def _print_version(wanted: bool) -> None:

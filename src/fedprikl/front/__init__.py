@@ -1,11 +1,13 @@
 """Front: what a user calls. `compare` runs a round in one process, `verify` checks its release.
 
-`divergence_of` computes other divergences from a release with noisy counts.
+`divergence_of` computes other divergences from a release with noisy counts. `monitor` counts what
+is due of a series.
 """
 
 from fedprikl.front.comparing import compare
 from fedprikl.front.divergences import divergence_of
+from fedprikl.front.monitoring import monitor
 from fedprikl.front.result import Comparison
 from fedprikl.front.verifying import verify
 
-__all__ = ["Comparison", "compare", "divergence_of", "verify"]
+__all__ = ["Comparison", "compare", "divergence_of", "monitor", "verify"]

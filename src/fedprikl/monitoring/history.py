@@ -59,7 +59,7 @@ class SeriesHistory:
     judged: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # by period
     acknowledged: tuple[Mapping[str, Any], ...] = ()
     rebaselined: tuple[tuple[int, int], ...] = ()  # first and last period, in order
-    told: frozenset[tuple[int, str]] = frozenset()  # which alarm was told to which hook
+    told: frozenset[tuple[str, str]] = frozenset()  # which notice was delivered by which hook
 
     @property
     def plan(self) -> Plan:
@@ -196,9 +196,9 @@ class History:
         """From the period after `last` on, what these periods were like is the normal."""
         self._append({"event": "rebaseline", "first": first, "last": last, "at": at})
 
-    def tell(self, alarm: int, hook: str, *, at: str) -> None:
-        """An alarm was delivered to a hook."""
-        self._append({"event": "told", "alarm": alarm, "hook": hook, "at": at})
+    def tell(self, notice: str, hook: str, *, at: str) -> None:
+        """A notice, by its identity, was delivered by a hook."""
+        self._append({"event": "told", "notice": notice, "hook": hook, "at": at})
 
     def document(self, kept: Kept) -> bytes:
         """The bytes of a release, as they were kept."""
@@ -299,7 +299,7 @@ class _State:
         self.judged: dict[int, Mapping[str, Any]] = {}
         self.acknowledged: list[Mapping[str, Any]] = []
         self.rebaselined: list[tuple[int, int]] = []
-        self.told: set[tuple[int, str]] = set()
+        self.told: set[tuple[str, str]] = set()
 
     def apply(self, body: Mapping[str, Any]) -> None:
         match body["event"]:
@@ -318,7 +318,7 @@ class _State:
             case "rebaseline":
                 self.rebaselined.append((int(body["first"]), int(body["last"])))
             case "told":
-                self.told.add((int(body["alarm"]), str(body["hook"])))
+                self.told.add((str(body["notice"]), str(body["hook"])))
             case _:
                 raise ValueError
 

@@ -27,7 +27,7 @@ from fedprikl.protocol.release import Release
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.server import Server
-from fedprikl.protocol.transport import Transport
+from fedprikl.protocol.transport import Step, Transport
 from fedprikl.secure_sum import Leaves
 
 __all__ = ["RoundResult", "run_round"]
@@ -60,13 +60,13 @@ def run_round(
     period: int | None = None,
     previous: str = "",
     begin: Callable[[Round], None] = lambda _: None,
-    keep: Callable[[bytes], None] = lambda _: None,
+    keep: Callable[[bytes, frozenset[str]], None] = lambda *_: None,
 ) -> RoundResult:
     """One round over real secure sums. `leaves` says which clients vanish before which message.
 
     In a series, `period` is counted, and `previous` is the fingerprint of the release before.
-    `begin` is told the round before anything is sent, `keep` the signed release before the ledger
-    closes the round: who writes both down loses no release that was charged.
+    `begin` is told the round before anything is sent, `keep` the signed release, and who was
+    counted, before the ledger closes the round: who writes both down loses nothing that is charged.
 
     Another `transport` carries the messages of the same clients; who leaves is then its affair.
     """
@@ -86,12 +86,14 @@ def run_round(
         software=software,
         source=source,
         previous=previous,
-        keep=keep,
+        keep=lambda message: keep(message, frozenset(counted)),
     )
     aggregator.check_budget()
     begin(current)
-    driver = RoundDriver(current, aggregator)
+    driver, counted = RoundDriver(current, aggregator), set[str]()
     for count in driver.drive(transport or InMemoryTransport(clients, at=at, leaves=leaves)):
+        if count.step is Step.INPUT:
+            counted |= driver.answered
         report(count)
     try:
         message = driver.release(at=at, rng=rng)

@@ -1,0 +1,223 @@
+"""`fedprikl monitor`: does whatever is due in a series, and nothing else."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedprikl.cli.console import notes, print_json, say, shown_progress
+from fedprikl.cli.reference_command import SEPARATORS
+from fedprikl.cli.released import DRIFT_FOUND
+from fedprikl.dashboard.site import write_site
+from fedprikl.errors import HookError, InvalidInputError
+from fedprikl.front.monitoring import HistorySource, monitor, read_status
+from fedprikl.front.plan_checks import now
+from fedprikl.front.series_news import deliver_news
+from fedprikl.monitoring.history import History
+from fedprikl.monitoring.hooks import CommandHook, Hook
+from fedprikl.monitoring.metrics_text import metrics_text
+from fedprikl.monitoring.status import SeriesStatus
+from fedprikl.monitoring.webhook import Webhook, WebhookSecret
+from fedprikl.monitoring.words import alarm_words, headline, period_name
+from fedprikl.protocol import Policy, SignedPlan
+from fedprikl.records import CsvFormat
+from fedprikl.whole_files import write_whole
+
+__all__ = ["monitor_command"]
+
+USUAL = Policy()
+SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
+
+
+def monitor_command(
+    plan: Annotated[Path, typer.Argument(help="The plan of the series, from `fedprikl plan`.")],
+    clients: Annotated[
+        Path | None, typer.Argument(help="A folder with one file or folder per client.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="The reference; default: ref.json beside the plan.")
+    ] = None,
+    history: Annotated[Path, typer.Option(help="All releases and what happened.")] = Path(
+        "history.db"
+    ),
+    ledger: Annotated[Path, typer.Option(help="The privacy ledger.")] = Path("ledger.db"),
+    watermark: Annotated[
+        Path | None,
+        typer.Option(help="Which records were counted; default: watermark.db by the history."),
+    ] = None,
+    key: Annotated[
+        Path, typer.Option(help="The aggregator's signing key; made if it is missing.")
+    ] = Path("aggregator.pem"),
+    status: Annotated[
+        bool, typer.Option("--status", help="Count nothing; say how the series stands.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Count nothing; check the history and all signatures.")
+    ] = False,
+    acknowledge: Annotated[
+        int | None, typer.Option(min=1, help="The number of an alarm that you have seen.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="Why, for the history.")] = "",
+    rebaseline: Annotated[
+        str,
+        typer.Option(help="Periods that are the new normal, like 23:30; from their noisy counts."),
+    ] = "",
+    site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None,
+    metrics: Annotated[
+        Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
+    ] = None,
+    webhook: Annotated[str, typer.Option(help="Address that is told the news, as JSON.")] = "",
+    webhook_secret: Annotated[
+        Path | None,
+        typer.Option(help="File with the secret that signs them; else $FEDPRIKL_WEBHOOK_SECRET."),
+    ] = None,
+    command: Annotated[
+        str, typer.Option(help="Command that is told the news, as JSON on its standard input.")
+    ] = "",
+    largest_epsilon: Annotated[
+        float, typer.Option(help="Refuse a plan whose release spends more epsilon.")
+    ] = USUAL.largest_epsilon,
+    largest_delta: Annotated[
+        float, typer.Option(help="Refuse a plan whose release spends more delta.")
+    ] = USUAL.largest_delta,
+    separator: Annotated[
+        str, typer.Option(help="What separates the fields of CSV files, like ; or tab.")
+    ] = ",",
+    encoding: Annotated[
+        str, typer.Option(help="The encoding of CSV files, like cp1252.")
+    ] = "utf-8",
+    skip_bad_files: Annotated[
+        bool, typer.Option("--skip-bad-files", help="Leave out files that cannot be opened.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Counts the periods of a series that are over, judges them, and tells who wants to know.
+
+    Call it as often as you like, from cron, a timer or by hand: what is done is not done again,
+    and a crash loses nothing that was charged. Exit code 3 while an alarm is open: look at the
+    page, then acknowledge it, or take the periods since as the new normal.
+
+    Example: `fedprikl monitor plan.json clients/ --site public --metrics fedprikl.prom`
+
+    Example: `fedprikl monitor plan.json --acknowledge 1 --note "new carrier"`
+    """
+    signed = SignedPlan.load(plan)
+    hooks = _hooks(webhook, webhook_secret, command)
+    if verify:
+        with History.open(history, create=False) as opened:
+            say(f"{opened.verify():,} releases, each signed, none missing: {history}")
+        return
+    if acknowledge is not None or rebaseline:
+        _change(history, ledger, acknowledge, note, rebaseline)
+    elif not status:
+        if clients is None:
+            raise typer.BadParameter("Give the folder with the clients' files, or --status.")
+        with shown_progress() as progress:
+            monitor(
+                reference or plan.parent / "ref.json",
+                clients,
+                signed,
+                history=history,
+                ledger=ledger,
+                watermark=watermark,
+                key=key,
+                csv_format=CsvFormat(SEPARATORS.get(separator, separator), encoding),
+                skip_bad_files=skip_bad_files,
+                largest_epsilon=largest_epsilon,
+                largest_delta=largest_delta,
+                progress=progress,
+                note=lambda text: say(text, console=notes),
+            )
+    found = read_status(history, ledger)
+    _show(found, json=json)
+    _write(found, HistorySource(history, ledger, signed), site, metrics)
+    failed = deliver_news(history, found, hooks, at=now())
+    if failed:
+        raise HookError(" ".join(failed))
+    if found.open_alarms:
+        raise typer.Exit(DRIFT_FOUND)
+
+
+def _hooks(webhook: str, secret: Path | None, command: str) -> dict[str, Hook]:
+    """By the names under which the history knows them."""
+    found: dict[str, Hook] = {}
+    if webhook:
+        found["webhook"] = Webhook(url=webhook, secret=_secret(secret))
+    if command:
+        try:
+            found["command"] = CommandHook(argv=tuple(shlex.split(command)))
+        except ValueError:
+            raise typer.BadParameter("--command has a quote that is not closed.") from None
+    return found
+
+
+def _secret(path: Path | None) -> WebhookSecret | None:
+    if path is not None:
+        return WebhookSecret.from_file(path)
+    return WebhookSecret.from_environment(SECRET) if SECRET in os.environ else None
+
+
+def _change(
+    history: Path, ledger: Path, acknowledge: int | None, note: str, rebaseline: str
+) -> None:
+    """What a person decides about an alarm; written into the history."""
+    found = read_status(history, ledger)
+    with History.open(history, create=False) as opened:
+        if acknowledge is not None:
+            known = {alarm.number: alarm for alarm in found.alarms}
+            if acknowledge not in known:
+                numbers = ", ".join(map(str, known)) or "none"
+                raise InvalidInputError(f"There is no alarm {acknowledge}; there are: {numbers}.")
+            opened.acknowledge(acknowledge, note, at=now())
+        if rebaseline:
+            first, last = _range(rebaseline, [point.number for point in found.released])
+            opened.rebaseline(first, last, at=now())
+
+
+def _range(text: str, released: Sequence[int]) -> tuple[int, int]:
+    try:
+        first, last = map(int, text.split(":"))
+    except ValueError:
+        raise typer.BadParameter("--rebaseline takes two periods, like 23:30.") from None
+    if first > last or not {first, last} <= set(released):
+        raise InvalidInputError(
+            f"Periods {first} to {last} cannot be the new normal: both must have a release, the "
+            "first of them first."
+        )
+    return first, last
+
+
+def _show(found: SeriesStatus, *, json: bool) -> None:
+    if json:
+        print_json(found.to_dict() | {"headline": headline(found)})
+        return
+    say(headline(found), style="bold")
+    for alarm in found.alarms:
+        raised = period_name(alarm.raised, found.every)
+        say(
+            f"alarm {alarm.number} ({alarm.state}): {alarm_words(alarm, found.every)} Raised in "
+            f"{raised}."
+        )
+    missed = [point for point in found.points if point.state == "missed"]
+    for point in missed[-3:]:
+        say(f"{period_name(point.number, found.every)} was missed: {point.reason}.")
+    if found.budget is not None:
+        say(
+            f"budget of one record: epsilon {found.budget.epsilon:g} for the whole series, at most "
+            f"{found.budget.spent:.3g} of it spent"
+        )
+    if found.next_due:
+        say(f"next due: {found.next_due}")
+
+
+def _write(
+    found: SeriesStatus, source: HistorySource, site: Path | None, metrics: Path | None
+) -> None:
+    if site is not None:
+        write_site(source, site)
+        say(f"page: {site / 'index.html'}", console=notes)
+    if metrics is not None:
+        write_whole(metrics, metrics_text([found]))

@@ -1,0 +1,232 @@
+"""A series with all parties in this process: each client counts its own files, period by period."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedprikl.errors import HistoryError, RecordsError, ReleaseRefused
+from fedprikl.front.bookkeeping import open_account
+from fedprikl.front.client_sources import find_clients
+from fedprikl.front.plan_checks import check_plan
+from fedprikl.front.progress_calls import Progress, silent
+from fedprikl.monitoring.history import History, Kept
+from fedprikl.monitoring.period_selection import records_of_period
+from fedprikl.monitoring.watermark import Claim, Watermark
+from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource, RoundState
+from fedprikl.protocol import (
+    Aggregator,
+    Client,
+    Policy,
+    Round,
+    Series,
+    Server,
+    SignedPlan,
+    SigningKey,
+    run_round,
+)
+from fedprikl.records import CsvFormat, PeriodRecords, check_times, count_parts
+from fedprikl.reference import Reference
+
+__all__ = ["LocalSeries"]
+
+LOST = (
+    "its process ended after the sums were opened, so what it counted is lost; the budget of these "
+    "records is spent"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LocalSeries:
+    """Counts the periods of a series from one file or folder per client."""
+
+    signed: SignedPlan
+    reference: Reference
+    clients: Path
+    ledger: Path
+    watermark: Path
+    key: SigningKey
+    policy: Policy
+    software: str
+    form: CsvFormat
+    skip_bad_files: bool = False
+    source: NoiseSource = SECURE_NOISE
+    progress: Progress = silent
+    note: Callable[[str], None] = lambda _: None
+
+    @property
+    def series(self) -> Series:
+        """Of the plan."""
+        assert self.signed.plan.series is not None  # noqa: S101  a history is of a series
+        return self.signed.plan.series
+
+    def recover(self, history: History, *, at: str) -> None:
+        """Rounds that opened nothing are void; of others, what was kept is closed, the rest lost.
+
+        Whether a sum was opened the ledger knows: the budget is reserved before.
+        """
+        found, marks = history.read(), Watermark(self.watermark)
+        if not self.ledger.exists():
+            if found.kept or found.begun:
+                raise HistoryError(
+                    f"There is no ledger {self.ledger}, and the history is charged to one. Bring "
+                    "it back, or name it with --ledger."
+                )
+            return
+        with Ledger.open(self.ledger) as book:
+            self._check_ledger(book, history, found.last)
+            rounds = self._charged(book)
+            for kept in found.kept.values():
+                if rounds.get(kept.round_id) is RoundState.OPEN:
+                    held = book.reservation(kept.round_id)
+                    book.commit(held, release_hash=kept.release, at=at)
+        for round_id, period in found.begun.items():
+            if rounds.get(round_id, RoundState.CANCELLED) is RoundState.CANCELLED:
+                marks.forget(round_id)
+                history.void(period, round_id, at=at)
+            else:
+                history.miss(period, LOST, at=at)
+        self._check_watermark(history, marks)
+
+    def _charged(self, book: Ledger) -> dict[str, RoundState]:
+        population = self.signed.plan.population
+        if population not in book.populations():
+            return {}
+        return {each.round_id: each.state for each in book.account(population).rounds}
+
+    def _check_ledger(self, book: Ledger, history: History, last: Kept | None) -> None:
+        """Refuses a ledger that is older than the last release."""
+        if last is not None:
+            (release,) = history.releases([last.period]).values()
+            if release.ledger is not None:
+                book.verify(release.ledger)
+
+    def _check_watermark(self, history: History, marks: Watermark) -> None:
+        """Refuses a watermark that is older than the history, or newer."""
+        found = history.read()
+        known = marks.rounds(self.signed.plan.population)
+        lost = [kept.period for kept in found.kept.values() if kept.round_id not in known]
+        if lost:
+            raise HistoryError(
+                f"The watermark {self.watermark} does not know that period {lost[0]} was counted: "
+                "it is an older copy, or of other clients. Records could be counted again. Bring "
+                "the newer one back."
+            )
+        strange = sorted(set(known.values()) - found.kept.keys() - found.missed.keys())
+        if strange:
+            raise HistoryError(
+                f"The watermark {self.watermark} says that period {strange[0]} was counted, and "
+                "the history does not know it: the history is an older copy. Bring the newer one "
+                "back."
+            )
+
+    def run(self, history: History, number: int, *, previous: str, at: str) -> None:
+        """Counts one period and keeps its release."""
+        check_plan(self.signed, self.policy, at)
+        server, marks = Server(self.signed, self.reference), Watermark(self.watermark)
+        found = find_clients(
+            self.clients, self.reference, form=self.form, skip_bad=self.skip_bad_files
+        )
+        if found.bad:
+            self.note(f"Left out: {found.bad_words}")
+        files = {name: path for name, path in found.used.items() if isinstance(path, Path)}
+        selected = self._select(files, number, marks)
+        members = self._count(selected, number)
+        claims = {name: Claim(files[name], records.new) for name, records in selected.items()}
+        opened: list[str] = []
+
+        def keep(message: bytes, counted: frozenset[str]) -> None:
+            history.keep(message, asked=members, answered=counted, at=at)
+
+        def begin(current: Round) -> None:
+            opened.append(current.round_id)
+            history.begin(number, current.round_id, at=at)
+            marks.claim(self.signed.plan, number, current.round_id, claims)
+
+        with Ledger.open(self.ledger) as book:
+            self._open_account(book, server, files, number, at)
+            try:
+                run_round(
+                    server,
+                    members,
+                    key=self.key,
+                    ledger=book,
+                    software=self.software,
+                    at=at,
+                    rng=np.random.default_rng(),
+                    source=self.source,
+                    period=number,
+                    previous=previous,
+                    begin=begin,
+                    keep=keep,
+                )
+            except ReleaseRefused as refused:
+                self._settle(history, marks, book, number, opened[-1], str(refused), at)
+
+    def _settle(
+        self,
+        history: History,
+        marks: Watermark,
+        book: Ledger,
+        number: int,
+        round_id: str,
+        reason: str,
+        at: str,
+    ) -> None:
+        """After a round without a release: it is void if nothing was opened, else missed."""
+        if self._charged(book).get(round_id) is RoundState.OPEN:
+            history.miss(number, reason, at=at)
+            return
+        marks.forget(round_id)
+        history.void(number, round_id, at=at)
+        raise ReleaseRefused(f"Period {number} is still due. {reason}")
+
+    def _select(
+        self, files: Mapping[str, Path], number: int, marks: Watermark
+    ) -> dict[str, PeriodRecords]:
+        population = self.signed.plan.population
+        selected = {}
+        for name, path in files.items():
+            if self.series.has_times:
+                check_times(path, self.series.time_column, self.form)
+            known = marks.seen(population, path)
+            try:
+                selected[name] = records_of_period(self.series, number, path, known)
+            except RecordsError as error:
+                raise RecordsError(f"{name}: {error} Nothing was counted.") from None
+        return selected
+
+    def _count(self, selected: Mapping[str, PeriodRecords], number: int) -> dict[str, Client]:
+        done = 0
+
+        def count_one(_: str) -> None:
+            nonlocal done
+            done += 1
+            self.progress("counting records", done, len(selected))
+
+        counted = count_parts(selected, self.reference, format=self.form, report=count_one)
+        return {
+            name: Client(
+                found.counts,
+                self.reference,
+                views=found.views,
+                policy=self.policy,
+                randomness=os.urandom,
+                source=self.source,
+                period=number,
+            )
+            for name, found in counted.items()
+        }
+
+    def _open_account(
+        self, book: Ledger, server: Server, files: Mapping[str, Path], number: int, at: str
+    ) -> None:
+        """The budget of the population and of the places its records lie at."""
+        trial = server.open_round(
+            sorted(files), rng=np.random.default_rng(), randomness=os.urandom, period=number
+        )
+        aggregator = Aggregator(trial, key=self.key, ledger=book, software=self.software)
+        places = {str(path.resolve()): "" for path in files.values()}
+        open_account(aggregator, book, self.signed.plan, places, at=at, note=self.note)

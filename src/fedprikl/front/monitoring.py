@@ -1,0 +1,168 @@
+"""The front door to a series: do what is due, and say how the series stands."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from fedprikl.errors import HistoryError, InvalidInputError
+from fedprikl.front.local_series import LocalSeries
+from fedprikl.front.plan_checks import AnyPlan, now, signed_plan
+from fedprikl.front.progress_calls import Progress, silent
+from fedprikl.monitoring.due import run_due
+from fedprikl.monitoring.history import History
+from fedprikl.monitoring.status import SeriesStatus
+from fedprikl.monitoring.status_of import broken_status, status_of
+from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
+from fedprikl.protocol import Plan, Policy, SignedPlan, SigningKey
+from fedprikl.records import CsvFormat
+from fedprikl.reference import Reference
+
+__all__ = ["HistorySource", "monitor", "read_status"]
+
+USUAL = Policy()
+SOFTWARE = f"fedprikl {version('fedprikl')}"
+
+
+def monitor(
+    reference: Reference | str | Path,
+    clients: str | Path,
+    plan: AnyPlan,
+    *,
+    history: str | Path = "history.db",
+    ledger: str | Path = "ledger.db",
+    watermark: str | Path | None = None,
+    key: SigningKey | str | Path = "aggregator.pem",
+    csv_format: CsvFormat | None = None,
+    skip_bad_files: bool = False,
+    largest_epsilon: float = USUAL.largest_epsilon,
+    largest_delta: float = USUAL.largest_delta,
+    at: str | None = None,
+    source: NoiseSource = SECURE_NOISE,
+    progress: Progress = silent,
+    note: Callable[[str], None] = lambda _: None,
+) -> SeriesStatus:
+    r"""Counts every period of a series that is over and not yet counted; how the series stands.
+
+    It may be called at any time, again and again, after a crash, by two processes at once: what is
+    done is not done again. The same as `fedprikl monitor`.
+
+    Parameters
+    ----------
+    reference, plan
+        Pi, and a plan with a series, as `fedprikl.plan(series=...)` makes it.
+    clients
+        A folder with one file or folder per client. Files may grow, and new ones arrive.
+    history, ledger, watermark
+        Three files that belong together: all releases and what happened; what was spent; which
+        records were counted (default: `watermark.db` beside the history).
+    key
+        The key that signs the releases, or its path (made if it is missing).
+    at
+        The time now, ISO 8601 with an offset; default: that of this machine.
+    csv_format, skip_bad_files, largest_epsilon, largest_delta, source, progress, note
+        As in `fedprikl.compare`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fedprikl as fk
+    >>> reference = fk.Reference.from_counts([600, 300, 100])
+    >>> weeks = fk.Series(every="week", first="2027-01-04", periods=52, time_column="day")
+    >>> planned = fk.plan(reference, clients=3, records=300, epsilon=1, series=weeks)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> clients = Path(folder.name, "clients")
+    >>> clients.mkdir()
+    >>> for name in ("a.csv", "b.csv", "c.csv"):
+    ...     rows = 60 * ["2027-01-05,0"] + 30 * ["2027-01-06,1"] + 10 * ["2027-01-08,2"]
+    ...     _ = (clients / name).write_text("\n".join(["day,cell", *rows, ""]))
+    >>> status = fk.monitor(
+    ...     reference,
+    ...     clients,
+    ...     planned,
+    ...     history=f"{folder.name}/history.db",
+    ...     ledger=f"{folder.name}/ledger.db",
+    ...     key=fk.SigningKey.generate(),
+    ...     at="2027-01-12T06:00:00+00:00",
+    ... )
+    >>> [(point.number, point.state, point.records) for point in status.points]
+    [(0, 'released', 300), (1, 'ahead', 0)]
+    >>> status.open_alarms, status.next_due
+    ((), '2027-01-18T00:00:00+00:00')
+    >>> folder.cleanup()
+
+    """
+    when, signed, pi = at or now(), signed_plan(plan), Reference.of(reference)
+    _check_series(signed)
+    signer = key if isinstance(key, SigningKey) else SigningKey.load_or_create(key)
+    place = Path(history)
+    runner = LocalSeries(
+        signed=signed,
+        reference=pi,
+        clients=Path(clients),
+        ledger=Path(ledger),
+        watermark=place.with_name("watermark.db") if watermark is None else Path(watermark),
+        key=signer,
+        policy=Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta),
+        software=SOFTWARE,
+        form=csv_format or CsvFormat(),
+        skip_bad_files=skip_bad_files,
+        source=source,
+        progress=progress,
+        note=note,
+    )
+    run_due(place, signed, pi, runner, signer=signer.public, at=when, note=note)
+    return read_status(place, ledger, at=when)
+
+
+def read_status(
+    history: str | Path, ledger: str | Path | None = None, *, at: str | None = None
+) -> SeriesStatus:
+    """How a series stands, from its history; nothing is counted. The budget needs the ledger."""
+    with History.open(history, create=False) as opened:
+        found = opened.read()
+    account = None
+    if ledger is not None and Path(ledger).exists():
+        with Ledger.open(ledger, create=False) as book:
+            if found.plan.population in book.populations():
+                account = book.account(found.plan.population)
+    return status_of(found, account, at=at or now())
+
+
+def _check_series(signed: SignedPlan) -> None:
+    if signed.plan.series is None:
+        raise InvalidInputError(
+            "The plan is for one release. Plan a series: `fedprikl plan --every week --until "
+            "2027-12-31`."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySource:
+    """A history, as a dashboard reads it: anew whenever it is asked."""
+
+    history: Path
+    ledger: Path | None
+    signed: SignedPlan
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the series."""
+        return self.signed.plan
+
+    def status(self) -> SeriesStatus:
+        """The series as it stands now; a history that cannot be read is a fault of it."""
+        try:
+            found = read_status(self.history, self.ledger)
+        except HistoryError as error:
+            return broken_status(self.plan, "", (str(error),), at=now())
+        if found.plan != self.plan.fingerprint:
+            words = f"{self.history} is the history of another plan."
+            return broken_status(self.plan, "", (words,), at=now())
+        return found
+
+    def release(self, number: int) -> bytes | None:
+        """The release of a period, as it was signed; None if there is none."""
+        with History.open(self.history, create=False) as opened:
+            kept = opened.read().kept.get(number)
+            return None if kept is None else opened.document(kept)

@@ -1,0 +1,42 @@
+"""News of a series: each notice is delivered once by each hook, and again only if that failed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedprikl.errors import HookError
+from fedprikl.monitoring.due import alone
+from fedprikl.monitoring.history import History
+from fedprikl.monitoring.hooks import Hook
+from fedprikl.monitoring.notices import notices
+from fedprikl.monitoring.status import SeriesStatus
+
+__all__ = ["deliver_news"]
+
+
+def deliver_news(
+    history: Path, status: SeriesStatus, hooks: Mapping[str, Hook], *, at: str
+) -> list[str]:
+    """Tells every hook what it has not been told; what could not be delivered, in words.
+
+    A process that dies between delivery and the note of it delivers once more: notices have an
+    identity, by which a receiver knows them again.
+    """
+    failed: list[str] = []
+    if not hooks:
+        return failed
+    with alone(history) as first:
+        if not first:
+            return failed  # the other process tells
+        with History.open(history, create=False) as opened:
+            told = opened.read().told
+            for name, hook in hooks.items():
+                for notice in notices(status):
+                    if (notice.identity, name) in told:
+                        continue
+                    try:
+                        hook.deliver(notice)
+                    except HookError as error:
+                        failed.append(str(error))
+                        break  # in order: later news waits for the next call
+                    opened.tell(notice.identity, name, at=at)
+    return failed

@@ -1,0 +1,94 @@
+"""What is due in a series, done once: by one process at a time, and after any crash."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from fedprikl.errors import HistoryError
+from fedprikl.monitoring.findings import keep_findings
+from fedprikl.monitoring.history import History, SeriesHistory
+from fedprikl.protocol import SignedPlan
+from fedprikl.reference import Reference
+
+__all__ = ["PeriodRunner", "alone", "run_due"]
+
+NOT_SEEN = "nobody looked at the records before the next period was over as well"
+
+
+class PeriodRunner(Protocol):
+    """Counts one period, wherever the clients are."""
+
+    def recover(self, history: History, *, at: str) -> None:
+        """Settles rounds that were begun and never ended."""
+        ...
+
+    def run(self, history: History, number: int, *, previous: str, at: str) -> None:
+        """Counts a period and keeps its release, or the reason why there will never be one.
+
+        An error means that it is still due, and that nothing was lost.
+        """
+        ...
+
+
+def run_due(
+    path: Path,
+    signed: SignedPlan,
+    reference: Reference,
+    runner: PeriodRunner,
+    *,
+    signer: str,
+    at: str,
+    note: Callable[[str], None],
+) -> tuple[int, ...]:
+    """Counts every period that is over and not yet in the history; the numbers of those.
+
+    Where records have no times, only the last one can be counted: what is new belongs to it, and
+    the periods before are noted as missed.
+    """
+    with alone(path) as first:
+        if not first:
+            note("Another process is at work on this series; nothing was done here.")
+            return ()
+        with History.open(path) as history:
+            history.start(signed, signer=signer, at=at)
+            runner.recover(history, at=at)
+            keep_findings(history, reference, at=at)
+            due = history.read().due(at)
+            for number in due:
+                if _is_too_late(signed, number, due):
+                    history.miss(number, NOT_SEEN, at=at)
+                    continue
+                runner.run(history, number, previous=_previous(history.read()), at=at)
+                keep_findings(history, reference, at=at)
+            return tuple(due)
+
+
+def _is_too_late(signed: SignedPlan, number: int, due: list[int]) -> bool:
+    series = signed.plan.series
+    return series is not None and not series.has_times and number != due[-1]
+
+
+def _previous(found: SeriesHistory) -> str:
+    return "" if found.last is None else found.last.release
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Whether this process is the only one at work on a history; the lock ends with the process."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise HistoryError(f"Cannot make the lock {lock}: {error.strerror}.") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(handle)

@@ -1,0 +1,125 @@
+"""What the releases of a series say, computed once and kept in its history."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedprikl.monitoring.channels import channels_of
+from fedprikl.monitoring.history import History, SeriesHistory
+from fedprikl.monitoring.judged_periods import JudgedChannel, JudgedPeriod, SeriesVerdict
+from fedprikl.monitoring.period_counts import counts_of
+from fedprikl.monitoring.sequential import judge_series
+from fedprikl.monitoring.status import AlarmFacts, ColumnPoint, PeriodPoint, Size, WindowFacts
+from fedprikl.monitoring.windows import window_values
+from fedprikl.protocol import Answer, Plan, Release
+from fedprikl.reference import Reference
+from fedprikl.shapes import read_fields, to_plain
+
+__all__ = ["find_series", "keep_findings", "read_alarms", "read_point", "read_windows"]
+
+
+def keep_findings(history: History, reference: Reference, *, at: str) -> None:
+    """Judges every release that is not judged yet, and keeps what was found.
+
+    Cost: all releases are read; the first time, thresholds are simulated (seconds).
+    """
+    found = history.read()
+    todo = [period for period in sorted(found.kept) if period not in found.judged]
+    if not todo:
+        return
+    releases = history.releases()
+    verdict, windows = find_series(found, releases, reference)
+    judged = {each.period: each for each in verdict.judged}
+    for period in todo:
+        last = period == todo[-1]
+        body: dict[str, Any] = {
+            "point": to_plain(_point(releases[period], judged[period], found.plan)),
+            "privacy": str(releases[period].privacy),
+        }
+        if last:
+            body |= {"windows": to_plain(windows), "alarms": to_plain(verdict.alarms)}
+        history.judge(period, body, at=at)
+
+
+def find_series(
+    found: SeriesHistory, releases: Mapping[int, Release], reference: Reference
+) -> tuple[SeriesVerdict, tuple[WindowFacts, ...]]:
+    """The verdict on the series and its windows, from all its releases: anybody can repeat it."""
+    plan, series = found.plan, found.plan.series
+    assert series is not None  # noqa: S101  a history is of a series
+    channels = channels_of(plan, reference)
+    periods = [counts_of(release, plan, reference, n) for n, release in sorted(releases.items())]
+    verdict = judge_series(
+        channels,
+        periods,
+        false_alarm=plan.false_alarm,
+        per_year=series.per_year,
+        horizon=series.periods,
+        rebaselined=found.rebaselined,
+        acknowledged=[(int(e["alarm"]), e["at"], e["note"]) for e in found.acknowledged],
+    )
+    return verdict, window_values(channels, periods)
+
+
+def _point(release: Release, judged: JudgedPeriod, plan: Plan) -> PeriodPoint:
+    """One period, as pages show it."""
+    place, series = release.period, plan.series
+    assert place is not None and series is not None  # noqa: S101, PT018  a release of a series
+    by_name = {channel.name: channel for channel in judged.channels}
+    whole, span = by_name.get(""), series.period(place.number).span
+    return PeriodPoint(
+        number=place.number,
+        start=span.start,
+        end=span.end,
+        state="released",
+        released_at=release.released_at,
+        release=release.fingerprint,
+        records=release.records,
+        clients=sum(cohort.included for cohort in release.cohorts),
+        sizes=tuple(map(_size, release.answers)),
+        statistic=None if whole is None else whole.statistic,
+        cumulative=None if whole is None else whole.cumulative,
+        window=0 if whole is None else whole.window,
+        threshold=judged.threshold,
+        cumulative_threshold=judged.cumulative_threshold,
+        speaks=judged.speaks,
+        columns=tuple(
+            _column(by_name[column.name], tuple(map(_size, column.answers)))
+            for column in release.columns
+        ),
+    )
+
+
+def _column(judged: JudgedChannel, sizes: tuple[Size, ...]) -> ColumnPoint:
+    return ColumnPoint(
+        name=judged.name,
+        statistic=judged.statistic,
+        cumulative=judged.cumulative,
+        window=judged.window,
+        speaks=judged.speaks,
+        sizes=sizes,
+    )
+
+
+def _size(answer: Answer) -> Size:
+    return Size(
+        divergence=answer.divergence,
+        value=answer.value,
+        interval=answer.interval,
+        no_drift=answer.no_drift,
+        unit=answer.unit,
+    )
+
+
+def read_point(found: Mapping[str, Any]) -> PeriodPoint:
+    """What was kept about a period."""
+    return read_fields(PeriodPoint, dict(found["point"]))
+
+
+def read_windows(found: Mapping[str, Any]) -> tuple[WindowFacts, ...]:
+    """The windows that ended with it."""
+    return tuple(read_fields(WindowFacts, dict(each)) for each in found.get("windows", ()))
+
+
+def read_alarms(found: Mapping[str, Any]) -> tuple[AlarmFacts, ...]:
+    """All alarms of the series up to it."""
+    return tuple(read_fields(AlarmFacts, dict(each)) for each in found.get("alarms", ()))
