@@ -9,6 +9,7 @@ import typer
 from fedprikl.cli.console import notes, say
 from fedprikl.cli.options import check_key
 from fedprikl.errors import InvalidInputError, MissingExtraError
+from fedprikl.protocol import SignedPlan
 
 if TYPE_CHECKING:
     from fedprikl.dashboard.source import SeriesSource
@@ -16,17 +17,27 @@ if TYPE_CHECKING:
 __all__ = ["open_series", "serve_command"]
 
 
-def open_series(history: Path, reference: Path, plan: Path, key: str) -> "SeriesSource":
-    """The series of a history. The one seam to `fedprikl.front.series_status`."""
-    raise InvalidInputError(
-        f"Histories cannot be read yet: {history}, {reference}, {plan}, {key or 'no key'}."
-    )
+def open_series(history: Path, ledger: Path, plan: Path, key: str) -> "SeriesSource":
+    """The series of a history, if the key that is given signs its releases."""
+    from fedprikl.front.monitoring import HistorySource
+    from fedprikl.monitoring.history import History
+
+    signed = SignedPlan.load(plan)
+    if key:
+        with History.open(history, create=False) as opened:
+            if opened.read().signer != key:
+                raise InvalidInputError(
+                    f"The releases in {history} are not signed by the key that you gave."
+                )
+    return HistorySource(history, ledger if ledger.exists() else None, signed)
 
 
 def serve_command(
     history: Annotated[Path, typer.Argument(help="The history, from `fedprikl monitor`.")],
-    reference: Annotated[Path, typer.Option(help="The reference of the series.")],
-    plan: Annotated[Path, typer.Option(help="The signed plan of the series.")],
+    plan: Annotated[Path, typer.Option(help="The plan of the series.")] = Path("plan.json"),
+    ledger: Annotated[Path, typer.Option(help="The privacy ledger, for what is spent.")] = Path(
+        "ledger.db"
+    ),
     key: Annotated[
         str, typer.Option(help="The aggregator's public key, 64 hexadecimal digits.")
     ] = "",
@@ -44,13 +55,13 @@ def serve_command(
     reaches the address may read, and all of it is public. `/metrics` is for Prometheus, `/health`
     for probes, `/series.json` for everything else. Ctrl-C ends it.
 
-    Example: `fedprikl serve history.db --reference ref.json --plan plan.json --static public`
+    Example: `fedprikl serve history.db --plan plan.json --static public`
     """
     key = check_key(key)
     if static is not None:
         from fedprikl.dashboard.site import write_site
 
-        written = write_site(open_series(history, reference, plan, key), static)
+        written = write_site(open_series(history, ledger, plan, key), static)
         say(f"{len(written):,} files written; open {static / 'index.html'}")
         return
     _check_extra()
@@ -58,7 +69,7 @@ def serve_command(
     from fedprikl.dashboard.guard import LOOPBACK
     from fedprikl.dashboard.serving import address_of, open_socket, serve
 
-    source = open_series(history, reference, plan, key)
+    source = open_series(history, ledger, plan, key)
     local = host.lower() in LOOPBACK
     with open_socket(host, port) as listening:
         if not local:

@@ -66,6 +66,8 @@ def open_account(
     epsilon, delta = plan.budget
     book.set_budget(plan.population, epsilon=epsilon, delta=delta, at=at)
     many = "this one release" if plan.releases == 1 else f"{plan.releases} releases"
+    if plan.series is not None:
+        many = "one record over the whole series"
     note(
         f"{plan.population!r} had no budget; it is now epsilon {epsilon:g}, delta {delta:g}, for "
         f"{many}."

@@ -1,16 +1,16 @@
 """What the releases of a series say, computed once and kept in its history."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedprikl.monitoring.channels import channels_of
+from fedprikl.monitoring.channels import Channel, channels_of
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.judged_periods import JudgedChannel, JudgedPeriod, SeriesVerdict
-from fedprikl.monitoring.period_counts import counts_of
+from fedprikl.monitoring.period_counts import PeriodCounts, counts_of
 from fedprikl.monitoring.sequential import judge_series
 from fedprikl.monitoring.status import AlarmFacts, ColumnPoint, PeriodPoint, Size, WindowFacts
-from fedprikl.monitoring.windows import window_values
-from fedprikl.protocol import Answer, Plan, Release
+from fedprikl.monitoring.windows import sizes_of, window_values
+from fedprikl.protocol import Plan, Release
 from fedprikl.reference import Reference
 from fedprikl.shapes import read_fields, to_plain
 
@@ -28,11 +28,19 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
         return
     releases = history.releases()
     verdict, windows = find_series(found, releases, reference)
+    channels = channels_of(found.plan, reference)
     judged = {each.period: each for each in verdict.judged}
     for period in todo:
         last = period == todo[-1]
         body: dict[str, Any] = {
-            "point": to_plain(_point(releases[period], judged[period], found.plan)),
+            "point": to_plain(
+                _point(
+                    releases[period],
+                    judged[period],
+                    found.plan,
+                    _sizes(channels, counts_of(releases[period], found.plan, reference, period)),
+                )
+            ),
             "privacy": str(releases[period].privacy),
         }
         if last:
@@ -60,7 +68,16 @@ def find_series(
     return verdict, window_values(channels, periods)
 
 
-def _point(release: Release, judged: JudgedPeriod, plan: Plan) -> PeriodPoint:
+def _sizes(channels: Sequence[Channel], counts: PeriodCounts) -> dict[str, tuple[Size, ...]]:
+    """How large the drift of one period is, in every channel."""
+    return {
+        channel.name: sizes_of(channel, [counts], place) for place, channel in enumerate(channels)
+    }
+
+
+def _point(
+    release: Release, judged: JudgedPeriod, plan: Plan, sizes: Mapping[str, tuple[Size, ...]]
+) -> PeriodPoint:
     """One period, as pages show it."""
     place, series = release.period, plan.series
     assert place is not None and series is not None  # noqa: S101, PT018  a release of a series
@@ -75,7 +92,7 @@ def _point(release: Release, judged: JudgedPeriod, plan: Plan) -> PeriodPoint:
         release=release.fingerprint,
         records=release.records,
         clients=sum(cohort.included for cohort in release.cohorts),
-        sizes=tuple(map(_size, release.answers)),
+        sizes=sizes.get("", ()),
         statistic=None if whole is None else whole.statistic,
         cumulative=None if whole is None else whole.cumulative,
         window=0 if whole is None else whole.window,
@@ -83,8 +100,7 @@ def _point(release: Release, judged: JudgedPeriod, plan: Plan) -> PeriodPoint:
         cumulative_threshold=judged.cumulative_threshold,
         speaks=judged.speaks,
         columns=tuple(
-            _column(by_name[column.name], tuple(map(_size, column.answers)))
-            for column in release.columns
+            _column(by_name[column.name], sizes[column.name]) for column in release.columns
         ),
     )
 
@@ -97,16 +113,6 @@ def _column(judged: JudgedChannel, sizes: tuple[Size, ...]) -> ColumnPoint:
         window=judged.window,
         speaks=judged.speaks,
         sizes=sizes,
-    )
-
-
-def _size(answer: Answer) -> Size:
-    return Size(
-        divergence=answer.divergence,
-        value=answer.value,
-        interval=answer.interval,
-        no_drift=answer.no_drift,
-        unit=answer.unit,
     )
 
 
