@@ -6,7 +6,7 @@ FLOWER := tests/deployment/test_loopback.py tests/deployment/test_simulation_eng
 # Flower starts a process per message: what Python compiles is kept for the next one.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo federation-demo paper check test quick-tests all-other-tests flower-tests \
+.PHONY: help setup demo federation-demo monitor-demo paper check test quick-tests all-other-tests flower-tests \
   docs lint lock clean
 
 help:  ## this list
@@ -27,6 +27,9 @@ demo: setup  ## the main job on made-up flights: from one file per client to a r
 
 federation-demo: setup  ## a federation of real processes on this machine, one site killed on the way
 	$(BIN)/python -m deploy.federation_demo
+
+monitor-demo: setup  ## two years of weekly releases in two minutes, with the page served meanwhile
+	$(BIN)/python -m deploy.monitor_demo
 
 paper: setup  ## the paper's experiments: figures, numbers and RESULTS.md in experiments/paper
 	$(BIN)/python -m experiments.paper.everything

@@ -1,7 +1,7 @@
 """Which records belong to a period: decided by each record's own time, and by nothing else."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import compress
@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
+from fedprikl.checks import Ints
 from fedprikl.records.csv_files import Chunk
 from fedprikl.reference.columns import Values, value_list
 from fedprikl.reference.values import instant, instants, simple
@@ -20,6 +21,7 @@ __all__ = ["TimeSlice"]
 OFFSET = re.compile(r"\d(Z|[+-]\d\d(:?\d\d){0,2})\s*$", re.IGNORECASE)  # of a time, not of a day
 DAY = re.compile(r"\s*\d{4}-?\d\d-?\d\d\s*$")
 EARLIEST, LATEST = -(2**63), 2**63 - 1
+PLAIN = "0000-00-00T00:00:00"
 Mask = npt.NDArray[np.bool_]
 
 
@@ -51,23 +53,22 @@ class TimeSlice:
             start, end = self._limits if aware else self._clocks
             moments = instants(values)
             return np.asarray(~np.isnat(values) & (start <= moments) & (moments < end))
-        known: dict[Any, bool] = {}
-        found = np.zeros(len(values), dtype=bool)
-        for i, value in enumerate(value_list(values)):
-            if isinstance(value, str):
-                if value not in known:
-                    known[value] = self._holds(value)
+        listed, clocks = value_list(values), self._clocks
+        plain = _plain_times(listed)
+        if plain is not None:
+            return np.asarray((clocks[0] <= plain) & (plain < clocks[1]))
+        limits, known = self._limits, dict[str, bool]()
+        found = np.zeros(len(listed), dtype=bool)
+        for i, value in enumerate(listed):
+            if isinstance(value, str) and value in known:
                 found[i] = known[value]
-            else:
-                found[i] = self._holds(value)
+                continue
+            start, end = limits if _has_offset(value) else clocks
+            moment = instant(simple(value))
+            found[i] = moment is not None and start <= moment < end
+            if isinstance(value, str):
+                known[value] = bool(found[i])
         return found
-
-    def _holds(self, value: Any) -> bool:
-        moment = instant(simple(value))
-        if moment is None:
-            return False
-        start, end = self._limits if _has_offset(value) else self._clocks
-        return start <= moment < end
 
     @property
     def _limits(self) -> tuple[int, int]:
@@ -85,6 +86,30 @@ class TimeSlice:
             return _microseconds(at.astimezone(zone).replace(tzinfo=UTC))
 
         return (EARLIEST if self.start is None else shown(self.start)), shown(self.end)
+
+
+def _plain_times(values: Sequence[Any]) -> Ints | None:
+    """Microseconds of texts that all look like 2027-01-04T12:30:00; None if any does not.
+
+    Many times as fast as one by one, with the same result.
+    """
+    if not values or not all(type(v) is str and len(v) == len(PLAIN) for v in values):
+        return None
+    texts = np.array(values, dtype=f"<U{len(PLAIN)}")
+    signs = texts.view(np.uint32).reshape(len(texts), -1)
+    for place, sign in enumerate(PLAIN):
+        if sign == "0":
+            right = (signs[:, place] >= ord("0")) & (signs[:, place] <= ord("9"))
+        elif sign == "T":
+            right = (signs[:, place] == ord("T")) | (signs[:, place] == ord(" "))
+        else:
+            right = signs[:, place] == ord(sign)
+        if not right.all():
+            return None
+    try:
+        return instants(texts.astype("datetime64[s]"))
+    except ValueError:  # a thirteenth month
+        return None
 
 
 def _has_offset(value: Any) -> bool:
