@@ -211,4 +211,4 @@ def test_weak_secrets_are_refused_and_not_shown(text: str) -> None:
 def test_impossible_settings_are_refused() -> None:
     for wrong in ({"attempts": 0}, {"timeout": 0.0}, {"wait": -1.0}):
         with pytest.raises(InvalidInputError):
-            Webhook(url="https://example.org", **wrong)  # type: ignore[arg-type]
+            Webhook(url="https://example.org", **wrong)
