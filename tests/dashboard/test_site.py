@@ -15,7 +15,7 @@ from fedprikl.reporting.series_page import series_page
 from tests.dashboard.sources import Source
 from tests.monitoring.statuses import SCENES, series
 
-STATUS = series(12, since=6, missed=(3,))
+STATUS = series(7, since=4, missed=(2,))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -29,7 +29,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_all_files_are_there(tmp_path: Path) -> None:
     written = write_site(Source(STATUS), tmp_path / "new" / "site")
     found = files(tmp_path / "new" / "site")
-    reports = {f"periods/{n:04d}.html" for n in range(12) if n != 3}
+    reports = {f"periods/{n:04d}.html" for n in range(7) if n != 2}
     assert set(found) == reports | {"index.html", "series.json", "metrics.prom"}
     assert len(written) == len(found)
     assert written[-1].name == "index.html"  # after everything it links to
@@ -59,9 +59,9 @@ def test_a_new_period_changes_its_neighbour_and_the_page(tmp_path: Path) -> None
     def until(number: int) -> Source:
         return Source(replace(STATUS, points=STATUS.points[:number]))
 
-    write_site(until(11), tmp_path)
-    written = {path.name for path in write_site(until(12), tmp_path)}
-    assert written == {"0010.html", "0011.html", "index.html", "series.json", "metrics.prom"}
+    write_site(until(6), tmp_path)
+    written = {path.name for path in write_site(until(7), tmp_path)}
+    assert written == {"0005.html", "0006.html", "index.html", "series.json", "metrics.prom"}
 
 
 def test_the_order_of_history_does_not_matter(tmp_path: Path) -> None:
@@ -77,9 +77,9 @@ def test_reports_without_a_release_are_removed_and_others_files_stay(tmp_path: P
     write_site(Source(STATUS), tmp_path)
     (tmp_path / "periods" / "notes.html").write_text("mine", encoding="utf-8")
     (tmp_path / "periods" / "9999.html").write_text("mine too", encoding="utf-8")
-    write_site(Source(replace(STATUS, points=STATUS.points[:6])), tmp_path)
+    write_site(Source(replace(STATUS, points=STATUS.points[:5])), tmp_path)
     left = {path.name for path in (tmp_path / "periods").iterdir()}
-    assert left == {"0000.html", "0001.html", "0002.html", "0004.html", "0005.html",
+    assert left == {"0000.html", "0001.html", "0003.html", "0004.html",
                     "notes.html", "9999.html"}  # fmt: skip
 
 
@@ -93,12 +93,12 @@ def test_a_damaged_report_is_written_anew(tmp_path: Path) -> None:
         assert target.read_bytes() == good
 
 
-@pytest.mark.parametrize("renames", range(8))
+@pytest.mark.parametrize("renames", range(6))
 def test_a_crash_leaves_whole_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
 ) -> None:
     """Ended at any of its renames: every file is an old one or a new one, and the page is old."""
-    write_site(Source(replace(STATUS, points=STATUS.points[:8])), tmp_path)
+    write_site(Source(replace(STATUS, points=STATUS.points[:5])), tmp_path)
     old = files(tmp_path)
     left, replaced = renames, os.replace
 
