@@ -260,7 +260,7 @@ def problems(found: Any) -> list[str]:
 def test_light_is_light_and_dark_is_dark(desk: Desk, name: str) -> None:
     page = desk.show(name)
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)
         found = page.evaluate(MEASURE)
         assert (brightness(found["ground"]) > brightness(found["ink"])) is (scheme == "light")
 
