@@ -82,6 +82,13 @@ def test_what_is_not_known_is_left_out() -> None:
     assert value(replace(status, budget=None), "epsilon_left") is None
 
 
+def test_a_release_that_is_not_judged_yet_leaves_the_last_that_is() -> None:
+    status = SCENES["unjudged"]
+    assert value(status, "last_period") == 10
+    assert value(status, "drift", column="") == 1
+    assert value(status, "periods", state="released") == 12
+
+
 def test_faults_are_counted() -> None:
     assert value(SCENES["broken"], "faults") == 2
 

@@ -153,6 +153,20 @@ def test_faults_come_first_and_are_an_alert() -> None:
         assert fault in text
 
 
+def test_a_history_that_cannot_be_read_claims_nothing() -> None:
+    text = PAGES["unreadable"]
+    assert "The file is not a history" in text
+    for claim in ("No ledger is kept", "nothing was released", "What happens next", "False alarms"):
+        assert claim not in text
+
+
+def test_a_release_that_is_not_judged_hides_nothing() -> None:
+    text = PAGES["unjudged"]
+    assert "<h2 id=columns>" in text
+    assert "<h2 id=size>" in text
+    assert "<td>not judged</td>" in text
+
+
 def test_what_is_due_is_told() -> None:
     status = SCENES["no drift"]
     due = replace(status.points[-1], state="due")
