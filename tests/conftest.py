@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.browser import NO_BROWSER
+
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # New examples are looked for where somebody is there to look at what they find.
 settings.register_profile("repeatable", settings.get_profile("steady"), derandomize=True)
@@ -30,6 +32,7 @@ SLOW = (
     "test_columns.py",
     "test_planner.py",
     "test_in_browser.py",
+    "test_page_in_browser.py",
     "test_interval.py",
     "test_readme.py",
     "test_sum.py",
@@ -106,6 +109,7 @@ UNTRACED = {
     "test_plain_words.py",
     "test_planner.py",
     "test_in_browser.py",
+    "test_page_in_browser.py",
     "test_points.py",
     "test_power_benchmark.py",
     "test_privacy.py",
@@ -132,6 +136,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in order:
             item.add_marker("slow")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says where pages were not looked at: a skipped test is easily overlooked."""
+    skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    blind = [reason for reason in skipped if NO_BROWSER in reason]
+    if blind:
+        terminalreporter.section("browser tests")
+        terminalreporter.line(
+            f"{len(blind)} tests of pages were SKIPPED, as there is no browser. Install Chromium, "
+            "or run the tests as root on Debian, which installs it.",
+            red=True,
+        )
 
 
 @pytest.hookimpl(wrapper=True)

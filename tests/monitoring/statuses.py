@@ -236,6 +236,37 @@ def broken() -> SeriesStatus:
     )
 
 
+def unreadable() -> SeriesStatus:
+    """A history of which nothing can be read."""
+    full = series(37)
+    return replace(
+        full,
+        points=(),
+        windows=(),
+        budget=None,
+        sites=(),
+        privacy="",
+        next_due="",
+        last_success="",
+        faults=("The file is not a history, or it is damaged.",),
+    )
+
+
+def unjudged() -> SeriesStatus:
+    """The process ended after the last release, before it was judged."""
+    full = series(12, since=6)
+    last = full.points[-2]
+    bare = PeriodPoint(
+        number=last.number,
+        start=last.start,
+        end=last.end,
+        state="released",
+        released_at=last.released_at,
+        release=last.release,
+    )
+    return replace(full, points=(*full.points[:-2], bare, full.points[-1]))
+
+
 def hostile() -> SeriesStatus:
     """Names and reasons that try to be more than text."""
     found = series(12, (HOSTILE, "漢字" * 40, LONG), since=6, missed=(3,))
@@ -261,5 +292,7 @@ SCENES: dict[str, SeriesStatus] = {
     "three years": series(156, SENSORS, since=120, missed=(17, 18, 60)),
     "empty": empty(),
     "broken": broken(),
+    "unreadable": unreadable(),
+    "unjudged": unjudged(),
     "hostile": hostile(),
 }

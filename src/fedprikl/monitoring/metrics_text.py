@@ -16,7 +16,7 @@ PREFIX = "fedprikl_series_"
 METRICS = {
     "info": "What is compared: always 1, the labels are fingerprints.",
     "periods": "Periods of the series that are over, by state.",
-    "last_period": "Number of the last period with a release.",
+    "last_period": "Number of the last period with a release that was judged.",
     "last_success_timestamp_seconds": "When the last release was made.",
     "next_due_timestamp_seconds": "When the next period can be counted.",
     "records": "Records counted in the last release.",
@@ -80,8 +80,8 @@ def _samples(status: SeriesStatus) -> Iterator[Sample]:
     for state in STATES:
         yield "periods", {"state": state}, sum(p.state == state for p in status.points)
     yield from _times(status)
-    if status.released:
-        yield from _last(status.released[-1])
+    if status.judged:
+        yield from _last(status.judged[-1])
     for window in status.windows:
         labels = {"column": window.name, "length": str(window.length)}
         yield from _sizes("window_value", labels, window.sizes)

@@ -151,9 +151,14 @@ class SeriesStatus:
         return tuple(point for point in self.points if point.state == "released")
 
     @property
+    def judged(self) -> tuple[PeriodPoint, ...]:
+        """Periods whose release was looked at; a process may end between the two."""
+        return tuple(point for point in self.released if point.records)
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The names of all columns, in the order of the last release."""
-        return tuple(column.name for column in self.released[-1].columns) if self.released else ()
+        return tuple(column.name for column in self.judged[-1].columns) if self.judged else ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -71,8 +71,9 @@ def _chart(status: SeriesStatus, frame: Frame, *, cumulative: bool) -> str:
         for place, (pair, limit) in enumerate(zip(found, limits, strict=True))
         if pair is not None and limit is not None and pair[0] > limit
     )
+    raised = {alarm.raised: f"; alarm {alarm.number} was raised" for alarm in status.alarms}
     tips = [
-        _tip(frame, point, pair, limit)
+        _tip(frame, point, pair, limit) + raised.get(point.number, "")
         for point, pair, limit in zip(frame.points, found, limits, strict=True)
     ]
     which = f"several {status.every}s together" if cumulative else f"each {status.every} alone"

@@ -1,7 +1,7 @@
 """The heat map of a series: columns down, periods across, colour by statistic over threshold."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedprikl.monitoring.status import ColumnPoint, PeriodPoint, SeriesStatus
 from fedprikl.monitoring.words import day, period_name
@@ -26,7 +26,8 @@ class Cell:
 
     relative: float | None  # to the threshold; None: no release
     speaks: bool
-    period: int
+    period: int  # of that value
+    first: int  # of those that speak; else of all
 
     @property
     def level(self) -> int | None:
@@ -75,11 +76,13 @@ def _rows(names: Sequence[str], groups: Sequence[Sequence[PeriodPoint]]) -> dict
         best: dict[str, Cell] = {}
         for point in group:
             for column in point.columns:
-                cell = Cell(relative(point, column), column.speaks, point.number)
-                if column.name not in best or _larger(cell, best[column.name]):
-                    best[column.name] = cell
+                number, before = point.number, best.get(column.name)
+                cell = Cell(relative(point, column), column.speaks, number, number)
+                if before is None or _larger(cell, before):
+                    first = before.first if before is not None and before.speaks else number
+                    best[column.name] = replace(cell, first=first)
         for name, cells in found.items():
-            cells.append(best.get(name, Cell(None, False, group[0].number)))
+            cells.append(best.get(name, Cell(None, False, group[0].number, group[0].number)))
     return found
 
 
@@ -141,7 +144,7 @@ def _says(frame: Frame, cells: Sequence[Cell]) -> str:
             break
         first = cell
     if known[-1].speaks:
-        words = f"above since {period_name(first.period, frame.every)}"
+        words = f"above since {period_name(first.first, frame.every)}"
     else:
         words = f"last above in {period_name(above[-1].period, frame.every)}"
     return f' <span class="says">{escaped(words)}</span>'

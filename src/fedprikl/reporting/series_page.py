@@ -34,7 +34,7 @@ def series_page(status: SeriesStatus) -> str:
         *_faults(status),
         fact_list(_facts(status)),
         *(_released(status) if status.released else _empty(status)),
-        *budget_section(status),
+        *(budget_section(status) if status.points else ()),
         "<h2>Everything else</h2>",
         fold("Who signs, and what is compared", [fact_table(_identity(status))]),
     ]
@@ -80,6 +80,8 @@ def _released(status: SeriesStatus) -> Iterator[str]:
 def _facts(status: SeriesStatus) -> dict[str, str]:
     missed = sum(1 for point in status.points if point.state == "missed")
     released = counted(len(status.released), status.every)
+    if not status.points:
+        return {"Population": status.population, "As of": date(status.at)}
     return {
         "Population": status.population,
         "Released": released + (f", {missed:,} missed" if missed else ""),
@@ -94,10 +96,11 @@ def _faults(status: SeriesStatus) -> Iterator[str]:
     if not status.faults:
         return
     items = "".join(f"<li>{escaped(fault)}</li>" for fault in status.faults)
+    follows = "What follows is what the history says, right or wrong. " if status.points else ""
     yield (
         '<div class="fault" role="alert"><p class="bad">What is wrong</p>'
-        f"<ul>{items}</ul><p>What follows is what the history says, right or wrong. Restore it "
-        "from a backup, or ask the aggregator for its own.</p></div>"
+        f"<ul>{items}</ul><p>{follows}Restore it from a backup, or ask the aggregator for its "
+        "own.</p></div>"
     )
 
 
@@ -113,7 +116,9 @@ def _due(status: SeriesStatus) -> Iterator[str]:
 
 
 def _empty(status: SeriesStatus) -> Iterator[str]:
-    """What will happen when."""
+    """What will happen when; nothing is known of a history that cannot be read."""
+    if not status.points:
+        return
     yield "<h2>What happens next</h2>"
     yield from _due(status)
     ahead = next((point for point in status.points if point.state == "ahead"), None)

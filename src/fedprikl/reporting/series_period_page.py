@@ -13,7 +13,7 @@ from fedprikl.reporting.privacy_words import privacy_sentences
 from fedprikl.reporting.release_details import details
 from fedprikl.reporting.series_heat import relative
 from fedprikl.reporting.series_page import fact_list, top_links
-from fedprikl.reporting.series_sizes import size_title, size_words
+from fedprikl.reporting.series_sizes import plainest_first, size_title, size_words
 from fedprikl.reporting.series_style import SERIES_STYLE
 from fedprikl.reporting.texts import clean, date, escaped, listed, number
 
@@ -35,10 +35,10 @@ def period_page(status: SeriesStatus, point: PeriodPoint, release: Release, plan
     return page(
         f"{name.capitalize()} of {clean(status.population)}",
         [
-            fact_list(_facts(point)),
+            fact_list(_facts(point, release)),
             *_alarms(status, point),
             *_statistics(status, point, order),
-            *_sizes(point.sizes),
+            *_sizes(plainest_first(point.sizes)),
             *_cells(release, [column.name for column in order if column.speaks]),
             "<h2>Privacy</h2>",
             *(paragraphs(sentence) for sentence in privacy_sentences(release)),
@@ -77,13 +77,13 @@ def _verdict(point: PeriodPoint, order: Sequence[ColumnPoint]) -> str:
     return f"{listed(names)} {verb}."
 
 
-def _facts(point: PeriodPoint) -> dict[str, str]:
+def _facts(point: PeriodPoint, release: Release) -> dict[str, str]:
     return {
         "From": day(point.start),
         "Up to": f"before {day(point.end)}",
-        "Released": date(point.released_at),
-        "Clients": f"{point.clients:,}",
-        "Records": f"{point.records:,}",
+        "Released": date(release.released_at),
+        "Clients": f"{sum(cohort.included for cohort in release.cohorts):,}",
+        "Records": f"{release.records:,}",
     }
 
 

@@ -1,6 +1,7 @@
 """How large the difference is, over time and over longer windows."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from fedprikl.monitoring.status import PeriodPoint, SeriesStatus, Size, WindowFacts
 from fedprikl.monitoring.words import counted
@@ -10,7 +11,7 @@ from fedprikl.reporting.series_heat import relative
 from fedprikl.reporting.series_timeline import Curve, timeline_chart
 from fedprikl.reporting.texts import clean, decimals, escaped, number
 
-__all__ = ["size_title", "size_words", "sizes_section", "windows_section"]
+__all__ = ["plainest_first", "size_title", "size_words", "sizes_section", "windows_section"]
 
 TITLES = {"kl": "Kullback-Leibler divergence", "tv": "Total variation", "js": "Jensen-Shannon"}
 COLUMNS = 3  # whose size is shown where the whole is not asked
@@ -22,6 +23,11 @@ def size_words(size: Size) -> str:
     digits = _digits(size)
     value = f"{number(size.value, digits)} {clean(size.unit)}".rstrip()
     return f"{value} ({_interval(size)})" if size.interval else value
+
+
+def plainest_first(sizes: Sequence[Size]) -> list[Size]:
+    """Total variation comes first: it is a share of all records."""
+    return sorted(sizes, key=lambda size: size.divergence != "tv")
 
 
 def _digits(size: Size) -> int:
@@ -36,16 +42,16 @@ def _interval(size: Size) -> str:
 
 def sizes_section(status: SeriesStatus) -> list[str]:
     """A chart for each divergence of the whole; without it, of the columns that stand out."""
-    frame, released = Frame.of(status), status.released
-    if not released:
+    frame, judged = Frame.of(status), status.judged
+    if not judged:
         return []
     charts: list[str] = []
-    if released[-1].sizes:
-        for size in released[-1].sizes:
+    if judged[-1].sizes:
+        for size in plainest_first(judged[-1].sizes):
             found = [_named(point.sizes, size.divergence) for point in frame.points]
             charts.append(_card(frame, size_title(size.divergence), found))
     else:
-        for name in _leading(released[-1]):
+        for name in _leading(judged[-1]):
             found = [_named(_sizes_of(point, name), "tv") for point in frame.points]
             charts.append(_card(frame, f"{clean(name)}: total variation (tv)", found))
     if not charts:
@@ -118,7 +124,7 @@ def windows_section(status: SeriesStatus) -> Iterator[str]:
     yield "<h2 id=windows>Longer windows</h2>"
     yield paragraphs(
         f"The noisy counts of several {status.every}s added up: one longer period, at no further "
-        "cost in privacy, with a narrower interval.",
+        "cost in privacy, with a narrower 95% interval.",
         "note",
     )
     whole = [window for window in status.windows if not window.name]
@@ -135,17 +141,17 @@ def windows_section(status: SeriesStatus) -> Iterator[str]:
 
 def _table(windows: Sequence[WindowFacts], every: str, name: str = "") -> str:
     """A row for each window, a column for each divergence."""
-    kinds = [size.divergence for size in windows[0].sizes]
+    kinds = plainest_first(windows[0].sizes)
     rows = []
     for window in windows:
-        sizes = [_named(window.sizes, kind) for kind in kinds]
+        sizes = [_named(window.sizes, kind.divergence) for kind in kinds]
         rows.append(
             [
                 f"last {counted(window.length, every)}",
-                *("-" if size is None else size_words(size) for size in sizes),
+                *("-" if size is None else size_words(replace(size, unit="")) for size in sizes),
                 f"{window.first} to {window.last}",
                 f"{window.records:,}",
             ]
         )
-    heads = [f"{clean(kind)} (95% interval)" for kind in kinds]
+    heads = [", ".join(filter(None, (clean(k.divergence), clean(k.unit)))) for k in kinds]
     return table(["window", *heads, f"{every}s", "records"], rows, caption=clean(name))

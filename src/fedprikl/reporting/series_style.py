@@ -49,6 +49,7 @@ main:focus { outline: none; }
 .c-flag { stroke: var(--moved); stroke-width: 2; }
 .c-known { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 1 3; stroke-linecap: round; }
 .c-alarm { fill: var(--ink); font-size: 12px; font-weight: 600; }
+.c-flag, .c-known, .c-alarm { pointer-events: none; }
 .c-hit { fill: transparent; } a:hover .c-hit, .c-hit:hover { fill: var(--ink); fill-opacity: .1; }
 .key .limit::before { width: 1.6em; height: 0; border-top: 2px dashed var(--ink);
                       border-radius: 0; vertical-align: .3em; }

@@ -8,13 +8,14 @@ from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
 from fedprikl.reporting.page import fold, paragraphs, table
 from fedprikl.reporting.series_drift import largest
 from fedprikl.reporting.series_frame import file_of
-from fedprikl.reporting.series_sizes import size_words
+from fedprikl.reporting.series_sizes import plainest_first, size_words
 from fedprikl.reporting.texts import clean, escaped
 
 __all__ = ["budget_section", "periods_section", "sites_section"]
 
 LATEST = 6  # periods that are not folded
 SITES = 8  # likewise
+ONCE = "What is spent does not grow with each {}, as long as each record is counted in only one."
 VERDICTS = {
     True: '<td class="bad">above</td>',
     False: "<td>no drift</td>",
@@ -51,7 +52,7 @@ def _row(every: str, point: PeriodPoint) -> str:
             f"<td>{escaped(short_day(point.start))}</td>"
             f'<td class="why" colspan="5">{escaped(why)}</td></tr>'
         )
-    size = point.sizes[-1] if point.sizes else None
+    size = next(iter(plainest_first(point.sizes)), None)
     cells = (
         short_day(point.start),
         _beside(largest(point, cumulative=False), point.threshold),
@@ -83,7 +84,7 @@ def budget_section(status: SeriesStatus) -> Iterator[str]:
         return
     rows = [
         Row(
-            label="spent of the budget, by the record that lost most",
+            label="spent, by the record that lost most",
             bars=(
                 Bar(
                     value=budget.spent,
@@ -94,10 +95,12 @@ def budget_section(status: SeriesStatus) -> Iterator[str]:
             ),
         )
     ]
-    says = f"Epsilon {budget.spent:.3g} of {budget.epsilon:.3g} is spent, {budget.left:.3g} is left"
+    left = "nothing" if budget.left < budget.epsilon / 1000 else f"{budget.left:.3g}"
+    says = f"Epsilon {budget.spent:.3g} of {budget.epsilon:.3g} is spent, {left} is left"
     delta = f", at delta {budget.delta:.3g}" if budget.delta else ""
     yield (
-        f'<div class="card"><h3>Budget</h3>{paragraphs(f"{says}{delta}.")}'
+        f'<div class="card"><h3>Budget of one record</h3>{paragraphs(f"{says}{delta}.")}'
+        f"{paragraphs(ONCE.format(status.every), 'note')}"
         f"{bar_chart(rows, title='Privacy budget', says=f'{says}.')}</div>"
     )
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fedprikl.monitoring.status import AlarmFacts
-from fedprikl.monitoring.words import period_name
 from fedprikl.reporting.bar_chart import FONT
 from fedprikl.reporting.series_frame import Frame, Scale, file_of
 from fedprikl.reporting.texts import escaped
@@ -186,16 +185,14 @@ def _flags(
 ) -> Iterator[str]:
     """Where alarms were raised, and where somebody acknowledged them."""
     raised = [(frame.middle(frame.place(a.raised)), a) for a in alarms]
-    for x, alarm in raised:
+    for x, _ in raised:
         yield (
-            f'<line class="c-flag" x1="{x:.2f}%" x2="{x:.2f}%" y1="{TOP - 4}" y2="{TOP + PLOT}">'
-            f"<title>alarm {alarm.number}, {period_name(alarm.raised, frame.every)}</title></line>"
+            f'<line class="c-flag" x1="{x:.2f}%" x2="{x:.2f}%" y1="{TOP - 4}" y2="{TOP + PLOT}"/>'
         )
     for place in sorted(set(acknowledged)):
         x = frame.middle(place)
         yield (
-            f'<line class="c-known" x1="{x:.2f}%" x2="{x:.2f}%" y1="{TOP - 4}" y2="{TOP + PLOT}">'
-            "<title>acknowledged</title></line>"
+            f'<line class="c-known" x1="{x:.2f}%" x2="{x:.2f}%" y1="{TOP - 4}" y2="{TOP + PLOT}"/>'
         )
     for x, words in _labels(raised):
         anchor = "start" if x < 10 else "end" if x > 90 else "middle"
