@@ -241,9 +241,7 @@ def _judge(
     return [found[place] for place in range(len(keys))]
 
 
-def _deviates(
-    watched: Watched, null: ChannelNull, places: Sequence[int]
-) -> tuple[Floats, Floats]:
+def _deviates(watched: Watched, null: ChannelNull, places: Sequence[int]) -> tuple[Floats, Floats]:
     """Of windows that end at these places: the period's own (places), all longer (lengths, places).
 
     -inf where a window would begin before the segment.
@@ -302,8 +300,8 @@ def _tracer(segments: Sequence[Segment]) -> Trace:
         by_name = {watched.channel.name: watched for watched in segment.channels}
         starts = np.arange(max(0, place + 1 - LENGTHS[-1]), place + 1)
         values = by_name[names[0]].statistics(starts, np.full(len(starts), place))
-        since = int(starts[np.argmax(values)])
-        sizes = {name: float(by_name[name].statistics([since], [place])[0]) for name in names}
+        since = int(starts[np.argmax(values.max(axis=0))])
+        sizes = {name: float(by_name[name].statistics([since], [place]).max()) for name in names}
         order = sorted((name for name in names if name), key=lambda name: -sizes[name])
         return segment.periods[since].number, tuple(order)
 
