@@ -1,4 +1,4 @@
-"""A channel over many periods without drift, simulated: the law of its statistics and of the largest.
+"""Many periods of a channel without drift, simulated: the law of its statistics.
 
 What deviates lastingly (the error of the reference, a tolerated deviation) is drawn once per
 simulated series. So is what clients differ in, if they are the same in every period; if others are
@@ -108,7 +108,8 @@ class ChannelNull:
             np.max([tail.depth(value) for tail, value in zip(tails, values, strict=True)], axis=0)
             for tails in self.windows[length]
         ]
-        return np.maximum(np.min(found, axis=0) - math.log(len(values)), LEAST_DEPTH)
+        depth = np.min(found, axis=0) - math.log(len(values))
+        return np.asarray(np.maximum(depth, LEAST_DEPTH))
 
     def chance(self, test: int, depth: float) -> float:
         """That the largest depth of a test exceeds this, in the worst world."""
@@ -122,7 +123,7 @@ def normal_deviate(depth: Floats | float) -> Floats:
     >>> normal_deviate(-math.log(0.00135)).round(2).tolist()
     3.0
     """
-    return np.asarray(-scipy.special.ndtri_exp(-np.asarray(depth)))
+    return np.asarray(-scipy.special.ndtri_exp(-np.asarray(depth)), dtype=np.float64)
 
 
 @lru_cache(maxsize=1024)

@@ -93,7 +93,7 @@ class AlarmFacts:
 
     @property
     def words(self) -> str:
-        """For people: "Drift since period 23, mostly departure delay." """
+        """For people: like "Drift since period 23, mostly departure delay"."""
         where = f", mostly {self.columns[0]}" if self.columns else ""
         return f"Drift since period {self.since}{where}."
 
