@@ -75,15 +75,19 @@ class Channel:
         return np.append(self.pi, rest + missed)
 
     @property
+    def alike(self) -> bool:
+        """Whether records of one client are known to be alike."""
+        spread = self.spread
+        return spread.correlation is not None if isinstance(spread, Spread) else spread > 1
+
+    @property
     def lenses(self) -> tuple[Lens, ...]:
         """How its counts are looked at.
 
         Not in groups where clients' records are known to be alike: what clients have in common
         could add up in a group as drift does, and be too little in each cell to be known.
         """
-        spread = self.spread
-        alike = spread.correlation is not None if isinstance(spread, Spread) else spread > 1
-        groups = () if alike else lenses_of(self.pi, self.points.cells)
+        groups = () if self.alike else lenses_of(self.pi, self.points.cells)
         return Lens(), rest_lens(len(self.pi)), *groups
 
     def spread_at(self, records: int, clients: int) -> Spread:

@@ -6,9 +6,9 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 
-__all__ = ["GROUPS", "Lens", "lenses_of", "rest_lens"]
+__all__ = ["Lens", "lenses_of", "rest_lens"]
 
-GROUPS = 8
+RARE, NEAR = 4, 8  # groups
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,9 +34,10 @@ class Lens:
 
 def lenses_of(pi: Floats, cells: Ints) -> tuple[Lens, ...]:
     """Equally rare cells in groups, and neighbours in the order of the reference."""
-    if len(pi) < 2 * GROUPS:
+    if len(pi) < 2 * NEAR:
         return ()
-    return tuple(Lens(_groups(order)) for order in (np.argsort(pi, kind="stable"), cells.argsort()))
+    rare, near = np.argsort(pi, kind="stable"), np.argsort(cells)
+    return Lens(_groups(rare, RARE)), Lens(_groups(near, NEAR))
 
 
 def rest_lens(cells: int) -> Lens:
@@ -44,7 +45,7 @@ def rest_lens(cells: int) -> Lens:
     return Lens(np.eye(cells + 1)[:, -1:], rest=True)
 
 
-def _groups(order: Ints) -> Floats:
-    found = np.zeros((len(order) + 1, GROUPS))
-    found[order, np.arange(len(order)) * GROUPS // len(order)] = 1.0
+def _groups(order: Ints, groups: int) -> Floats:
+    found = np.zeros((len(order) + 1, groups))
+    found[order, np.arange(len(order)) * groups // len(order)] = 1.0
     return found

@@ -59,7 +59,8 @@ def null_cases(
     judged = min(BLOCK, per_year, horizon)
     periods = min(judged + LENGTHS[-1] - 1, horizon)
     cells = sum(len(channel.points) + 1 for channel in channels)
-    series = min(max(EFFORT // (periods * cells), FEWEST), MOST)
+    worlds = 2 if any(channel.alike for channel in channels) else 1
+    series = min(max(EFFORT // (periods * cells * worlds), FEWEST), MOST)
     cases = tuple(
         NullCase(
             channel=channel,

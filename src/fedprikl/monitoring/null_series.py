@@ -132,10 +132,8 @@ def simulate_null(case: NullCase) -> ChannelNull:
 
     Cost: half a microsecond per cell, period and series.
     """
-    persistent = _simulate(case, same_clients=True)
-    worlds = [persistent]
-    spread = case.channel.spread_at(case.records, case.clients)
-    if spread.correlation is not None:
+    worlds = [_simulate(case, same_clients=True)]
+    if case.channel.alike:
         worlds.append(_simulate(case, same_clients=False))
     windows = {
         length: tuple(tuple(SmoothTail.of(z.ravel()) for z in world[length]) for world in worlds)
