@@ -8,15 +8,15 @@ import numpy as np
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
+from fedprikl.monitoring.lens import Lens, lenses_of, rest_lens
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.view_sums import asked_views, view_points, view_score
 from fedprikl.reference import QueryPoints, Reference, Spread, all_points
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.spread import between_clients
 
-__all__ = ["TOLERATED", "Channel", "channels_of"]
+__all__ = ["Channel", "channels_of"]
 
-TOLERATED = 2e-5  # nats: a lasting deviation so small is not called drift
 SIZES = ("kl", "tv")  # of every column
 
 
@@ -74,6 +74,22 @@ class Channel:
         rest = max(0.0, 1 - math.fsum(self.pi.tolist()))
         return np.append(self.pi, rest + missed)
 
+    @property
+    def alike(self) -> bool:
+        """Whether records of one client are known to be alike."""
+        spread = self.spread
+        return spread.correlation is not None if isinstance(spread, Spread) else spread > 1
+
+    @property
+    def lenses(self) -> tuple[Lens, ...]:
+        """How its counts are looked at.
+
+        Not in groups where clients' records are known to be alike: what clients have in common
+        could add up in a group as drift does, and be too little in each cell to be known.
+        """
+        groups = () if self.alike else lenses_of(self.pi, self.points.cells)
+        return Lens(), rest_lens(len(self.pi)), *groups
+
     def spread_at(self, records: int, clients: int) -> Spread:
         """How counts of one period vary. A design effect is that of clients who stay the same."""
         if isinstance(self.spread, Spread):
@@ -85,22 +101,21 @@ class Channel:
     def lasting(self, records: Floats | float, clients: Floats | float) -> Floats:
         """The variance of the shares that no longer window averages out, the rest last.
 
-        The error of a counted Pi, what clients differ in if they stay the same, and a deviation of
-        `TOLERATED` nats in a random direction: KL is about sum Pi (r - 1)^2 / 2. `records` and
+        The error of a counted Pi, and what clients differ in if they stay the same. `records` and
         `clients` are those of one period, and may be arrays: one row for each.
         """
         pi, n = self.pi, np.asarray(records, dtype=np.float64)
-        fixed = np.full(len(pi), 2 * TOLERATED)
+        fixed: Floats = np.zeros(len(pi))
         if isinstance(self.spread, Spread):
             alike = self.spread.of(self.points.cells, pi)
-            fixed += self.spread.counting(alike, pi)
+            fixed = self.spread.counting(alike, pi)
             kind = self.spread.correlation
             variation = 0.0 if kind is None else kind.size_variation
             between = between_clients(n, clients, variation)[..., None] * alike.variance
         else:
             between = (self.spread - 1) / (n[..., None] * pi)
         missed = self.shares[-1] - max(0.0, 1 - math.fsum(pi.tolist()))
-        rest = np.broadcast_to(missed**2 + TOLERATED**2, (*n.shape, 1))
+        rest = np.broadcast_to(missed**2, (*n.shape, 1))
         found = np.concatenate([pi**2 * (fixed + between), rest], axis=-1)
         if self.error is not None:
             found += np.append(pi**2, 1.0) * self.error

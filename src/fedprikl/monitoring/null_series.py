@@ -1,4 +1,4 @@
-"""A channel over many periods without drift, simulated: the law of its statistics and of the largest.
+"""Many periods of a channel without drift, simulated: the law of its statistics.
 
 What deviates lastingly (the error of the reference, a tolerated deviation) is drawn once per
 simulated series. So is what clients differ in, if they are the same in every period; if others are
@@ -19,12 +19,20 @@ from fedprikl.estimation import NoisyCounts
 from fedprikl.estimation.column_tails import KNEE, SmoothTail
 from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.estimation.ratios import Ratios, gamma_like
-from fedprikl.monitoring.channels import TOLERATED, Channel
+from fedprikl.monitoring.channels import Channel
+from fedprikl.monitoring.lens import Lens
 from fedprikl.monitoring.period_counts import ChannelCounts
-from fedprikl.monitoring.statistic import WindowStatistic
+from fedprikl.monitoring.statistic import TOLERATED, WindowStatistic
 from fedprikl.reference import QueryPoints
 
-__all__ = ["LENGTHS", "ChannelNull", "NullCase", "deviate", "normal_deviate", "simulate_null"]
+__all__ = [
+    "LENGTHS",
+    "ChannelNull",
+    "NullCase",
+    "normal_deviate",
+    "simulate_null",
+    "simulation_error",
+]
 
 LENGTHS = (1, 2, 4, 8, 16, 32, 52)  # of windows, in counted periods
 CHUNK = 2**20  # counts at a time
@@ -63,7 +71,7 @@ class NullCase:
         """Windows that fit."""
         return tuple(length for length in LENGTHS if length <= self.periods)
 
-    def statistic(self, length: int) -> WindowStatistic:
+    def statistic(self, lens: Lens, length: int) -> WindowStatistic:
         """Of a window of so many periods."""
         one = ChannelCounts(
             counts=self.channel.pi,
@@ -72,6 +80,7 @@ class NullCase:
             laplace_scale=self.laplace_scale,
         )
         return WindowStatistic.of(
+            lens,
             self.channel.shares,
             self.channel.lasting(self.records, self.clients),
             records=length * self.records,
@@ -87,14 +96,20 @@ class ChannelNull:
     A *depth* is -ln P(a larger value without drift): a common scale of all channels and windows.
     """
 
-    windows: dict[int, tuple[SmoothTail, ...]]  # per length
+    windows: dict[int, tuple[tuple[SmoothTail, ...], ...]]  # per length, world and lens
     largest: tuple[tuple[SmoothTail, ...], ...]  # of the period test, of the cumulative test
     series: int
 
     def depth(self, length: int, values: Floats) -> Floats:
-        """Of values of a window's statistic: the smallest of all worlds."""
-        found = np.min([tail.depth(values) for tail in self.windows[length]], axis=0)
-        return np.maximum(found, LEAST_DEPTH)
+        """Of the statistics of windows, (lenses, ...): the rarest of all lenses, by the union
+        bound, in the world where it is least rare.
+        """
+        found = [
+            np.max([tail.depth(value) for tail, value in zip(tails, values, strict=True)], axis=0)
+            for tails in self.windows[length]
+        ]
+        depth = np.min(found, axis=0) - math.log(len(values))
+        return np.asarray(np.maximum(depth, LEAST_DEPTH))
 
     def chance(self, test: int, depth: float) -> float:
         """That the largest depth of a test exceeds this, in the worst world."""
@@ -108,7 +123,7 @@ def normal_deviate(depth: Floats | float) -> Floats:
     >>> normal_deviate(-math.log(0.00135)).round(2).tolist()
     3.0
     """
-    return np.asarray(-scipy.special.ndtri_exp(-np.asarray(depth)))
+    return np.asarray(-scipy.special.ndtri_exp(-np.asarray(depth)), dtype=np.float64)
 
 
 @lru_cache(maxsize=1024)
@@ -117,13 +132,11 @@ def simulate_null(case: NullCase) -> ChannelNull:
 
     Cost: half a microsecond per cell, period and series.
     """
-    persistent = _simulate(case, same_clients=True)
-    worlds = [persistent]
-    spread = case.channel.spread_at(case.records, case.clients)
-    if spread.correlation is not None:
+    worlds = [_simulate(case, same_clients=True)]
+    if case.channel.alike:
         worlds.append(_simulate(case, same_clients=False))
     windows = {
-        length: tuple(SmoothTail.of(world[length].ravel()) for world in worlds)
+        length: tuple(tuple(SmoothTail.of(z.ravel()) for z in world[length]) for world in worlds)
         for length in case.lengths
     }
     null = ChannelNull(windows, ((), ()), case.series)
@@ -142,26 +155,48 @@ def _largest(
     """The largest depth of windows of these lengths that end in a judged period, per series."""
     return np.asarray(
         np.max(
-            [null.depth(length, world[length][:, -judged:]).max(axis=1) for length in lengths],
+            [null.depth(length, world[length][..., -judged:]).max(axis=1) for length in lengths],
             axis=0,
         )
     )
 
 
 def _simulate(case: NullCase, *, same_clients: bool) -> dict[int, Floats]:
-    """The statistics of windows of every length: (series, windows that end in period L - 1 ...)."""
-    laws = {length: case.statistic(length) for length in case.lengths}
-    found: dict[int, list[Floats]] = {length: [] for length in laws}
-    for counts in _counts(case, same_clients=same_clients):
+    """Statistics of windows of every length: (lenses, series, windows that end in L - 1, ...)."""
+    lenses = case.channel.lenses
+    found: dict[int, list[Floats]] = {length: [] for length in case.lengths}
+    laws = {length: [case.statistic(lens, length) for lens in lenses] for length in found}
+    for counts, rng in _counts(case, same_clients=same_clients):
         total = np.cumsum(counts, axis=1)
-        for length, law in laws.items():
-            window = total[:, length - 1 :].copy()
-            window[:, 1:] -= total[:, :-length]
-            found[length].append(law(window))
-    return {length: np.concatenate(parts) for length, parts in found.items()}
+        seen = [_tolerated(lens, case, lens.sums(total), rng) for lens in lenses]
+        for length in found:
+            z = [law(_windows(sums, length)) for law, sums in zip(laws[length], seen, strict=True)]
+            found[length].append(np.array(z))
+    return {length: np.concatenate(parts, axis=1) for length, parts in found.items()}
 
 
-def _counts(case: NullCase, *, same_clients: bool) -> Iterator[Floats]:
+def _windows(total: Floats, length: int) -> Floats:
+    """Of running sums (series, periods, groups): the sums of all windows of a length."""
+    window = total[:, length - 1 :].copy()
+    window[:, 1:] -= total[:, :-length]
+    return window
+
+
+def _tolerated(lens: Lens, case: NullCase, total: Floats, rng: np.random.Generator) -> Floats:
+    """Running sums with a lasting deviation of `TOLERATED` nats, all of which the lens sees."""
+    shares = lens.sums(case.channel.shares)
+    if lens.rest:
+        moved = TOLERATED * np.abs(rng.standard_normal((len(total), 1)))
+    else:
+        direction = rng.standard_normal((len(total), len(shares)))
+        direction -= (direction @ shares)[:, None] / shares.sum()
+        size = np.maximum(direction**2 @ shares, 1e-300)
+        moved = direction * shares * np.sqrt(2 * TOLERATED / size)[:, None]
+    records = case.records * np.arange(1, case.periods + 1)
+    return np.asarray(total + records[:, None] * moved[:, None, :])
+
+
+def _counts(case: NullCase, *, same_clients: bool) -> Iterator[tuple[Floats, np.random.Generator]]:
     """Noisy counts, the rest last, of some series at a time: (series, periods, cells + 1)."""
     rng, cells = public_simulation(), len(case.channel.points) + 1
     step = max(1, CHUNK // (case.periods * cells))
@@ -170,12 +205,10 @@ def _counts(case: NullCase, *, same_clients: bool) -> Iterator[Floats]:
         shares = _shares(case, series, rng, same_clients=same_clients)
         shape = series, case.periods
         counts = rng.multinomial(case.records, np.broadcast_to(shares, (*shape, cells)))
-        yield counts + _noise(case, series * case.periods, rng).reshape(*shape, cells)
+        yield counts + _noise(case, series * case.periods, rng).reshape(*shape, cells), rng
 
 
-def _shares(
-    case: NullCase, series: int, rng: np.random.Generator, *, same_clients: bool
-) -> Floats:
+def _shares(case: NullCase, series: int, rng: np.random.Generator, *, same_clients: bool) -> Floats:
     """P without drift, the rest last: (series, periods, or 1 for all of them, cells + 1)."""
     channel = case.channel
     pi, cells = channel.pi, channel.points.cells
@@ -185,23 +218,11 @@ def _shares(
     drawn = 1 if same_clients else case.periods
     every = np.arange(len(pi))
     shares = np.stack([ratios.shares(every, between, rng) for _ in range(drawn)], axis=1)
-    ratio, rest = deviate(channel, series, rng)
-    shares[..., :-1] *= ratio[:, None, :]
-    shares[..., -1] += rest[:, None]
+    if channel.error is not None:  # of a baseline
+        error, normal = channel.error, rng.standard_normal((series, 1, len(pi) + 1))
+        shares[..., :-1] *= gamma_like(normal[..., :-1] * np.sqrt(error[:-1]), error[:-1])
+        shares[..., -1] += np.sqrt(error[-1]) * np.abs(normal[..., -1])
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
-
-
-def deviate(channel: Channel, series: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """A tolerated deviation, and the error of a baseline: P / Pi, and what the rest gains."""
-    pi = channel.pi
-    direction = rng.standard_normal((series, len(pi)))
-    direction *= np.sqrt(2 * TOLERATED / (direction**2 @ pi))[:, None]
-    ratio, rest = np.maximum(1 + direction, 0.0), TOLERATED * np.abs(rng.standard_normal(series))
-    if channel.error is not None:
-        error = channel.error[:-1]
-        ratio *= gamma_like(rng.standard_normal(ratio.shape) * np.sqrt(error), error)
-        rest += np.sqrt(channel.error[-1]) * np.abs(rng.standard_normal(series))
-    return ratio, rest
 
 
 def _noise(case: NullCase, draws: int, rng: np.random.Generator) -> Floats:

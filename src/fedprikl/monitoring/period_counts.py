@@ -1,4 +1,4 @@
-"""The noisy counts of one period of a series, per channel. Public: all else is computed from them."""
+"""The noisy counts of one period of a series, per channel. Public."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedprikl.checks import Floats
+from fedprikl.checks import Floats, Ints
 from fedprikl.monitoring.channels import Channel
 from fedprikl.monitoring.period_counts import PeriodCounts
 from fedprikl.monitoring.statistic import WindowStatistic
@@ -37,23 +37,26 @@ class Watched:
             _running([each.noise_fourth for each in seen]),
         )
 
-    def statistics(self, first: Sequence[int], last: Sequence[int]) -> Floats:
-        """z of the windows from period `first` to period `last` of the segment, both included."""
+    def statistics(self, first: Sequence[int] | Ints, last: Sequence[int] | Ints) -> Floats:
+        """z of windows from period `first` to `last` of the segment, both included.
+
+        One row for each lens, one column for each window.
+        """
         start, end = np.asarray(first), np.asarray(last) + 1
         length = end - start
         counts, records, clients, noise, fourth = (
             sums[end] - sums[start]
             for sums in (self.counts, self.records, self.clients, self.noise, self.fourth)
         )
-        channel = self.channel
-        law = WindowStatistic.of(
-            channel.shares,
-            channel.lasting(records / length, clients / length),
-            records=records,
-            noise=noise,
-            fourth=fourth,
-        )
-        return law(counts)
+        shares = self.channel.shares
+        lasting = self.channel.lasting(records / length, clients / length)
+        found = []
+        for lens in self.channel.lenses:
+            law = WindowStatistic.of(
+                lens, shares, lasting, records=records, noise=noise, fourth=fourth
+            )
+            found.append(law(lens.sums(counts)))
+        return np.array(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

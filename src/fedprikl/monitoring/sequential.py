@@ -9,6 +9,7 @@ noisy counts with a fixed seed, so anybody who has the releases finds the same a
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from fedprikl.monitoring.alarms import Acknowledgement, Trace, follow_alarms
 from fedprikl.monitoring.baseline import baseline_of
 from fedprikl.monitoring.channels import Channel
 from fedprikl.monitoring.judged_periods import JudgedChannel, JudgedPeriod, SeriesVerdict
+from fedprikl.monitoring.nominal import Nominal, nominal_of, null_cases
 from fedprikl.monitoring.null_series import (
     LENGTHS,
     ChannelNull,
@@ -32,9 +34,6 @@ from fedprikl.monitoring.segment import Segment, Watched
 
 __all__ = ["judge_series", "thresholds"]
 
-BLOCK = 52  # periods of a simulated series that are judged, at most
-FEWEST, MOST = 400, 2_000  # simulated series
-EFFORT = 2**24  # counts that are simulated, of all channels together
 HALVINGS = 30
 
 Range = tuple[int, int]  # first and last period
@@ -82,7 +81,7 @@ def judge_series(
     check_positive_int(per_year, "per_year")
     check_positive_int(horizon, "horizon")
     _check(channels, periods)
-    nominal = _nominal(periods)
+    nominal = dict(zip([period.number for period in periods], nominal_of(periods), strict=True))
     judged: list[JudgedPeriod] = []
     segments = list(_segments(channels, periods, rebaselined))
     for segment in segments:
@@ -123,7 +122,7 @@ def _threshold(nulls: Sequence[ChannelNull], test: int, rate: float) -> float:
 
 def _check(channels: Sequence[Channel], periods: Sequence[PeriodCounts]) -> None:
     numbers = [period.number for period in periods]
-    if any(b <= a for a, b in zip(numbers, numbers[1:], strict=False)):
+    if any(b <= a for a, b in pairwise(numbers)):
         raise InvalidInputError("The periods of a series must increase, each counted once.")
     sizes = [len(channel.points) for channel in channels]
     if not sizes or any(
@@ -150,35 +149,6 @@ def _segments(
         yield Segment.of(baseline_of(channels, accepted), mine, (first, last))
 
 
-def _nominal(periods: Sequence[PeriodCounts]) -> dict[int, tuple[object, ...]]:
-    """What the null of each period is simulated with: means of all periods so far, rounded.
-
-    Only what was known then counts, so a verdict never changes. Statistics are standardised for
-    the numbers of their own periods; the simulation says how rare they are, which hardly changes.
-    """
-    found: dict[int, tuple[object, ...]] = {}
-    for place, period in enumerate(periods):
-        so_far = periods[: place + 1] if place < BLOCK else periods[place + 1 - BLOCK : place + 1]
-        noises = tuple(
-            (_rounded([each.channels[i].noise_sd for each in so_far]), channel.laplace_scale)
-            for i, channel in enumerate(period.channels)
-        )
-        records = _half_octave(float(np.mean([each.records for each in so_far])))
-        clients = _half_octave(float(np.mean([each.clients for each in so_far])))
-        found[period.number] = (max(round(records), 1), max(round(clients), 1), noises)
-    return found
-
-
-def _rounded(values: Sequence[float]) -> float:
-    if max(values) <= min(values) * (1 + 1e-9):
-        return values[0]
-    return _half_octave(math.sqrt(float(np.mean(np.square(values)))))
-
-
-def _half_octave(value: float) -> float:
-    return float(2 ** (round(2 * math.log2(value)) / 2)) if value > 0 else 0.0
-
-
 @lru_cache(maxsize=256)
 def _nulls(
     cases: tuple[NullCase, ...], rate: float
@@ -187,38 +157,9 @@ def _nulls(
     return nulls, thresholds(nulls, rate)
 
 
-def _cases(
-    segment: Segment, nominal: tuple[object, ...], per_year: int, horizon: int
-) -> tuple[tuple[NullCase, ...], float]:
-    """The null of every channel, and how many simulated blocks make a year.
-
-    In a series of several years, windows reach back into the year before.
-    """
-    records, clients, noises = nominal
-    judged = min(BLOCK, per_year, horizon)
-    periods = judged if horizon <= per_year <= BLOCK else judged + LENGTHS[-1]
-    periods = min(periods, horizon)
-    cells = sum(len(watched.channel.points) + 1 for watched in segment.channels)
-    series = min(max(EFFORT // (periods * cells), FEWEST), MOST)
-    cases = tuple(
-        NullCase(
-            channel=watched.channel,
-            records=records,
-            clients=clients,
-            noise_sd=noise_sd,
-            laplace_scale=scale,
-            periods=periods,
-            judged=judged,
-            series=series,
-        )
-        for watched, (noise_sd, scale) in zip(segment.channels, noises, strict=True)
-    )
-    return cases, min(per_year, horizon) / judged
-
-
 def _judge(
     segment: Segment,
-    nominal: dict[int, tuple[object, ...]],
+    nominal: dict[int, Nominal],
     *,
     rate: float,
     per_year: int,
@@ -228,12 +169,13 @@ def _judge(
     found: dict[int, JudgedPeriod] = {}
     keys = [nominal[period.number] for period in segment.periods]
     for key in dict.fromkeys(keys):
-        cases, blocks = _cases(segment, key, per_year, horizon)
+        watched = [each.channel for each in segment.channels]
+        cases, blocks = null_cases(watched, key, per_year=per_year, horizon=horizon)
         nulls, limits = _nulls(cases, rate / blocks)
         places = [place for place, other in enumerate(keys) if other == key]
         tested = [
-            _deviates(watched, null, places)
-            for watched, null in zip(segment.channels, nulls, strict=True)
+            _deviates(each, null, places)
+            for each, null in zip(segment.channels, nulls, strict=True)
         ]
         for row, place in enumerate(places):
             values = [(alone[row], over[:, row]) for alone, over in tested]
@@ -241,9 +183,7 @@ def _judge(
     return [found[place] for place in range(len(keys))]
 
 
-def _deviates(
-    watched: Watched, null: ChannelNull, places: Sequence[int]
-) -> tuple[Floats, Floats]:
+def _deviates(watched: Watched, null: ChannelNull, places: Sequence[int]) -> tuple[Floats, Floats]:
     """Of windows that end at these places: the period's own (places), all longer (lengths, places).
 
     -inf where a window would begin before the segment.
@@ -302,8 +242,8 @@ def _tracer(segments: Sequence[Segment]) -> Trace:
         by_name = {watched.channel.name: watched for watched in segment.channels}
         starts = np.arange(max(0, place + 1 - LENGTHS[-1]), place + 1)
         values = by_name[names[0]].statistics(starts, np.full(len(starts), place))
-        since = int(starts[np.argmax(values)])
-        sizes = {name: float(by_name[name].statistics([since], [place])[0]) for name in names}
+        since = int(starts[np.argmax(values.max(axis=0))])
+        sizes = {name: float(by_name[name].statistics([since], [place]).max()) for name in names}
         order = sorted((name for name in names if name), key=lambda name: -sizes[name])
         return segment.periods[since].number, tuple(order)
 

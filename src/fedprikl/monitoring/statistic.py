@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedprikl.checks import Floats
+from fedprikl.monitoring.lens import Lens
 
-__all__ = ["WindowStatistic"]
+__all__ = ["TOLERATED", "WindowStatistic"]
 
-REST = 0.5  # least weight of the records in no cell: the reference expects none, yet they tell
+TOLERATED = 2e-5  # nats: a lasting deviation so small is not called drift
 LEAST_SKEW = 1e-3
 
 
@@ -19,18 +20,22 @@ class WindowStatistic:
         Q = sum_x w_x (h_x - N Pi_x)^2 / var_x,    w_x = N Pi_x / var_x
         var_x = noise^2 + N Pi_x + N^2 b_x
 
-    b is the variance of a lasting deviation of the shares (`Channel.lasting`). Without noise and b
-    it is Pearson's chi-square statistic; cells that the noise exceeds, or whose share is not known
-    well, have little weight. Q is standardised by the mean and variance of a quadratic form of
-    normal variables (squares of heavy-tailed noise vary more: fourth cumulants), and made normal by
-    a cube root (Wilson and Hilferty, 1931).
+    b is the variance of a lasting deviation of the shares: `Channel.lasting`, and a deviation of
+    `TOLERATED` nats in a random direction, 2 Pi_x^2 TOLERATED. Without noise and b it is Pearson's
+    chi-square statistic; cells that the noise exceeds, or whose share is not known well, have
+    little weight. Groups of cells have w = 1: a group of rare cells is there to be heard.
 
-    >>> law = WindowStatistic.of(np.array([0.5, 0.5, 0.0]), np.zeros(3), records=1000, noise=4.0)
-    >>> law(np.array([[500.0, 500.0, 0.0], [560.0, 440.0, 0.0]])).round(1).tolist()
-    [-2.3, 3.5]
+    Q is standardised by the mean and variance of a quadratic form of normal variables (squares of
+    heavy-tailed noise vary more: fourth cumulants), and made normal by a cube root (Wilson and
+    Hilferty, 1931).
+
+    >>> shares, lasting = np.array([0.5, 0.5, 0.0]), np.zeros(3)
+    >>> law = WindowStatistic.of(Lens(), shares, lasting, records=1000, noise=4.0)
+    >>> law(np.array([[500.0, 500.0], [560.0, 440.0]])).round(1).tolist()
+    [-1.7, 3.5]
     """
 
-    mean: Floats  # N Pi
+    mean: Floats  # N Pi of every group of the lens
     scale: Floats  # w / var
     centre: Floats  # mean of Q
     sd: Floats
@@ -39,6 +44,7 @@ class WindowStatistic:
     @classmethod
     def of(
         cls,
+        lens: Lens,
         shares: Floats,
         lasting: Floats,
         *,
@@ -52,14 +58,19 @@ class WindowStatistic:
         With A = diag(w / var) and S = diag(var) - N Pi Pi', the cumulants of Q are tr(A S),
         2 tr((A S)^2) and 8 tr((A S)^3).
         """
-        n, noise, fourth = (np.asarray(each, dtype=np.float64) for each in (records, noise, fourth))
+        n = np.asarray(records, dtype=np.float64)
+        counts = lens.sums(np.ones(len(shares)))  # that are added up
+        shares = lens.sums(shares)
+        lasting = lens.sums(lasting) + 2 * TOLERATED * shares**2
+        if lens.rest:
+            lasting = lasting + TOLERATED**2
         mean = n[..., None] * shares
-        variance = np.maximum(noise[..., None] + mean + n[..., None] ** 2 * lasting, 1e-9)
-        weights = mean / variance
-        weights[..., -1] = np.maximum(weights[..., -1], REST)
+        noisy = np.asarray(noise)[..., None] * counts
+        variance = np.maximum(noisy + mean + n[..., None] ** 2 * lasting, 1e-9)
+        weights = mean / variance if lens.groups is None else np.ones_like(mean)
         scale = weights / variance
         one, two, three = (n * np.sum(scale * weights**k * shares**2, axis=-1) for k in range(3))
-        fourths = np.sum(scale**2 * (mean + fourth[..., None]), axis=-1)
+        fourths = np.sum(scale**2 * (mean + np.asarray(fourth)[..., None] * counts), axis=-1)
         spread = 2 * (np.sum(weights**2, axis=-1) - 2 * two + one**2) + fourths
         third = 8 * (np.sum(weights**3, axis=-1) - 3 * three + 3 * one * two - one**3)
         return cls(
@@ -71,7 +82,7 @@ class WindowStatistic:
         )
 
     def __call__(self, counts: Floats) -> Floats:
-        """Of the counts of all cells, and of the rest last; they may have leading axes."""
+        """Of the counts of all groups of the lens; they may have leading axes."""
         squares = np.einsum("...k,...k->...", (counts - self.mean) ** 2, self.scale)
         excess = (squares - self.centre) / self.sd
         root = np.cbrt(np.maximum(1 + self.skew / 2 * excess, 0.0))

@@ -126,4 +126,4 @@ def between_clients(
 ) -> Floats:
     """kappa of `Spread.between`, for clients whose sizes vary so much; arguments may be arrays."""
     alike = records * (1 + size_variation) / clients - 1  # others in the client of a random record
-    return np.clip(alike / np.maximum(np.asarray(records) - 1, 1), 0.0, 1.0)
+    return np.asarray(np.clip(alike / np.maximum(records - 1, 1), 0.0, 1.0))

@@ -1,0 +1,153 @@
+"""Years of weekly counts that `series.py` measures on. All of it is simulated in the open.
+
+A world has a reference and draws years: 52 weeks of about 7,749 records in 250 cells, released as
+the plan of a series does it: noisy counts of every cell at epsilon 1, from which all questions are
+answered. Secure sums are left out: they change no number.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from power_worlds import CLASSES, PER_CLIENT, Flights, domain, generator
+
+from fedprikl import Reference
+from fedprikl.checks import Floats, Ints
+from fedprikl.estimation import NoisyCounts
+from fedprikl.monitoring.channels import Channel
+from fedprikl.monitoring.period_counts import ChannelCounts, PeriodCounts
+from fedprikl.protocol import Plan, Question
+from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.question_noise import noises_of
+from fedprikl.protocol.round import cohort_sizes
+
+WEEKS, RECORDS, CELLS, CLIENTS = 52, 7_749, 250, 78
+EPSILON, DEVIATION = 1.0, 2e-5  # nats, that the reference does not know of
+DOMAINS = ("lognormal", "flights", "digits")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of each noisy count."""
+
+    sd: float
+    scale: float | None
+
+    def add_to(self, held: Ints, rng: np.random.Generator) -> Floats:
+        """Counts of weeks, (weeks, cells and the rest), with noise of the same law."""
+        cells = held.shape[1] - 1
+        points = Channel.of(Reference.from_probabilities(np.full(cells, 1 / cells))).points
+        like = NoisyCounts(
+            points=points,
+            counts=np.zeros(cells),
+            rest=np.zeros(1),
+            records=np.array([RECORDS]),
+            noise_sd=np.array([self.sd]),
+            laplace_scale=self.scale,
+        )
+        return np.asarray(held + np.concatenate(like.draw_noise(rng, len(held)), axis=1))
+
+
+def noise_of(trust: str) -> Noise:
+    """As a plan says: all of epsilon for the counts of every cell."""
+    plan = Plan(
+        population="weeks",
+        reference=64 * "0",
+        trust=trust,  # type: ignore[arg-type]
+        epsilon=EPSILON,
+        questions=tuple(
+            Question(divergence=name, points=CELLS, share=share, release="counts")
+            for name, share in (("kl", 0.5), ("tv", 0.25), ("js", 0.25))
+        ),
+    )
+    if trust == "none":
+        return Noise(*NoisyHistogram(plan).expected_noise(cohort_sizes(plan, CLIENTS)))
+    mechanism = noises_of(plan)[0][0].charge
+    return Noise(mechanism.standard_deviation, getattr(mechanism, "scale", None))  # type: ignore[union-attr]
+
+
+@dataclass(eq=False)
+class KnownWorld:
+    """Pi is known but for a lasting deviation of 2e-5 nats, in a direction drawn every year."""
+
+    name: str
+    seed: int
+    trust: str = "aggregator"
+    varying: bool = False  # weeks of half to twice as many records
+    pi: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pi = domain(self.name, CELLS, self.seed)
+        self.channel = Channel.of(Reference.from_probabilities(self.pi))
+        self.noise = noise_of(self.trust)
+
+    def held(self, rng: np.random.Generator, drift: Floats | None, start: int = 0) -> Ints:
+        """Exact counts of a year, the rest last; P is `drift` from week `start` on."""
+        sizes = np.full(WEEKS, RECORDS)
+        if self.varying:
+            sizes = np.round(RECORDS * 2 ** rng.uniform(-1, 1, WEEKS)).astype(np.int64)
+        ratio = rng.standard_normal(len(self.pi))
+        ratio = 1 + ratio * math.sqrt(2 * DEVIATION / (ratio**2 @ self.pi))
+        moved = [self.pi if drift is None or week < start else drift for week in range(WEEKS)]
+        shares = np.array([np.append(p * ratio, 0.0) / (p @ ratio) for p in moved])
+        return rng.multinomial(sizes, shares)
+
+
+@dataclass(eq=False)
+class ClientsWorld:
+    """Clients of latent classes, on both sides; a reference of 1,000 clients knows their ids."""
+
+    seed: int
+    same: bool  # whether the same clients are counted every week
+    trust: str = "aggregator"
+
+    def __post_init__(self) -> None:
+        rng = generator(self.seed, "clients", self.same)
+        self.joint = Flights.draw(rng).joint
+        self.kept = np.sort(np.argsort(self.joint.mean(axis=0))[1 - CELLS :])
+        public = self._cells(Flights(self.joint).clients(1000, PER_CLIENT, rng))
+        self.channel = Channel.of(Reference.from_counts(public))
+        self.seen = np.flatnonzero(public.sum(axis=0))
+        self.noise = noise_of(self.trust)
+
+    def held(self, rng: np.random.Generator, drift: None = None, start: int = 0) -> Ints:  # noqa: ARG002
+        """Exact counts of a year. Classes are drawn for records, then cells given the class."""
+        shares = np.broadcast_to(self._classes(rng), (WEEKS, CLIENTS, CLASSES))
+        if not self.same:
+            shares = np.array([self._classes(rng) for _ in range(WEEKS)])
+        classes = rng.multinomial(RECORDS // CLIENTS, shares).sum(axis=1)
+        cells = self._cells(rng.multinomial(classes, self.joint).sum(axis=1))
+        known = cells[:, self.seen]
+        return np.column_stack([known, cells.sum(axis=1) - known.sum(axis=1)])
+
+    def _classes(self, rng: np.random.Generator) -> Floats:
+        return rng.dirichlet(np.full(CLASSES, 0.3), CLIENTS)
+
+    def _cells(self, joint: Ints) -> Ints:
+        """The heaviest cells, and all others as one."""
+        kept = joint[..., self.kept]
+        others = joint.sum(axis=-1) - kept.sum(axis=-1)
+        return np.concatenate([kept, others[..., None]], axis=-1)
+
+
+def released(
+    world: "KnownWorld | ClientsWorld", held: Ints, rng: np.random.Generator
+) -> list[PeriodCounts]:
+    """The noisy counts of a year's releases."""
+    noise = world.noise
+    return [
+        PeriodCounts(
+            number=week,
+            records=int(held[week].sum()),
+            clients=CLIENTS,
+            channels=(
+                ChannelCounts(
+                    counts=row[:-1],
+                    rest=float(row[-1]),
+                    noise_sd=noise.sd,
+                    laplace_scale=noise.scale,
+                ),
+            ),
+        )
+        for week, row in enumerate(noise.add_to(held, rng))
+    ]

@@ -1,0 +1,118 @@
+"""The state machine of alarms: tables of who speaks when, and what holds for every table."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedprikl.monitoring.alarms import follow_alarms
+from fedprikl.monitoring.judged_periods import JudgedChannel, JudgedPeriod
+from fedprikl.monitoring.status import AlarmFacts
+
+NAMES = ("", "a", "b")
+
+
+def period(number: int, speaking: str, baseline: tuple[int, int] | None = None) -> JudgedPeriod:
+    """`speaking` is like "a", "ab", "w" for the whole; loudest first."""
+    order = [letter.replace("w", "") for letter in speaking]
+    return JudgedPeriod(
+        period=number,
+        channels=tuple(
+            JudgedChannel(
+                name=name,
+                statistic=9.0 - order.index(name) if name in order else 0.0,
+                cumulative=None,
+                window=0,
+                period_speaks=name in order,
+                cumulative_speaks=False,
+            )
+            for name in NAMES
+        ),
+        threshold=4.0,
+        cumulative_threshold=4.0,
+        baseline=baseline,
+    )
+
+
+def trace(number: int, names: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+    """A drift that began a period earlier."""
+    return number - 1, tuple(name for name in names if name)
+
+
+def follow(said: Sequence[str], **people: object) -> tuple[AlarmFacts, ...]:
+    judged = [period(number, speaking) for number, speaking in enumerate(said)]
+    return follow_alarms(judged, trace, **people)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "raised"),
+    [
+        (["", "", ""], []),
+        (["", "a", "a", "a"], [(1, ("a",))]),  # one alarm, not three
+        (["a", "", "", "", "a"], [(0, ("a",))]),  # three quiet periods: the same alarm
+        (["a", "", "", "", "", "a"], [(0, ("a",)), (5, ("a",))]),  # four: another one
+        (["a", "ab"], [(0, ("a",)), (1, ("b",))]),  # a column that is not part of it
+        (["ba", "a", "b"], [(0, ("b", "a"))]),  # the loudest first
+        (["w", "w"], [(0, ())]),
+        (["w", "wa"], [(0, ()), (1, ("a",))]),  # the whole spoke first, now a column is named
+        (["a", "w", "w", "w", "w", "w"], [(0, ("a",))]),  # the whole says nothing new
+    ],
+)
+def test_alarms_are_raised_once(said: list[str], raised: list[tuple[int, tuple[str, ...]]]) -> None:
+    """Numbers from 1, in order; open until somebody does something."""
+    alarms = follow(said)
+    assert [(alarm.raised, alarm.columns) for alarm in alarms] == raised
+    assert [alarm.number for alarm in alarms] == list(range(1, len(raised) + 1))
+    assert all(alarm.state == "open" and alarm.since == alarm.raised - 1 for alarm in alarms)
+
+
+@pytest.mark.parametrize(
+    ("quiet", "acknowledged", "state"),
+    [(0, True, "acknowledged"), (3, True, "acknowledged"), (4, True, "ended"), (9, False, "open")],
+)
+def test_an_alarm_ends_when_it_is_acknowledged_and_silent(
+    quiet: int, *, acknowledged: bool, state: str
+) -> None:
+    """One that nobody looked at stays open."""
+    notes = [(1, "2027-01-31T12:00:00+00:00", "known")] if acknowledged else []
+    (alarm,) = follow(["a"] + quiet * [""], acknowledged=notes)
+    assert alarm.state == state
+    assert alarm.note == ("known" if acknowledged else "")
+
+
+def test_acknowledging_what_does_not_exist_changes_nothing() -> None:
+    """A later baseline may have explained the alarm."""
+    assert follow(["a"], acknowledged=[(7, "2027-01-31", "?")]) == follow(["a"])
+
+
+def test_a_baseline_closes_what_was_before_it() -> None:
+    """The same column may then raise another alarm at once."""
+    judged = [period(0, "a"), period(1, "a"), period(2, "", (0, 1)), period(3, "a", (0, 1))]
+    first, second = follow_alarms(judged, trace, rebaselined=[(0, 1)])
+    assert (first.state, second.state, second.raised) == ("rebaselined", "open", 3)
+
+
+def test_a_baseline_closes_an_alarm_before_any_later_period() -> None:
+    """Accepted now: the next period is still to come."""
+    (alarm,) = follow(["", "a"], rebaselined=[(0, 1)])
+    assert alarm.state == "rebaselined"
+
+
+@given(st.lists(st.sets(st.sampled_from("wab")).map("".join), max_size=30))
+def test_every_speaking_column_belongs_to_an_alarm(said: list[str]) -> None:
+    """And an alarm is raised only where something speaks."""
+    alarms = follow(said)
+    assert bool(alarms) is any(said)
+    for number, speaking in enumerate(said):
+        for name in set(speaking) - {"w"}:
+            assert any(alarm.raised <= number and name in alarm.columns for alarm in alarms)
+    assert all(said[alarm.raised] for alarm in alarms)
+    assert len(alarms) <= sum(map(bool, said))
+
+
+@given(st.lists(st.sets(st.sampled_from("wab")).map("".join), max_size=20), st.integers(0, 20))
+def test_later_periods_never_change_earlier_alarms(said: list[str], cut: int) -> None:
+    """Alarms are news: they are not taken back."""
+    before = follow(said[:cut])
+    assert follow(said)[: len(before)] == before

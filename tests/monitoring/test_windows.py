@@ -1,0 +1,50 @@
+"""Windows: sums of noisy counts, read like one longer period."""
+
+import numpy as np
+
+from fedprikl.estimation import column_sizes
+from fedprikl.monitoring.channels import Channel
+from fedprikl.monitoring.period_counts import summed
+from fedprikl.monitoring.windows import window_values
+from fedprikl.privacy import laplace_variance
+from fedprikl.reference import Reference
+from tests.monitoring.series_worlds import MOVED, PI, SCALE, channel, drifting
+
+
+def test_sums_are_those_of_one_longer_period() -> None:
+    """Counts, records and the variance of the noise add up; so do its Laplace variables."""
+    periods = drifting(2, 2)
+    both = summed(channel().points, periods, 0)
+    assert np.array_equal(both.counts, sum(each.channels[0].counts for each in periods))
+    assert both.records.tolist() == [8000]
+    assert np.allclose(both.noise_sd**2, 4 * laplace_variance(SCALE))
+    assert np.allclose(both.laplace_sums, 4.0)
+
+
+def test_windows_show_the_size_of_the_drift() -> None:
+    """The last 4 periods have drifted, so the last 8 have by half. Longer ones do not exist."""
+    periods = drifting(4, 4)
+    whole = Channel.of(Reference.from_probabilities(PI))
+    short, long = window_values([whole], periods, lengths=(4, 8, 52))
+    assert (short.first, short.last, short.records) == (4, 7, 8000)
+    assert (long.first, long.length, long.name) == (0, 8, "")
+    truth = float(np.sum(PI * np.log(PI / MOVED)))
+    kl, tv, js = short.sizes
+    assert [kl.divergence, tv.divergence, js.divergence] == ["kl", "tv", "js"]
+    assert abs(kl.value - truth) < truth / 3
+    assert kl.interval is not None
+    assert kl.interval[0] < kl.value < kl.interval[1]
+    assert kl.value > 2 * long.sizes[0].value
+    assert kl.no_drift is not None
+    assert kl.no_drift < kl.value / 5
+    assert abs(tv.value - 0.05) < 0.02
+    assert 0 < js.value < kl.value
+
+
+def test_a_window_of_one_period_is_that_period() -> None:
+    """The same numbers as a release of it alone."""
+    periods = drifting(1, 0)
+    (found,) = window_values([channel()], periods, lengths=(1,))
+    one = summed(channel().points, periods, 0)
+    direct = column_sizes(one, channel().spread_at(2000, 20), channel().scores)
+    assert [size.value for size in found.sizes] == [size.value for size in direct]
