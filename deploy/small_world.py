@@ -63,7 +63,8 @@ def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedP
     home = Home(folder)
     reference = Reference.load(home.reference)
     points = changes.pop("points", int(np.count_nonzero(reference.mass)))
-    way: Any = "counts" if changes.get("trust") == "none" else "value"
+    counts = changes.get("trust") == "none" or changes.get("series") is not None
+    way: Any = "counts" if counts else "value"
     now = datetime.now(UTC)
     settings: dict[str, Any] = {
         "population": "sites",

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from fedprikl.cli import federate_command
 from fedprikl.cli.app import app
-from fedprikl.deployment.flower import APP_FOLDER
+from fedprikl.deployment.flower import APP_FOLDER, following
 from fedprikl.deployment.flower.connection import check_connection
 from fedprikl.deployment.progress import release_line
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
@@ -53,7 +52,7 @@ def record(
         if released:
             yield release_line(answer(world, plan, config["request"])) + "\n"
 
-    monkeypatch.setattr(federate_command, "_flwr_run", flwr_run)
+    monkeypatch.setattr(following, "_flwr_run", flwr_run)
     return seen
 
 
@@ -170,7 +169,7 @@ def test_flowers_own_words_come_through(world: World, tmp_path: Path) -> None:
     assert world
     (tmp_path / "flwr").mkdir()
     (tmp_path / "flwr" / "config.toml").write_text("[superlink.other]\n")
-    lines = list(federate_command._flwr_run(APP_FOLDER, "nowhere", {"clients": 3}, ["a=1"]))
+    lines = list(following._flwr_run(APP_FOLDER, "nowhere", {"clients": 3}, ["a=1"]))
     assert "nowhere" in "".join(lines)
 
 
@@ -196,8 +195,8 @@ def test_a_stream_that_breaks_off_is_taken_up_again(
         asked.append(arguments)
         yield from next(answers[arguments[0]])
 
-    monkeypatch.setattr(federate_command, "_flwr", flwr)
-    monkeypatch.setattr(federate_command, "PAUSE", 0.0)
+    monkeypatch.setattr(following, "_flwr", flwr)
+    monkeypatch.setattr(following, "PAUSE", 0.0)
     result = runner.invoke(app, ["federate", "mine", "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["progress"] == ["share: 9 of 9", "input: 9 of 9"]
@@ -214,8 +213,8 @@ def test_a_run_that_finished_meanwhile_is_read_to_its_end_once(
         asked.append(arguments[0])
         yield from listed("finished:failed") if arguments[0] == "list" else ["the end\n"]
 
-    monkeypatch.setattr(federate_command, "_flwr", flwr)
-    monkeypatch.setattr(federate_command, "PAUSE", 0.0)
+    monkeypatch.setattr(following, "_flwr", flwr)
+    monkeypatch.setattr(following, "PAUSE", 0.0)
     said = fails(monkeypatch, capsys, "federate", "mine")
     assert "Flower ended without one (finished:failed: why). Its last words:" in said
     assert "the end" in said
@@ -284,9 +283,9 @@ def test_a_relays_words_cannot_steer_the_terminal(
     verbose = ["--verbose"] if kind == "verbose" else []
     if kind == "run":
         record(world, monkeypatch, "started run 7\n", released=False)
-        monkeypatch.setattr(federate_command, "PAUSE", 0.0)
+        monkeypatch.setattr(following, "PAUSE", 0.0)
         told = json.dumps({"runs": [{"status": "finished:evil", "status-details": ESCAPES}]})
-        monkeypatch.setattr(federate_command, "_flwr", lambda *_: iter([told]))
+        monkeypatch.setattr(following, "_flwr", lambda *_: iter([told]))
     said = fails(monkeypatch, capsys, "federate", "mine", *verbose)
     assert "evil" in said
     assert "[link=http://x]" in said  # shown as it is, not as a link

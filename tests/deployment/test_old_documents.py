@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from deploy.small_world import write_plan, write_roster
 
-from fedprikl.deployment import host_checks
+from fedprikl.deployment import hosted_round
 from fedprikl.deployment.ledger_anchor import newest_head
 from fedprikl.deployment.progress import parse_line
 from fedprikl.deployment.settings import Home
@@ -51,7 +51,7 @@ def test_a_plan_out_of_its_time_is_refused(
     with pytest.raises(InvalidInputError, match="has expired, or is not valid yet"):
         federation.run(grid)
     assert grid.carried == []
-    monkeypatch.setattr(host_checks, "_check_time", lambda *_: None)
+    monkeypatch.setattr(hosted_round, "check_time", lambda *_, **__: None)
     all_refuse(federation, federation.grid(), "the plan has expired, or is not valid yet")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from fedprikl.cli import federate_command
 from fedprikl.cli.app import app
+from fedprikl.deployment.flower import following
 from fedprikl.deployment.flower.server_app import run_on_flower
 from fedprikl.deployment.host import Host
 from fedprikl.protocol import Release
@@ -34,14 +34,12 @@ def test_federate_takes_only_the_release_of_its_own_run(
         return iter(kept)
 
     line = ["federate", "relay", "--clients", str(len(federation.files))]
-    monkeypatch.setattr(federate_command, "_flwr_run", real)
+    monkeypatch.setattr(following, "_flwr_run", real)
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output + repr(result.exception)
     assert Release.load("release.json").is_intact
 
-    monkeypatch.setattr(
-        federate_command, "_flwr_run", lambda *_: iter(kept)
-    )  # the relay, a day later
+    monkeypatch.setattr(following, "_flwr_run", lambda *_: iter(kept))  # the relay, a day later
     result = CliRunner().invoke(app, [*line, "-o", "today.json", "--report", "today.html"])
     assert "An old or foreign release was offered" in str(result.exception)
     assert not Path("today.json").exists()

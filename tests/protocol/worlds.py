@@ -157,7 +157,12 @@ def consistent(asked: Invitation) -> Invitation:
     """With the secure sum that follows from all it asks, as a server would write it."""
     plan, sums = asked.signed.plan, asked.sums
     nonce = sum_nonce(
-        plan, asked.round_id, cohort=asked.cohort, batch=asked.batch, cells=asked.cells
+        plan,
+        asked.round_id,
+        cohort=asked.cohort,
+        batch=asked.batch,
+        cells=asked.cells,
+        period=asked.period,
     )
     expected = plan_cohort(
         plan, clients=sums.clients, points=len(asked.cells), nonce=nonce, roster=sums.roster

@@ -1,34 +1,26 @@
 """`fedprikl federate`: starts a round on a running federation and follows it to the release."""
 
 import importlib.util
-import json as json_module
 import os
-import re
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedprikl.cli.console import notes, plain, print_json, say
+from fedprikl.cli.console import notes, print_json, say
 from fedprikl.cli.options import check_key, plan_words
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.cli.released import print_release, write_release
+from fedprikl.deployment.answers import check_fresh, check_genuine
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.connection import check_connection
-from fedprikl.deployment.progress import parse_line
-from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
+from fedprikl.deployment.flower.following import follow_round
+from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.front.plan_checks import check_valid, now
-from fedprikl.protocol import Release, SignedPlan
+from fedprikl.protocol import SignedPlan
 
 __all__ = ["federate_command"]
-
-RECONNECTIONS, PAUSE = 60, 2.0  # attempts to read on, and seconds before each
-CLOCKS = timedelta(minutes=5)  # how far the aggregator's clock may be from this one
 
 
 def federate_command(
@@ -74,6 +66,11 @@ def federate_command(
     key = check_key(key)
     check_outputs(output, report, force=force)
     signed = SignedPlan.load(plan)
+    if signed.plan.series is not None:
+        raise InvalidInputError(
+            "The plan is for a series, with a release for every period. Run what is due with "
+            "`fedprikl monitor --federation`."
+        )
     check_valid(signed.plan, now())
     check_connection(superlink)
     request, started = os.urandom(16).hex(), datetime.now(UTC)
@@ -86,15 +83,16 @@ def federate_command(
         "grace": grace,
     }
     say(f"plan: {plan_words(signed)}", console=notes)
-    release, progress = _follow(flower_app, superlink, config, federation or [], verbose)
-    if not (release.is_signed_by(key) if key else release.is_intact):
-        raise InvalidInputError("The release is NOT genuine: another key signed it. Do not use it.")
-    if release.plan != signed.plan.fingerprint:
-        raise InvalidInputError(
-            f"The aggregator's {plan.name} is another plan than {plan}. The release is about its "
-            "plan, not yours; nothing was written."
-        )
-    _check_fresh(release, request, started)
+    release, progress = follow_round(
+        flower_app,
+        superlink,
+        config,
+        federation or [],
+        verbose=verbose,
+        tell=lambda line: say(line, console=notes),
+    )
+    check_genuine(release, signed.plan, key=key)
+    check_fresh(release, request=request, started=started)
     write_release(release, signed.plan, {}, output=output, report=report)
     if json:
         print_json(release.to_dict() | {"progress": progress, "report": str(report)})
@@ -103,127 +101,3 @@ def federate_command(
     genuine = "with the key you gave" if key else "by its signer; compare it with the key you know"
     say(f"\nverified: signed {genuine}\nsigner: {release.signer}")
     say(f"release: {output}\nreport: {report}")
-
-
-def _check_fresh(release: Release, request: str, started: datetime) -> None:
-    """Refuses a release that does not answer this very request: a relay may have kept others."""
-    try:
-        released = datetime.fromisoformat(release.released_at)
-        in_time = started - CLOCKS <= released <= datetime.now(UTC) + CLOCKS
-    except (TypeError, ValueError):  # no time, or one without an offset
-        in_time = False
-    if release.request != request:
-        raise InvalidInputError(
-            "An old or foreign release was offered: it does not answer this request. Nothing was "
-            "written. The relay may have replayed it; ask the aggregator what its ledger says."
-        )
-    if not in_time:
-        raise InvalidInputError(
-            "An old or foreign release was offered: it was not made while this command ran, or "
-            f"the clocks differ by more than {CLOCKS.seconds // 60} minutes. Nothing was written."
-        )
-
-
-def _follow(
-    flower_app: Path,
-    superlink: str,
-    config: dict[str, str | float],
-    federation: list[str],
-    verbose: bool,
-) -> tuple[Release, list[str]]:
-    """Starts the run and reads what it prints, to the end: the release and the progress."""
-    watch = _Watch(verbose)
-    watch.follow(_flwr_run(flower_app, superlink, config, federation))
-    for _ in range(RECONNECTIONS):
-        if watch.is_over or not watch.run or watch.status.startswith("finished"):
-            break
-        watch.status = _status(superlink, watch.run)
-        time.sleep(PAUSE)
-        watch.follow(_flwr("log", watch.run, superlink, "--stream"))  # the stream broke off
-    return watch.result()
-
-
-def _flwr_run(
-    flower_app: Path, superlink: str, config: dict[str, str | float], federation: list[str]
-) -> Iterator[str]:
-    """The lines of `flwr run --stream`, which is how Flower starts a run."""
-    values = " ".join(f"{name}={json_module.dumps(value)}" for name, value in config.items())
-    more = [word for text in federation for word in ("--federation-config", text)]
-    return _flwr("run", str(flower_app), superlink, "--stream", "--run-config", values, *more)
-
-
-def _flwr(*arguments: str) -> Iterator[str]:
-    """The lines that Flower's own command prints."""
-    with subprocess.Popen(  # noqa: S603  the arguments are a list, no shell reads them
-        [sys.executable, "-c", "from flwr.cli.app import app; app()", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    ) as process:
-        try:
-            yield from process.stdout or ()
-        finally:
-            process.terminate()
-
-
-def _status(superlink: str, run: str) -> str:
-    """What Flower says of a run, "finished:failed: why"; nothing if it cannot be asked now."""
-    listed = "".join(_flwr("list", superlink, "--run-id", run, "--format", "json"))
-    try:
-        (found,) = json_module.loads(listed[listed.find("{") :])["runs"]
-        words = (found["status"], found["status-details"])
-        return plain(": ".join(word for word in words if word))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ""
-
-
-class _Watch:
-    """What the lines of a run have said so far; a stream may break off and be taken up again."""
-
-    def __init__(self, verbose: bool) -> None:
-        self._verbose = verbose
-        self._progress: list[str] = []
-        self._last: list[str] = []
-        self._failure = ""
-        self._release: Release | None = None
-        self.run = ""  # Flower's name of it
-        self.status = ""  # what Flower said of it when the stream broke off
-
-    @property
-    def is_over(self) -> bool:
-        return self._release is not None or bool(self._failure)
-
-    def follow(self, lines: Iterator[str]) -> None:
-        """Reads a stream to its end and shows the progress; what was shown is not shown again."""
-        for line in map(plain, lines):  # the relay's words must not steer this terminal
-            found = parse_line(line)
-            new = found is not None and found[0] == "progress" and found[1] not in self._progress
-            if self._verbose or new:
-                say(line.rstrip(), console=notes)
-            match found:
-                case None:
-                    self._note(line.strip())
-                case ("release", words):
-                    self._release = Release.from_bytes(words)
-                case ("failure", words):
-                    self._failure = words
-                case (_, words) if new:
-                    self._progress.append(words)
-
-    def _note(self, line: str) -> None:
-        if line:
-            self._last = [*self._last, line][-15:]
-        if started := re.search(r"started run (\d+)", line):
-            self.run = started[1]
-
-    def result(self) -> tuple[Release, list[str]]:
-        """The release and the progress, or an error that says why there is no release."""
-        if self._release is None:
-            last = "\n".join(self._last)
-            status = f" ({self.status})" if self.status else ""
-            detail = self._failure or f"Flower ended without one{status}. Its last words:\n{last}"
-            raise DeploymentError(f"There is no release. {detail}")
-        return self._release, self._progress

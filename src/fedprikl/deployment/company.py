@@ -7,7 +7,9 @@ aggregator keeps this file:
     {"together": [["1", "2", "3"], ...], "counted": {"<plan>": {"1": 1, ...}}}
 
 by identity where the plan names a roster, by the relay's node number otherwise. Sites have their
-own memory of how often they were counted; `counted` only spares everybody a round in vain.
+own memory of how often they were counted; `counted` only spares everybody a round in vain. Of a
+series it knows the newest period only, as "<plan>/<period>": who was counted in one may be counted
+in the next.
 """
 
 import json
@@ -38,10 +40,11 @@ class Company:
         groups = [sorted(node for node, who in names.items() if who in g) for g in self.together]
         return [group for group in groups if group]
 
-    def countable(self, clients: Iterable[str], plan: Plan) -> set[str]:
-        """Those who may be counted once more under a plan."""
-        counted = self.counted.get(plan.fingerprint, {})
-        return {who for who in clients if counted.get(who, 0) < plan.releases}
+    def countable(self, clients: Iterable[str], plan: Plan, period: int | None = None) -> set[str]:
+        """Those who may be counted once more under a plan; of a series, in a period."""
+        counted = self.counted.get(_name(plan, period), {})
+        most = plan.releases if period is None else 1
+        return {who for who in clients if counted.get(who, 0) < most}
 
     def after(self, cohorts: Iterable[Iterable[str]]) -> "Company":
         """After these cohorts were asked; in their order, as they are dealt again."""
@@ -51,10 +54,12 @@ class Company:
             groups = [group for group in groups if group not in met] + [cohort.union(*met)]
         return replace(self, together=tuple(groups))
 
-    def counting(self, clients: Iterable[str], plan: Plan) -> "Company":
-        """After these were counted once more under a plan."""
-        times = Counter(self.counted.get(plan.fingerprint, {})) + Counter(clients)
-        return replace(self, counted={**self.counted, plan.fingerprint: times})
+    def counting(self, clients: Iterable[str], plan: Plan, period: int | None = None) -> "Company":
+        """After these were counted once more under a plan; of a series, in a period."""
+        name = _name(plan, period)
+        times = Counter(self.counted.get(name, {})) + Counter(clients)
+        others = {n: c for n, c in self.counted.items() if n.split("/")[0] != plan.fingerprint}
+        return replace(self, counted={**others, name: times})
 
     def save(self, path: Path) -> None:
         """Replaces the file at once, so that it is never half written."""
@@ -77,6 +82,10 @@ class Company:
                 f"The file {path} is damaged: who was in a cohort with whom is not known. Restore "
                 "a copy. Remove it only if nobody will be counted a second time."
             ) from None
+
+
+def _name(plan: Plan, period: int | None) -> str:
+    return plan.fingerprint if period is None else f"{plan.fingerprint}/{period}"
 
 
 def _parse(document: Any) -> tuple[tuple[frozenset[str], ...], dict[str, dict[str, int]]]:

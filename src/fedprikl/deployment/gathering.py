@@ -45,9 +45,10 @@ def gather(
     Only those whose records may still be counted; whoever knows that there are too few says so
     before anything is sent.
     """
-    needed = max(3, int((1 - plan.dropout) * settings.clients))
+    needed, period = max(3, int((1 - plan.dropout) * settings.clients)), settings.period
     if roster is not None:
-        _check_countable(company.countable((key.hex() for key in roster.keys), plan), needed)
+        known = (key.hex() for key in roster.keys)
+        _check_countable(company.countable(known, plan, period), needed, period)
     nodes = _wait_for_nodes(network, settings, host)
     if len(nodes) < max(3, settings.clients):
         raise DeploymentError(
@@ -57,10 +58,10 @@ def gather(
     names = {node: node for node in nodes}
     if roster is not None:
         names = _identities(network, roster, nodes, plan, settings, host, metrics)
-    left = company.countable(names.values(), plan)
+    left = company.countable(names.values(), plan, period)
     if len(left) < len(names):
         host.say(f"[fedprikl] {len(names) - len(left)} clients were counted before: not asked")
-        _check_countable(left, needed)
+        _check_countable(left, needed, period)
     return {node: who for node, who in names.items() if who in left}
 
 
@@ -74,14 +75,20 @@ def _wait_for_nodes(network: Network, settings: RoundSettings, host: Host) -> li
         host.clock.sleep(PAUSE)
 
 
-def _check_countable(left: Collection[str], needed: int) -> None:
+def _check_countable(left: Collection[str], needed: int, period: int | None) -> None:
     """Says early what the sites' own memories would say."""
-    if len(left) < needed:
-        raise DeploymentError(
-            f"The records of only {len(left)} clients may still be counted under this plan, "
-            f"{needed} clients are needed. Nothing was asked. To count the same records again, "
-            "plan with more `--releases`, and let the sites raise their own `most-counts`."
-        )
+    if len(left) >= needed:
+        return
+    advice = (
+        "To count the same records again, plan with more `--releases`, and let the sites raise "
+        "their own `most-counts`."
+        if period is None
+        else f"Period {period} was counted before, and no release came of it: go on with the next."
+    )
+    raise DeploymentError(
+        f"The records of only {len(left)} clients may still be counted under this plan, "
+        f"{needed} clients are needed. Nothing was asked. {advice}"
+    )
 
 
 def _identities(

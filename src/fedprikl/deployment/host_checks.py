@@ -9,11 +9,11 @@ from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Plan, Roster, Round, Server, SignedPlan, trust_of
 
-__all__ = ["check_account", "check_cohorts", "load_plan", "rehearse"]
+__all__ = ["check_account", "check_cohorts", "check_time", "load_plan", "rehearse"]
 
 
-def load_plan(settings: RoundSettings, *, at: str) -> SignedPlan:
-    """The plan that the round is about, if clients would take it at this time."""
+def load_plan(settings: RoundSettings) -> SignedPlan:
+    """The plan that the round is about, if clients would take it at any time."""
     folder = settings.home.folder
     if not folder.is_dir():
         raise DeploymentError(
@@ -27,7 +27,6 @@ def load_plan(settings: RoundSettings, *, at: str) -> SignedPlan:
             "refuse it. Sign it with `fedprikl plan --key`."
         )
     _check_trust(signed.plan)
-    _check_time(signed.plan, at)
     return signed
 
 
@@ -44,7 +43,8 @@ def _check_trust(plan: Plan) -> None:
         )
 
 
-def _check_time(plan: Plan, at: str) -> None:
+def check_time(plan: Plan, *, at: str) -> None:
+    """Refuses a plan that every client would refuse at this time."""
     if not plan.is_valid(at):
         raise InvalidInputError(
             "The plan has expired, or is not valid yet, so every client would refuse it. Nothing "
@@ -62,13 +62,18 @@ def check_account(ledger: Ledger, plan: Plan) -> None:
 
 
 def rehearse(
-    server: Server, plan: Plan, roster: Roster | None, clients: int, rng: np.random.Generator
+    server: Server, roster: Roster | None, settings: RoundSettings, rng: np.random.Generator
 ) -> Round:
     """A round as it would be if all took part. It is never run: its budget is known before."""
+    clients = max(settings.clients, 3 * server.plan.batches)
     keys = [] if roster is None else sorted(roster.keys)
-    names = [key.hex() for key in keys] or [str(n) for n in range(max(clients, 3 * plan.batches))]
+    names = [key.hex() for key in keys] or [str(n) for n in range(clients)]
     return server.open_round(
-        names, rng=rng, randomness=os.urandom, identities=dict(zip(names, keys, strict=False))
+        names,
+        rng=rng,
+        randomness=os.urandom,
+        identities=dict(zip(names, keys, strict=False)),
+        period=settings.period,
     )
 
 

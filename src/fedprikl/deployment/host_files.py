@@ -11,11 +11,14 @@ __all__ = ["keep_refusals", "refusals_in_words", "write_release"]
 
 
 def write_release(release: Release, folder: Path) -> Path:
-    """Written whole, under the round's name."""
+    """Written whole, under the round's name, and on the disk when this returns."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{release.round_id}.json"
     fresh = path.with_suffix(".new")
-    fresh.write_bytes(release.to_bytes() + b"\n")
+    with fresh.open("wb") as file:
+        file.write(release.to_bytes() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(fresh, path)
     return path
 

@@ -1,7 +1,8 @@
 """A round at the aggregator's host, over whatever network its sites are on.
 
     1. load the plan, the reference, the two keys and the ledger from the home folder; refuse what
-       can be known to fail: an expired plan, a spent budget, clients that were all counted before
+       can be known to fail: an expired plan, a spent budget, clients that were all counted before.
+       A period of a series that was released before: tell that release again, and no more
     2. wait for nodes; with a roster, ask who they are; open a round; deal them into cohorts
     3. five steps, all cohorts side by side; who is lost is left out
     4. release, sign, charge; write the release, print it, update the metrics
@@ -10,6 +11,7 @@ A host that dies leaves nothing behind but the ledger: the sums were in its memo
 round is void, and what may have been released stays charged. The next run is a new round.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -19,11 +21,18 @@ import numpy as np
 from fedprikl.deployment.company import Company
 from fedprikl.deployment.gathering import gather, load_roster
 from fedprikl.deployment.host import Host
-from fedprikl.deployment.host_checks import check_account, check_cohorts, load_plan, rehearse
+from fedprikl.deployment.host_checks import (
+    check_account,
+    check_cohorts,
+    check_time,
+    load_plan,
+    rehearse,
+)
 from fedprikl.deployment.host_files import keep_refusals, refusals_in_words, write_release
 from fedprikl.deployment.ledger_anchor import open_anchored
 from fedprikl.deployment.metrics import RoundMetrics, write_metrics
 from fedprikl.deployment.network import Network
+from fedprikl.deployment.period_runs import alone, check_period, find_release
 from fedprikl.deployment.progress import cohorts_line, release_line, step_line
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import ReleaseRefused
@@ -35,6 +44,7 @@ from fedprikl.protocol import (
     RoundDriver,
     SealingKey,
     Server,
+    SignedPlan,
     SigningKey,
     Step,
     StepCount,
@@ -53,21 +63,45 @@ def host_round(network: Network, settings: RoundSettings, host: Host) -> Release
         return release
     finally:
         try:
-            write_metrics(settings.home.metrics, metrics)
+            if not metrics.repeated:
+                write_metrics(settings.home.metrics, metrics)
         except OSError as error:  # never worth a release
             host.say(f"[fedprikl] the metrics could not be written: {error.strerror}")
 
 
 def _run(network: Network, settings: RoundSettings, host: Host, metrics: RoundMetrics) -> Release:
     home = settings.home
-    signed = load_plan(settings, at=host.now())
-    plan, roster = signed.plan, load_roster(signed.plan, home)
+    signed, signer = load_plan(settings), SigningKey.load(home.signing_key)
+    check_period(signed.plan, settings, at=host.now())
+    with alone(home.lock, settings.period):
+        earlier = find_release(home.releases, signed.plan, settings.period, public=signer.public)
+        if earlier is None:
+            return _run_round(network, signed, signer, settings, host, metrics)
+    metrics.repeated = True
+    host.say(release_line(earlier))
+    host.say(
+        f"[fedprikl] period {settings.period} was released before, in round {earlier.round_id}: "
+        "this is that release. Nothing was asked, nothing was charged"
+    )
+    return earlier
+
+
+def _run_round(
+    network: Network,
+    signed: SignedPlan,
+    signer: SigningKey,
+    settings: RoundSettings,
+    host: Host,
+    metrics: RoundMetrics,
+) -> Release:
+    home, plan, period = settings.home, signed.plan, settings.period
+    check_time(plan, at=host.now())
+    roster, sealer = load_roster(plan, home), SealingKey.load(home.sealing_key)
     server = Server(signed, Reference.load(home.reference))
-    signer, sealer = SigningKey.load(home.signing_key), SealingKey.load(home.sealing_key)
     with open_anchored(home.ledger, home.releases, signer.public) as ledger:
         check_account(ledger, plan)
         rng = np.random.default_rng()
-        trial = rehearse(server, plan, roster, settings.clients, rng)
+        trial = rehearse(server, roster, settings, rng)
         _prepare(trial, signer, ledger, settings, host)
         company = Company.load(home.cohorts)
         names = gather(network, plan, roster, company, settings, host, metrics)
@@ -79,6 +113,7 @@ def _run(network: Network, settings: RoundSettings, host: Host, metrics: RoundMe
             if roster
             else None,
             together=company.groups(names),
+            period=period,
         )
         check_cohorts(current, roster)
         driver = RoundDriver(current, _prepare(current, signer, ledger, settings, host), sealer)
@@ -89,7 +124,7 @@ def _run(network: Network, settings: RoundSettings, host: Host, metrics: RoundMe
             transport = network.transport(current.round_id)
             for count in _timed(driver.drive(transport), host, metrics):
                 if count.step is Step.INPUT:
-                    counted = company.counting((names[n] for n in driver.answered), plan)
+                    counted = company.counting((names[n] for n in driver.answered), plan, period)
                     _keep(counted, home, host)
             message = driver.release(at=host.now(), rng=rng)
         except ReleaseRefused as error:
@@ -106,7 +141,12 @@ def _run(network: Network, settings: RoundSettings, host: Host, metrics: RoundMe
 def _prepare(
     current: Round, signer: SigningKey, ledger: Ledger, settings: RoundSettings, host: Host
 ) -> Aggregator:
-    """The aggregator of a round, if its budget suffices."""
+    """The aggregator of a round, if its budget suffices. It keeps the release before it closes."""
+
+    def keep(message: bytes) -> None:
+        with contextlib.suppress(OSError):  # it is printed all the same, and written once more
+            write_release(Release.from_bytes(message), settings.home.releases)
+
     aggregator = Aggregator(
         current,
         key=signer,
@@ -114,6 +154,8 @@ def _prepare(
         software=f"fedprikl {version('fedprikl')}",
         source=host.source,
         request=settings.request,
+        previous=settings.previous,
+        keep=keep,
     )
     aggregator.check_budget()
     return aggregator

@@ -28,6 +28,7 @@ class RoundMetrics:
     """What one round adds."""
 
     released: bool = False
+    repeated: bool = False  # an earlier release was told again: there was no round
     refused: int = 0
     lost: dict[str, int] = field(default_factory=dict)  # step -> clients
     seconds: dict[str, float] = field(default_factory=dict)  # step -> wall time

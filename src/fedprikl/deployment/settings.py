@@ -15,6 +15,7 @@ from fedprikl.records.data_files import data_files
 __all__ = ["Home", "NodeSettings", "Patience", "RoundSettings", "home_folder"]
 
 Config = Mapping[str, object]
+NO_PERIOD = -1  # a run config has no null
 LONGEST_VALIDITY = timedelta(days=400)  # of a plan, unless a site says otherwise
 
 
@@ -70,6 +71,11 @@ class Home:
         return self.folder / "cohorts.json"
 
     @property
+    def lock(self) -> Path:
+        """Of an aggregator: held by the run of a series that is under way."""
+        return self.folder / "series.lock"
+
+    @property
     def metrics(self) -> Path:
         """For Prometheus."""
         return self.folder / "metrics.prom"
@@ -103,6 +109,8 @@ class RoundSettings:
     clients: int
     wait: float
     patience: Patience
+    period: int | None = None  # of the plan's series
+    previous: str = ""  # fingerprint of the release before it; empty: it is the first
 
     @classmethod
     def of(cls, config: Config, *, home: Path | None = None) -> "RoundSettings":
@@ -122,6 +130,12 @@ class RoundSettings:
         request = _text(config, "request", "")
         if not re.fullmatch("[0-9a-f]{0,64}", request):
             raise InvalidInputError("The setting `request` is at most 64 digits 0-9a-f.")
+        previous = _text(config, "previous", "")
+        if not re.fullmatch("([0-9a-f]{64})?", previous):
+            raise InvalidInputError(
+                "The setting `previous` is the fingerprint of a release, 64 digits 0-9a-f, or "
+                "empty."
+            )
         folder = home or home_folder()
         return cls(
             home=Home(folder),
@@ -133,6 +147,10 @@ class RoundSettings:
                 timeout=_number(config, "step-timeout", 120.0),
                 grace=_number(config, "grace", 30.0),
             ),
+            period=None
+            if config.get("period", NO_PERIOD) == NO_PERIOD
+            else _whole(config, "period", 0),
+            previous=previous,
         )
 
 

@@ -23,9 +23,11 @@ from typing import Protocol
 from fedprikl.deployment.host import now
 from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import NodeSettings
+from fedprikl.deployment.site_arrivals import Arrivals
 from fedprikl.deployment.site_checks import charge_own_budget, check_before_reading, credentials
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import FedPriKLError, PolicyRefusal, SecureSumError
+from fedprikl.monitoring.period_selection import records_of_period
 from fedprikl.protocol import (
     Client,
     ClientSession,
@@ -35,7 +37,7 @@ from fedprikl.protocol import (
     seal_answer,
     seal_refusal,
 )
-from fedprikl.records import open_records
+from fedprikl.records import Seen, count_parts, open_records
 from fedprikl.reference import Reference
 
 __all__ = ["Kept", "Site", "SiteState"]
@@ -50,6 +52,7 @@ class Kept:
     asked: bytes  # digest of the last message that was answered
     answer: bytes  # sealed
     session: bytes = b""  # of the round; empty when it is over
+    arrived: bytes = b""  # what is new of the site's files, until it is counted
 
     def __repr__(self) -> str:
         return "<Kept by a site between two messages>"
@@ -122,18 +125,19 @@ class Site:
         settings = NodeSettings.of(self.config)
         invitation = Invitation.from_bytes(asked.message)
         check_before_reading(invitation, settings, at=now())
-        _memory(settings).begin(
+        known = _memory(settings).begin(
             invitation.round_id,
             invitation.signed,
             most_counts=settings.policy.most_counts,
             at=now(),
+            period=invitation.period,
         )
         self.state.erase()  # what is left of a round that never ended
         try:
-            session = _open_session(invitation, settings)
+            session, arrived = _open_session(invitation, settings, known)
         except Exception as error:
             return self._refuse_sealed(error, Step.ADVERTISE, asked, invitation, settings)
-        return self._answer(Step.ADVERTISE, asked, session, settings)
+        return self._answer(Step.ADVERTISE, asked, session, arrived, settings)
 
     def _go_on(self, step: Step, asked: Envelope) -> Envelope:
         """A later step: take the session up again, if it is of this round."""
@@ -144,10 +148,15 @@ class Site:
         session = ClientSession.from_bytes(kept.session, identity=settings.load_identity())
         if session.invitation.round_id != asked.round_id:
             return _refuse(asked, "it sits in another round")
-        return self._answer(step, asked, session, settings)
+        return self._answer(step, asked, session, Arrivals.from_bytes(kept.arrived), settings)
 
     def _answer(
-        self, step: Step, asked: Envelope, session: ClientSession, settings: NodeSettings
+        self,
+        step: Step,
+        asked: Envelope,
+        session: ClientSession,
+        arrived: Arrivals,
+        settings: NodeSettings,
     ) -> Envelope:
         """Works the answer out, claims the step in the site's memory, and only then lets it go."""
         invitation = session.invitation
@@ -161,10 +170,10 @@ class Site:
             if step is not Step.ADVERTISE:
                 _memory(settings).go_on(invitation.round_id, step)  # a refusal is an answer too
             return self._refuse_sealed(error, step, asked, invitation, settings)
-        _claim(step, session, settings)
+        _claim(step, session, arrived, settings)
         sealed = seal_answer(answer, invitation.signed.plan.aggregator, session.address(step))
-        rest = b"" if session.is_over else session.to_bytes()
-        self.state.save(Kept(_digest(step, asked), sealed, rest))
+        rest = () if session.is_over else (session.to_bytes(), arrived.to_bytes())
+        self.state.save(Kept(_digest(step, asked), sealed, *rest))
         return Envelope(invitation.round_id, sealed)
 
     def _refuse_sealed(
@@ -190,11 +199,18 @@ class Site:
         return kept.answer if kept is not None and kept.asked == _digest(step, asked) else b""
 
 
-def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSession:
-    """Reads the records."""
-    reference = Reference.load(settings.reference)
-    found = open_records(settings.data).count(reference)
-    roster, identity = credentials(invitation.signed.plan, settings)
+def _open_session(
+    invitation: Invitation, settings: NodeSettings, known: Arrivals
+) -> tuple[ClientSession, Arrivals]:
+    """Reads the records; of a series, those of the period. And what is new of them."""
+    reference, plan = Reference.load(settings.reference), invitation.signed.plan
+    new: tuple[Seen, ...] = ()
+    if plan.series is None or invitation.period is None:
+        found = open_records(settings.data).count(reference)
+    else:
+        asked = records_of_period(plan.series, invitation.period, settings.data, known.seen)
+        (found,), new = count_parts({"": asked}, reference).values(), asked.new
+    roster, identity = credentials(plan, settings)
     client = Client(
         found.counts,
         reference,
@@ -203,27 +219,30 @@ def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSessi
         randomness=os.urandom,
         identity=identity,
         roster=roster,
+        period=invitation.period,
     )
-    return client.join(invitation.to_bytes(), at=now())
+    return client.join(invitation.to_bytes(), at=now()), Arrivals(known.counted, new)
 
 
-def _claim(step: Step, session: ClientSession, settings: NodeSettings) -> None:
+def _claim(step: Step, session: ClientSession, arrived: Arrivals, settings: NodeSettings) -> None:
     """Claims a step in the site's memory; where the counts leave, that they did, and the charge.
 
     The first step is claimed before the records are read.
     """
-    round_id, memory = session.invitation.round_id, _memory(settings)
+    invitation, memory = session.invitation, _memory(settings)
     if step is Step.INPUT:
         charge_own_budget(session, settings, at=now(), only_check=True)  # unpaid is not counted
         memory.count(
-            round_id,
-            session.invitation.signed,
+            invitation.round_id,
+            invitation.signed,
             most_counts=settings.policy.most_counts,
             at=now(),
+            period=invitation.period,
+            arrived=arrived,
         )
         charge_own_budget(session, settings, at=now())
     elif step is not Step.ADVERTISE:
-        memory.go_on(round_id, step)
+        memory.go_on(invitation.round_id, step)
 
 
 def _digest(step: Step, asked: Envelope) -> bytes:

@@ -2,13 +2,14 @@
 
 from fedprikl.deployment.settings import NodeSettings
 from fedprikl.errors import BudgetExceededError, PolicyRefusal
-from fedprikl.privacy import Ledger
+from fedprikl.privacy import Ledger, Span
 from fedprikl.protocol import (
     ClientSession,
     Invitation,
     Plan,
     Roster,
     SigningKey,
+    check_period,
     check_roster,
     check_validity,
     trust_of,
@@ -25,6 +26,7 @@ def check_before_reading(invitation: Invitation, settings: NodeSettings, *, at: 
     if not plan.aggregator:
         raise PolicyRefusal("the plan names no aggregator to seal the answers to")
     check_validity(plan, settings.policy, at=at)
+    check_period(invitation, at=at)
     if trust_of(plan).shares_noise and not plan.roster:
         raise PolicyRefusal("without a trusted aggregator it needs a roster of clients")
     check_roster(invitation, settings.policy, *credentials(plan, settings))
@@ -50,7 +52,7 @@ def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
         if plan.population not in ledger.populations():
             raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
         try:
-            ledger.check(plan.population, charge)
+            ledger.check(plan.population, charge, span=_span(invitation))
         except BudgetExceededError:
             raise PolicyRefusal("its own budget does not allow another round") from None
 
@@ -62,9 +64,15 @@ def charge_own_budget(
     charge, invitation = session.charge, session.invitation
     if charge is None:
         return
-    population = invitation.signed.plan.population
+    population, span = invitation.signed.plan.population, _span(invitation)
     with Ledger.open(settings.ledger, create=False) as ledger:
         if only_check:
-            ledger.check(population, charge)
+            ledger.check(population, charge, span=span)
         else:
-            ledger.reserve(population, charge, round_id=invitation.round_id, at=at)
+            ledger.reserve(population, charge, round_id=invitation.round_id, at=at, span=span)
+
+
+def _span(invitation: Invitation) -> Span | None:
+    """The moments of the records that are counted; None: all of them."""
+    series, period = invitation.signed.plan.series, invitation.period
+    return None if series is None or period is None else series.counted_by(period).span

@@ -1,7 +1,8 @@
 """The site's memory: what a site must never forget, in one SQLite file of its own.
 
     rounds   how far each round was answered: no step is answered twice
-    counts   each time the site's records were counted, under whatever population's name
+    counts   each time the site's records were counted, under whatever population's name, and which
+    seen     of a series by arrival: which bytes of which file were first seen in which period
     plans    the newest plan of each organiser and population: older ones are void
 
 What a client remembers of a running round lives in its SuperNode's memory, which Flower updates
@@ -13,7 +14,7 @@ no other process can enter and that outlives a power cut.
 Rounds and counts belong to the site's data, by its path: a relay gives a site any node number it
 likes. Whoever holds a signed plan can invite to any number of rounds, so a plan has at most
 `MOST_ROUNDS`. The rounds of a plan that has expired are removed: it is refused anyway, also if the
-clock goes back. Counts stay. The file holds no secret and nothing about records.
+clock goes back. Counts stay. The file holds no key and no record.
 """
 
 import contextlib
@@ -22,27 +23,24 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import astuple, fields
 from datetime import datetime
 from pathlib import Path
 
-from fedprikl.databases import create_database
+from fedprikl.deployment.site_arrivals import Arrivals
+from fedprikl.deployment.site_tables import open_tables
 from fedprikl.errors import DeploymentError, PolicyRefusal
+from fedprikl.monitoring.counted_records import CountedRecords
 from fedprikl.protocol import SignedPlan, Step
+from fedprikl.records import Seen
 
 __all__ = ["SiteMemory"]
 
-MOST_ROUNDS = 1000  # of one plan
-APPLICATION_ID, VERSION = 0x46504B53, 1  # "FPKS", in the header of the file
+MOST_ROUNDS = 1000  # of one plan ...
+TRIES = 4  # ... or so many for each period of a long series
+BEFORE = -1  # the period of what another series of the same line has seen: before all of this one
+LIMITS = tuple(field.name for field in fields(CountedRecords))  # columns of the same names
 _ROUND = re.compile("[0-9a-zA-Z]{1,64}")
-_SCHEMA = (
-    "CREATE TABLE rounds (records TEXT, round TEXT, plan TEXT, ends REAL, step INTEGER NOT NULL, "
-    "PRIMARY KEY (records, round)) WITHOUT ROWID",
-    "CREATE TABLE counts (records TEXT, round TEXT, population TEXT, at TEXT)",
-    "CREATE TABLE plans (organiser TEXT, population TEXT, serial INTEGER NOT NULL, "
-    "PRIMARY KEY (organiser, population)) WITHOUT ROWID",
-    "CREATE TABLE forgotten (until REAL NOT NULL)",  # rounds of plans that ended up to then
-    "INSERT INTO forgotten VALUES (0)",
-)
 
 
 class SiteMemory:
@@ -57,8 +55,19 @@ class SiteMemory:
         self._path, self._timeout = path, timeout
         self._records = hashlib.sha256(os.fsencode(data.resolve())).hexdigest()
 
-    def begin(self, round_id: str, signed: SignedPlan, *, most_counts: int, at: str) -> None:
-        """Takes part in a round, once for ever; remembers the plan's serial number."""
+    def begin(
+        self,
+        round_id: str,
+        signed: SignedPlan,
+        *,
+        most_counts: int,
+        at: str,
+        period: int | None = None,
+    ) -> Arrivals:
+        """Takes part in a round, once for ever; remembers the plan's serial number.
+
+        Returns what was seen before of the site's files, for a series that asks what is new.
+        """
         if not _ROUND.fullmatch(round_id):
             raise PolicyRefusal("the round's name is not made of letters and digits")
         with self._writing() as db:
@@ -66,11 +75,13 @@ class SiteMemory:
             plan, mine = signed.plan, (self._records, round_id)
             if db.execute("SELECT 1 FROM rounds WHERE records = ? AND round = ?", mine).fetchone():
                 raise PolicyRefusal("this round has been answered already")
-            self._check(db, signed, most_counts, at)
+            asked = CountedRecords.of(plan, period, organiser=signed.signer)
+            times = self._check(db, signed, asked, most_counts, at)
             begun = "SELECT count(*) FROM rounds WHERE records = ? AND plan = ?"
             (rounds,) = db.execute(begun, (self._records, plan.fingerprint)).fetchone()
-            if rounds >= MOST_ROUNDS:
-                raise PolicyRefusal(f"its plan has been used for {MOST_ROUNDS} rounds; plan again")
+            most = max(MOST_ROUNDS, 0 if plan.series is None else TRIES * plan.series.periods)
+            if rounds >= most:
+                raise PolicyRefusal(f"its plan has been used for {most} rounds; plan again")
             db.execute(
                 "INSERT INTO rounds VALUES (?, ?, ?, ?, ?)",
                 (*mine, plan.fingerprint, _end(signed), _number(Step.ADVERTISE)),
@@ -79,24 +90,48 @@ class SiteMemory:
                 "INSERT OR REPLACE INTO plans VALUES (?, ?, ?)",
                 (signed.signer, plan.population, plan.serial),
             )
+            return Arrivals(times, self._seen(db, asked) if asked.arrival else ())
 
     def go_on(self, round_id: str, step: Step) -> None:
         """Claims a step of a round that was begun; those before it are closed as well."""
         with self._writing() as db:
             self._claim(db, round_id, step)
 
-    def count(self, round_id: str, signed: SignedPlan, *, most_counts: int, at: str) -> None:
+    def count(
+        self,
+        round_id: str,
+        signed: SignedPlan,
+        *,
+        most_counts: int,
+        at: str,
+        period: int | None = None,
+        arrived: Arrivals | None = None,
+    ) -> None:
         """Claims the step in which the counts leave, and that the records are counted.
 
+        `arrived` is what is new of a series by arrival, given what was known when the round began.
         Whether the sum is opened afterwards nobody here can know: they stay counted.
         """
         with self._writing() as db:
             self._claim(db, round_id, Step.INPUT)
-            self._check(db, signed, most_counts, at)
+            asked = CountedRecords.of(signed.plan, period, organiser=signed.signer)
+            times = self._check(db, signed, asked, most_counts, at)
+            if asked.arrival and (arrived is None or arrived.counted != times):
+                raise PolicyRefusal("its records were counted in another round in the meantime")
+            columns = ", ".join(("records", "round", "at", *LIMITS))
+            places = ", ".join("?" * (3 + len(LIMITS)))
             db.execute(
-                "INSERT INTO counts VALUES (?, ?, ?, ?)",
-                (self._records, round_id, signed.plan.population, at),
+                f"INSERT INTO counts ({columns}) VALUES ({places})",  # noqa: S608
+                (self._records, round_id, at, *astuple(asked)),
             )
+            if asked.arrival and arrived is not None:
+                db.executemany(
+                    "INSERT INTO seen VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [
+                        (self._records, *asked.line, asked.series, *astuple(seen), round_id)
+                        for seen in arrived.seen
+                    ],
+                )
 
     def _claim(self, db: sqlite3.Connection, round_id: str, step: Step) -> None:
         number = _number(step)
@@ -107,8 +142,15 @@ class SiteMemory:
         if claimed.rowcount != 1:
             raise PolicyRefusal("this step has been answered already")
 
-    def _check(self, db: sqlite3.Connection, signed: SignedPlan, most_counts: int, at: str) -> None:
-        """Whether the plan may still be used, and the records be counted once more for it."""
+    def _check(
+        self,
+        db: sqlite3.Connection,
+        signed: SignedPlan,
+        asked: CountedRecords,
+        most_counts: int,
+        at: str,
+    ) -> int:
+        """Refuses a plan that is void, and records that were counted enough; all counts so far."""
         plan, end = signed.plan, _end(signed)
         (until,) = db.execute("SELECT until FROM forgotten").fetchone()
         if not plan.is_valid(at) or (end is not None and end <= until):
@@ -117,32 +159,40 @@ class SiteMemory:
         known = db.execute(newest, (signed.signer, plan.population)).fetchone()
         if known is not None and plan.serial < known[0]:
             raise PolicyRefusal("a newer plan of its organiser has replaced this one")
-        times = "SELECT count(*) FROM counts WHERE records = ?"
-        (counted,) = db.execute(times, (self._records,)).fetchone()
+        counts = self._counts(db)
+        if any(asked.is_period_of(before) for before in counts):
+            raise PolicyRefusal("its records of this period have been counted already")
+        counted = sum(asked.may_share(before) for before in counts)
         if counted >= min(plan.releases, most_counts):
             raise PolicyRefusal(
                 "its records have been counted as often as the plan (releases) and its own policy "
                 "(most-counts) allow"
             )
+        return len(counts)
+
+    def _counts(self, db: sqlite3.Connection) -> list[CountedRecords]:
+        """What was counted of these records."""
+        found = f"SELECT {', '.join(LIMITS)} FROM counts WHERE records = ?"  # noqa: S608
+        rows = db.execute(found, (self._records,)).fetchall()
+        return [CountedRecords(**dict(zip(LIMITS, row, strict=True))) for row in rows]
+
+    def _seen(self, db: sqlite3.Connection, asked: CountedRecords) -> tuple[Seen, ...]:
+        """What was seen of the site's files by series of the same line."""
+        found = (
+            "SELECT series, file, end, period, digest FROM seen "
+            "WHERE records = ? AND organiser = ? AND population = ?"
+        )
+        return tuple(
+            Seen(file, end, period if series == asked.series else BEFORE, digest)
+            for series, file, end, period, digest in db.execute(found, (self._records, *asked.line))
+        )
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """All or nothing, alone, and on the disk when it ends."""
         try:
-            if not self._path.exists():
-                _create(self._path)
-            address = f"{self._path.absolute().as_uri()}?mode=rw"
-            with contextlib.closing(
-                sqlite3.connect(address, uri=True, timeout=self._timeout, isolation_level=None)
-            ) as db:
-                _prepare(db)
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield db
-                    db.execute("COMMIT")
-                finally:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
+            with open_tables(self._path, timeout=self._timeout) as db:
+                yield db
         except (sqlite3.Error, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise DeploymentError(
@@ -169,18 +219,3 @@ def _forget_expired(db: sqlite3.Connection, at: str) -> None:
     if until is not None:
         db.execute("UPDATE forgotten SET until = max(until, ?)", (until,))
         db.execute("DELETE FROM rounds WHERE ends < ?", (now,))
-
-
-def _prepare(db: sqlite3.Connection) -> None:
-    found = tuple(
-        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-    )
-    if found != (APPLICATION_ID, VERSION):
-        raise sqlite3.DatabaseError("it is damaged, or another program wrote it")
-    db.execute("PRAGMA synchronous = EXTRA")  # FULL, and the folder too: it outlives a power cut
-    db.execute("PRAGMA trusted_schema = OFF")
-
-
-def _create(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    create_database(path, _SCHEMA, application=APPLICATION_ID, version=VERSION)

@@ -43,7 +43,8 @@ def select_period(
 
     `own`: the times of the period itself; None: records have no times. Without `by_arrival` that
     is all. With it, parts that are first seen now count by `new` (None: all of their records), and
-    parts that were seen before by `own`, if records have times, else not at all.
+    parts that were seen before by `own`, if records have times, else not at all. Parts that were
+    first seen in a later period count for none before: their late records are in that one.
     """
     if not by_arrival:
         return PeriodRecords(tuple((Part(file, 0, None, period), own) for file in data_files(path)))
@@ -51,7 +52,7 @@ def select_period(
     chosen = [
         (part, new if part.period == period else own)
         for part in parts
-        if part.period == period or own is not None
+        if part.period == period or (part.period < period and own is not None)
     ]
     return PeriodRecords(tuple(chosen), tuple(arrived))
 

@@ -6,7 +6,7 @@ Flower starts a fresh process for every message. What the site keeps in between 
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -36,16 +36,14 @@ class ContextState:
         for name in (SESSION, LAST):
             if name in self.records:
                 kept = self.records.config_records[name]
-                asked, answer, session = (kept.get(n) for n in ("asked", "answer", "session"))
-                return Kept(_bytes(asked), _bytes(answer), _bytes(session))
+                return Kept(*(_bytes(kept.get(field.name)) for field in fields(Kept)))
         return None
 
     def save(self, kept: Kept) -> None:
         """Under a name that says whether the round goes on."""
         self.erase()
-        record = ConfigRecord({"asked": kept.asked, "answer": kept.answer})
-        if kept.session:
-            record["session"] = kept.session
+        found = {field.name: getattr(kept, field.name) for field in fields(Kept)}
+        record = ConfigRecord({name: value for name, value in found.items() if value})
         self.records[SESSION if kept.session else LAST] = record
 
     def erase(self) -> None:

@@ -1,0 +1,243 @@
+"""A site's memory of a series: no record is counted twice, whatever is asked in whichever order."""
+
+import sqlite3
+import tempfile
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedprikl.deployment import site_memory
+from fedprikl.deployment.site_arrivals import Arrivals
+from fedprikl.deployment.site_memory import SiteMemory
+from fedprikl.errors import PolicyRefusal
+from fedprikl.monitoring.period_selection import records_of_period
+from fedprikl.protocol import Question, Series, SignedPlan, SigningKey, Step
+from fedprikl.records import Seen, count_parts, open_records
+from fedprikl.reference import Reference
+from tests.deployment.test_site_memory import AT, KEY, memory, refused, signed
+
+OTHER = SigningKey.generate()
+NAMES = tuple("abcdefghijklmnop")  # one record each, so that each can be told
+REFERENCE = Reference.from_counts(dict.fromkeys(NAMES, 1))
+QUESTIONS = (Question(points=4, release="counts"),)
+
+
+def plan(key: SigningKey = KEY, *, population: str = "sites", **series: str | int) -> SignedPlan:
+    one = Series(**({"every": "day", "first": "2030-01-05", "periods": 6} | series))  # type: ignore[arg-type]
+    return signed(key, population=population, questions=QUESTIONS, series=one, releases=one.window)
+
+
+LEAVE = plan(time_column="at")
+NEXT = plan(time_column="at", late="next")
+ARRIVAL = plan()
+PLANS = (
+    signed(),
+    LEAVE,
+    NEXT,
+    ARRIVAL,
+    plan(time_column="at", population="renamed"),
+    plan(time_column="at", late="next", first="2030-01-07"),
+    plan(first="2030-01-06"),
+    plan(OTHER, time_column="at", late="next"),
+    plan(time_column="left"),
+    plan(time_column="at", zone="Asia/Tokyo"),
+)
+
+
+def count(
+    this: SiteMemory, name: str, one: SignedPlan, period: int | None, folder: Path, most: int = 1
+) -> Counter[str]:
+    """As a site does it, up to the step in which its counts leave."""
+    known = this.begin(name, one, most_counts=most, at=AT, period=period)
+    counts, arrived = read(one, period, folder, known)
+    this.count(name, one, most_counts=most, at=AT, period=period, arrived=arrived)
+    return counts
+
+
+def read(
+    one: SignedPlan, period: int | None, folder: Path, known: Arrivals
+) -> tuple[Counter[str], Arrivals]:
+    new: tuple[Seen, ...] = ()
+    if one.plan.series is None or period is None:
+        counts = open_records(folder).count(REFERENCE).counts
+    else:
+        found = records_of_period(one.plan.series, period, folder, known.seen)
+        counts, new = count_parts({"": found}, REFERENCE)[""].counts, found.new
+    told = Counter({n: int(c) for n, c in zip(NAMES, counts, strict=False) if c})
+    return told, Arrivals.from_bytes(Arrivals(known.counted, new).to_bytes())
+
+
+def write(folder: Path, lines: list[str], file: str = "a.csv") -> None:
+    folder.mkdir(exist_ok=True)
+    with (folder / file).open("a") as stream:
+        if stream.tell() == 0:
+            stream.write("value,at,left\n")
+        stream.writelines(f"{line}\n" for line in lines)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    asked=st.lists(
+        st.tuples(st.sampled_from(PLANS), st.integers(0, 5), st.integers(0, 4)),
+        min_size=2,
+        max_size=9,
+    ),
+    hours=st.lists(
+        st.tuples(st.integers(-30, 150), st.integers(0, 40)),
+        min_size=len(NAMES),
+        max_size=len(NAMES),
+    ),
+)
+def test_no_record_is_counted_twice_by_any_plans(
+    asked: list[tuple[SignedPlan, int, int]], hours: list[tuple[int, int]]
+) -> None:
+    """All plans allow one count of a record, under whatever name, series, clock or signer."""
+    names, total = list(NAMES), Counter[str]()
+    start = LEAVE.plan.series.period(0).start  # type: ignore[union-attr]
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        write(folder / "data", [])
+        for turn, (one, period, size) in enumerate(asked):
+            new, names = names[:size], names[size:]
+            for name in new:
+                at, stay = hours[NAMES.index(name)]
+                times = [start + timedelta(hours=at), start + timedelta(hours=at + stay)]
+                line = ",".join([name, *(f"{each:%Y-%m-%dT%H:%M}" for each in times)])
+                write(folder / "data", [line], file="ab"[turn % 2] + ".csv")
+            try:
+                this = memory(folder, "data")
+                which = None if one.plan.series is None else period
+                total += count(this, f"r{turn}", one, which, folder / "data")
+            except PolicyRefusal:
+                continue
+    assert max(total.values(), default=0) <= 1
+
+
+def test_another_period_is_counted_and_the_same_never_again(tmp_path: Path) -> None:
+    write(tmp_path / "data", ["a,2030-01-05T10:00,", "b,2030-01-06T10:00,"])
+    this = memory(tmp_path, "data")
+    assert count(this, "r0", LEAVE, 0, tmp_path / "data") == {"a": 1}
+    assert count(this, "r1", LEAVE, 1, tmp_path / "data") == {"b": 1}
+    for again in (LEAVE, NEXT, ARRIVAL, plan(time_column="at", window=3)):
+        refused("of this period", count, this, "r2", again, 1, tmp_path / "data", most=9)
+    assert count(this, "r3", LEAVE, 2, tmp_path / "data") == {}
+
+
+def test_a_window_needs_the_sites_consent(tmp_path: Path) -> None:
+    write(tmp_path / "data", ["a,2030-01-05T10:00,", "b,2030-01-06T10:00,"])
+    this, one = memory(tmp_path, "data"), plan(time_column="at", window=2)
+    assert count(this, "r0", one, 0, tmp_path / "data", most=2) == {"a": 1}
+    refused("as often as the plan", count, this, "r1", one, 1, tmp_path / "data", most=1)
+    assert count(this, "r2", one, 1, tmp_path / "data", most=2) == {"a": 1, "b": 1}
+
+
+def test_what_is_new_is_known_across_periods_and_plans_of_a_line(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write(data, ["a,,"])
+    this = memory(tmp_path, "data")
+    assert count(this, "r0", ARRIVAL, 0, data) == {"a": 1}
+    write(data, ["b,,"])
+    assert count(this, "r1", ARRIVAL, 1, data) == {"b": 1}
+    assert count(this, "r2", ARRIVAL, 2, data) == {}
+    write(data, ["c,,"])
+    renewed = plan(first="2030-01-08")  # whose period 0 is not the one of before
+    assert count(this, "r3", renewed, 0, data) == {"c": 1}
+    refused("as often as the plan", count, this, "r4", plan(OTHER), 5, data)
+
+
+def test_two_rounds_that_saw_the_same_new_lines_are_not_both_counted(tmp_path: Path) -> None:
+    """Whether anything was new: the refusal must not tell."""
+    data = tmp_path / "data"
+    for lines in (["a,,"], []):
+        this = SiteMemory(tmp_path / f"{len(lines)}.db", data)
+        write(data, lines)
+        begun = [
+            (
+                n,
+                read(
+                    ARRIVAL, n, data, this.begin(f"r{n}", ARRIVAL, most_counts=1, at=AT, period=n)
+                ),
+            )
+            for n in (0, 1)
+        ]
+        for number, (_, arrived) in begun[:1]:
+            this.count("r0", ARRIVAL, most_counts=1, at=AT, period=number, arrived=arrived)
+        late = begun[1][1][1]
+        refused(
+            "another round in the meantime",
+            lambda this=this, late=late: this.count(
+                "r1", ARRIVAL, most_counts=1, at=AT, period=1, arrived=late
+            ),
+        )
+
+
+def test_a_long_series_may_have_more_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_memory, "MOST_ROUNDS", 3)
+    this = memory(tmp_path)
+    for number in range(24):
+        this.begin(f"r{number}", LEAVE, most_counts=1, at=AT, period=0)
+    with pytest.raises(PolicyRefusal, match="used for 24 rounds"):
+        this.begin("more", LEAVE, most_counts=1, at=AT, period=0)
+
+
+# Files of version 1
+
+
+def write_first_version(path: Path, records: str) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as db:
+        db.executescript(
+            f"""
+            CREATE TABLE rounds (records TEXT, round TEXT, plan TEXT, ends REAL,
+                step INTEGER NOT NULL, PRIMARY KEY (records, round)) WITHOUT ROWID;
+            CREATE TABLE counts (records TEXT, round TEXT, population TEXT, at TEXT);
+            CREATE TABLE plans (organiser TEXT, population TEXT, serial INTEGER NOT NULL,
+                PRIMARY KEY (organiser, population)) WITHOUT ROWID;
+            CREATE TABLE forgotten (until REAL NOT NULL);
+            INSERT INTO forgotten VALUES (0);
+            INSERT INTO counts VALUES ('{records}', 'old', 'sites', '2029-01-01T00:00:00+00:00');
+            INSERT INTO rounds VALUES ('{records}', 'old', 'p', NULL, 4);
+            PRAGMA application_id = {0x46504B53};
+            PRAGMA user_version = 1;
+            """  # noqa: S608
+        )
+
+
+def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
+    """What it has counted was of all records, so it overlaps with every period."""
+    this = memory(tmp_path, "data")
+    write(tmp_path / "data", ["a,2030-01-05T10:00,"])
+    write_first_version(tmp_path / "home" / "site.db", this._records)
+    for one in (LEAVE, NEXT, ARRIVAL, signed()):
+        period = None if one.plan.series is None else 0
+        refused("as often as the plan", count, this, "new", one, period, tmp_path / "data")
+    refused("round has been answered", count, this, "old", signed(), None, tmp_path / "data")
+    twice = signed(releases=2, population="others")
+    assert count(this, "new", twice, None, tmp_path / "data", most=2) == {"a": 1}
+    window = plan(time_column="at", window=3)
+    assert count(this, "more", window, 0, tmp_path / "data", most=3) == {"a": 1}
+    with sqlite3.connect(tmp_path / "home" / "site.db") as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("SELECT round FROM counts").fetchall() == [("old",), ("new",), ("more",)]
+
+
+def test_an_upgraded_file_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
+    old, new = memory(tmp_path / "old"), memory(tmp_path / "new")
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+    write_first_version(tmp_path / "old" / "home" / "site.db", old._records)
+    for this in (old, new):
+        this.begin("aa", plan(time_column="at", window=2), most_counts=2, at=AT, period=0)
+        this.go_on("aa", Step.SHARE)
+    columns = []
+    for folder in ("old", "new"):
+        with sqlite3.connect(tmp_path / folder / "home" / "site.db") as db:
+            tables = [t for (t,) in db.execute("SELECT name FROM sqlite_master ORDER BY name")]
+            columns.append({t: db.execute(f"PRAGMA table_info({t})").fetchall() for t in tables})
+    assert columns[0] == columns[1]
