@@ -1,5 +1,6 @@
 """`fedprikl monitor`: does whatever is due in a series, and nothing else."""
 
+import importlib.util
 import os
 import shlex
 from collections.abc import Sequence
@@ -9,13 +10,15 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
+from fedprikl.cli.options import check_key, load_reference
 from fedprikl.cli.reference_command import SEPARATORS
 from fedprikl.cli.released import DRIFT_FOUND
 from fedprikl.dashboard.site import write_site
-from fedprikl.errors import HookError, InvalidInputError
+from fedprikl.errors import HookError, InvalidInputError, MissingExtraError
 from fedprikl.front.monitoring import HistorySource, monitor, read_status
 from fedprikl.front.plan_checks import now
 from fedprikl.front.series_news import deliver_news
+from fedprikl.monitoring.due import run_due
 from fedprikl.monitoring.history import History
 from fedprikl.monitoring.hooks import CommandHook, Hook
 from fedprikl.monitoring.metrics_text import metrics_text
@@ -65,6 +68,18 @@ def monitor_command(
         str,
         typer.Option(help="Periods that are the new normal, like 23:30; from their noisy counts."),
     ] = "",
+    federation: Annotated[
+        str,
+        typer.Option(
+            help="Instead of clients' files: name of the SuperLink connection in Flower's config."
+        ),
+    ] = "",
+    aggregator: Annotated[
+        str, typer.Option(help="With --federation: the aggregator's public signing key.")
+    ] = "",
+    least_clients: Annotated[
+        int, typer.Option(min=3, help="With --federation: wait until so many are connected.")
+    ] = 3,
     site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None,
     metrics: Annotated[
         Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
@@ -102,6 +117,8 @@ def monitor_command(
 
     Example: `fedprikl monitor plan.json clients/ --site public --metrics fedprikl.prom`
 
+    Example: `fedprikl monitor plan.json --federation my-superlink --aggregator 3f5a...`
+
     Example: `fedprikl monitor plan.json --acknowledge 1 --note "new carrier"`
     """
     signed = SignedPlan.load(plan)
@@ -112,9 +129,13 @@ def monitor_command(
         return
     if acknowledge is not None or rebaseline:
         _change(history, ledger, acknowledge, note, rebaseline)
+    elif not status and federation:
+        _run_federated(signed, plan, reference, history, federation, aggregator, least_clients)
     elif not status:
         if clients is None:
-            raise typer.BadParameter("Give the folder with the clients' files, or --status.")
+            raise typer.BadParameter(
+                "Give the folder with the clients' files, --federation, or --status."
+            )
         with shown_progress() as progress:
             monitor(
                 reference or plan.parent / "ref.json",
@@ -139,6 +160,46 @@ def monitor_command(
         raise HookError(" ".join(failed))
     if found.open_alarms:
         raise typer.Exit(DRIFT_FOUND)
+
+
+def _run_federated(
+    signed: SignedPlan,
+    plan: Path,
+    reference: Path | None,
+    history: Path,
+    superlink: str,
+    aggregator: str,
+    clients: int,
+) -> None:
+    """What is due, counted by a federation."""
+    if importlib.util.find_spec("flwr") is None:
+        raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
+    from fedprikl.deployment.flower.connection import check_connection
+    from fedprikl.front.federated_series import FederatedSeries
+
+    key = check_key(aggregator)
+    if not key:
+        raise typer.BadParameter(
+            "--federation needs the aggregator's key, or anybody could make releases: --aggregator."
+        )
+    check_connection(superlink)
+    runner = FederatedSeries(
+        signed=signed,
+        superlink=superlink,
+        name=plan.name,
+        key=key,
+        config={"clients": clients},
+        note=lambda line: say(line, console=notes),
+    )
+    run_due(
+        history,
+        signed,
+        load_reference(reference or plan.parent / "ref.json"),
+        runner,
+        signer=key,
+        at=now(),
+        note=lambda text: say(text, console=notes),
+    )
 
 
 def _hooks(webhook: str, secret: Path | None, command: str) -> dict[str, Hook]:

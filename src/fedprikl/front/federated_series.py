@@ -1,0 +1,45 @@
+"""A series over a federation: the aggregator counts, this side keeps the history."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedprikl.deployment.flower import APP_FOLDER
+from fedprikl.deployment.flower.asking import ask_for_period
+from fedprikl.monitoring.history import History
+from fedprikl.protocol import SignedPlan
+
+__all__ = ["FederatedSeries"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FederatedSeries:
+    """Asks a federation for the periods of a series. An answer that was lost is asked for again."""
+
+    signed: SignedPlan
+    superlink: str  # the connection's name in Flower's config file
+    name: str  # of the plan's file at the aggregator
+    key: str  # the aggregator's public key
+    config: Mapping[str, str | float] = field(default_factory=dict)
+    app: Path = APP_FOLDER
+    federation: Sequence[str] = ()
+    note: Callable[[str], None] = lambda _: None
+
+    def recover(self, history: History, *, at: str) -> None:
+        """Nothing to settle here: the aggregator tells the release of a period again."""
+
+    def run(self, history: History, number: int, *, previous: str, at: str) -> None:
+        """Has one period counted and keeps its release."""
+        release = ask_for_period(
+            self.superlink,
+            self.signed.plan,
+            name=self.name,
+            period=number,
+            previous=previous,
+            key=self.key,
+            config=dict(self.config),
+            app=self.app,
+            federation=self.federation,
+            tell=self.note,
+        )
+        history.keep(release.to_bytes(), asked=(), answered=(), at=at)
