@@ -17,7 +17,7 @@ from fedprikl.deployment.flower import APP_FOLDER, following
 from fedprikl.deployment.flower.connection import check_connection
 from fedprikl.deployment.progress import release_line
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
-from fedprikl.protocol import Plan, Release, SealingKey, SignedPlan
+from fedprikl.protocol import Plan, Release, SealingKey, Series, SignedPlan
 from tests.cli.test_round_commands import fails, shown
 from tests.protocol.worlds import World
 
@@ -302,6 +302,10 @@ def test_what_is_known_is_refused_before_a_run_is_started(
     expired = world.plan(cohort=9, valid_until="2020-01-01T00:00:00+00:00")
     Path("plan.json").write_text(json.dumps(SignedPlan.sign(expired, world.key).to_dict()))
     assert "until 2020-01-01" in fails(monkeypatch, capsys, "federate", "mine")
+    series = Series(every="day", first="2030-01-05", periods=3)
+    many = SignedPlan.sign(world.plan(cohort=9, release="counts", series=series), world.key)
+    Path("plan.json").write_text(json.dumps(many.to_dict()))
+    assert "fedprikl monitor --federation" in fails(monkeypatch, capsys, "federate", "mine")
     assert runner.invoke(app, ["federate", "mine", "--key", "abc"]).exit_code == 2
     assert runner.invoke(app, ["federate", "mine", "--home", "/srv"]).exit_code == 2
     assert seen == {}

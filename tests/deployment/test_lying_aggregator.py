@@ -1,12 +1,13 @@
 """A lying ServerApp with the aggregator's own keys, against the real handlers of the sites.
 
-It asks one site for the real cells and all others for cells that nobody holds. The masks would
-cancel, and the sum would be that site's counts.
+It asks one site for the real cells and all others for cells that nobody holds, or for a period in
+which nobody has a record. The masks would cancel, and the sum would be that site's counts.
 """
 
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -18,7 +19,16 @@ from fedprikl.deployment.flower.envelope import pack, unpack
 from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import SecureSumError
-from fedprikl.protocol import Invitation, Round, SealingKey, Server, SignedPlan, SigningKey, Step
+from fedprikl.protocol import (
+    Invitation,
+    Round,
+    SealingKey,
+    Series,
+    Server,
+    SignedPlan,
+    SigningKey,
+    Step,
+)
 from fedprikl.protocol.sealing import ANSWER, unpadded
 from fedprikl.records import open_records
 from fedprikl.reference import Reference
@@ -165,3 +175,57 @@ def test_no_site_counts_more_than_the_plan_asks(federation: FakeFederation, lie:
     for index, name in enumerate(current.cohorts[0].members):
         asked = consistent(lie(Invitation.to_member(current, current.cohorts[0], index)))
         assert attacker.ask(int(name), Step.ADVERTISE, asked, asked.to_bytes()) is None
+
+
+# A series: one site is asked for its records, all others for a period without any
+
+
+def prepare_series(federation: FakeFederation) -> Round:
+    """All records are of the first day."""
+    first = datetime.now(UTC).date() - timedelta(days=3)
+    for file in federation.files:
+        header, *rows = file.read_text().splitlines()
+        lines = [f"{header},at", *(f"{row},{first}T12:00" for row in rows)]
+        file.write_text("\n".join(lines) + "\n")
+    series = Series(every="day", first=first.isoformat(), periods=3, time_column="at")
+    signed = write_plan(federation.home, series=series)
+    return Server(signed, Reference.load(Home(federation.home).reference)).open_round(
+        [str(number) for number in range(1, len(federation.files) + 1)],
+        rng=np.random.default_rng(5),
+        randomness=lambda size: b"r" * size,
+        period=0,
+    )
+
+
+@pytest.mark.parametrize("fitting", [False, True])
+def test_one_site_among_others_of_another_period_is_not_opened(
+    federation: FakeFederation, fitting: bool
+) -> None:
+    current = prepare_series(federation)
+
+    def lie(asked: Invitation) -> Invitation:
+        other = replace(asked, period=1)
+        return consistent(other) if fitting else other
+
+    assert Attacker(federation, federation.grid()).open_sum(current, lie) is None
+
+
+def test_that_attack_opens_the_sites_records_if_sums_are_not_bound(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = prepare_series(federation)
+    monkeypatch.setattr("fedprikl.protocol.policy._fits_the_plan", lambda _: True)
+    opened = Attacker(federation, federation.grid()).open_sum(
+        current, lambda asked: replace(asked, period=1)
+    )
+    assert opened is not None
+    own = held(federation, VICTIM)[current.cohorts[0].cells]
+    assert opened[: len(own)].tolist() == own.tolist()
+    assert opened[-1] == 60
+
+
+def test_the_same_attacker_opens_an_honest_period(federation: FakeFederation) -> None:
+    current = prepare_series(federation)
+    opened = Attacker(federation, federation.grid()).open_sum(current, lambda asked: asked)
+    assert opened is not None
+    assert opened[-1] == 60 * len(federation.files)

@@ -1,11 +1,14 @@
 """Deployment: the roles on real machines, whatever network is between them.
 
 hosted_round.py   a round at the aggregator's host (host_checks.py, host_files.py)
+period_runs.py    a period of a series there: one run at a time, one release for ever
 gathering.py      whom it asks
 company.py        who was together before, and stays together
 ledger_anchor.py  a ledger that is older than its releases is refused
 site.py           a site that answers a round (site_checks.py)
 site_memory.py    what a site must never forget: steps answered, records counted, plans replaced
+                  (site_tables.py, site_arrivals.py)
+answers.py        what an organiser checks of a release that came over a relay
 network.py        what both need of a network
 settings.py       run config, node config and files
 host.py           time, noise, and where a round prints

@@ -5,6 +5,8 @@
     exchange.py    the network: send, wait only so long, hand over what comes
     envelope.py    how Flower carries an envelope
     connection.py  whether a SuperLink can be reached
+    following.py   a run as the organiser sees it, to its release
+    asking.py      the organiser asks for a period of a series
     app/           the folder that `flwr run` takes
 
 The relay between them, Flower's SuperLink, carries sealed messages and learns nothing:

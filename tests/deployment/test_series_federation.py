@@ -1,0 +1,404 @@
+"""A series over a grid in one process: each period is counted once and released once."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from deploy.small_world import write_plan, write_roster
+from flwr.app import Message
+from flwr.common.config import get_fused_config_from_dir, parse_config_args
+
+from fedprikl.deployment.flower import APP_FOLDER, following
+from fedprikl.deployment.flower.asking import ask_for_period
+from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.flower.server_app import run_on_flower
+from fedprikl.deployment.host import Host
+from fedprikl.deployment.metrics import read_counters
+from fedprikl.deployment.period_runs import alone
+from fedprikl.deployment.settings import Home, RoundSettings
+from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
+from fedprikl.privacy import Ledger
+from fedprikl.protocol import Invitation, Release, Series, SignedPlan, SigningKey, Step
+from fedprikl.records import open_records
+from fedprikl.reference import Reference
+from tests.deployment.fake_grid import AT, FakeFederation, FakeGrid, spent
+from tests.deployment.test_counted_once import forgetful, steps, told
+from tests.protocol.worlds import InsecureNoNoise, consistent, noisy_counts
+
+TODAY = datetime.fromisoformat(AT).astimezone(UTC).date()
+FIRST = TODAY - timedelta(days=4)  # periods 0 to 3 are over, 4 is today
+ROWS = 20  # of each site and day
+
+
+def day(number: int) -> str:
+    return (FIRST + timedelta(days=number)).isoformat()
+
+
+def with_times(federation: FakeFederation, *, days: int = 3) -> None:
+    """The rows of each site, `ROWS` of them on each day of the series."""
+    for file in federation.files:
+        header, *rows = file.read_text().splitlines()
+        dated = [f"{row},{day(i // ROWS)}T{i % ROWS:02d}:00" for i, row in enumerate(rows)]
+        file.write_text("\n".join([f"{header},at", *dated[: days * ROWS]]) + "\n")
+
+
+def append(file: Path, rows: int, at: str) -> None:
+    with file.open("a") as stream:
+        stream.write(f"46.0,basic,{at}T10:00\n" * rows)
+
+
+def plan(federation: FakeFederation, **changes: Any) -> SignedPlan:
+    series = {"every": "day", "first": day(0), "periods": 6, "time_column": "at"}
+    series |= {name: changes.pop(name) for name in list(changes) if name in ("late", "time_column")}
+    return write_plan(federation.home, series=Series(**series), **changes)  # type: ignore[arg-type]
+
+
+def run(
+    federation: FakeFederation, period: int | None, grid: FakeGrid | None = None, **changes: Any
+) -> Release:
+    asked = {} if period is None else {"period": period}
+    grid = grid or federation.grid()
+    return federation.run(grid, source=InsecureNoNoise(), **asked, **changes)[0]
+
+
+def counts_of(federation: FakeFederation, number: int, folder: Path) -> dict[int, int]:
+    """What all sites hold on a day, by cell; each row as it stands."""
+    reference = Reference.load(Home(federation.home).reference)
+    total = np.zeros(len(reference.mass), dtype=np.int64)
+    for file in federation.files:
+        header, *rows = file.read_text().splitlines()
+        kept = [row for row in rows if f",{day(number)}T" in row]
+        (folder / "day.csv").write_text("\n".join([header, *kept]) + "\n")
+        total += open_records(folder / "day.csv").count(reference).counts
+    return {cell: int(total[cell]) for cell in np.flatnonzero(reference.mass).tolist()}
+
+
+def released_counts(release: Release) -> dict[int, float]:
+    found = noisy_counts(release)
+    return dict(zip(found.cells, found.counts, strict=True))
+
+
+def rounds(federation: FakeFederation) -> list[Any]:
+    with Ledger.open(Home(federation.home).ledger) as ledger:
+        return list(ledger.account("sites").rounds)
+
+
+# Each period once
+
+
+def test_each_period_counts_its_own_records(federation: FakeFederation, tmp_path: Path) -> None:
+    with_times(federation)
+    one = plan(federation).plan
+    previous = ""
+    for number in (0, 1):
+        release = run(federation, number, previous=previous)
+        assert release.is_about(one)
+        assert release.period is not None
+        assert (release.period.number, release.period.previous) == (number, previous)
+        assert release.records == len(federation.files) * ROWS
+        assert released_counts(release) == counts_of(federation, number, tmp_path)
+        previous = release.fingerprint
+    spans = [entry.span for entry in rounds(federation)]
+    assert [span.start[:10] for span in spans] == [day(0), day(1)]
+    assert spent(federation) == pytest.approx(1.0, abs=1e-3)  # of one record, over both
+
+
+def test_a_period_that_was_released_is_told_again(federation: FakeFederation) -> None:
+    """Whoever lost the answer asks again, also when the plan has expired by then."""
+    with_times(federation)
+    plan(federation)
+    first = run(federation, 0, request="ab")
+    before, counters = rounds(federation), read_counters(Home(federation.home).metrics)
+    grid = federation.grid()
+    again, lines = federation.run(grid, period=0, request="cd", previous="12" * 32)
+    assert again == first
+    assert grid.carried == []
+    assert json.loads(lines[0].split("release: ")[1]) == first.to_dict()
+    assert "period 0 was released before" in lines[1]
+    assert rounds(federation) == before
+    assert read_counters(Home(federation.home).metrics) == counters
+    later = (datetime.fromisoformat(AT) + timedelta(days=99)).isoformat()  # the plan has expired
+    host = Host(clock=grid.time.clock(), now=lambda: later, say=lines.append)
+    assert run_on_flower(grid, federation.settings(period=0), host) == first
+    with pytest.raises(InvalidInputError, match="The plan has expired"):
+        run_on_flower(grid, federation.settings(period=1), host)
+    assert grid.carried == []
+
+
+def test_only_the_aggregators_own_release_of_the_plan_is_told_again(
+    federation: FakeFederation,
+) -> None:
+    with_times(federation)
+    plan(federation)
+    real, folder = run(federation, 0), Home(federation.home).releases
+    (folder / "a.json").write_bytes(replace(real).sign(SigningKey.generate()).to_bytes())
+    (folder / "b.json").write_text(f"{real.plan} no release")
+    assert run(federation, 0) == real
+    assert run(federation, 1) != real
+    plan(federation, serial=1)  # another plan: what it asks was counted before
+    grid = federation.grid()
+    forgetful(federation)
+    with pytest.raises(ReleaseRefused, match="records of this period have been counted already"):
+        run(federation, 0, grid)
+    assert steps(grid) == {"query.advertise"}
+
+
+def test_a_period_that_was_counted_is_refused_by_every_site(federation: FakeFederation) -> None:
+    with_times(federation)
+    plan(federation)
+    release = run(federation, 0)
+    forgetful(federation)
+    (Home(federation.home).releases / f"{release.round_id}.json").unlink()
+    grid, before = federation.grid(most_counts=9), rounds(federation)
+    with pytest.raises(ReleaseRefused, match="8 clients took no part"):
+        run(federation, 0, grid)
+    assert told(grid) == 8 * ["its records of this period have been counted already"]
+    assert spent(federation) == pytest.approx(1.0, abs=1e-3)
+    assert rounds(federation)[: len(before)] == before
+    assert run(federation, 1).records == 8 * ROWS
+
+
+def test_a_period_without_a_release_is_lost_and_the_next_is_not(
+    federation: FakeFederation,
+) -> None:
+    with_times(federation)
+    plan(federation)
+    broken = federation.grid()
+    broken.delay = lambda _, step: math.inf if step is Step.ECHO else 0.0
+    with pytest.raises(ReleaseRefused):
+        run(federation, 0, broken)
+    grid = federation.grid()
+    with pytest.raises(DeploymentError, match="Period 0 was counted before, and no release came"):
+        run(federation, 0, grid)
+    assert grid.carried == []
+    assert run(federation, 1).records == 8 * ROWS
+
+
+def test_a_host_that_dies_before_its_ledger_closes_tells_the_release_later(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_times(federation)
+    plan(federation)
+
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "commit", die)
+        with pytest.raises(KeyboardInterrupt):
+            run(federation, 0)
+    grid = federation.grid()
+    release = run(federation, 0, grid)
+    assert release.period is not None
+    assert grid.carried == []
+    assert len(rounds(federation)) == 1
+    assert run(federation, 1, previous=release.fingerprint).records == 8 * ROWS
+
+
+def test_two_runs_at_once_are_one(federation: FakeFederation) -> None:
+    with_times(federation)
+    plan(federation)
+    grid, lock = federation.grid(), Home(federation.home).lock
+    with alone(lock, 0), pytest.raises(DeploymentError, match="Another run of a series"):
+        run(federation, 0, grid)
+    assert grid.carried == []
+    assert run(federation, 0).records == 8 * ROWS
+
+
+# Late records
+
+
+@pytest.mark.parametrize(("late", "more"), [("leave", 0), ("next", 7)])
+def test_late_records_count_once_or_not_at_all(
+    federation: FakeFederation, late: str, more: int
+) -> None:
+    with_times(federation)
+    plan(federation, late=late)
+    assert run(federation, 0).records == 8 * ROWS
+    append(federation.files[2], 7, day(0))
+    assert run(federation, 1).records == 8 * ROWS + more
+    assert run(federation, 2).records == 8 * ROWS
+
+
+def test_without_times_what_is_new_counts(federation: FakeFederation) -> None:
+    plan(federation, time_column="")
+    assert run(federation, 0).records == 8 * 60
+    for number, file in enumerate(federation.files):
+        with file.open("a") as stream:
+            stream.write("46.0,basic\n" * number)
+    assert run(federation, 1).records == sum(range(8))
+    assert run(federation, 0).records == 8 * 60  # told again
+    federation.files[3].write_text("age,plan\n46.0,basic\n")  # what was counted has changed
+    with federation.files[0].open("a") as stream:
+        stream.write("46.0,basic\n")
+    release = run(federation, 2)
+    assert release.records == 1
+    assert release.cohorts[0].included == 7
+
+
+# Nobody trusted
+
+
+def test_sites_charge_their_own_ledgers_by_period(federation: FakeFederation) -> None:
+    with_times(federation)
+    roster = write_roster(federation.home, federation.files, budget=1.5)
+    plan(federation, trust="none", noise="gaussian", roster=roster.fingerprint)
+    for number in (0, 1):
+        federation.run(federation.grid(), period=number)
+    for file in federation.files:
+        with Ledger.open(file.with_suffix(".db")) as ledger:
+            account = ledger.account("sites")
+            assert [entry.span.start[:10] for entry in account.rounds if entry.span] == [
+                day(0),
+                day(1),
+            ]
+            assert account.spent <= 1.01
+
+
+# What is refused before anybody is asked
+
+
+@pytest.mark.parametrize(
+    ("period", "words"),
+    [
+        (4, "not over by the aggregator's clock"),
+        (6, "has the periods 0 to 5"),
+        (None, "fedprikl monitor --federation"),
+    ],
+)
+def test_a_period_that_cannot_be_is_said_to(
+    federation: FakeFederation, period: int | None, words: str
+) -> None:
+    with_times(federation)
+    plan(federation)
+    grid = federation.grid()
+    with pytest.raises((InvalidInputError, DeploymentError), match=words):
+        run(federation, period, grid)
+    assert grid.carried == []
+
+
+@pytest.mark.parametrize("config", [{"period": 0}, {"previous": "ab" * 32}])
+def test_a_plan_without_a_series_has_no_periods(
+    federation: FakeFederation, config: dict[str, Any]
+) -> None:
+    grid = federation.grid()
+    with pytest.raises(InvalidInputError, match="has no series, so it has no periods"):
+        federation.run(grid, **config)
+    assert grid.carried == []
+
+
+def test_the_run_config_of_a_period_is_checked(tmp_path: Path) -> None:
+    def of(**config: object) -> RoundSettings:
+        return RoundSettings.of(config, home=tmp_path)
+
+    assert (of().period, of(period=-1).period, of(period=7).period) == (None, None, 7)
+    assert of(previous="ab" * 32).previous == "ab" * 32
+    for wrong in ({"period": 1.5}, {"period": -2}, {"period": "1"}, {"period": True}):
+        with pytest.raises(InvalidInputError, match="`period`"):
+            of(**wrong)
+    for text in ("ab", "AB" * 32, "ab" * 32 + "\n"):
+        with pytest.raises(InvalidInputError, match="`previous`"):
+            of(previous=text)
+
+
+def test_flower_takes_the_settings_of_a_period() -> None:
+    given = parse_config_args([f'period=3 previous="{"ab" * 32}"'])
+    settings = RoundSettings.of(get_fused_config_from_dir(APP_FOLDER, given))
+    assert (settings.period, settings.previous) == (3, "ab" * 32)
+    assert RoundSettings.of(get_fused_config_from_dir(APP_FOLDER, {})).period is None
+
+
+# A server that lies
+
+
+def altered(grid: FakeGrid, lie: Callable[[int, Invitation], Invitation]) -> None:
+    """Whoever is asked something else on the way: the relay, or the server itself."""
+    deliver = grid.deliver
+
+    def other(message: Message) -> Message:
+        if message.metadata.message_type == "query.advertise":
+            envelope = unpack(message)
+            asked = lie(message.metadata.dst_node_id, Invitation.from_bytes(envelope.message))
+            message.content = pack(replace(envelope, message=asked.to_bytes()))
+        return deliver(message)
+
+    grid.deliver = other  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("period", [4, 5, 6, None])
+def test_no_site_counts_a_period_that_is_not_over(
+    federation: FakeFederation, period: int | None
+) -> None:
+    with_times(federation)
+    plan(federation)
+    grid = federation.grid()
+    altered(grid, lambda _, asked: consistent(replace(asked, period=period)))
+    with pytest.raises(ReleaseRefused):
+        run(federation, 0, grid)
+    words = {
+        "the period is not over yet by this client's clock",
+        "a period is asked that the plan does not have, or none where it has",
+    }
+    assert set(told(grid)) <= words
+    assert len(told(grid)) == 8
+    assert run(federation, 0).records == 8 * ROWS  # nothing was counted
+
+
+# The organiser
+
+
+def asking(federation: FakeFederation, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Flower's stream is that of the real ServerApp over the fake grid."""
+    lines: list[str] = []
+
+    def flwr_run(_: Path, __: str, config: dict[str, Any], ___: object) -> Iterator[str]:
+        said = federation.run(federation.grid(), **config)[1]
+        lines.extend(said)
+        return iter(said)
+
+    monkeypatch.setattr(following, "_flwr_run", flwr_run)
+    return lines
+
+
+def test_an_organiser_asks_for_a_period_as_often_as_needed(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_times(federation)
+    one = plan(federation).plan
+    key = SigningKey.load(Home(federation.home).signing_key).public
+    lines = asking(federation, monkeypatch)
+    heard: list[str] = []
+
+    def ask(period: int, previous: str, who: str = key) -> Release:
+        return ask_for_period(
+            "relay",
+            one,
+            name="plan.json",
+            period=period,
+            previous=previous,
+            key=who,
+            config={"clients": 8},
+            tell=heard.append,
+        )
+
+    first = ask(0, "")
+    assert ask(0, "") == first  # its answer was lost
+    second = ask(1, first.fingerprint)
+    assert second.period is not None
+    assert second.period.previous == first.fingerprint
+    assert any("8 clients in 1 cohort" in line for line in heard)
+    assert not any("release: {" in line for line in heard)
+    with pytest.raises(InvalidInputError, match="follows another release than the newest"):
+        ask(1, "")
+    with pytest.raises(InvalidInputError, match="NOT genuine"):
+        ask(1, first.fingerprint, "ab" * 32)
+    old = next(line for line in lines if "release: {" in line)
+    monkeypatch.setattr(following, "_flwr_run", lambda *_: iter([old]))
+    with pytest.raises(InvalidInputError, match="another period than 2"):
+        ask(2, second.fingerprint)
