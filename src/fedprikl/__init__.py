@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         RecordsError,
         ReleaseRefused,
     )
-    from fedprikl.estimation import Verdict
     from fedprikl.front import Comparison, compare, divergence_of, monitor, verify
     from fedprikl.planning.planned_round import PlannedRound
     from fedprikl.planning.planner import plan_round as plan
@@ -55,7 +54,6 @@ __all__ = [
     "Series",
     "SignedPlan",
     "SigningKey",
-    "Verdict",
     "__version__",
     "compare",
     "divergence_of",
@@ -85,7 +83,6 @@ _HOMES = {
     "Series": "protocol",
     "SignedPlan": "protocol",
     "SigningKey": "protocol",
-    "Verdict": "estimation",
     "compare": "front",
     "divergence_of": "front",
     "fit_reference": "records",
