@@ -69,6 +69,8 @@ SLOW = (
     "test_graph.py",
     "test_active_relay.py",
     "test_points.py",
+    "test_without_a_browser.py",
+    "test_serve_command.py",
     "test_liars.py",
     "test_audit_cases.py",
     "test_tiny_delta.py",

@@ -202,7 +202,7 @@ def test_nothing_is_cut_at_any_width(desk: Desk, name: str) -> None:
         found = page.evaluate(MEASURE)
         assert found["width"] == width
         assert problems(found) == []
-        assert min(text["size"] for c in found["charts"] for text in c["texts"]) >= 12
+        assert all(text["size"] >= 12 for c in found["charts"] for text in c["texts"])
         assert all(chart["title"] and chart["says"] for chart in found["charts"])
         assert all(chart["width"] > 250 for chart in found["charts"])
         assert len(found["heat"]) == len(SCENES[name].columns)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
 UNUSED: set[str] = set()  # metrics that no panel shows, on purpose
 
 
+@cache
 def known() -> dict[str, list[dict[str, str]]]:
     """Each metric of an example with the labels of its samples."""
     found: dict[str, list[dict[str, str]]] = {}

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -12,6 +13,7 @@ from fedprikl.monitoring.status import SeriesStatus
 from tests.monitoring.statuses import HOSTILE, SCENES, series
 
 
+@cache
 def read(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """All samples, the same in both formats."""
     both = []

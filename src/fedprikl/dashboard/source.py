@@ -1,12 +1,12 @@
 """Where a dashboard finds its series, and how it keeps the answer for a moment."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
-from fedprikl.documents import readable
 from fedprikl.monitoring.metrics_text import metrics_text
 from fedprikl.monitoring.status import PeriodPoint, SeriesStatus
 from fedprikl.protocol import Plan, Release
@@ -53,7 +53,7 @@ class Shown:
 
 TEXTS: dict[str, Callable[[SeriesStatus], str]] = {
     "page": series_page,
-    "json": lambda status: readable(status.to_dict()),
+    "json": lambda status: json.dumps(status.to_dict(), allow_nan=False) + "\n",
     "metrics": lambda status: metrics_text([status]),
 }
 

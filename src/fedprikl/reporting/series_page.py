@@ -52,10 +52,8 @@ def series_page(status: SeriesStatus) -> str:
 def top_links(links: Mapping[str, str]) -> str:
     """A link that skips the others, and the others."""
     items = "".join(f'<li><a href="{escaped(to)}">{escaped(n)}</a></li>' for to, n in links.items())
-    return (
-        '<a class="skip" href="#main">Skip to the content</a>\n'
-        f'<nav class="top" aria-label="Sections"><ul>{items}</ul></nav>\n'
-    )
+    nav = f'<nav class="top" aria-label="Sections"><ul>{items}</ul></nav>\n' if items else ""
+    return f'<a class="skip" href="#main">Skip to the content</a>\n{nav}'
 
 
 def fact_list(facts: Mapping[str, str]) -> str:

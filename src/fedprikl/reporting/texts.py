@@ -35,6 +35,8 @@ def clean(text: str) -> str:
     >>> clean("a\x1b[2Jb\u202ec")
     'a\ufffd[2Jb\ufffdc'
     """
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
