@@ -20,8 +20,6 @@ from tests.monitoring.statuses import series
 
 STATUS = series(7, since=4, missed=(2,))
 GIVEN = ["history.db", "--plan", "plan.json"]
-if "reference" in serve_command.serve_command.__annotations__:
-    GIVEN += ["--reference", "ref.json"]
 
 
 @pytest.fixture
