@@ -1,6 +1,5 @@
 """Which records belong to a period: decided by each record's own time, and by nothing else."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,12 +12,10 @@ import numpy.typing as npt
 
 from fedprikl.records.csv_files import Chunk
 from fedprikl.reference.columns import Values, value_list
-from fedprikl.reference.values import instant, instants, simple
+from fedprikl.reference.values import has_offset, instant, instants, simple
 
 __all__ = ["TimeSlice"]
 
-OFFSET = re.compile(r"\d(Z|[+-]\d\d(:?\d\d){0,2})\s*$", re.IGNORECASE)  # of a time, not of a day
-DAY = re.compile(r"\s*\d{4}-?\d\d-?\d\d\s*$")
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 Mask = npt.NDArray[np.bool_]
 
@@ -40,10 +37,16 @@ class TimeSlice:
     def of(self, chunk: Chunk, columns: Iterable[str], *, aware: bool) -> Chunk:
         """Some columns of the rows that lie inside. `aware`: times of an array are instants.
 
-        A line that cannot be read has no time.
+        A line that cannot be read has the time that stands in it, if one does: whatever else it
+        holds, it counts in its period.
         """
         inside = self.inside(chunk.columns[self.column], aware=aware)
-        return Chunk({name: _taken(chunk.columns[name], inside) for name in columns})
+        broken = [
+            number
+            for number, fields in zip(chunk.unreadable, chunk.loose, strict=True)
+            if self._holds(_first_time(fields))
+        ]
+        return Chunk({name: _taken(chunk.columns[name], inside) for name in columns}, broken)
 
     def inside(self, values: Values, *, aware: bool) -> Mask:
         """For each value, whether it is a time inside."""
@@ -63,10 +66,12 @@ class TimeSlice:
         return found
 
     def _holds(self, value: Any) -> bool:
-        moment = instant(simple(value))
+        found = simple(value)
+        moment = instant(found)
         if moment is None:
             return False
-        start, end = self._limits if _has_offset(value) else self._clocks
+        aware = has_offset(found) if isinstance(found, str) else _is_aware(value)
+        start, end = self._limits if aware else self._clocks
         return start <= moment < end
 
     @property
@@ -87,9 +92,11 @@ class TimeSlice:
         return (EARLIEST if self.start is None else shown(self.start)), shown(self.end)
 
 
-def _has_offset(value: Any) -> bool:
-    if isinstance(value, str):
-        return DAY.match(value) is None and OFFSET.search(value) is not None
+def _first_time(fields: Iterable[str]) -> str | None:
+    return next((text for text in fields if instant(text) is not None), None)
+
+
+def _is_aware(value: Any) -> bool:
     try:
         return isinstance(value, datetime) and value.utcoffset() is not None
     except Exception:  # a time zone of whatever kind
