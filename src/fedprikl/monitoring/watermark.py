@@ -10,10 +10,11 @@ afterwards, only the ledger knows. The file holds no secret and no record.
 
 import contextlib
 import hashlib
+import math
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from fedprikl.databases import create_database
@@ -28,9 +29,9 @@ _SCHEMA = (
     "CREATE TABLE rounds (population TEXT, period INTEGER, round TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE claims (records TEXT, start REAL, until REAL, population TEXT, round TEXT)",
     "CREATE INDEX claims_of_records ON claims (records)",
-    "CREATE TABLE seen (records TEXT, population TEXT, file TEXT, ends INTEGER, period INTEGER, "
-    "digest TEXT, round TEXT)",
-    "CREATE INDEX seen_of_records ON seen (records, population)",
+    "CREATE TABLE seen (client TEXT, population TEXT, file TEXT, ends INTEGER, period INTEGER, "
+    "digest TEXT, place TEXT, round TEXT)",
+    "CREATE INDEX seen_of_client ON seen (client, population)",
 )
 
 
@@ -57,6 +58,9 @@ class Watermark:
         series = plan.series
         assert series is not None  # noqa: S101  a watermark is of a series
         start, until = series.counted_by(period).span.instants
+        arrived = not series.has_times or series.late == "next"
+        if arrived:
+            start = -math.inf  # what arrives may be of any time
         with self._writing() as db:
             again = "SELECT 1 FROM rounds WHERE population = ? AND period = ?"
             if db.execute(again, (plan.population, period)).fetchone():
@@ -69,11 +73,10 @@ class Watermark:
                 key = _key(claim.data)
                 often = (
                     "SELECT count(*) FROM claims WHERE records = ? AND start < ? AND ? < until "
-                    "AND NOT (population = ? AND ?)"
+                    "AND NOT (? AND population = ? AND start = ?)"
                 )
-                arrived = not series.has_times or series.late == "next"
                 (times,) = db.execute(
-                    often, (key, until, start, plan.population, arrived)
+                    often, (key, until, start, arrived, plan.population, start)
                 ).fetchone()
                 if times >= plan.releases:
                     raise HistoryError(
@@ -86,10 +89,10 @@ class Watermark:
                     (key, start, until, plan.population, round_id),
                 )
                 db.executemany(
-                    "INSERT INTO seen VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO seen VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     [
-                        (key, plan.population, s.file, s.end, s.period, s.digest, round_id)
-                        for s in claim.new
+                        (_name(claim.data), plan.population, *astuple(seen), round_id)
+                        for seen in claim.new
                     ],
                 )
             db.execute("INSERT INTO rounds VALUES (?, ?, ?)", (plan.population, period, round_id))
@@ -101,10 +104,12 @@ class Watermark:
                 db.execute(f"DELETE FROM {table} WHERE round = ?", (round_id,))  # noqa: S608
 
     def seen(self, population: str, data: Path) -> tuple[Seen, ...]:
-        """What of a client's files was seen before."""
-        found = "SELECT file, ends, period, digest FROM seen WHERE records = ? AND population = ?"
+        """What of a client's files was seen before, wherever its folder lay then."""
+        found = (
+            "SELECT file, ends, period, digest, place FROM seen WHERE client = ? AND population = ?"
+        )
         with self._writing() as db:
-            rows = db.execute(found, (_key(data), population)).fetchall()
+            rows = db.execute(found, (_name(data), population)).fetchall()
         return tuple(Seen(*row) for row in rows)
 
     def rounds(self, population: str) -> dict[str, int]:
@@ -143,6 +148,11 @@ class Watermark:
 
 def _key(data: Path) -> str:
     return hashlib.sha256(os.fsencode(data.resolve())).hexdigest()
+
+
+def _name(data: Path) -> str:
+    """Of a client's file or folder: it stays when all clients are moved to another disk."""
+    return hashlib.sha256(os.fsencode(data.absolute().name)).hexdigest()
 
 
 def _prepare(db: sqlite3.Connection) -> None:

@@ -98,8 +98,8 @@ class PrivacyStatement:
             f"epsilon {self.series_epsilon:g}, delta {self.series_delta:g}."
         )
         return (
-            f"Over the whole series: {together} The period that a record falls into counts as "
-            "public, like the number of records."
+            f"Over the whole series: {together} The period that a record falls into, if any, "
+            "counts as public, like the number of records."
         )
 
     def to_dict(self) -> dict[str, Any]:

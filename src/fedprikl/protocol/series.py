@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
@@ -82,18 +83,32 @@ class Series:
                 "A window of several periods needs a time column, and late records are left out: "
                 "otherwise nobody knows which records to count again."
             )
-        if self.every in MONTHS and self._first_day.day > 28:
+        self._check_calendar()
+
+    def _check_calendar(self) -> None:
+        """Every period has a beginning, and an end after it."""
+        first, _ = self._first_day, time_zone(self.zone)
+        if self.every in MONTHS and first.day > 28:
             raise InvalidInputError("A month of a series begins on one of the days 1 to 28.")
         self.period(self.periods - 1)  # the calendar goes that far
+        days = self.periods + 1 if self.every == "day" else 0
+        begins = [self._begin(number) for number in range(days)]
+        if any(start >= end for start, end in pairwise(begins)):  # it moved over the date line
+            raise InvalidInputError(
+                f"A day of the series was skipped in {self.zone}. Use weeks, or another zone."
+            )
 
     @property
     def _first_day(self) -> date:
         try:
-            return date.fromisoformat(self.first)
+            found = date.fromisoformat(self.first)
         except ValueError:
+            found = None
+        if found is None or found.isoformat() != self.first:  # one way to write a day
             raise InvalidInputError(
                 f"A series begins on a day like 2027-01-04, got {self.first!r:.40}."
-            ) from None
+            )
+        return found
 
     @property
     def per_year(self) -> int:
@@ -125,7 +140,7 @@ class Series:
 
     def last_over(self, at: str) -> int:
         """The number of the last period that is over at this time; -1 if none is."""
-        now = datetime.fromisoformat(at)
+        now = _instant(at)
         low, high = -1, self.periods - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -200,6 +215,18 @@ def series_until(
     )
 
 
+def _instant(at: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(at)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.utcoffset() is None:
+        raise InvalidInputError(
+            "A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00."
+        )
+    return found
+
+
 def _next_day(every: Every, today: date) -> date:
     if every == "day":
         return today + timedelta(days=1)
@@ -227,6 +254,8 @@ def _midnight(day: date, zone: str) -> datetime:
 def time_zone(name: str) -> ZoneInfo:
     """A time zone by its name, like Europe/Amsterdam."""
     try:
+        if name == "localtime":  # another one on every machine
+            raise ValueError
         return ZoneInfo(name)
     except (ValueError, OSError, TypeError, KeyError):
         raise InvalidInputError(

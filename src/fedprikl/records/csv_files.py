@@ -31,10 +31,14 @@ SEPARATORS = {";": ";", "\t": "tab", "|": "|", ",": ","}
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some rows of a file, column by column, and the numbers of the lines that cannot be read."""
+    """Some rows of a file, column by column, and the numbers of the lines that cannot be read.
+
+    If one column is asked for loosely, also what it may be in each of these lines.
+    """
 
     columns: dict[str, Values] = field(repr=False)
     unreadable: Sequence[int] = ()
+    loose: Sequence[tuple[str, ...]] = field(default=(), repr=False)  # of each of these lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +89,18 @@ class CsvFile:
         return False
 
     def chunks(
-        self, columns: Sequence[str], *, start: int = 0, end: int | None = None
+        self,
+        columns: Sequence[str],
+        *,
+        start: int = 0,
+        end: int | None = None,
+        loose: str | None = None,
     ) -> Iterator[Chunk]:
         """All rows, a block at a time: texts as they stand in the file.
 
         With limits, the lines between two bytes of a file that is not packed; numbers of lines that
-        cannot be read are then counted from the start.
+        cannot be read are then counted from the start. `loose` is a column to be read of those
+        lines too, as far as it can be told.
         """
         places = {name: self.names.index(name) for name in columns}
         with _opened(self.path) as stream:
@@ -102,9 +112,15 @@ class CsvFile:
             for block in _blocks(stream, None if end is None else end - stream.tell()):
                 fields, bad = read_block(block, self.form, len(self.names))
                 yield Chunk(
-                    {name: fields[at] for name, at in places.items()}, [number + i for i in bad]
+                    {name: fields[at] for name, at in places.items()},
+                    [number + i for i in bad],
+                    self._loose(block, bad, loose) if bad and loose is not None else (),
                 )
                 number += block.count(b"\n") + 1
+
+    def _loose(self, block: bytes, bad: Sequence[int], column: str) -> list[tuple[str, ...]]:
+        lines, place = block.split(b"\n"), self.names.index(column)
+        return [loose_fields(lines[i], self.form, place, len(self.names)) for i in bad]
 
 
 def read_block(
@@ -143,6 +159,21 @@ def read_line(line: bytes, form: CsvFormat, width: int) -> list[str] | None:
     except (UnicodeError, csv.Error, ValueError):
         return None
     return fields if len(fields) == width else None
+
+
+def loose_fields(line: bytes, form: CsvFormat, place: int, width: int) -> tuple[str, ...]:
+    """What one field of a line that cannot be read may be, the likeliest first.
+
+    The field at its place from the left, from the right, and then any.
+
+    >>> loose_fields(b'Monday,12,"half a quote', CsvFormat(), 2, 3)[0]
+    'half a quote'
+    """
+    text = line[: LONGEST_LINE + 1].decode(form.encoding, errors="replace")
+    fields = text.rstrip("\r\n").split(form.separator)
+    places = (place, place - width + len(fields))
+    likely = [fields[at] for at in places if 0 <= at < len(fields)]
+    return tuple(text.strip('"') for text in [*likely, *fields])
 
 
 def quoted_names(names: Sequence[str]) -> str:

@@ -44,11 +44,17 @@ class DataFile(Protocol):
         ...
 
     def chunks(
-        self, columns: Sequence[str], *, start: int = 0, end: int | None = None
+        self,
+        columns: Sequence[str],
+        *,
+        start: int = 0,
+        end: int | None = None,
+        loose: str | None = None,
     ) -> Iterator[Chunk]:
         """The values of some columns, for all rows, a bounded number of rows at a time.
 
-        `start` and `end` are bytes: the lines between them only, of a file that can grow.
+        `start` and `end` are bytes: the lines between them only, of a file that can grow. `loose`
+        is a column to be read as far as it can be told, of lines that cannot be read.
         """
         ...
 

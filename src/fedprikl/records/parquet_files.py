@@ -122,6 +122,7 @@ class ParquetFile:
         *,
         start: int = 0,  # noqa: ARG002
         end: int | None = None,  # noqa: ARG002
+        loose: str | None = None,  # noqa: ARG002
     ) -> Iterator[Chunk]:
         """All rows, so many at a time that they take some 32 MB; a file has one part only."""
         places = [self.names.index(name) for name in columns]

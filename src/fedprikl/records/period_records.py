@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedprikl.records.arrivals import Part, Seen, arrivals
+from fedprikl.records.arrivals import Part, Seen, arrivals, can_grow, finished
 from fedprikl.records.counting import CellReader, RecordCounts
 from fedprikl.records.data_files import (
     Chunk,
@@ -42,12 +42,14 @@ def select_period(
     """What of a client's file or folder belongs to a period.
 
     `own`: the times of the period itself; None: records have no times. Without `by_arrival` that
-    is all. With it, parts that are first seen now count by `new` (None: all of their records), and
-    parts that were seen before by `own`, if records have times, else not at all. Parts that were
-    first seen in a later period count for none before: their late records are in that one.
+    is all, up to the last line break of a file that can grow. With it, parts that are first seen
+    now count by `new` (None: all of their records), and parts that were seen before by `own`, if
+    records have times, else not at all. Parts that were first seen in a later period count for none
+    before: their late records are in that one.
     """
     if not by_arrival:
-        return PeriodRecords(tuple((Part(file, 0, None, period), own) for file in data_files(path)))
+        files = [Part(file, 0, _end(file), period) for file in data_files(path)]
+        return PeriodRecords(tuple((part, own) for part in files))
     parts, arrived = arrivals(path, known, period)
     chosen = [
         (part, new if part.period == period else own)
@@ -92,11 +94,17 @@ def _chunks(
         columns = reader.columns([n for n in file.names if not _is(n, times)], file.path)
         wanted = list(dict.fromkeys([*columns, *([] if times is None else [times.column])]))
         require_columns(file, wanted)
-        for chunk in file.chunks(wanted, start=part.start, end=part.end):
+        loose = None if times is None else times.column
+        for chunk in file.chunks(wanted, start=part.start, end=part.end, loose=loose):
             if times is None:
                 yield chunk
             else:
                 yield times.of(chunk, columns, aware=file.is_aware(times.column))
+
+
+def _end(file: Path) -> int | None:
+    """Of what may be counted: a line that is still being written may get another time."""
+    return finished(file) if can_grow(file) else None
 
 
 def _is(name: str, times: TimeSlice | None) -> bool:

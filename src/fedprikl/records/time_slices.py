@@ -1,6 +1,5 @@
 """Which records belong to a period: decided by each record's own time, and by nothing else."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,12 +13,10 @@ import numpy.typing as npt
 from fedprikl.checks import Ints
 from fedprikl.records.csv_files import Chunk
 from fedprikl.reference.columns import Values, value_list
-from fedprikl.reference.values import instant, instants, simple
+from fedprikl.reference.values import has_offset, instant, instants, simple
 
 __all__ = ["TimeSlice"]
 
-OFFSET = re.compile(r"\d(Z|[+-]\d\d(:?\d\d){0,2})\s*$", re.IGNORECASE)  # of a time, not of a day
-DAY = re.compile(r"\s*\d{4}-?\d\d-?\d\d\s*$")
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 PLAIN = "0000-00-00T00:00:00"
 Mask = npt.NDArray[np.bool_]
@@ -42,10 +39,16 @@ class TimeSlice:
     def of(self, chunk: Chunk, columns: Iterable[str], *, aware: bool) -> Chunk:
         """Some columns of the rows that lie inside. `aware`: times of an array are instants.
 
-        A line that cannot be read has no time.
+        A line that cannot be read has the time that stands in it, if one does: whatever else it
+        holds, it counts in its period.
         """
         inside = self.inside(chunk.columns[self.column], aware=aware)
-        return Chunk({name: _taken(chunk.columns[name], inside) for name in columns})
+        broken = [
+            number
+            for number, fields in zip(chunk.unreadable, chunk.loose, strict=True)
+            if self._holds(_first_time(fields))
+        ]
+        return Chunk({name: _taken(chunk.columns[name], inside) for name in columns}, broken)
 
     def inside(self, values: Values, *, aware: bool) -> Mask:
         """For each value, whether it is a time inside."""
@@ -63,8 +66,8 @@ class TimeSlice:
             if isinstance(value, str) and value in known:
                 found[i] = known[value]
                 continue
-            start, end = limits if _has_offset(value) else clocks
-            moment = instant(simple(value))
+            moment, aware_one = _moment(value)
+            start, end = limits if aware_one else clocks
             found[i] = moment is not None and start <= moment < end
             if isinstance(value, str):
                 known[value] = bool(found[i])
@@ -112,9 +115,17 @@ def _plain_times(values: Sequence[Any]) -> Ints | None:
         return None
 
 
-def _has_offset(value: Any) -> bool:
-    if isinstance(value, str):
-        return DAY.match(value) is None and OFFSET.search(value) is not None
+def _moment(value: Any) -> tuple[int | None, bool]:
+    """Microseconds since 1970, if it is a time, and whether it has an offset of its own."""
+    found = simple(value)
+    return instant(found), has_offset(found) if isinstance(found, str) else _is_aware(value)
+
+
+def _first_time(fields: Iterable[str]) -> str | None:
+    return next((text for text in fields if instant(text) is not None), None)
+
+
+def _is_aware(value: Any) -> bool:
     try:
         return isinstance(value, datetime) and value.utcoffset() is not None
     except Exception:  # a time zone of whatever kind

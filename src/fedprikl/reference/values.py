@@ -23,6 +23,7 @@ __all__ = [
     "Instant",
     "Odd",
     "Simple",
+    "has_offset",
     "instant",
     "instants",
     "level_text",
@@ -154,6 +155,12 @@ def instant(value: Simple) -> int | None:
         case str():
             return _parsed_time(value)
     return None
+
+
+def has_offset(text: str) -> bool:
+    """Whether a text is a time that says how far its clock is from UTC."""
+    found = TIME.fullmatch(text)
+    return found is not None and found[3] is not None
 
 
 def plain_numbers(values: Sequence[Any], missing: frozenset[str]) -> Floats | None:

@@ -1,0 +1,525 @@
+"""Every record belongs to one period, which no value of a record decides but its time.
+
+Records have a cell of their own, so that a record that is counted twice shows.
+"""
+
+import gzip
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from fedprikl.checks import Ints
+from fedprikl.errors import HistoryError, RecordsError
+from fedprikl.monitoring.period_selection import records_of_period
+from fedprikl.monitoring.watermark import Claim, Watermark
+from fedprikl.protocol import Plan, Question, Series
+from fedprikl.records import Seen, count_parts
+from fedprikl.reference import Reference
+
+CELLS = 24
+REFERENCE = Reference.from_counts([1] * CELLS)
+FAST = settings(
+    max_examples=40, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck)
+)
+FEWER = settings(FAST, max_examples=25)
+CALENDARS = (  # each begins shortly before a clock is changed
+    ("day", "2027-03-26", "Europe/Amsterdam"),
+    ("week", "2027-10-25", "Europe/Amsterdam"),
+    ("day", "2027-11-05", "America/New_York"),
+    ("month", "2027-03-01", "America/New_York"),
+    ("week", "2011-12-26", "Pacific/Apia"),  # 30 December was skipped
+    ("quarter", "2027-01-01", "Asia/Kolkata"),
+    ("day", "2018-11-02", "America/Sao_Paulo"),  # the clock skipped midnight
+    ("day", "2006-10-27", "America/St_Johns"),  # midnight came twice
+)
+MOMENTS = (UTC, timezone(timedelta(hours=5, minutes=30)), timezone(timedelta(hours=-9)))
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def plan_of(series: Series, population: str = "people") -> Plan:
+    return Plan(
+        population=population,
+        reference=64 * "0",
+        epsilon=1.0,
+        questions=(Question(points=CELLS, release="counts"),),
+        releases=series.window,
+        series=series,
+    )
+
+
+@dataclass
+class Site:
+    """One client's folder and its watermark, counted period by period."""
+
+    series: Series
+    data: Path
+    marks: Path
+    population: str = "people"
+    rounds: list[str] = field(default_factory=list)
+
+    def count(self, number: int) -> Ints:
+        """As a round does: select, count, claim."""
+        marks = Watermark(self.marks)
+        known = marks.seen(self.population, self.data)
+        selected = records_of_period(self.series, number, self.data, known)
+        counted = count_parts({"client": selected}, REFERENCE)["client"]
+        self.rounds.append(f"{self.population} {len(self.rounds)}")
+        plan = plan_of(self.series, self.population)
+        marks.claim(plan, number, self.rounds[-1], {"client": Claim(self.data, selected.new)})
+        return counted.counts
+
+    def forget(self) -> None:
+        Watermark(self.marks).forget(self.rounds[-1])
+
+
+def count_by_time(series: Series, data: Path) -> list[Ints]:
+    selected = {str(n): records_of_period(series, n, data) for n in range(series.periods)}
+    return [found.counts for found in count_parts(selected, REFERENCE).values()]
+
+
+# Times
+
+
+@st.composite
+def written_times(draw: st.DrawFn, series: Series) -> tuple[str, int | None]:
+    """A time as a file has it, and the number of its period by another way to find it."""
+    first = date.fromisoformat(series.first)
+    days = (series.end.date() - first).days + 4
+    near = draw(st.sampled_from([timedelta(0), timedelta(seconds=-1), timedelta(hours=1)]))
+    at = datetime.combine(first, datetime.min.time()) + timedelta(
+        days=draw(st.integers(-2, days)), minutes=draw(st.sampled_from([0, 0, 30, 90, 1410]))
+    )
+    at += near
+    kind = draw(st.sampled_from(["clock", "clock", "offset", "Z", " UTC", "day", "none"]))
+    if kind == "none":
+        return draw(st.sampled_from(["", "NA", "soon", "2027-13-01", "1803945600"])), None
+    if kind == "day":
+        return at.date().isoformat(), _by_date(series, at.date())
+    if kind == "clock":
+        return at.isoformat(sep=draw(st.sampled_from([" ", "T"]))), _by_date(series, at.date())
+    if kind in ("Z", " UTC"):
+        return at.isoformat() + kind, _by_instant(series, at.replace(tzinfo=UTC))
+    aware = at.replace(tzinfo=draw(st.sampled_from(MOMENTS)))
+    return aware.isoformat(), _by_instant(series, aware)
+
+
+def _by_instant(series: Series, at: datetime) -> int | None:
+    found = [n for n in range(series.periods) if series.period(n).start <= at]
+    return found[-1] if found and at < series.end else None
+
+
+def _by_date(series: Series, day: date) -> int | None:
+    """By the calendar alone: a clock's day is in the period of that day."""
+    first = date.fromisoformat(series.first)
+    number = {
+        "day": (day - first).days,
+        "week": (day - first).days // 7,
+        "month": 12 * (day.year - first.year) + day.month - first.month,
+        "quarter": (12 * (day.year - first.year) + day.month - first.month) // 3,
+    }[series.every]
+    return number if day >= first and number < series.periods else None
+
+
+@FAST
+@given(st.data(), st.sampled_from(CALENDARS))
+def test_each_record_counts_in_the_period_of_its_time_or_in_none(
+    data: st.DataObject, calendar: tuple[Any, str, str]
+) -> None:
+    every, first, zone = calendar
+    series = Series(every=every, first=first, periods=4, zone=zone, time_column="at")
+    times = data.draw(st.lists(written_times(series), min_size=1, max_size=CELLS))
+    with folder() as where:
+        half = len(times) // 2
+        (where / "a.csv").write_text(_lines(times[:half], 0))
+        with gzip.open(where / "b.csv.gz", "wt") as packed:
+            packed.write(_lines(times[half:], half))
+        counts = count_by_time(series, where)
+    for cell, (text, expected) in enumerate(times):
+        found = [n for n, of_period in enumerate(counts) if of_period[cell]]
+        # Where a day's first hour was skipped, a clock never showed it: the day before has it.
+        skipped = zone == "America/Sao_Paulo" and text.startswith("2018-11-04")
+        assert found == ([] if expected is None else [expected]) or skipped, text
+        assert sum(int(of_period[cell]) for of_period in counts) <= 1
+    assert sum(int(of_period[-1]) for of_period in counts) == 0
+
+
+def _lines(times: Sequence[tuple[str, int | None]], first: int) -> str:
+    return "cell,at\n" + "".join(f"{first + i},{text}\n" for i, (text, _) in enumerate(times))
+
+
+@pytest.mark.parametrize(("kind", "offset"), [("TIMESTAMP", 0), ("TIMESTAMPTZ", 1)])
+def test_times_of_parquet_files_are_those_of_texts(tmp_path: Path, kind: str, offset: int) -> None:
+    series = Series(
+        every="day", first="2027-03-27", periods=3, zone="Europe/Amsterdam", time_column="at"
+    )
+    at = [datetime(2027, 3, 27, 22) + timedelta(minutes=30 * i) for i in range(CELLS)]
+    suffix = "+00:00" if offset else ""
+    with duckdb.connect() as db:
+        rows = ", ".join(f"({i}, '{each}{suffix}'::{kind})" for i, each in enumerate(at))
+        found = db.sql(f'SELECT * FROM (VALUES {rows}) AS t(cell, "at")')  # noqa: S608  our own
+        found.write_parquet(str(tmp_path / "a.parquet"))
+    from_parquet = count_by_time(series, tmp_path)
+    (tmp_path / "a.parquet").unlink()
+    texts = [(each.isoformat() + suffix, None) for each in at]
+    (tmp_path / "a.csv").write_text(_lines(texts, 0))
+    np.testing.assert_array_equal(from_parquet, count_by_time(series, tmp_path))
+    assert np.sum(from_parquet) == CELLS
+
+
+def test_a_line_that_is_still_written_is_not_counted_before_it_has_its_time(tmp_path: Path) -> None:
+    series = Series(every="week", first="2027-01-04", periods=2, time_column="at")
+    file = tmp_path / "a.csv"
+    file.write_text("cell,at\n3,2027-01-10T23:30")  # of the first week, so far
+    assert count_by_time(series, tmp_path)[0].sum() == 0
+    file.write_text("cell,at\n3,2027-01-10T23:30-08:00\n")
+    assert [int(each[3]) for each in count_by_time(series, tmp_path)] == [0, 1]
+
+
+# Arrivals
+
+ACTIONS = ("append", "append", "half", "new", "packed")
+REARRANGED = ("nothing", "rename", "touch", "remove", "move all")
+
+
+class Growing:
+    """A folder to which records are added; knows when each was there, with its time."""
+
+    def __init__(self, data: Path, series: Series) -> None:
+        self.data, self.has_times = data, series.has_times
+        self.head = "cell,at\n" if series.has_times else "cell\n"
+        self.half: dict[str, str] = {}  # the unfinished line of a file
+        self.arrived: dict[int, tuple[int, int]] = {}  # when, and of which day
+        self.gone: dict[int, int] = {}  # the last period in which they were there
+        self.cells = iter(range(CELLS))
+
+    def line(self, day: int) -> str:
+        at = datetime(2027, 1, 2) + timedelta(days=day)
+        return f"{next(self.cells)}" + (f",{at}" if self.has_times else f",{day}")
+
+    def add(self, name: str, lines: Sequence[str], period: int, *, ended: bool = True) -> None:
+        file, before = self.data / name, self.half.pop(name, None)
+        text = self.head if not file.exists() else ""
+        text += "" if before is None else "\n"
+        text += "\n".join(self._shown(line) for line in lines) + ("\n" if ended and lines else "")
+        if name.endswith(".gz"):
+            with gzip.open(file, "wt") as packed:
+                packed.write(text)
+        else:
+            with file.open("a") as stream:
+                stream.write(text)
+        if not ended:
+            self.half[name] = lines[-1]
+        there = [*([] if before is None else [before]), *(lines if ended else lines[:-1])]
+        for line in there:
+            cell, day = line.split(",")
+            first = datetime(2027, 1, 2)
+            days = (datetime.fromisoformat(day) - first).days if self.has_times else int(day)
+            self.arrived[int(cell)] = period, days
+
+    def _shown(self, line: str) -> str:
+        return line if self.has_times else line.split(",")[0]
+
+    def rearrange(self, how: str, name: str, period: int) -> None:
+        """What changes no record."""
+        file = self.data / name
+        if how == "rename":
+            file.rename(self.data / f"{period}-{name}")
+            if name in self.half:
+                self.half[f"{period}-{name}"] = self.half.pop(name)
+        elif how == "touch":
+            os.utime(file)
+        elif how == "remove":
+            content = gzip.decompress(file.read_bytes()) if ".gz" in name else file.read_bytes()
+            for line in content.splitlines()[1:]:
+                self.gone[int(line.split(b",")[0])] = period
+            file.unlink()
+            self.half.pop(name, None)
+        elif how == "move all":
+            moved = self.data.parent.with_name(f"disk {period}")
+            shutil.move(self.data.parent, moved)
+            self.data = moved / self.data.name
+
+
+@FEWER
+@given(st.data(), st.sampled_from(["", "at"]))
+def test_what_arrives_counts_once_whatever_happens_to_the_files(
+    data: st.DataObject, column: str
+) -> None:
+    series = Series(every="week", first="2027-01-04", periods=4, time_column=column, late="next")
+    with folder() as where:
+        (where / "clients" / "one").mkdir(parents=True)
+        site = Site(series, where / "clients" / "one", where / "marks")
+        growing, counts = Growing(site.data, series), []
+        for period in range(series.periods):
+            growing.add(f"w{period}.csv", [growing.line(7 * period)], period)
+            for action in data.draw(st.lists(st.sampled_from(ACTIONS), max_size=3)):
+                _add(data, growing, action, period)
+            if data.draw(st.booleans()):
+                site.count(period)
+                site.forget()  # nothing was opened: it is as if it had not been
+            counts.append(site.count(period))
+            names = sorted(each.name for each in growing.data.iterdir())
+            name, how = data.draw(st.tuples(st.sampled_from(names), st.sampled_from(REARRANGED)))
+            growing.rearrange(how, name, period)
+            site.data = growing.data
+    for cell in range(CELLS):
+        found = [n for n, of_period in enumerate(counts) for _ in range(int(of_period[cell]))]
+        assert found == _expected(series, growing, cell), cell
+
+
+def _add(data: st.DataObject, growing: Growing, action: str, period: int) -> None:
+    days = data.draw(st.lists(st.integers(0, 32), min_size=1, max_size=2))
+    name = {"new": "n", "packed": "z"}.get(action, "") + str(len(list(growing.data.iterdir())))
+    if action in ("append", "half"):
+        name = data.draw(st.sampled_from(sorted(e.name for e in growing.data.glob("*.csv"))))
+    elif action == "packed":
+        name = f"{period}{name}.csv.gz"
+    else:
+        name = f"{period}{name}.csv"
+    if not (growing.data / name).exists() or action in ("append", "half"):
+        lines = [growing.line(day) for day in days]
+        growing.add(name, lines, period, ended=action != "half")
+
+
+def _expected(series: Series, growing: Growing, cell: int) -> list[int]:
+    """In its own week if it was there by then, else when it was first seen."""
+    if cell not in growing.arrived:
+        return []
+    seen, day = growing.arrived[cell]
+    own = (day - 2) // 7 if series.has_times else seen
+    number = max(own, seen)
+    inside = 0 <= own < series.periods
+    return [number] if inside and growing.gone.get(cell, number) >= number else []
+
+
+def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "clients").mkdir()
+    site = Site(
+        Series(every="week", first="2027-01-04", periods=3),
+        tmp_path / "clients",
+        tmp_path / "marks",
+    )
+    (site.data / "b.csv").write_text("cell\n0\n")
+    os.link(site.data / "b.csv", site.data / "a.csv")
+    assert site.count(0)[0] == 1
+    with (site.data / "a.csv").open("a") as stream:
+        stream.write("1\n")
+    os.link(site.data / "b.csv", site.data / "0.csv")
+    assert site.count(1)[:2].tolist() == [0, 1]
+    assert site.count(2).sum() == 0
+
+
+def test_the_content_of_a_file_does_not_decide_whether_it_is_new(tmp_path: Path) -> None:
+    """Else the number of records would tell that two files are equal, so all of their values."""
+    series = Series(every="week", first="2027-01-04", periods=2)
+    (tmp_path / "clients").mkdir()
+    site = Site(series, tmp_path / "clients", tmp_path / "marks")
+    (site.data / "monday.csv").write_text("cell\n" + "0\n" * 20)
+    (site.data / "tuesday.csv").write_text("cell\n" + "0\n" * 20)
+    assert site.count(0)[0] == 40
+    (site.data / "wednesday.csv").write_text("cell\n" + "0\n" * 21)
+    assert site.count(1)[0] == 21
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: file.write_text("cell\n1\n0\n"),
+        lambda file: file.write_text("cell\n0\n"),
+        lambda file: (file.rename(file.with_name("b.csv")), file.write_text("cell\n5\n6\n")),
+    ],
+    ids=["another value", "shorter", "rotated"],
+)
+def test_a_file_that_changed_in_what_was_counted_is_refused(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    (tmp_path / "clients").mkdir()
+    site = Site(
+        Series(every="week", first="2027-01-04", periods=2),
+        tmp_path / "clients",
+        tmp_path / "marks",
+    )
+    file = site.data / "a.csv"
+    file.write_text("cell\n0\n1\n")
+    site.count(0)
+    change(file)
+    with pytest.raises(RecordsError, match=r"a\.csv was changed after its records were counted"):
+        site.count(1)
+
+
+def test_a_packed_file_does_not_grow(tmp_path: Path) -> None:
+    (tmp_path / "clients").mkdir()
+    series = Series(every="week", first="2027-01-04", periods=2)
+    site = Site(series, tmp_path / "clients", tmp_path / "marks")
+    for text in ("cell\n" + "0\n" * 500, "1\n"):
+        with gzip.open(site.data / "a.csv.gz", "at") as packed:
+            packed.write(text)
+        if text.startswith("cell"):
+            assert site.count(0)[0] == 500  # all lines, not as many bytes as the file has
+    with pytest.raises(RecordsError, match="was changed"):
+        site.count(1)
+
+
+# Claims
+
+
+def small_site(tmp_path: Path, population: str = "people", **of_series: Any) -> Site:
+    chosen: dict[str, Any] = {
+        "every": "week",
+        "first": "2027-01-04",
+        "periods": 6,
+        "time_column": "at",
+    }
+    (tmp_path / "clients").mkdir(exist_ok=True)
+    (tmp_path / "clients" / "a.csv").write_text("cell,at\n0,2027-01-05\n1,2027-01-13\n")
+    series = Series(**(chosen | of_series))
+    return Site(series, tmp_path / "clients", tmp_path / "marks", population)
+
+
+def test_a_period_is_claimed_once_and_again_only_after_it_was_taken_back(tmp_path: Path) -> None:
+    site = small_site(tmp_path)
+    first = site.count(0)
+    with pytest.raises(HistoryError, match="period 0 of 'people' has been counted"):
+        site.count(0)
+    site.rounds.pop()
+    site.forget()
+    np.testing.assert_array_equal(site.count(0), first)
+
+
+def test_another_name_of_the_population_does_not_count_the_same_records_again(
+    tmp_path: Path,
+) -> None:
+    small_site(tmp_path).count(1)
+    other = small_site(tmp_path, "others", first="2027-01-08")  # its period 0 overlaps
+    with pytest.raises(HistoryError, match="counted before, under this or another"):
+        other.count(0)
+    assert other.count(2).sum() == 0  # another week: other records
+
+
+@pytest.mark.parametrize("first", ["2027-02-01", "2026-11-02"])
+@pytest.mark.parametrize("how", [{"time_column": ""}, {"late": "next"}])
+def test_what_arrives_is_not_counted_again_under_another_name(
+    tmp_path: Path, first: str, how: dict[str, str]
+) -> None:
+    """Whatever the periods are: what arrived in one may be of any time."""
+    if how == {"time_column": ""}:
+        site = small_site(tmp_path, "others", first=first, **how)
+        (site.data / "a.csv").write_text("cell\n0\n1\n")
+    else:
+        site = small_site(tmp_path, "others", first=first, **how)
+    Site(site.series, site.data, site.marks).count(3)
+    with pytest.raises(HistoryError, match="counted before, under this or another"):
+        site.count(5)
+
+
+def test_a_series_by_time_may_not_become_one_by_arrival(tmp_path: Path) -> None:
+    small_site(tmp_path).count(0)
+    with pytest.raises(HistoryError, match="counted before"):
+        small_site(tmp_path, late="next").count(1)
+
+
+def test_a_window_counts_a_record_as_often_as_the_plan_says(tmp_path: Path) -> None:
+    site = small_site(tmp_path, window=3)
+    counts = [site.count(n) for n in range(6)]
+    assert [int(each[0]) for each in counts] == [1, 1, 1, 0, 0, 0]
+    assert [int(each[1]) for each in counts] == [0, 1, 1, 1, 0, 0]
+
+
+def test_an_older_copy_of_the_watermark_does_not_know_the_round(tmp_path: Path) -> None:
+    """By which it is found out: the history knows it."""
+    site = small_site(tmp_path, time_column="")
+    (site.data / "a.csv").write_text("cell\n0\n")
+    site.count(0)
+    shutil.copy(site.marks, tmp_path / "backup")
+    (site.data / "a.csv").write_text("cell\n0\n1\n")
+    assert site.count(1)[:2].tolist() == [0, 1]
+    shutil.copy(tmp_path / "backup", site.marks)
+    assert Watermark(site.marks).rounds("people") == {"people 0": 0}
+    assert [seen.period for seen in Watermark(site.marks).seen("people", site.data)] == [0]
+
+
+# Neighbours
+
+GARBAGE = (
+    b"0", b"23", b"", b"NA", b"999", b"a word", b'"', b'a "quote', b"1,2", b"\xff\xfe", b"a\0b",
+    b"\r", b",,,,", b'"1', b"1\rb",
+)  # fmt: skip
+ORDERS = (("at", "cell"), ("cell", "at"), ("note", "at", "cell"))
+
+
+@FAST
+@given(st.data(), st.sampled_from(["none", "leave", "next"]), st.sampled_from(ORDERS))
+def test_replacing_a_record_moves_one_count_of_one_period(
+    data: st.DataObject, mode: str, order: tuple[str, ...]
+) -> None:
+    """The time and the place of the record stay: what is protected is all the rest."""
+    series = Series(
+        every="week",
+        first="2027-01-04",
+        periods=3,
+        time_column="" if mode == "none" else "at",
+        late="leave" if mode == "leave" else "next",
+    )
+    weeks = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=8))  # of arrival
+    records = [_record(data, order) for _ in weeks]
+    place = data.draw(st.integers(0, len(weeks) - 1))
+    other = dict(zip(order, _record(data, order), strict=True))
+    kept = dict(zip(order, records[place], strict=True))["at"]
+    changed = list(records)
+    changed[place] = tuple(kept if name == "at" else other[name] for name in order)
+    before, after = (_all_counts(series, order, weeks, each) for each in (records, changed))
+    differing = [n for n in range(3) if (before[n] != after[n]).any()]
+    assert len(differing) <= 1
+    for n in differing:
+        change = Counter((after[n] - before[n]).tolist())
+        assert (change[1], change[-1], change[0]) == (1, 1, CELLS - 1)
+    assert [each.sum() for each in before] == [each.sum() for each in after]
+    assert mode != "none" or sum(each.sum() for each in before) == len(weeks)
+
+
+def _record(data: st.DataObject, order: Sequence[str]) -> tuple[bytes, ...]:
+    day = data.draw(st.integers(1, 26))
+    values = {
+        "at": f"2027-01-{day:02}T12:00".encode(),
+        "cell": data.draw(st.sampled_from(GARBAGE)),
+        "note": data.draw(st.sampled_from(GARBAGE)),
+    }
+    return tuple(values[name] for name in order)
+
+
+def _all_counts(
+    series: Series, order: Sequence[str], weeks: Sequence[int], records: Sequence[tuple[bytes, ...]]
+) -> list[Ints]:
+    """Records arrive week by week, at the end of two files by turns."""
+    known: list[Seen] = []
+    counts = []
+    with folder() as where:
+        for name in "ab":
+            (where / f"{name}.csv").write_text(",".join(order) + "\n")
+        for week in range(series.periods):
+            for i, record in enumerate(records):
+                if weeks[i] == week:
+                    with (where / f"{'ab'[i % 2]}.csv").open("ab") as stream:
+                        stream.write(b",".join(record) + b"\n")
+            selected = records_of_period(series, week, where, known)
+            known += selected.new
+            counts.append(count_parts({"c": selected}, REFERENCE)["c"].counts)
+    return counts

@@ -1,0 +1,193 @@
+"""Spans of time: what a record has lost is what counted its moment."""
+
+import contextlib
+import sqlite3
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fedprikl.errors import BudgetExceededError, InvalidInputError
+from fedprikl.privacy import (
+    Charge,
+    Ledger,
+    Span,
+    calibrate_gaussian,
+    calibrate_laplace,
+    total_epsilon,
+)
+from fedprikl.privacy.account import Account
+from fedprikl.privacy.ledger_file import LEDGER
+from fedprikl.privacy.spans import Spanned, exposures, worst_epsilon
+
+AT = "2030-01-31T12:00:00+00:00"
+MONDAY = datetime(2027, 1, 4, tzinfo=UTC)
+DELTA = 1e-6
+CHARGES = tuple(calibrate_laplace(epsilon=each, sensitivity=1.0) for each in (0.25, 0.5))
+DAYS = 8
+FAST = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def days(first: int, last: int, hours: int = 0) -> Span:
+    """From a day up to another; `hours` is the offset in which they are written."""
+    at = [(MONDAY + timedelta(days=day)) for day in (first, last)]
+    shown = [(each + timedelta(hours=hours)).replace(tzinfo=None).isoformat() for each in at]
+    return Span(*(f"{each}{hours:+03}:00" for each in shown))
+
+
+SPANS = st.none() | st.tuples(
+    st.integers(0, DAYS - 1), st.integers(1, DAYS), st.sampled_from([0, 5, -8])
+).filter(lambda each: each[0] < each[1])
+SPANNED = st.lists(st.tuples(st.sampled_from(CHARGES), SPANS), max_size=7)
+Drawn = Sequence[tuple[Charge, tuple[int, int, int] | None]]
+
+
+def as_spans(drawn: Drawn) -> list[Spanned]:
+    return [(charge, None if each is None else days(*each)) for charge, each in drawn]
+
+
+def by_day(drawn: Drawn) -> list[list[Charge]]:
+    """What a record of each day was charged, and one before and after all of them."""
+    return [
+        [charge for charge, each in drawn if each is None or each[0] <= day < each[1]]
+        for day in range(-1, DAYS + 1)
+    ]
+
+
+def counted(each: Sequence[Charge]) -> Counter[str]:
+    return Counter(map(repr, each))
+
+
+def sum_of(each: Sequence[Charge]) -> float:
+    return total_epsilon(each, delta=DELTA)
+
+
+@contextlib.contextmanager
+def phones(path: Path | None = None, *, epsilon: float = 1.0) -> Iterator[Ledger]:
+    """A ledger; what else would fit, which takes a second, is not looked for."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Account, "fits", lambda _: {})
+        with Ledger.open(path or Path(folder) / "ledger.db") as ledger:
+            ledger.set_budget("phones", epsilon=epsilon, delta=DELTA, at=AT)
+            yield ledger
+
+
+@FAST
+@given(st.data(), SPANNED)
+def test_exposures_are_the_largest_of_all_moments(data: st.DataObject, drawn: Drawn) -> None:
+    found, moments = exposures(as_spans(drawn)), by_day(drawn)
+    for each in moments:
+        assert any(counted(each) <= counted(other) for other in found)
+    for other in found:
+        assert any(counted(other) <= counted(each) for each in moments)
+    worst = max(map(sum_of, moments))
+    shuffled = as_spans(data.draw(st.permutations(drawn)))
+    assert worst_epsilon(shuffled, delta=DELTA) == pytest.approx(worst, rel=1e-9)
+
+
+@settings(FAST, max_examples=25)
+@given(st.lists(st.tuples(st.sampled_from(CHARGES), SPANS), min_size=3, max_size=9))
+def test_a_ledger_refuses_exactly_when_a_moment_would_lose_too_much(drawn: Drawn) -> None:
+    accepted: list[tuple[Charge, tuple[int, int, int] | None]] = []
+    with phones() as ledger:
+        for number, one in enumerate(drawn):
+            (charge, span), name = as_spans([one])[0], f"r{number}"
+            if max(map(sum_of, by_day([*accepted, one]))) <= 1 + 1e-9:
+                ledger.check("phones", charge, span=span)
+                ledger.reserve("phones", charge, round_id=name, at=AT, span=span)
+                accepted.append(one)
+                continue
+            with pytest.raises(BudgetExceededError):
+                ledger.check("phones", charge, span=span)
+            with pytest.raises(BudgetExceededError):
+                ledger.reserve("phones", charge, round_id=name, at=AT, span=span)
+        worst = max(map(sum_of, by_day(accepted)))
+        assert ledger.account("phones").spent == pytest.approx(worst, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "charge",
+    [
+        calibrate_laplace(epsilon=1.0, sensitivity=1.0),
+        calibrate_gaussian(epsilon=1.0, delta=DELTA, sensitivity=1.0),
+    ],
+    ids=["laplace", "gaussian"],
+)
+def test_a_year_of_weeks_spends_what_one_of_them_does(charge: Charge) -> None:
+    with phones() as ledger:
+        for week in range(52):
+            span = days(7 * week, 7 * week + 7, hours=week % 3)
+            ledger.reserve("phones", charge, round_id=f"w{week}", at=AT, span=span)
+        assert ledger.account("phones").spent == sum_of([charge])
+        again = days(7 * 30 + 6, 7 * 31)  # a day that was counted
+        with pytest.raises(BudgetExceededError):
+            ledger.reserve("phones", charge, round_id="again", at=AT, span=again)
+        with pytest.raises(BudgetExceededError):  # about all records
+            ledger.reserve("phones", charge, round_id="all", at=AT)
+
+
+def test_overlapping_windows_compose_like_releases() -> None:
+    charge = calibrate_gaussian(epsilon=0.2, delta=DELTA / 10, sensitivity=1.0)
+    with phones(epsilon=5.0) as ledger:
+        for week in range(12):
+            window = days(7 * max(week - 3, 0), 7 * week + 7)
+            ledger.reserve("phones", charge, round_id=f"w{week}", at=AT, span=window)
+        assert ledger.account("phones").spent == sum_of([charge] * 4) < 4 * sum_of([charge])
+
+
+def test_a_cancelled_round_gives_its_moments_back() -> None:
+    with phones() as ledger:
+        charge = calibrate_laplace(epsilon=1.0, sensitivity=1.0)
+        held = ledger.reserve("phones", charge, round_id="a", at=AT, span=days(0, 7))
+        ledger.cancel(held, reason="nothing was opened", at=AT)
+        ledger.reserve("phones", charge, round_id="b", at=AT, span=days(3, 5))
+        assert ledger.account("phones").spent == sum_of([charge])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_ledger_is_read_and_raised_when_a_span_is_charged(
+    tmp_path: Path, version: int
+) -> None:
+    path, charge = tmp_path / "ledger.db", CHARGES[1]
+    with phones(path) as ledger:
+        ledger.reserve("phones", charge, round_id="old", at=AT)
+    _set_version(path, version)
+    with phones(path) as ledger:
+        assert ledger.account("phones").spanned == [(charge, None)]
+        assert _version(path) == version  # reading changes nothing
+        ledger.reserve("phones", charge, round_id="new", at=AT, span=days(0, 7))
+        assert _version(path) == LEDGER.version == 3
+        with pytest.raises(BudgetExceededError):
+            ledger.reserve("phones", charge, round_id="more", at=AT, span=days(6, 8))
+        ledger.reserve("phones", charge, round_id="next", at=AT, span=days(7, 8))
+        assert ledger.account("phones").spent == sum_of([charge, charge])
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        ("2027-01-04T00:00:00+00:00", "2027-01-04T01:00:00+01:00"),  # the same instant
+        ("2027-01-05T00:00:00+00:00", "2027-01-04T00:00:00+00:00"),
+        ("2027-01-04T00:00:00", "2027-01-05T00:00:00"),
+        ("2027-01-04", "monday"),
+        (1, 2),
+    ],
+)
+def test_a_span_has_two_ends_with_offsets_in_order(ends: tuple[str, str]) -> None:
+    with pytest.raises(InvalidInputError, match="span"):
+        Span(*ends)
+
+
+def _set_version(path: Path, version: int) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+
+
+def _version(path: Path) -> int:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
