@@ -112,11 +112,13 @@ def monitor_command(
         return
     if acknowledge is not None or rebaseline:
         _change(history, ledger, acknowledge, note, rebaseline)
-    elif not status:
+    if status or acknowledge is not None or rebaseline:
+        found = read_status(history, ledger)
+    else:
         if clients is None:
             raise typer.BadParameter("Give the folder with the clients' files, or --status.")
         with shown_progress() as progress:
-            monitor(
+            found = monitor(
                 reference or plan.parent / "ref.json",
                 clients,
                 signed,
@@ -131,7 +133,6 @@ def monitor_command(
                 progress=progress,
                 note=lambda text: say(text, console=notes),
             )
-    found = read_status(history, ledger)
     _show(found, json=json)
     _write(found, HistorySource(history, ledger, signed), site, metrics)
     failed = deliver_news(history, found, hooks, at=now())

@@ -17,7 +17,7 @@ from fedprikl.chain_file import ChainFile, ChainKind, Entry
 from fedprikl.errors import FedPriKLError, HistoryDamagedError, HistoryError, InvalidInputError
 from fedprikl.protocol import Plan, Release, SignedPlan
 
-__all__ = ["History", "Kept", "SeriesHistory"]
+__all__ = ["History", "Kept", "SeriesHistory", "is_begun"]
 
 HISTORY = ChainKind(
     name="history",
@@ -250,6 +250,14 @@ class History:
             self._file.append(body, after=HISTORY.head_of(entries))
 
 
+def is_begun(path: Path) -> bool:
+    """Whether there is a history, and a series in it."""
+    if not path.exists():
+        return False
+    with History.open(path, create=False) as opened:
+        return not opened.is_empty
+
+
 def _check_next(release: Release, found: SeriesHistory) -> None:
     """Refuses a release that is not of this series, or does not follow its last one."""
     if not release.is_signed_by(found.signer):
@@ -259,7 +267,7 @@ def _check_next(release: Release, found: SeriesHistory) -> None:
     number = release.period.number
     before = [period for period in found.kept if period < number]
     if max(found.kept, default=-1) > number:
-        raise HistoryError(f"Period {number} comes after one that has been released.")
+        raise HistoryError(f"Period {number} comes before one that has been released.")
     previous = found.kept[max(before)].release if before else ""
     if release.period.previous != previous:
         raise HistoryError(
