@@ -12,10 +12,12 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from tests.monitoring.small_series import World
+
+T = TypeVar("T")
 
 __all__ = ["crash", "monitor_at_once", "steps_of"]
 
@@ -25,7 +27,7 @@ def _each_step(stop: Callable[[str], None]) -> Iterator[None]:
     """Calls `stop` with the name of every moment before and after a durable step, in order."""
     done = 0
 
-    def around(what: str, act: Callable[[], Any]) -> Any:
+    def around(what: str, act: Callable[[], T]) -> T:
         nonlocal done
         done += 1
         stop(f"{done} before: {what}")

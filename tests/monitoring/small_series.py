@@ -110,7 +110,7 @@ class World:
             "source": InsecureSeededNoise(7),
         }
         known |= {"history": self.history, "ledger": self.ledger} | other
-        return fk.monitor(REFERENCE, self.folder / "clients", self.plan, at=at, **known)
+        return fk.monitor(REFERENCE, self.folder / "clients", self.plan, at=at, **(known | other))
 
     def states(self, at: str) -> list[str]:
         return [point.state for point in read_status(self.history, self.ledger, at=at).points]

@@ -67,7 +67,9 @@ def follow_alarms(
     return tuple(_as_it_stands(alarm, said, over, accepted) for alarm in alarms)
 
 
-def _listen(lasting: Sequence[_Lasting], speaking: set[str]) -> tuple[list[_Lasting], set[int]]:
+def _listen(
+    lasting: Sequence[_Lasting], speaking: set[str]
+) -> tuple[list[_Lasting], set[int]]:
     """Alarms that still last after a period, and the numbers of those that are over."""
     kept = [
         _Lasting(each.number, set(each.names), 0 if each.names & speaking else each.quiet + 1)

@@ -173,7 +173,9 @@ def _counts(case: NullCase, *, same_clients: bool) -> Iterator[Floats]:
         yield counts + _noise(case, series * case.periods, rng).reshape(*shape, cells)
 
 
-def _shares(case: NullCase, series: int, rng: np.random.Generator, *, same_clients: bool) -> Floats:
+def _shares(
+    case: NullCase, series: int, rng: np.random.Generator, *, same_clients: bool
+) -> Floats:
     """P without drift, the rest last: (series, periods, or 1 for all of them, cells + 1)."""
     channel = case.channel
     pi, cells = channel.pi, channel.points.cells

@@ -241,7 +241,9 @@ def _judge(
     return [found[place] for place in range(len(keys))]
 
 
-def _deviates(watched: Watched, null: ChannelNull, places: Sequence[int]) -> tuple[Floats, Floats]:
+def _deviates(
+    watched: Watched, null: ChannelNull, places: Sequence[int]
+) -> tuple[Floats, Floats]:
     """Of windows that end at these places: the period's own (places), all longer (lengths, places).
 
     -inf where a window would begin before the segment.
