@@ -117,6 +117,8 @@ class World:
 
     def charged(self) -> dict[str, RoundState]:
         """Rounds of the ledger."""
+        if not self.ledger.exists():
+            return {}
         with Ledger.open(self.ledger, create=False) as book:
             if self.plan.population not in book.populations():
                 return {}
