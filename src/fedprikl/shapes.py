@@ -14,7 +14,9 @@
 
 import math
 import types
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fedprikl.errors import InvalidInputError
@@ -40,9 +42,9 @@ def read_fields(kind: type[Typed], document: dict[str, Any]) -> Typed:
     fedprikl.errors.InvalidInputError: The document lacks a proper field 'count'.
     """
     found = {}
-    for name, annotation in get_type_hints(kind).items():
+    for name, read in _readers(kind):
         try:
-            found[name] = _read(annotation, document[name])
+            found[name] = read(document[name])
         except (_WrongKindError, KeyError):
             raise InvalidInputError(f"The document lacks a proper field {name!r}.") from None
     return kind(**found)
@@ -81,37 +83,70 @@ class _WrongKindError(Exception):
     """A value is not what its annotation says."""
 
 
-def _read(annotation: Any, value: Any) -> Any:
+Reader = Callable[[Any], Any]
+
+
+@lru_cache(maxsize=1024)
+def _readers(kind: type[Any]) -> tuple[tuple[str, Reader], ...]:
+    """How each field is read. Made once: a history of years has many thousand documents."""
+    return tuple((name, _reader(each)) for name, each in get_type_hints(kind).items())
+
+
+@lru_cache(maxsize=1024)
+def _reader(annotation: Any) -> Reader:
     kind, inner = get_origin(annotation), get_args(annotation)
     if kind is tuple:
-        return _read_tuple(inner, value)
+        return _tuple_reader(inner)
     if kind in (Union, types.UnionType):
-        (some,) = (option for option in inner if option is not type(None))
-        return None if value is None else _read(some, value)
+        (some,) = (_reader(option) for option in inner if option is not type(None))
+        return lambda value: None if value is None else some(value)
     if is_dataclass(annotation):
-        if not isinstance(value, dict):
-            raise _WrongKindError
         own = getattr(annotation, "from_dict", None)
-        return own(value) if own else read_fields(annotation, value)  # type: ignore[arg-type]
-    if not (value in inner if kind is Literal else _is(annotation, value)):
+        read = own or partial(read_fields, annotation)
+        return lambda value: read(_checked(value, isinstance(value, dict)))
+    if kind is Literal:
+        return lambda value: _checked(value, value in inner)
+    return SIMPLE.get(annotation, _never)
+
+
+def _checked(value: Any, proper: bool) -> Any:
+    if not proper:
         raise _WrongKindError
     return value
 
 
-def _read_tuple(inner: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise _WrongKindError
+def _tuple_reader(inner: tuple[Any, ...]) -> Reader:
     if inner[-1] is Ellipsis:
-        return tuple(_read(inner[0], item) for item in value)
-    if len(value) != len(inner):
-        raise _WrongKindError
-    return tuple(map(_read, inner, value))
+        each = _reader(inner[0])
+        return lambda value: tuple(map(each, _checked(value, isinstance(value, list))))
+    readers = tuple(map(_reader, inner))
+
+    def read(value: Any) -> tuple[Any, ...]:
+        _checked(value, isinstance(value, list) and len(value) == len(readers))
+        return tuple(one(item) for one, item in zip(readers, value, strict=True))
+
+    return read
 
 
-def _is(annotation: Any, value: Any) -> bool:
-    if annotation is float:
-        whole = type(value) is int and abs(value) < LARGEST
-        return whole or (isinstance(value, float) and math.isfinite(value))
-    if annotation is int:
-        return type(value) is int and 0 <= value < LARGEST
-    return annotation in (str, bool) and isinstance(value, annotation)
+def _float(value: Any) -> Any:
+    whole = type(value) is int and abs(value) < LARGEST
+    return _checked(value, whole or (isinstance(value, float) and math.isfinite(value)))
+
+
+def _int(value: Any) -> Any:
+    return _checked(value, type(value) is int and 0 <= value < LARGEST)
+
+
+def _str(value: Any) -> Any:
+    return _checked(value, isinstance(value, str))
+
+
+def _bool(value: Any) -> Any:
+    return _checked(value, isinstance(value, bool))
+
+
+def _never(value: Any) -> Any:
+    return _checked(value, proper=False)
+
+
+SIMPLE: dict[Any, Reader] = {float: _float, int: _int, str: _str, bool: _bool}

@@ -14,7 +14,7 @@ from fedprikl.cli.options import check_key, load_reference
 from fedprikl.cli.reference_command import SEPARATORS
 from fedprikl.cli.released import DRIFT_FOUND
 from fedprikl.dashboard.site import write_site
-from fedprikl.errors import HookError, InvalidInputError, MissingExtraError
+from fedprikl.errors import HistoryError, HookError, InvalidInputError, MissingExtraError
 from fedprikl.front.monitoring import HistorySource, monitor, read_status
 from fedprikl.front.plan_checks import now
 from fedprikl.front.series_news import deliver_news
@@ -124,20 +124,24 @@ def monitor_command(
     signed = SignedPlan.load(plan)
     hooks = _hooks(webhook, webhook_secret, command)
     if verify:
+        _stand(history, ledger, signed)
         with History.open(history, create=False) as opened:
             say(f"{opened.verify():,} releases, each signed, none missing: {history}")
         return
     if acknowledge is not None or rebaseline:
-        _change(history, ledger, acknowledge, note, rebaseline)
-    elif not status and federation:
+        _change(history, _stand(history, ledger, signed), acknowledge, note, rebaseline)
+    if status or acknowledge is not None or rebaseline:
+        found = _stand(history, ledger, signed)
+    elif federation:
         _run_federated(signed, plan, reference, history, federation, aggregator, least_clients)
-    elif not status:
+        found = _stand(history, ledger, signed)
+    else:
         if clients is None:
             raise typer.BadParameter(
                 "Give the folder with the clients' files, --federation, or --status."
             )
         with shown_progress() as progress:
-            monitor(
+            found = monitor(
                 reference or plan.parent / "ref.json",
                 clients,
                 signed,
@@ -152,7 +156,6 @@ def monitor_command(
                 progress=progress,
                 note=lambda text: say(text, console=notes),
             )
-    found = read_status(history, ledger)
     _show(found, json=json)
     _write(found, HistorySource(history, ledger, signed), site, metrics)
     failed = deliver_news(history, found, hooks, at=now())
@@ -221,11 +224,21 @@ def _secret(path: Path | None) -> WebhookSecret | None:
     return WebhookSecret.from_environment(SECRET) if SECRET in os.environ else None
 
 
+def _stand(history: Path, ledger: Path, signed: SignedPlan) -> SeriesStatus:
+    """How the series of this plan stands."""
+    found = read_status(history, ledger)
+    if found.plan != signed.plan.fingerprint:
+        raise HistoryError(
+            f"{history} is the history of another plan. Give the plan that it was begun with, or "
+            "name its history with --history."
+        )
+    return found
+
+
 def _change(
-    history: Path, ledger: Path, acknowledge: int | None, note: str, rebaseline: str
+    history: Path, found: SeriesStatus, acknowledge: int | None, note: str, rebaseline: str
 ) -> None:
     """What a person decides about an alarm; written into the history."""
-    found = read_status(history, ledger)
     with History.open(history, create=False) as opened:
         if acknowledge is not None:
             known = {alarm.number: alarm for alarm in found.alarms}
@@ -247,6 +260,10 @@ def _range(text: str, released: Sequence[int]) -> tuple[int, int]:
         raise InvalidInputError(
             f"Periods {first} to {last} cannot be the new normal: both must have a release, the "
             "first of them first."
+        )
+    if last != released[-1]:  # what was said about periods after it would have to change
+        raise InvalidInputError(
+            f"The new normal ends with the last release: --rebaseline {first}:{released[-1]}."
         )
     return first, last
 

@@ -83,11 +83,18 @@ class LocalSeries:
                     held = book.reservation(kept.round_id)
                     book.commit(held, release_hash=kept.release, at=at)
         for round_id, period in found.begun.items():
-            if rounds.get(round_id, RoundState.CANCELLED) is RoundState.CANCELLED:
-                marks.forget(round_id)
-                history.void(period, round_id, at=at)
-            else:
-                history.miss(period, LOST, at=at)
+            match rounds.get(round_id, RoundState.CANCELLED):
+                case RoundState.CANCELLED:
+                    marks.forget(round_id)
+                    history.void(period, round_id, at=at)
+                case RoundState.OPEN:
+                    history.miss(period, LOST, at=at)
+                case RoundState.COMMITTED:  # a release is kept before the ledger closes its round
+                    raise HistoryError(
+                        f"The ledger {self.ledger} says that period {period} was released, and "
+                        "the history does not know it: the history is an older copy. Bring the "
+                        "newer one back."
+                    )
         self._check_watermark(history, marks)
 
     def _charged(self, book: Ledger) -> dict[str, RoundState]:

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from fedprikl.errors import HistoryError, InvalidInputError
+from fedprikl.errors import HistoryError, InvalidInputError, LedgerError
 from fedprikl.front.local_series import LocalSeries
-from fedprikl.front.plan_checks import AnyPlan, now, signed_plan
+from fedprikl.front.plan_checks import AnyPlan, check_plan, now, signed_plan
 from fedprikl.front.progress_calls import Progress, silent
 from fedprikl.monitoring.due import run_due
-from fedprikl.monitoring.history import History
+from fedprikl.monitoring.history import History, SeriesHistory, is_begun
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.monitoring.status_of import broken_status, status_of
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
-from fedprikl.protocol import Plan, Policy, SignedPlan, SigningKey
+from fedprikl.protocol import Plan, Policy, Server, SignedPlan, SigningKey
 from fedprikl.records import CsvFormat
 from fedprikl.reference import Reference
 
@@ -93,9 +93,13 @@ def monitor(
 
     """
     when, signed, pi = at or now(), signed_plan(plan), Reference.of(reference)
-    _check_series(signed)
-    signer = key if isinstance(key, SigningKey) else SigningKey.load_or_create(key)
+    policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
     place = Path(history)
+    _check_series(signed, pi)
+    signed.plan.is_valid(when)  # refuses what is not a time
+    if not place.exists():  # a history is bound to its plan: better none than one of a bad plan
+        check_plan(signed, policy, when)
+    signer = key if isinstance(key, SigningKey) else SigningKey.load_or_create(key)
     runner = LocalSeries(
         signed=signed,
         reference=pi,
@@ -103,7 +107,7 @@ def monitor(
         ledger=Path(ledger),
         watermark=place.with_name("watermark.db") if watermark is None else Path(watermark),
         key=signer,
-        policy=Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta),
+        policy=policy,
         software=SOFTWARE,
         form=csv_format or CsvFormat(),
         skip_bad_files=skip_bad_files,
@@ -112,6 +116,8 @@ def monitor(
         note=note,
     )
     run_due(place, signed, pi, runner, signer=signer.public, at=when, note=note)
+    if not is_begun(place):  # another process is at work on its first period
+        return status_of(SeriesHistory(signed, signer.public), None, at=when)
     return read_status(place, ledger, at=when)
 
 
@@ -129,12 +135,13 @@ def read_status(
     return status_of(found, account, at=at or now())
 
 
-def _check_series(signed: SignedPlan) -> None:
+def _check_series(signed: SignedPlan, reference: Reference) -> None:
     if signed.plan.series is None:
         raise InvalidInputError(
             "The plan is for one release. Plan a series: `fedprikl plan --every week --until "
             "2027-12-31`."
         )
+    Server(signed, reference)  # refuses another reference than that of the plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +161,7 @@ class HistorySource:
         """The series as it stands now; a history that cannot be read is a fault of it."""
         try:
             found = read_status(self.history, self.ledger)
-        except HistoryError as error:
+        except (HistoryError, LedgerError) as error:
             return broken_status(self.plan, "", (str(error),), at=now())
         if found.plan != self.plan.fingerprint:
             words = f"{self.history} is the history of another plan."

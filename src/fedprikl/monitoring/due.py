@@ -57,6 +57,8 @@ def run_due(
             runner.recover(history, at=at)
             keep_findings(history, reference, at=at)
             due = history.read().due(at)
+            if due:  # before anything is charged
+                history.check_documents()
             for number in due:
                 if _is_too_late(signed, number, due):
                     history.miss(number, NOT_SEEN, at=at)

@@ -1,8 +1,10 @@
 """What the releases of a series say, computed once and kept in its history."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedprikl.documents import canonical
 from fedprikl.monitoring.channels import Channel, channels_of
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.judged_periods import JudgedChannel, JudgedPeriod, SeriesVerdict
@@ -44,7 +46,9 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
             "privacy": str(releases[period].privacy),
         }
         if last:
-            body |= {"windows": to_plain(windows), "alarms": to_plain(verdict.alarms)}
+            # Windows as text: those of the last period are read, the many before are passed over.
+            text = canonical(to_plain(windows)).decode()
+            body |= {"windows": text, "alarms": to_plain(verdict.alarms)}
         history.judge(period, body, at=at)
 
 
@@ -123,7 +127,7 @@ def read_point(found: Mapping[str, Any]) -> PeriodPoint:
 
 def read_windows(found: Mapping[str, Any]) -> tuple[WindowFacts, ...]:
     """The windows that ended with it."""
-    return tuple(read_fields(WindowFacts, dict(each)) for each in found.get("windows", ()))
+    return tuple(read_fields(WindowFacts, each) for each in json.loads(found["windows"]))
 
 
 def read_alarms(found: Mapping[str, Any]) -> tuple[AlarmFacts, ...]:

@@ -46,7 +46,7 @@ class TimeSlice:
         broken = [
             number
             for number, fields in zip(chunk.unreadable, chunk.loose, strict=True)
-            if self._holds(_first_time(fields))
+            if self.inside([_first_time(fields)], aware=False)[0]
         ]
         return Chunk({name: _taken(chunk.columns[name], inside) for name in columns}, broken)
 

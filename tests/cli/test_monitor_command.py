@@ -1,0 +1,300 @@
+"""`fedprikl monitor`, as cron calls it and as a person does."""
+
+import json
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fedprikl.cli import monitor_command
+from fedprikl.cli.app import app
+from fedprikl.documents import readable
+from fedprikl.front import monitoring
+from fedprikl.monitoring.history import History
+from fedprikl.protocol import Plan, SignedPlan
+from tests.cli.test_round_commands import fails
+from tests.monitoring.small_series import (
+    DRIFTED,
+    LIKE_PI,
+    REFERENCE,
+    World,
+    over,
+    plan_of,
+    quick_folder,
+)
+
+MONITOR = ("monitor", "plan.json")
+PLAN = plan_of(false_alarm=1e-4)  # a year: so rarely do these tests fail, as the noise is real
+runner = CliRunner()
+
+
+def write_plan(plan: Plan, path: Path) -> None:
+    path.write_text(readable(SignedPlan(plan).to_dict()), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def _drifted() -> Iterator[World]:
+    """Four weeks; the third and the fourth are far from the reference."""
+    with quick_folder() as folder:
+        world = World.create(folder / "series", PLAN)
+        REFERENCE.save(world.folder / "ref.json")
+        write_plan(world.plan, world.folder / "plan.json")
+        for week, counts in enumerate([LIKE_PI, LIKE_PI, DRIFTED, DRIFTED]):
+            world.grow(week, [10 * count for count in counts])
+        shutil.copytree(world.folder, folder / "fresh")
+        world.monitor(over(3))
+        yield world
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with quick_folder() as found:
+        yield found
+        monkeypatch.undo()  # leaves the folder before it goes
+
+
+@pytest.fixture
+def drifted(_drifted: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """After four weeks, with an open alarm; it is the working directory."""
+    return _there(_drifted.folder, folder, monkeypatch, over(3, hours=7))
+
+
+@pytest.fixture
+def fresh(_drifted: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The same files after two weeks, before the first call."""
+    return _there(_drifted.folder.parent / "fresh", folder, monkeypatch, over(1))
+
+
+def _there(source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> World:
+    shutil.copytree(source, folder / "series")
+    monkeypatch.chdir(folder / "series")
+    clock(monkeypatch, at)
+    return World(folder / "series", PLAN)
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    for module in (monitoring, monitor_command):
+        monkeypatch.setattr(module, "now", lambda: at)
+
+
+def called(*arguments: str, code: int = 0) -> Any:
+    result = runner.invoke(app, [*MONITOR, *arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_what_is_due_is_counted_and_said(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = called("clients")
+    assert result.stdout.splitlines()[0] == "No drift in 2 weeks."
+    assert "budget of one record: epsilon 2 for the whole series, at most 2 of it spent" in (
+        result.stdout
+    )
+    assert "next due: 2027-01-25T00:00:00+00:00" in result.stdout
+    assert "'clients' had no budget; it is now epsilon 2" in " ".join(result.stderr.split())
+    assert called("clients").stdout == result.stdout  # nothing is due
+    assert called("--status").stdout == result.stdout
+    assert "2 releases, each signed, none missing" in called("--verify").stdout
+    clock(monkeypatch, over(2))
+    assert called("clients", code=3).stdout.startswith("Drift since week 2.\n")
+
+
+def test_what_is_said_depends_on_released_numbers_only(drifted: World) -> None:
+    """The clients' files are gone: all of it comes from the history."""
+    before = [called(*more, code=3).stdout for more in (["--status"], ["--json", "--status"])]
+    shutil.rmtree("clients")
+    assert before == [called(*m, code=3).stdout for m in (["--status"], ["--json", "--status"])]
+    words = called("--status", code=3).output
+    with History.open("history.db", create=False) as opened:
+        texts = " ".join(release.to_bytes().decode() for release in opened.releases().values())
+    numbers = set(re.findall(r"[0-9]{3,}", words)) - {"2027"}
+    assert all(number in texts for number in numbers)
+
+
+def test_json_is_the_status(drifted: World) -> None:
+    found = json.loads(called("--status", "--json", code=3).stdout)
+    assert found["headline"] == "Drift since week 2."
+    assert [point["state"] for point in found["points"]] == ["released"] * 4 + ["ahead"]
+    (alarm,) = found["alarms"]
+    assert (alarm["number"], alarm["raised"], alarm["since"], alarm["state"]) == (1, 2, 2, "open")
+    assert found["budget"]["epsilon"] == 2.0
+    assert [site["answered"] for site in found["sites"]] == [4, 4, 4]
+
+
+def test_an_alarm_is_open_until_it_is_acknowledged(drifted: World) -> None:
+    said = called("clients", code=3).stdout
+    assert "alarm 1 (open): Drift since week 2. Raised in week 2." in said
+    said = called("--acknowledge", "1", "--note", "new carrier").stdout
+    assert said.startswith("Drift since week 2; acknowledged.\n")
+    assert "alarm 1 (acknowledged)" in said
+    found = json.loads(called("clients", "--json").stdout)
+    assert found["alarms"][0]["note"] == "new carrier"
+
+
+def test_only_alarms_that_exist_are_acknowledged(
+    drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = drifted.history.read_bytes()
+    error = fails(monkeypatch, capsys, *MONITOR, "--acknowledge", "7")
+    assert "There is no alarm 7; there are: 1." in error
+    assert drifted.history.read_bytes() == before
+
+
+def test_a_new_normal(
+    drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for wrong, words in [
+        ("3:2", "Periods 3 to 2 cannot be the new normal"),
+        ("2:9", "both must have a release"),
+        ("1:2", "ends with the last release: --rebaseline 1:3"),
+    ]:
+        assert words in " ".join(
+            fails(monkeypatch, capsys, *MONITOR, "--rebaseline", wrong).split()
+        )
+    assert "two periods, like 23:30" in called("--rebaseline", "three", code=2).stderr
+    assert "alarm 1 (rebaselined)" in called("--rebaseline", "2:3").stdout
+    drifted.grow(4, [10 * count for count in DRIFTED])
+    clock(monkeypatch, over(4))
+    assert "alarm 1 (rebaselined)" in called("clients").stdout
+    assert json.loads(called("--status", "--json").stdout)["points"][4]["speaks"] is False
+
+
+def test_page_and_metrics_are_written(drifted: World) -> None:
+    called("--status", "--site", "public", "--metrics", "fedprikl.prom", code=3)
+    page = Path("public/index.html").read_text()
+    assert "Drift since week 2." in page
+    assert sorted(path.name for path in Path("public/periods").iterdir()) == [
+        f"000{n}.html" for n in range(4)
+    ]
+    text = Path("fedprikl.prom").read_text()
+    assert text == Path("public/metrics.prom").read_text()
+    assert text.endswith("# EOF\n")
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Keeps what it is told."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        server: Any = self.server
+        server.heard.append((json.loads(body), dict(self.headers)))
+        self.send_response(server.answer)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[Any]:
+    server: Any = HTTPServer(("127.0.0.1", 0), Receiver)
+    server.heard, server.answer = [], 204
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_webhook_is_told_once(
+    drifted: World, receiver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDPRIKL_WEBHOOK_SECRET", "a secret that is long enough to sign with")
+    hook = ("--webhook", f"http://127.0.0.1:{receiver.server_port}/news")
+    for _ in range(2):
+        called("--status", *hook, code=3)
+        ((told, headers),) = receiver.heard
+    assert (told["kind"], told["words"]) == ("alarm", "Drift since week 2.")
+    assert any("signature" in name.lower() for name in headers)
+    assert "a secret" not in json.dumps([told, headers])
+    called("--acknowledge", "1", *hook)  # its state is news
+    assert receiver.heard[1][0]["alarm"]["state"] == "acknowledged"
+    called("--status", *hook)
+    assert len(receiver.heard) == 2
+
+
+def test_a_webhook_that_fails_is_told_again(
+    drifted: World,
+    receiver: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    receiver.answer = 403  # an answer that trying again at once would not change
+    hook = ("--webhook", f"http://127.0.0.1:{receiver.server_port}/?token=s3cret")
+    error = fails(monkeypatch, capsys, *MONITOR, "--status", *hook)
+    assert "s3cret" not in error
+    assert "403" in error
+    receiver.answer = 200
+    called("--status", *hook, code=3)
+    called("--status", *hook, code=3)
+    assert receiver.heard[-1][0] == receiver.heard[0][0]
+    heard = len(receiver.heard)
+    called("--status", *hook, code=3)
+    assert len(receiver.heard) == heard
+
+
+def test_a_command_is_told_once_and_again_if_it_failed(
+    drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("hook.py").write_text(
+        "import pathlib, sys\n"
+        "text = sys.stdin.read()\n"
+        "with open('heard.txt', 'a') as file: file.write(text + '\\n')\n"
+        "sys.exit('no network' if pathlib.Path('broken').exists() else 0)\n"
+    )
+    Path("broken").touch()
+    hook = ("--command", f"{sys.executable} hook.py")
+    error = fails(monkeypatch, capsys, *MONITOR, "--status", *hook)
+    assert "ended with 1: no network" in " ".join(error.split())
+    Path("broken").unlink()
+    for _ in range(2):
+        called("--status", *hook, code=3)
+        one, two = Path("heard.txt").read_text().splitlines()
+        assert json.loads(one)["id"] == json.loads(two)["id"]
+
+
+def test_usage(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "Give the folder with the clients' files, or --status." in " ".join(
+        called(code=2).stderr.replace("│", " ").split()
+    )
+    assert "quote that is not closed" in called("clients", "--command", "'a", code=2).stderr
+    called("--acknowledge", "0", code=2)
+    for more in (["--status"], ["--verify"], ["--acknowledge", "1"], ["--rebaseline", "1:2"]):
+        assert "There is no history at history.db" in fails(monkeypatch, capsys, *MONITOR, *more)
+    assert not fresh.history.exists()
+    assert "nowhere.json" in fails(monkeypatch, capsys, "monitor", "nowhere.json", "clients")
+
+
+def test_help_has_an_example() -> None:
+    said = runner.invoke(app, ["monitor", "--help"], env={"COLUMNS": "200"}).stdout
+    assert "fedprikl monitor plan.json clients/ --site public" in said
+
+
+def test_the_plan_must_be_that_of_the_history(
+    drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_plan(replace(drifted.plan, false_alarm=0.05), Path("plan.json"))
+    for more in (["--status"], ["--verify"], ["--acknowledge", "1"], ["clients"]):
+        error = " ".join(fails(monkeypatch, capsys, *MONITOR, *more).split())
+        assert "history.db is the history of another plan." in error
+
+
+def test_verify_names_what_was_changed(
+    drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = bytearray(drifted.history.read_bytes())
+    place = data.index(b'"noisy_counts"')
+    data[place + 1] ^= 1
+    drifted.history.write_bytes(bytes(data))
+    error = " ".join(fails(monkeypatch, capsys, *MONITOR, "--verify").split())
+    assert re.search("release of period [0-3] is not the one that was kept", error)

@@ -1,0 +1,243 @@
+"""What is due is done, in order and once; what cannot be done any more is noted with its reason."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import fedprikl as fk
+from fedprikl.errors import (
+    BudgetExceededError,
+    HistoryError,
+    InvalidInputError,
+    RecordsError,
+    ReleaseRefused,
+)
+from fedprikl.monitoring.due import NOT_SEEN
+from fedprikl.monitoring.status import SeriesStatus
+from fedprikl.privacy import Ledger, RoundState
+from fedprikl.protocol import SigningKey
+from tests.monitoring.small_series import (
+    ARRIVING,
+    FIRST,
+    NAMES,
+    WEEKS,
+    World,
+    over,
+    plan_of,
+    rows,
+)
+
+EACH = 20  # records of a client in a week, three clients
+
+
+def states(status: SeriesStatus) -> list[str]:
+    return [point.state for point in status.points]
+
+
+def records(status: SeriesStatus) -> list[int]:
+    """Of the periods that are over."""
+    return [point.records for point in status.points if point.state != "ahead"]
+
+
+def kept_bytes(world: World) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(world.folder.glob("*.db"))}
+
+
+def test_nothing_is_due_before_the_first_period_is_over(folder: Path) -> None:
+    world = World.create(folder / "series").grow(0)
+    before = (FIRST + timedelta(days=7, seconds=-1)).isoformat()
+    assert states(world.monitor(before)) == ["ahead"]
+    assert not world.ledger.exists()
+    end = (FIRST + timedelta(days=7)).isoformat()
+    assert states(world.monitor(end)) == ["released", "ahead"]
+
+
+def test_what_is_done_is_not_done_again(folder: Path) -> None:
+    world = World.create(folder / "series").grow(0).grow(1)
+    first = world.monitor(over(0))
+    before = kept_bytes(world)
+    for hours in (6, 7, 30, 6 * 24):
+        assert world.monitor(over(0, hours=hours)).points[0] == first.points[0]
+        assert kept_bytes(world) == before
+    earlier = world.monitor(FIRST.isoformat())  # the clock was set back
+    assert kept_bytes(world) == before
+    assert earlier.points == first.points
+
+
+def test_periods_are_caught_up_in_order(folder: Path) -> None:
+    world = World.create(folder / "series").grow(0).grow(1, (1, 2, 3)).grow(2)
+    world.monitor(over(0))
+    status = world.monitor(over(2))
+    assert states(status) == ["released", "released", "released", "ahead"]
+    assert records(status) == [3 * EACH, 3 * 6, 3 * EACH]
+    assert world.verify() == 3
+    assert status.budget is not None
+    assert status.budget.spent == pytest.approx(2.0)  # of one record, however many periods
+
+
+def test_without_times_only_the_last_period_can_be_counted(folder: Path) -> None:
+    world = World.create(folder / "series", plan_of(ARRIVING)).grow(0)
+    world.monitor(over(0))
+    status = world.grow(1).grow(2).grow(3).monitor(over(3))
+    assert states(status) == ["released", "missed", "missed", "released", "ahead"]
+    assert [point.reason for point in status.points[1:3]] == [NOT_SEEN] * 2
+    assert records(status) == [3 * EACH, 0, 0, 3 * 3 * EACH]  # all that is new belongs to it
+    assert records(world.grow(4, (5, 0, 0)).monitor(over(4)))[-1] == 3 * 5
+    assert world.verify() == 3
+
+
+@pytest.mark.parametrize(("late", "expected"), [("leave", [60, 60, 60]), ("next", [60, 60, 87])])
+def test_records_that_come_late(folder: Path, late: str, expected: list[int]) -> None:
+    """Nine records of the first week are seen after the second was counted."""
+    series = replace(WEEKS, late=late)  # type: ignore[arg-type]
+    world = World.create(folder / "series", plan_of(series)).grow(0)
+    world.monitor(over(0))
+    world.grow(1).monitor(over(1))
+    world.grow(0, (5, 3, 1)).grow(2)
+    assert records(world.monitor(over(2))) == expected
+
+
+def test_records_of_a_period_that_is_not_over_wait_for_it(folder: Path) -> None:
+    series = replace(WEEKS, late="next")
+    world = World.create(folder / "series", plan_of(series)).grow(0).grow(1)
+    assert records(world.monitor(over(0))) == [60]
+    assert records(world.monitor(over(1))) == [60, 60]
+
+
+def test_a_round_that_opens_nothing_leaves_its_period_due(folder: Path) -> None:
+    """No client has room for its records, so all refuse; the plan cannot count this week."""
+    world = World.create(folder / "series", plan_of(most_records=EACH)).grow(0, (EACH, 5, 0))
+    for _ in range(2):
+        with pytest.raises(ReleaseRefused, match=r"Period 0 is still due\. .* 3 clients refused"):
+            world.monitor(over(0))
+        assert RoundState.OPEN not in world.charged().values()
+        assert world.states(over(0)) == ["due", "ahead"]
+    for name in NAMES:  # they hand in fewer
+        (world.folder / "clients" / name).write_text("\n".join(["day,cell", *rows(0), ""]))
+    assert states(world.monitor(over(0))) == ["released", "ahead"]
+    assert [*world.charged().values()].count(RoundState.COMMITTED) == 1
+
+
+def test_a_round_that_opened_its_sums_and_cannot_release_is_missed(folder: Path) -> None:
+    """Nobody has records of the second week: that is known only once the sums are open."""
+    world = World.create(folder / "series").grow(0).grow(2)
+    status = world.monitor(over(2))
+    assert states(status) == ["released", "missed", "released", "ahead"]
+    assert "the budget stays charged" in status.points[1].reason
+    assert sorted(world.charged().values()) == sorted(
+        [RoundState.COMMITTED, RoundState.OPEN, RoundState.COMMITTED]
+    )
+    before = kept_bytes(world)
+    world.grow(1).monitor(over(2))  # too late
+    assert kept_bytes(world) == before
+    assert world.verify() == 2
+
+
+def test_a_file_that_cannot_be_read_leaves_its_period_due(folder: Path) -> None:
+    world = World.create(folder / "series").grow(0)
+    broken = world.folder / "clients" / "b.csv"
+    good = broken.read_text()
+    broken.write_text(good.replace("day,", "date,"))
+    with pytest.raises((RecordsError, InvalidInputError), match=r"b\.csv"):
+        world.monitor(over(0))
+    assert not world.charged()
+    assert world.states(over(0)) == ["due", "ahead"]
+    broken.write_text(good)
+    assert states(world.monitor(over(0))) == ["released", "ahead"]
+
+
+def test_too_few_clients_leave_their_period_due(folder: Path) -> None:
+    world = World.create(folder / "series").grow(0)
+    away = world.folder / "clients" / "c.csv"
+    text = away.read_text()
+    away.unlink()
+    with pytest.raises(InvalidInputError, match="holds 2 clients; a secure sum needs 3"):
+        world.monitor(over(0))
+    assert not world.charged()
+    away.write_text(text)
+    assert states(world.monitor(over(0))) == ["released", "ahead"]
+
+
+def test_a_budget_that_is_too_small_is_said_and_nothing_is_charged(folder: Path) -> None:
+    world = World.create(folder / "series").grow(0)
+    with Ledger.open(world.ledger) as book:
+        book.set_budget("clients", epsilon=0.5, delta=1e-6, at=over(0))
+    with pytest.raises(BudgetExceededError, match="Nothing was charged"):
+        world.monitor(over(0))
+    assert not world.charged()
+    assert world.states(over(0)) == ["due", "ahead"]
+    with Ledger.open(world.ledger) as book:
+        book.set_budget("clients", epsilon=2.0, delta=1e-6, at=over(0))
+    assert states(world.monitor(over(0))) == ["released", "ahead"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (plan_of(valid_until="2027-01-05T00:00:00+00:00"), "The plan is valid until 2027-01-05"),
+        (plan_of(epsilon=3.0, budget_epsilon=3.0), "at most 2 is allowed"),
+        (plan_of(None, budget_epsilon=None, budget_delta=None), "The plan is for one release"),
+    ],
+    ids=["ended", "too much", "no series"],
+)
+def test_a_plan_that_cannot_be_used_begins_no_history(
+    folder: Path, plan: fk.Plan, words: str
+) -> None:
+    """Otherwise the better plan would be refused: the history would be that of another one."""
+    world = World.create(folder / "series", plan).grow(0)
+    with pytest.raises(InvalidInputError, match=words):
+        world.monitor(over(0))
+    assert kept_bytes(world) == {}
+    assert states(replace(world, plan=plan_of()).monitor(over(0))) == ["released", "ahead"]
+
+
+def test_a_plan_that_ended_is_still_shown(folder: Path) -> None:
+    """Nothing is due: the call says how the series stood, and does not fail."""
+    until = (FIRST + timedelta(days=60)).isoformat()
+    series = replace(WEEKS, periods=1)
+    world = World.create(folder / "series", plan_of(series, valid_until=until)).grow(0)
+    world.monitor(over(0))
+    status = world.monitor(over(99))
+    assert states(status) == ["released"]
+    assert status.next_due == ""
+
+
+def test_another_reference_is_refused_before_anything_is_judged(folder: Path) -> None:
+    world = World.create(folder / "series").grow(0)
+    world.monitor(over(0))
+    before = kept_bytes(world)
+    other = fk.Reference.from_counts([1, 2, 3])
+    for at in (over(0), over(1)):
+        with pytest.raises(InvalidInputError, match="about another reference"):
+            fk.monitor(
+                other,
+                world.folder / "clients",
+                world.plan,
+                history=world.history,
+                ledger=world.ledger,
+                key=world.folder / "aggregator.pem",
+                at=at,
+            )
+    assert kept_bytes(world) == before
+
+
+@pytest.mark.parametrize("at", ["2027-01-12T06:00:00", "yesterday"])
+def test_a_time_needs_an_offset(folder: Path, at: str) -> None:
+    world = World.create(folder / "series").grow(0)
+    world.monitor(over(0))
+    with pytest.raises(InvalidInputError, match="A time is ISO 8601 with an offset"):
+        world.monitor(at)
+
+
+def test_the_same_files_under_another_name_are_refused(folder: Path) -> None:
+    """Another population in the same folder: the records were counted already."""
+    world = World.create(folder / "series").grow(0)
+    world.monitor(over(0))
+    other = replace(world, plan=plan_of(population="others"))
+    with pytest.raises((InvalidInputError, HistoryError)):
+        other.monitor(over(0), history=folder / "series" / "other.db", key=SigningKey.generate())
+    assert len(world.charged()) == 1
+
+
