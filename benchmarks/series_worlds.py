@@ -22,6 +22,7 @@ from fedprikl.protocol.question_noise import noises_of
 from fedprikl.protocol.round import cohort_sizes
 
 WEEKS, RECORDS, CELLS, CLIENTS = 52, 7_749, 250, 78
+PUBLIC = 1_000  # clients of a reference with ids
 EPSILON, DEVIATION = 1.0, 2e-5  # nats, that the reference does not know of
 DOMAINS = ("lognormal", "flights", "digits")
 
@@ -95,7 +96,7 @@ class KnownWorld:
 
 @dataclass(eq=False)
 class ClientsWorld:
-    """Clients of latent classes, on both sides; a reference of 1,000 clients knows their ids."""
+    """Clients of latent classes, on both sides; the reference knows its clients' ids."""
 
     seed: int
     same: bool  # whether the same clients are counted every week
@@ -105,7 +106,7 @@ class ClientsWorld:
         rng = generator(self.seed, "clients", self.same)
         self.joint = Flights.draw(rng).joint
         self.kept = np.sort(np.argsort(self.joint.mean(axis=0))[1 - CELLS :])
-        public = self._cells(Flights(self.joint).clients(1000, PER_CLIENT, rng))
+        public = self._cells(Flights(self.joint).clients(PUBLIC, PER_CLIENT, rng))
         self.channel = Channel.of(Reference.from_counts(public))
         self.seen = np.flatnonzero(public.sum(axis=0))
         self.noise = noise_of(self.trust)

@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ PARTS = ("default", "measures", "rivals", "tables", "worlds")
 
 
 @contextmanager
-def loaded(name: str) -> Iterator[Any]:
+def loaded(name: str, parts: Sequence[str] = PARTS) -> Iterator[Any]:
     """All modules of the benchmark `name`, as attributes by their names."""
-    modules = (name, *(f"{name}_{part}" for part in PARTS))
+    modules = (name, *(f"{name}_{part}" for part in parts))
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(FOLDER))
         yield type("Bench", (), {each: importlib.import_module(each) for each in modules})

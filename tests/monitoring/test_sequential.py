@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from fedprikl.errors import InvalidInputError
+from fedprikl.monitoring import nominal
 from fedprikl.monitoring.baseline import baseline_of
 from fedprikl.monitoring.channels import Channel
 from fedprikl.monitoring.judged_periods import SeriesVerdict
 from fedprikl.monitoring.lens import Lens, lenses_of
-from fedprikl.monitoring.period_counts import PeriodCounts
+from fedprikl.monitoring.period_counts import ChannelCounts, PeriodCounts
 from fedprikl.monitoring.sequential import judge_series
 from fedprikl.monitoring.statistic import WindowStatistic
 from fedprikl.reference import Reference
@@ -206,3 +207,28 @@ def test_periods_are_in_order_and_fit_the_channels() -> None:
         judge(periods, channel(), channel(name="b"))
     with pytest.raises(InvalidInputError, match="false_alarm"):
         judge_series([channel()], periods, false_alarm=0.0, per_year=52, horizon=12)
+
+
+@pytest.mark.parametrize("pi", [[1.0], [0.5, 0.5], [0.999999, 0.000001]])
+@pytest.mark.parametrize("noise_sd", [0.0, 50.0])
+def test_columns_that_say_little_are_judged(pi: list[float], noise_sd: float) -> None:
+    """One category, few records, no noise or too much: finite statistics, and no alarm."""
+    seen = ChannelCounts(counts=np.round(10 * np.array(pi)), rest=0.0, noise_sd=noise_sd)
+    periods = [PeriodCounts(number=n, records=10, clients=1, channels=(seen,)) for n in range(3)]
+    found = judge(periods, channel(np.array(pi)))
+    for each in found.judged:
+        assert np.isfinite(each.channels[0].statistic)
+        assert np.isfinite([each.threshold, each.cumulative_threshold]).all()
+    assert not found.alarms
+
+
+def test_years_of_many_periods_have_a_higher_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rate is that of a year, so days share it among more periods than months."""
+    monkeypatch.setattr(nominal, "MOST", 400)
+    periods = drifting(1, 0)
+    limits = [
+        judge_series([channel()], periods, false_alarm=0.05, per_year=n, horizon=n).judged[0]
+        for n in (4, 12, 365)
+    ]
+    assert limits[0].threshold < limits[1].threshold < limits[2].threshold
+    assert limits[0].cumulative_threshold < limits[2].cumulative_threshold

@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedprikl.monitoring.channels import Channel
 from fedprikl.monitoring.null_series import LENGTHS, NullCase
 from fedprikl.monitoring.period_counts import PeriodCounts
@@ -78,14 +76,14 @@ def null_cases(
 
 
 def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values))
+    return math.fsum(values) / len(values)
 
 
 def _usual(values: Sequence[float]) -> float:
     """Exactly, as long as nothing changes."""
     if max(values) <= min(values) * (1 + 1e-9):
         return values[0]
-    return _half_octave(math.sqrt(_mean(np.square(values).tolist())))
+    return _half_octave(math.sqrt(_mean([value**2 for value in values])))
 
 
 def _half_octave(value: float) -> float:

@@ -16,7 +16,7 @@ import scipy
 
 from fedprikl.checks import Floats
 from fedprikl.estimation import NoisyCounts
-from fedprikl.estimation.column_tails import KNEE, SmoothTail
+from fedprikl.estimation.column_tails import KNEE, SKEWS, GammaLike, SmoothTail
 from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.estimation.ratios import Ratios, gamma_like
 from fedprikl.monitoring.channels import Channel
@@ -37,6 +37,7 @@ __all__ = [
 LENGTHS = (1, 2, 4, 8, 16, 32, 52)  # of windows, in counted periods
 CHUNK = 2**20  # counts at a time
 LEAST_DEPTH = 1e-9
+FLAT = 0.05  # standard deviation of a statistic that tells nothing; usual is 1
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -136,7 +137,7 @@ def simulate_null(case: NullCase) -> ChannelNull:
     if case.channel.alike:
         worlds.append(_simulate(case, same_clients=False))
     windows = {
-        length: tuple(tuple(SmoothTail.of(z.ravel()) for z in world[length]) for world in worlds)
+        length: tuple(tuple(_tail(z.ravel()) for z in world[length]) for world in worlds)
         for length in case.lengths
     }
     null = ChannelNull(windows, ((), ()), case.series)
@@ -147,6 +148,13 @@ def simulate_null(case: NullCase) -> ChannelNull:
     ]
     tests = [tuple(tails) for tails in largest]
     return ChannelNull(windows, (tests[0], tests[1] if len(tests) > 1 else ()), case.series)
+
+
+def _tail(values: Floats) -> SmoothTail:
+    """The law of a statistic; normal where it cannot vary, as of a column of one category."""
+    if values.std() < FLAT:
+        return SmoothTail(GammaLike(float(values.mean()), 1.0, SKEWS[0]), -math.log(KNEE), 1.0)
+    return SmoothTail.of(values)
 
 
 def _largest(

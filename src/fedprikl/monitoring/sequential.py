@@ -171,7 +171,8 @@ def _judge(
     for key in dict.fromkeys(keys):
         watched = [each.channel for each in segment.channels]
         cases, blocks = null_cases(watched, key, per_year=per_year, horizon=horizon)
-        nulls, limits = _nulls(cases, rate / blocks)
+        nulls, depths = _nulls(cases, rate / blocks)
+        limits = normal_deviate(np.array(depths)).tolist()
         places = [place for place, other in enumerate(keys) if other == key]
         tested = [
             _deviates(each, null, places)
@@ -202,9 +203,9 @@ def _period(
     segment: Segment,
     place: int,
     values: Sequence[tuple[float, Floats]],
-    limits: tuple[float, float],
+    limits: Sequence[float],
 ) -> JudgedPeriod:
-    period_limit, window_limit = (float(normal_deviate(depth)) for depth in limits)
+    period_limit, window_limit = limits
     channels = []
     for watched, (alone, over) in zip(segment.channels, values, strict=True):
         best = int(np.argmax(over))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedprikl.checks import Floats
+from fedprikl.checks import Floats, Ints
 from fedprikl.monitoring.lens import Lens
 
 __all__ = ["TOLERATED", "WindowStatistic"]
@@ -80,6 +80,13 @@ class WindowStatistic:
             sd=np.sqrt(spread),
             skew=np.maximum(third / spread**1.5, LEAST_SKEW),
         )
+
+    def take(self, which: Ints) -> "WindowStatistic":
+        """Of several statistics, these, in this order; one that serves all is not repeated."""
+        if len(self.sd) == 1:
+            return self
+        parts = (self.mean, self.scale, self.centre, self.sd, self.skew)
+        return WindowStatistic(*(part[which] for part in parts))
 
     def __call__(self, counts: Floats) -> Floats:
         """Of the counts of all groups of the lens; they may have leading axes."""
