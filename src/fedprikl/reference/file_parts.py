@@ -73,6 +73,8 @@ def parse_correlation(fields: Any) -> Correlation | None:
             "clients": clients,
             "discount": discount,
             "factors": factors,
+            "missed": missed,
+            "missed_error": error,
             **rest,
         } if not rest:
             return Correlation(
@@ -81,6 +83,8 @@ def parse_correlation(fields: Any) -> Correlation | None:
                 clients=_parse_whole(clients),
                 discount=parse_number(discount),
                 factors=_parse_factors(factors),
+                missed=parse_number(missed),
+                missed_error=parse_number(error),
             )
     raise InvalidInputError("it does not say how correlated the clients' records are.")
 
