@@ -93,11 +93,18 @@ def _parse_factors(fields: Any) -> Factors | None:
     match fields:
         case None:
             return None
-        case {"cells": list(cells), "own": list(own), "common": list(common), **rest} if not rest:
+        case {
+            "cells": list(cells),
+            "own": list(own),
+            "common": list(common),
+            "unlike": unlike,
+            **rest,
+        } if not rest:
             return Factors(
                 cells=tuple(map(_parse_whole, cells)),
                 own=tuple(map(parse_number, own)),
                 common=tuple(tuple(map(parse_number, row)) for row in common),
+                unlike=parse_number(unlike),
             )
     raise InvalidInputError("it does not say how the clients differ.")
 
