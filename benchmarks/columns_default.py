@@ -17,6 +17,8 @@ from fedprikl.estimation.moved_cells import CellNull, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import debias
 from fedprikl.estimation.noisy_verdict import VariationStatistic
+from fedprikl.estimation.statistic import Statistic
+from fedprikl.estimation.unseen_statistic import UnseenStatistic
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import Plan, trust_of
 from fedprikl.protocol.cohort_sums import OpenedSum
@@ -92,7 +94,7 @@ class Default:
                 points=noisy.points,
                 records=self.records,
                 spread=spread,
-                witnesses=self.template.statistics(i),
+                witnesses=self._statistics(i),
             )
             for i, (noisy, spread) in enumerate(
                 zip(self.template.counts, self.spreads, strict=True)
@@ -100,6 +102,10 @@ class Default:
         ]
         verdicts = judge_columns(cases, false_alarm=self.plan.false_alarm_of_each)
         return [{each.name: each.threshold for each in v.witnesses} for v in verdicts]
+
+    def _statistics(self, column: int) -> tuple[Statistic, ...]:
+        unseen = self.views[column].unseen(clients=self.clients, records=self.records)
+        return self.template.statistics(column, unseen)
 
     def noisy(self, held: Ints, rng: np.random.Generator) -> list[Noisy]:
         """Counts (populations, columns, cells) with noise, per column."""
@@ -120,7 +126,10 @@ class Default:
     ) -> dict[str, Floats]:
         """The values of each witness of a column, per population."""
         model, found = self.models[column], {}
-        for statistic in self.template.statistics(column):
+        for statistic in self._statistics(column):
+            if isinstance(statistic, UnseenStatistic):
+                found[statistic.name] = noisy.rest[:, 0] / self.records
+                continue
             if isinstance(statistic, VariationStatistic):  # with the noise that was drawn already
                 drawn = noisy.counts - held[:, column]
                 statistic = replace(statistic, sampler=lambda _rng, _draws, it=drawn: it)

@@ -1,5 +1,6 @@
 """Populations without drift whose clients' records are alike: they are not called drifted."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -17,7 +18,7 @@ from fedprikl.paper import no_privacy
 from fedprikl.reference import Correlation, Spread, all_points
 from fedprikl.reference.factors import Factors
 from fedprikl.simulation import load_compact
-from tests.estimation.alike_clients import carriers, dirichlet
+from tests.estimation.alike_clients import carriers, dirichlet, some_unusual
 
 DIGITS = data_folder() / "femnist_digits.npz"
 NOISE = 5.0  # on every count, without a trusted party
@@ -137,6 +138,36 @@ def test_clients_with_one_carrier_each_raise_no_alarm() -> None:
 def test_that_check_would_catch_one_correlation_for_all_cells() -> None:
     """A rate of 2% reaches 18 of 150 with a probability of 1e-9."""
     assert noisy_alarms(ids=False) > 18
+
+
+def test_some_unusual_clients_make_all_cells_vary_together() -> None:
+    """The deviation of U over populations, over the simulated one; with teeth without `unlike`."""
+    rng, clients, records = np.random.default_rng(11), 50, 1000
+    aware: list[float] = []
+    unaware: list[float] = []
+    for _ in range(6):
+        reference = Reference.from_counts(some_unusual(rng, clients=400, records=records))
+        spread = reference.spread(clients=[clients])
+        points = all_points(reference.probabilities)
+        held = [some_unusual(rng, clients=clients, records=records).sum(0) for _ in range(150)]
+        sd = np.full(len(points), NOISE)
+        noise = rng.normal(0, NOISE, (150, len(points)))
+        for found, kind in ((aware, spread.correlation), (unaware, equally(spread.correlation))):
+            model = NoDrift.of(
+                points, np.array([clients * records]), replace(spread, correlation=kind)
+            )
+            null = model.counts(1000, rng) + rng.normal(0, NOISE, (1000, len(points)))
+            seen = variation(np.array(held)[:, points.cells] + noise, model, sd)
+            found.append(seen.std() / variation(null, model, sd).std())
+    assert 0.85 < np.mean(aware) < 1.2
+    assert np.mean(unaware) > 1.3
+
+
+def equally(kind: Correlation | None) -> Correlation:
+    """The same clients, as if they all differed by as much."""
+    assert kind is not None
+    assert kind.factors is not None
+    return replace(kind, factors=replace(kind.factors, unlike=0.0))
 
 
 def test_a_verdict_says_that_it_takes_records_as_unrelated() -> None:

@@ -7,10 +7,10 @@ import pytest
 
 from fedprikl import InvalidInputError, Reference
 from fedprikl.checks import Floats, Ints
-from fedprikl.reference import Correlation
+from fedprikl.reference import Correlation, Spread
 from fedprikl.reference.correlation import rare_discount
 from fedprikl.reference.factors import Factors
-from tests.estimation.alike_clients import carriers, dirichlet
+from tests.estimation.alike_clients import carriers, dirichlet, some_unusual
 
 CARRIER = np.repeat(np.arange(8), 6)  # of each of the 48 cells of `carriers`
 
@@ -51,6 +51,21 @@ def test_unrelated_records_have_neither() -> None:
     found = estimated(rng.multinomial(40, pi, size=200))
     assert found.common == ()
     assert np.mean(found.own) < 0.004
+
+
+def test_clients_that_differ_unequally_are_told_from_equal_ones() -> None:
+    """Of every tenth client 0.0083, of others 0.0001: a kappa of 0.1 0.0083^2 / 0.0009^2 - 1."""
+    rng = np.random.default_rng(2)
+    equal = estimated(dirichlet(rng, clients=400, records=1000, icc=0.002))
+    unequal = estimated(some_unusual(rng, clients=400, records=1000))
+    assert equal.unlike < 0.5
+    assert unequal.unlike == pytest.approx(7.5, rel=0.4)
+    one, other = (
+        Correlation(icc=0.001, size_variation=0.0, clients=400, factors=factors)
+        for factors in (equal, unequal)
+    )
+    alike, apart = (Spread(clients=(50,), correlation=kind) for kind in (one, other))
+    assert apart.freedom < 0.5 * alike.freedom
 
 
 def test_it_does_not_depend_on_the_order_of_records_or_on_clients_names() -> None:
@@ -115,6 +130,7 @@ def test_cells_that_happened_to_be_seen_are_overrated() -> None:
     [
         {"cells": (1, 0)},
         {"own": (0.1, 0.1)},
+        {"unlike": -1.0},
         {"own": (0.1, 1.5, 0.0)},
         {"own": (0.1, float("nan"), 0.0)},
         {"common": ((0.1, 0.1),)},

@@ -126,7 +126,7 @@ class SiteMemory:
             )
             if asked.arrival and arrived is not None:
                 db.executemany(
-                    "INSERT INTO seen VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO seen VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     [
                         (self._records, *asked.line, asked.series, *astuple(seen), round_id)
                         for seen in arrived.seen
@@ -179,12 +179,14 @@ class SiteMemory:
     def _seen(self, db: sqlite3.Connection, asked: CountedRecords) -> tuple[Seen, ...]:
         """What was seen of the site's files by series of the same line."""
         found = (
-            "SELECT series, file, end, period, digest FROM seen "
+            "SELECT series, file, end, period, digest, place FROM seen "
             "WHERE records = ? AND organiser = ? AND population = ?"
         )
         return tuple(
-            Seen(file, end, period if series == asked.series else BEFORE, digest)
-            for series, file, end, period, digest in db.execute(found, (self._records, *asked.line))
+            Seen(file, end, period if series == asked.series else BEFORE, digest, place)
+            for series, file, end, period, digest, place in db.execute(
+                found, (self._records, *asked.line)
+            )
         )
 
     @contextlib.contextmanager

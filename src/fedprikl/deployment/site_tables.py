@@ -22,7 +22,8 @@ _LIMITS = (
 )
 _SEEN = (
     "CREATE TABLE seen (records TEXT, organiser TEXT, population TEXT, series TEXT, file TEXT, "
-    "end INTEGER NOT NULL, period INTEGER NOT NULL, digest TEXT NOT NULL, round TEXT)",
+    "end INTEGER NOT NULL, period INTEGER NOT NULL, digest TEXT NOT NULL, place TEXT NOT NULL, "
+    "round TEXT)",
     "CREATE INDEX seen_of_records ON seen (records, organiser, population)",
     "CREATE INDEX counts_of_records ON counts (records)",
 )

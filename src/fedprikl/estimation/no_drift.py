@@ -140,7 +140,7 @@ class NoDrift:
         for t, between in enumerate(spread.between(self.records).tolist()):
             terms = self.term[self.batch == t]
             if len(terms):
-                shares = ratios.shares(terms, between, rng)
+                shares = ratios.shares(terms, between, spread.clients[t], rng)
                 drawn[:, terms] += rng.multinomial(self.records[t], shares)[:, :-1]
         return drawn
 

@@ -70,6 +70,10 @@ class NoisyCounts:
             np.stack([part[:, -1] for part in parts], axis=1),
         )
 
+    def draw_rest_noise(self, rng: np.random.Generator, draws: int) -> Floats:
+        """Noise like that on the rest of the first batch, (draws,)."""
+        return self._batch_noise(rng, 0, (draws, 1))[:, 0]
+
     def _batch_noise(self, rng: np.random.Generator, batch: int, shape: tuple[int, int]) -> Floats:
         if self.laplace_scale is None:
             return rng.normal(0, self.noise_sd[batch], shape)
@@ -82,7 +86,7 @@ class NoisyCounts:
         return (above - below).astype(np.float64)
 
     @property
-    def _whole(self) -> npt.NDArray[np.bool_]:
+    def whole(self) -> npt.NDArray[np.bool_]:
         """Per batch, whether all cells of the reference are asked."""
         asked = np.bincount(self.points.batch, self.points.pi, minlength=self.points.batches)
         return np.asarray(asked > 1 - WHOLE)
@@ -104,7 +108,7 @@ class NoisyCounts:
         asked, a rest that noise alone explains counts as none: otherwise noise on a rest that is
         empty would take records from the cells, in every release.
         """
-        rest = np.where(self._whole & (rest < self._dead_zone), -np.inf, rest)
+        rest = np.where(self.whole & (rest < self._dead_zone), -np.inf, rest)
         totals = np.broadcast_to(self.records if records is None else records, rest.shape)
         parts = [
             project_counts(

@@ -13,10 +13,11 @@ from fedprikl.estimation.noisy_estimates import noise_counts
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.scoring import score_sensitivity, weighted_score
 from fedprikl.estimation.statistic import ScoredStatistic, Statistic
+from fedprikl.estimation.unseen_statistic import UnseenStatistic
 from fedprikl.privacy import NoiseSource, VectorCalibrated
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
 from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, Unseen
 
 __all__ = ["NoisyViews", "ViewVector", "noise_views"]
 
@@ -49,11 +50,11 @@ class NoisyViews:
     mechanism: str  # the noise on every count, in words
     vectors: tuple[ViewVector, ...] = field(default=())  # tv, js; none where nobody is trusted
 
-    def statistics(self, view: int) -> tuple[Statistic, ...]:
-        """The witnesses of one view."""
+    def statistics(self, view: int, unseen: Unseen) -> tuple[Statistic, ...]:
+        """The witnesses of one view; `unseen` is the law of records outside its cells."""
         noisy = self.counts[view]
         values = (each.statistic(view, noisy.points, noisy.records) for each in self.vectors)
-        return (*values, VariationStatistic.of(noisy))
+        return (*values, VariationStatistic.of(noisy), UnseenStatistic(noisy=noisy, law=unseen))
 
 
 def noise_views(

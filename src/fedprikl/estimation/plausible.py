@@ -20,6 +20,7 @@ __all__ = ["plausible_counts", "plausible_interval"]
 
 DRAWS = 24  # simulated releases of each population
 UNCERTAIN = 3.0  # a count of less than so many deviations of its noise may be any below
+UNSEEN = (0.0, 2.0)  # a rest may be larger by so many deviations of its noise
 CAUTION = 0.9  # deviations more: errors are not normal, and their spread is known from few trials
 
 
@@ -34,6 +35,10 @@ def plausible_counts(noisy: NoisyCounts) -> Ints:
     for filled in (0.0, 0.25, 0.5, 1.0):
         row = np.where(unsure, np.minimum(filled * expected, most), likeliest)
         rows.append(_within(row, ~unsure, records))
+    if noisy.whole[0]:  # a rest that noise may explain is taken as none, and may be some
+        for more in UNSEEN:
+            hidden = min(max(float(noisy.rest[0]), 0.0) + more * sd, float(records))
+            rows.append(_within(likeliest, likeliest > 0, records - round(hidden)))
     return np.unique(np.stack([_whole(row) for row in rows]), axis=0)
 
 

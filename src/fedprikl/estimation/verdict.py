@@ -6,16 +6,17 @@ from typing import Any
 from fedprikl.errors import InvalidInputError
 from fedprikl.shapes import to_plain
 
-__all__ = ["COUNTS", "Verdict", "Witness"]
+__all__ = ["COUNTS", "UNSEEN", "Verdict", "Witness"]
 
 COUNTS = "counts"  # the witness that is no divergence: how much noisy counts vary
+UNSEEN = "unseen"  # another: the share of records in cells that the reference never saw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
     """A statistic beside the threshold that populations without drift rarely exceed."""
 
-    name: str  # of the divergence, or "counts": the excess variation of noisy counts
+    name: str  # of the divergence, or "counts" or "unseen", which are none
     statistic: float
     threshold: float
     unit: str  # of both

@@ -139,8 +139,13 @@ class _Typical:
             laplace_scale=scale,
         )
         views = NoisyViews(counts=(noisy,), mechanism="", vectors=tuple(self._vectors()))
+        unseen = self.view.unseen(
+            clients=self.known.clients,
+            records=int(self.records[0]),
+            design_effect=self.plan.design_effect,
+        )
         return smallest_drifts_of(
-            views.statistics(0),
+            views.statistics(0, unseen),
             NoDrift.of(self.points, self.records, self.spread),
             partial(drift_case, self.points.pi, score=Score()),
             KINDS,

@@ -43,7 +43,7 @@ def answer_columns(
     cases = list(zip(released.counts, spreads, strict=True))
     verdicts = moved = None
     if plan.series is None:  # the verdict of a series looks at all its releases
-        verdicts = or_none(lambda: _judge(plan, released, spreads))
+        verdicts = or_none(lambda: _judge(plan, views, released, spreads, clients))
         moved = or_none(lambda: _moved(plan, views, cases))
     return tuple(
         _answer(
@@ -63,15 +63,24 @@ def _spread(plan: Plan, view: View, clients: int) -> float | Spread:
 
 
 def _judge(
-    plan: Plan, released: NoisyViews, spreads: Sequence[float | Spread]
+    plan: Plan,
+    views: Sequence[View],
+    released: NoisyViews,
+    spreads: Sequence[float | Spread],
+    clients: int,
 ) -> tuple[ColumnVerdict, ...]:
     """On all views together."""
+    records = [int(noisy.records[0]) for noisy in released.counts]
+    unseen = [
+        view.unseen(clients=clients, records=held, design_effect=plan.design_effect)
+        for view, held in zip(views, records, strict=True)
+    ]
     columns = [
         ColumnCase(
             points=noisy.points,
-            records=int(noisy.records[0]),
+            records=records[i],
             spread=spread,
-            witnesses=released.statistics(i),
+            witnesses=released.statistics(i, unseen[i]),
         )
         for i, (noisy, spread) in enumerate(zip(released.counts, spreads, strict=True))
     ]

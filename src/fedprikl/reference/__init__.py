@@ -16,6 +16,7 @@ from fedprikl.reference.points import (
 )
 from fedprikl.reference.reference import Reference
 from fedprikl.reference.spread import Spread, one_each
+from fedprikl.reference.unseen import Unseen
 from fedprikl.reference.views import View
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Spread",
     "Table",
     "Times",
+    "Unseen",
     "View",
     "all_points",
     "distinct_points",

@@ -5,7 +5,7 @@ design effect, and a verdict that ignores it raises false alarms.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.factors import Factors, fit_factors
+from fedprikl.reference.unseen import missed_share
 
 __all__ = ["Correlation", "rare_discount"]
 
@@ -29,6 +30,8 @@ class Correlation:
     clients: int  # it was estimated from
     discount: float = 0.0  # of cells held by one client: see `Spread`
     factors: Factors | None = None  # how clients differ, cell by cell; None: icc says it all
+    missed: float = 0.0  # share of records in cells that one client alone holds: see `Unseen`
+    missed_error: float = 0.0  # its standard error
 
     def __post_init__(self) -> None:
         if not 0 <= check_finite(self.icc, "icc") <= 1:
@@ -37,6 +40,9 @@ class Correlation:
             raise InvalidInputError("The variation of the clients' sizes cannot be negative.")
         if not 0 <= check_finite(self.discount, "discount") < 1:
             raise InvalidInputError("The discount of rare cells lies in 0 .. 1.")
+        for share in (self.missed, self.missed_error):
+            if not 0 <= check_finite(share, "missed") <= 1:
+                raise InvalidInputError("The share of records that was missed lies in 0 .. 1.")
         check_positive_int(self.clients, "clients")
 
     def design_effect(self, *, clients: int, records: int) -> float:
@@ -47,6 +53,11 @@ class Correlation:
         """
         mean = check_positive_int(records, "records") / check_positive_int(clients, "clients")
         return 1 + max(mean * (1 + self.size_variation) - 1, 0.0) * self.icc
+
+    def rare_effect(self, *, clients: int, records: int) -> float:
+        """The same in a rare cell: the icc of cells without numbers of their own, if it is more."""
+        rare = self.icc if self.factors is None else max(self.icc, self.factors.own[-1])
+        return replace(self, icc=rare).design_effect(clients=clients, records=records)
 
     @classmethod
     def estimate(cls, client: npt.ArrayLike, cell: Ints, rows: Ints | None = None) -> "Correlation":
@@ -93,12 +104,15 @@ class Correlation:
             )
         excess, pairs = _excess(one, two)
         whole = float(excess.sum()), float(pairs.sum())
+        share, error = missed_share(cells, held)
         return cls(  # rounded, so that the order of a sum cannot change a fingerprint
             icc=round(_share(*whole), 9),
             size_variation=round(float(sizes.var() / sizes.mean() ** 2), 9),
             clients=clients,
             discount=round(rare_discount(np.bincount(cells)), 9),
             factors=fit_factors(holder, cells, held, _typical(excess, pairs, cells, held), names),
+            missed=round(share, 9),
+            missed_error=round(error, 9),
         )
 
 

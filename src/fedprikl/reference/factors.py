@@ -5,6 +5,7 @@ cells of a carrier rise and fall together; where a few heavy cells differ most b
 average over all cells is too small for them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,7 @@ class Factors:
     cells: tuple[int, ...]  # the heaviest ones, in increasing order
     own: tuple[float, ...]  # a(x) of each, and of all others
     common: tuple[tuple[float, ...], ...]  # l_j(x) of each; of all others divided by sqrt(Pi)
+    unlike: float = 0.0  # kappa: how unequally clients differ, see `_unlike`
 
     def __post_init__(self) -> None:
         if any(b <= a for a, b in zip(self.cells, self.cells[1:], strict=False)):
@@ -52,6 +54,8 @@ class Factors:
             raise InvalidInputError("A cell's own correlation lies in 0 .. 1.")
         if not all(np.all(np.isfinite(row)) for row in self.common):
             raise InvalidInputError("The clients' factors must be finite.")
+        if not 0 <= self.unlike < np.inf:
+            raise InvalidInputError("How unequally clients differ is a number of at least 0.")
 
     def of(self, cells: Ints, pi: Floats) -> tuple[Floats, Floats]:
         """a(x), and l_j(x) as (factors, cells), of some cells with these probabilities."""
@@ -131,6 +135,7 @@ def fit_factors(holder: Ints, cell: Ints, held: Floats, typical: Floats, names: 
         cells=tuple(names[heavy].tolist()),
         own=_rounded(own),
         common=tuple(map(_rounded, common)),
+        unlike=_rounded([_unlike(values, scatter)])[0],
     )
 
 
@@ -145,6 +150,28 @@ def _total(values: Floats, scatter: _Scatter, per_pair: float, usual: Floats) ->
     trust = holders / (holders + HOLDERS)
     found: Floats = trust * seen + (1 - trust) * usual
     return found
+
+
+def _unlike(values: Floats, scatter: _Scatter) -> float:
+    """kappa: how unequally clients differ, as a squared coefficient of variation.
+
+        kappa = sum_(x != y) Cov_c(q(x), q(y)) / E_c[ sum_x q(x) - chance ]^2
+        q_c(x) = w(x) (h_c(x) - n_c Pi(x))^2
+
+    Some clients deviate in many cells at once. A population that happens to have many of them
+    varies more in all cells together, by a factor whose variance is kappa over its clients: the
+    fourth cumulants of the clients' deviations. w is a cell's weight in the verdict's statistic,
+    with a noise of as many records as a cell needs to be trusted.
+    """
+    total, clients = float(scatter.sizes.sum()), len(values)
+    pi, squares = scatter.pi[:-1], values[:, :-1] ** 2  # (h - n Pi)^2 / Pi
+    weight = (pi / (pi * squares.sum(axis=0) / total + HOLDERS / total)) ** 2
+    q = weight * squares
+    beyond = (float(q.sum()) - float(weight @ (1 - pi)) * scatter.chance) / clients
+    together = float(q.sum(axis=1).var() - q.var(axis=0).sum())
+    if beyond <= 0 or together <= 0:
+        return 0.0
+    return min(together / beyond**2, float(clients))
 
 
 def _common(values: Floats, scatter: _Scatter, per_pair: float) -> Floats:
@@ -228,6 +255,6 @@ def _scatter(holder: Ints, cell: Ints, held: Floats, heavy: Ints, cells: int) ->
     return _Scatter(table, table.sum(axis=1))
 
 
-def _rounded(values: Floats) -> tuple[float, ...]:
+def _rounded(values: Floats | Sequence[float]) -> tuple[float, ...]:
     """So coarse that the order of a sum cannot change a fingerprint."""
     return tuple(round(float(value), DIGITS) + 0.0 for value in values)

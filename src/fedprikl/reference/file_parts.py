@@ -73,6 +73,8 @@ def parse_correlation(fields: Any) -> Correlation | None:
             "clients": clients,
             "discount": discount,
             "factors": factors,
+            "missed": missed,
+            "missed_error": error,
             **rest,
         } if not rest:
             return Correlation(
@@ -81,6 +83,8 @@ def parse_correlation(fields: Any) -> Correlation | None:
                 clients=_parse_whole(clients),
                 discount=parse_number(discount),
                 factors=_parse_factors(factors),
+                missed=parse_number(missed),
+                missed_error=parse_number(error),
             )
     raise InvalidInputError("it does not say how correlated the clients' records are.")
 
@@ -89,11 +93,18 @@ def _parse_factors(fields: Any) -> Factors | None:
     match fields:
         case None:
             return None
-        case {"cells": list(cells), "own": list(own), "common": list(common), **rest} if not rest:
+        case {
+            "cells": list(cells),
+            "own": list(own),
+            "common": list(common),
+            "unlike": unlike,
+            **rest,
+        } if not rest:
             return Factors(
                 cells=tuple(map(_parse_whole, cells)),
                 own=tuple(map(parse_number, own)),
                 common=tuple(tuple(map(parse_number, row)) for row in common),
+                unlike=parse_number(unlike),
             )
     raise InvalidInputError("it does not say how the clients differ.")
 

@@ -28,7 +28,7 @@ from fedprikl.reference.views import View
 __all__ = ["dumps", "fingerprint", "loads", "read", "write"]
 
 FORMAT = "fedprikl reference"
-VERSION = 4  # 4: views of columns; 3: how clients differ cell by cell; 2: texts for gaps, times
+VERSION = 5  # 5: what was missed; 4: views of columns; 3: how clients differ; 2: gaps, times
 CORRELATION = "resemblance"  # its name in a file
 ABOUT = (
     "A public distribution Pi. 'records' says how a record becomes a cell; each line of 'cells' is "

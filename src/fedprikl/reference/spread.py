@@ -9,6 +9,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.correlation import Correlation, rare_discount
+from fedprikl.reference.factors import HOLDERS
 
 __all__ = ["CellSpread", "Spread", "between_clients", "one_each", "spread_around"]
 
@@ -55,12 +56,29 @@ class Spread:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the factors: as many clients of equal size tell as much."""
+        """Degrees of freedom of how much clients differ: as many equal clients tell as much.
+
+        Of clients that differ unequally, fewer: 2 over kappa / clients, the squared coefficient of
+        variation of what was estimated from them.
+        """
         kind = self.correlation
         if kind is None or kind.factors is None:
             return math.inf
-        alike = kind.clients / (1 + kind.size_variation)
-        return max(alike - 1 - len(kind.factors.common), 3.0)
+        alike = kind.clients / (1 + kind.size_variation) - 1 - len(kind.factors.common)
+        return max(min(alike, 2 * kind.clients / max(kind.factors.unlike, 1e-9)), 3.0)
+
+    @property
+    def unlike(self) -> float:
+        """kappa: how unequally clients differ (`Factors.unlike`)."""
+        kind = self.correlation
+        return 0.0 if kind is None or kind.factors is None else kind.factors.unlike
+
+    def own_freedom(self, alike: CellSpread, pi: Floats) -> Floats:
+        """Degrees of freedom of each cell's own correlation: its holders, and those it borrows."""
+        kind = self.correlation
+        if kind is None or kind.factors is None or not self.counted:
+            return np.full(len(pi), math.inf)
+        return np.asarray(1 / self.counting(alike, pi) + HOLDERS)
 
     def between(self, records: Ints) -> Floats:
         """kappa of each batch: the weight of what clients differ in.

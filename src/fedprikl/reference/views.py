@@ -1,5 +1,6 @@
 """Views: one column of a reference by itself, or a pair of columns. Public."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.spread import Spread, spread_around
+from fedprikl.reference.unseen import Unseen
 
 __all__ = ["View"]
 
@@ -48,3 +50,29 @@ class View:
         `clients` are those of each batch, as for `Reference.spread`.
         """
         return spread_around(self.mass, self.correlation, clients)
+
+    def unseen(self, *, clients: int, records: int, design_effect: float | None = None) -> Unseen:
+        """How many records of such a population lie in "other" if it has not drifted.
+
+        A `design_effect` stands for the reference's own correlation, as in a plan.
+        """
+        kind, counted = self.correlation, round(float(self.mass.sum()))
+        known = float(self.probabilities[-1])
+        own = effect = design_effect or 1.0
+        if kind is not None and design_effect is None:
+            own = kind.rare_effect(clients=kind.clients, records=max(counted, 1))
+            effect = kind.rare_effect(clients=clients, records=records)
+        if counted <= 1:  # probabilities
+            return Unseen(shape=1.0, scale=0.0, effect=effect, known=known)
+        share, error = (0.0, 0.0) if kind is None else (kind.missed, kind.missed_error)
+        if kind is None:  # every record a client of its own
+            once, twice = (np.count_nonzero(self.mass[:-1] == held) for held in (1, 2))
+            share, error = once / counted, math.sqrt(once + 2 * twice) / counted
+        return Unseen.of(
+            share=share,
+            error=error,
+            counted=counted,
+            reference_effect=own,
+            effect=effect,
+            known=known,
+        )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedprikl.protocol.column_answer import CellAnswer, ColumnAnswer
 from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
-from fedprikl.reporting.column_facts import ColumnFacts, facts_of, moved_cells, threshold_of
+from fedprikl.reporting.column_facts import ColumnFacts, facts_of, moved_in, threshold_of
 from fedprikl.reporting.texts import cell_name, clean, percent
 
 __all__ = ["cells_chart", "column_story", "ranking_chart"]
@@ -54,7 +54,7 @@ def cells_chart(column: ColumnAnswer, records: int) -> str:
 
 def column_story(column: ColumnAnswer) -> str:
     """What a chart of its cells shows, in a sentence or two."""
-    moved = moved_cells(column.cells)
+    moved = moved_in(column)
     first = (
         f"There are now {moved}." if moved else "Which categories moved cannot be told from noise."
     )

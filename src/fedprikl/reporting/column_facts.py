@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedprikl.estimation.verdict import UNSEEN
 from fedprikl.protocol.column_answer import CellAnswer, ColumnAnswer
 from fedprikl.reporting.headline import ranked
 from fedprikl.reporting.texts import (
@@ -24,6 +25,7 @@ __all__ = [
     "column_lines",
     "facts_of",
     "moved_cells",
+    "moved_in",
     "takes_unrelated",
     "threshold_of",
 ]
@@ -32,6 +34,7 @@ HEAD = ("column", "tv", "no drift", "threshold", "95% interval", "moved")
 SHOWN = 15  # columns in a table of text; those that have moved are always shown
 NAME, CELL, CELLS = 32, 28, 3  # letters of names; cells that are named
 UNKNOWN = "-"
+NEW = "values that the reference never saw"
 NOTE = (
     "tv: the share of all records that would have to change to look like the reference; "
     "no drift: the tv to expect without any drift"
@@ -82,7 +85,7 @@ class ColumnFacts:
             threshold=UNKNOWN if mark is None else number(mark, digits),
             interval=interval,
             verdict={True: "moved", False: "not moved", None: "not judged"}[column.drifted],
-            cells=moved_cells(column.cells) if column.drifted else "",
+            cells=moved_in(column) if column.drifted else "",
             seen=_seen(column) if column.drifted and hidden else "",
         )
 
@@ -117,6 +120,12 @@ def moved_cells(cells: Sequence[CellAnswer]) -> str:
             names = [shortened(cell_name(cell.label), CELL) for cell in moved]
             parts.append(f"{word} in {listed(names, CELLS)}")
     return "; ".join(parts)
+
+
+def moved_in(column: ColumnAnswer) -> str:
+    """Which cells of a column have moved, and whether values are new to the reference."""
+    new = any(each.speaks for each in column.witnesses if each.name == UNSEEN)
+    return "; ".join(part for part in (moved_cells(column.cells), new * NEW) if part)
 
 
 def column_lines(columns: Sequence[ColumnAnswer]) -> tuple[str, ...]:
