@@ -1,5 +1,6 @@
 """Checks of what comes in from outside. Each returns the clean value or says what to do."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ def check_finite(value: float, name: str) -> float:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(f"{name} must be a number, got {value!r:.80}.") from None
-    if not np.isfinite(number):
+    if not math.isfinite(number):
         raise InvalidInputError(f"{name} must be a finite number, got {number}.")
     return number
 
@@ -83,11 +84,12 @@ def check_counts(values: npt.ArrayLike | Sequence[Any], name: str) -> Ints:
         raise InvalidInputError(f"{name} must be numbers; some are not.") from None
     if array.ndim != 1:
         raise InvalidInputError(f"{name} must be one list of numbers, got shape {array.shape}.")
-    if not np.all(np.isfinite(numbers)):
+    whole = numbers is array
+    if not whole and not np.all(np.isfinite(numbers)):
         raise InvalidInputError(f"{name} contain nan or infinity. Clean the counts first.")
     if np.any(numbers < 0):
         raise InvalidInputError(f"{name} must not be negative.")
-    if np.any(numbers != np.floor(numbers)) or np.any(numbers > 2**53):
+    if (not whole and np.any(numbers != np.floor(numbers))) or np.any(numbers > 2**53):
         raise InvalidInputError(
             f"{name} must be whole numbers of records (at most 2^53). If these are "
             "probabilities, use `Reference.from_probabilities`."

@@ -22,6 +22,7 @@ from fedprikl.privacy import (
     calibrate,
     calibrate_gaussian,
     calibrate_laplace,
+    gaussian_account,
 )
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
 from fedprikl.privacy.noise import GRID_SLACK, _opendp_laplace
@@ -52,6 +53,22 @@ def test_the_gaussian_profile_is_the_definition(epsilon: float, delta: float) ->
     second = math.exp(epsilon + stats.norm.logcdf(-0.5 / sigma - epsilon * sigma))
     assert first - second <= delta * (1 + 1e-6)
     assert first - second > delta * 0.999
+
+
+@given(st.floats(-4, 2.5), st.floats(-29, -0.1), st.floats(-3, 7))
+def test_the_gaussian_account_is_the_librarys(
+    log_epsilon: float, log_delta: float, log_ratio: float
+) -> None:
+    """To the last digit, at the part of delta that rounding leaves."""
+    epsilon, delta, ratio = 10**log_epsilon, 10**log_delta, 10**log_ratio
+    least = dp_accounting.get_sigma_gaussian(epsilon, gaussian_account._usable(delta, 1.0))
+    usable = gaussian_account._usable(delta, 2 * least)
+    sigma = dp_accounting.get_sigma_gaussian(epsilon, usable)
+    assert gaussian_account.gaussian_sigma(epsilon, delta) == sigma
+    usable = gaussian_account._usable(delta, ratio)
+    with np.errstate(divide="ignore"):
+        spent = dp_accounting.get_epsilon_gaussian(ratio, usable, tol=1e-18)
+    assert gaussian_account.gaussian_epsilon(ratio, delta) == spent
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])

@@ -39,5 +39,14 @@ def bregman_gap(ratio: Floats, excess: Floats) -> Floats:
     near = np.abs(excess) < _SERIES_RADIUS
     if np.any(near):
         small = excess[near]
-        gap[near] = small**2 * np.polyval(_SERIES, small)
+        gap[near] = small**2 * _series(small)
     return gap
+
+
+def _series(x: Floats) -> Floats:
+    """`np.polyval`, in place: this is called thousands of times for a plan."""
+    found = np.full_like(x, _SERIES[0])
+    for coefficient in _SERIES[1:]:
+        found *= x
+        found += coefficient
+    return found

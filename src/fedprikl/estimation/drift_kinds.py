@@ -64,7 +64,16 @@ def drifted_ratios(
     share = share / share.sum()
     if check_finite(size, "size") <= 0:
         return np.ones(len(share))
-    cells = _Cells(np.asarray(pi, dtype=np.float64), share, score, seed, nearest=nearest)
+    rare = np.asarray(pi, dtype=np.float64)
+    found = _drifted(rare.tobytes(), share.tobytes(), kind, size, score, seed, nearest)
+    return None if found is None else found.copy()
+
+
+@lru_cache(maxsize=32)  # a plan tries every way to release on the same drifts
+def _drifted(
+    pi: bytes, share: bytes, kind: str, size: float, score: Score, seed: int, nearest: bool
+) -> Floats | None:
+    cells = _Cells(np.frombuffer(pi), np.frombuffer(share), score, seed, nearest=nearest)
     return _KINDS[kind](cells, size)
 
 

@@ -221,10 +221,12 @@ def multinomial(records: int, pi: Floats, draws: int, rng: np.random.Generator) 
     while left.max() > 4 * max(cells, SPARE**2):
         mean = np.maximum(left - SPARE * np.sqrt(left), 0.0)
         dealt = rng.poisson(mean[:, None] * share)
-        for i in np.flatnonzero(dealt.sum(axis=1) > left):
+        total = dealt.sum(axis=1)
+        for i in np.flatnonzero(total > left):
             dealt[i] = rng.multinomial(left[i], share)
+            total[i] = left[i]
         counts += dealt
-        left = left - dealt.sum(axis=1)
+        left = left - total
     row = np.repeat(np.arange(draws), left)
     cell = np.searchsorted(np.cumsum(share)[:-1], rng.random(len(row)), side="right")
     counts += np.bincount(row * cells + cell, minlength=draws * cells).reshape(draws, cells)

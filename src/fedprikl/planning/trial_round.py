@@ -64,7 +64,7 @@ class TrialRound:
             spread = reference.spread(clients=[clients // plan.batches] * plan.batches)
         return cls(plan, pi, points, sizes, clients, spread)
 
-    @property
+    @cached_property
     def pi(self) -> Floats:
         """Of the cells with Pi > 0."""
         return self.probabilities[self.probabilities > 0]
@@ -74,7 +74,7 @@ class TrialRound:
         """Whether every cell is asked of everybody."""
         return self.plan.batches == 1 and len(self.points) == len(self.pi)
 
-    @property
+    @cached_property
     def score(self) -> Score:
         """Of the first question."""
         return trust_of(self.plan).score
@@ -121,7 +121,7 @@ class TrialRound:
             self.records,
             ratios[self.term_cells],
             self.score,
-            self.release(self.plan.question),
+            self._first,
             design_effect=self.plan.client_effect,
             effort=(max(1, populations // tries), draws),
         )
@@ -136,6 +136,10 @@ class TrialRound:
     def _effort(self) -> tuple[int, int]:
         usual = 8, max(12, min(64, COUNTS // len(self.points)))
         return EFFORT.get(self.plan.question.release, usual)
+
+    @cached_property
+    def _first(self) -> Release:
+        return self.release(self.plan.question)
 
     def release(self, question: Question) -> Release:
         """How the answer to a question of the plan is released."""
@@ -178,7 +182,7 @@ class TrialRound:
         source = InsecureSeededNoise(SEED)
         return trust.estimate(self.points, (), sums, cohorts, source=source, rng=rng).statistics
 
-    @property
+    @cached_property
     def term_cells(self) -> Ints:
         """Positions in `pi` of the terms of the estimate."""
         cells = self.points.cells

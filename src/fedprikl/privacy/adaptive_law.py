@@ -1,6 +1,7 @@
 """The law of adaptive noise for one population: for forecasts and tests, never for a release."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -32,8 +33,7 @@ class NoiseLaw:
     @classmethod
     def of(cls, ranges: Ranges, *, epsilon: float) -> "NoiseLaw":
         """The law for these ranges; each point of the grid stands for the step around it."""
-        weights = ring_weights(epsilon)
-        falling = np.array([float(weight / weights[0]) for weight in weights])
+        falling = _densities(epsilon)
         lows = np.append(ranges.lows, ranges.outer[0]) - ranges.value - 0.5
         highs = np.append(ranges.highs, ranges.outer[1]) - ranges.value + 0.5
         edges = np.concatenate([lows[::-1], highs])
@@ -82,3 +82,12 @@ class NoiseLaw:
 
     def __repr__(self) -> str:  # secret
         return f"NoiseLaw({len(self.edges) - 1} pieces)"
+
+
+@lru_cache(maxsize=16)  # forecasts ask for the laws of many populations
+def _densities(epsilon: float) -> Floats:
+    """Of the rings, from the innermost one's, which is 1."""
+    weights = ring_weights(epsilon)
+    found = np.array([float(weight / weights[0]) for weight in weights])
+    found.flags.writeable = False
+    return found

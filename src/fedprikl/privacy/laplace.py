@@ -1,6 +1,7 @@
 """Laplace noise on one number: pure privacy."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,12 +90,9 @@ class LaplaceMechanism(AdditiveMechanism):
             return -self.scale * math.log(2 * (1 - probability))
         from scipy import optimize  # slow to load, and a client never needs it
 
+        below = _laplace_normal_cdf(self.scale, error_sd)
         bound = 20 * (self.scale + error_sd) * max(1.0, -math.log(1 - probability))
-        return float(
-            optimize.brentq(
-                lambda x: _laplace_normal_cdf(x, self.scale, error_sd) - probability, 0.0, bound
-            )
-        )
+        return float(optimize.brentq(lambda x: below(x) - probability, 0.0, bound))
 
     def per_unit(self) -> str:
         """In words, relative to the sensitivity where there is one: what a ledger knows."""
@@ -116,11 +114,16 @@ def calibrate_laplace(*, epsilon: float, sensitivity: float) -> LaplaceMechanism
     return LaplaceMechanism(scale=reach / check_epsilon(epsilon), sensitivity=sensitivity)
 
 
-def _laplace_normal_cdf(x: float, scale: float, sd: float) -> float:
+def _laplace_normal_cdf(scale: float, sd: float) -> Callable[[float], float]:
     """P(Laplace(scale) + N(0, sd^2) <= x), in closed form, with products as sums of logarithms."""
-    from scipy import special
+    from scipy.special import log_ndtr, ndtr
 
     shift = sd / scale
-    rising = math.exp(shift**2 / 2 + x / scale + special.log_ndtr(-x / sd - shift))
-    falling = math.exp(shift**2 / 2 - x / scale + special.log_ndtr(x / sd - shift))
-    return float(special.ndtr(x / sd) + (rising - falling) / 2)
+    square = shift**2 / 2
+
+    def below(x: float) -> float:
+        rising = math.exp(square + x / scale + log_ndtr(-x / sd - shift))
+        falling = math.exp(square - x / scale + log_ndtr(x / sd - shift))
+        return float(ndtr(x / sd) + (rising - falling) / 2)
+
+    return below

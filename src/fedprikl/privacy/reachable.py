@@ -177,20 +177,40 @@ def _knapsack(gains: _Gains, cells: Ints, most: int) -> Ints:
     """
     whole = _emptied(gains, cells, most)
     parts = _best_parts(gains, np.setdiff1d(cells, whole, assume_unique=True), most)
-    intact = np.zeros(most + 1, np.int64)  # best with at most j records, no cell emptied partly
-    parted = np.maximum.accumulate(parts)  # with at most one
-    sizes = gains.h[whole]
-    table = gains(whole, np.minimum(np.arange(most + 1)[:, None], sizes)).T
     before = np.full(2 * most + 1, NEVER)
-    shifted = sliding_window_view(before, most + 1)  # row j, column most - r: intact[j - r]
-    for gain, size in zip(table, sizes.tolist(), strict=True):
+    shifted = sliding_window_view(before, most + 1)  # row j, column most - r: best[j - r]
+    # The best with at most j records: no cell emptied partly, and at most one, which is no worse.
+    single = int(np.searchsorted(gains.h[whole], 2))  # cells of one record come first
+    intact = _singles(gains, whole[:single], most)
+    before[most:] = np.maximum.accumulate(parts)
+    parted: Ints = (shifted + intact[::-1]).max(axis=1)
+    for size, gain in _gains_of_each(gains, whole[single:]):
         before[most:] = intact
-        ways = shifted[:, most - size :] + gain[size::-1]
-        emptied = parted[: most + 1 - size] + gain[size]
-        parted[size:] = np.maximum(parted[size:], emptied)
-        parted = np.maximum(parted, ways.max(axis=1))
-        intact[size:] = np.maximum(intact[size:], intact[: most + 1 - size] + gain[size])
+        partly = (shifted[:, most - size + 1 : most] + gain[-2::-1]).max(axis=1)
+        parted[size:] = np.maximum(parted[size:], parted[: most + 1 - size] + gain[-1])
+        parted = np.maximum(parted, partly)
+        intact[size:] = np.maximum(intact[size:], intact[: most + 1 - size] + gain[-1])
     return parted[1:]
+
+
+def _singles(gains: _Gains, cells: Ints, most: int) -> Ints:
+    """The largest gain of emptying at most 0, 1, ..., `most` cells of one record each, the best
+    first.
+    """
+    best = np.cumsum(gains(cells, np.ones_like(cells)))[:most]
+    intact = np.zeros(most + 1, np.int64)
+    intact[1 : len(best) + 1] = best
+    return np.maximum.accumulate(intact)
+
+
+def _gains_of_each(gains: _Gains, cells: Ints) -> Iterator[tuple[int, Ints]]:
+    """How many records each cell holds, and the gain of removing 1, 2, ... of them."""
+    sizes = gains.h[cells]
+    ends = np.cumsum(sizes)
+    removed = np.arange(1, int(sizes.sum()) + 1) - np.repeat(ends - sizes, sizes)
+    found = gains(np.repeat(cells, sizes), removed)
+    for size, end in zip(sizes.tolist(), ends.tolist(), strict=True):
+        yield size, found[end - size : end]
 
 
 def _emptied(gains: _Gains, cells: Ints, most: int) -> Ints:

@@ -1,7 +1,7 @@
 """The plan: what all parties agree on before any data is touched. All of it is public."""
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -289,7 +289,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        content = asdict(self) | {
+        content = {field.name: getattr(self, field.name) for field in fields(self)} | {
             "questions": [each.to_dict() for each in self.questions],
             "columns": None if self.columns is None else self.columns.to_dict(),
             "series": None if self.series is None else self.series.to_dict(),

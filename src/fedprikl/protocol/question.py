@@ -1,7 +1,7 @@
 """A question: which divergence of the whole is estimated, and from how many counts. Public."""
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from fedprikl.checks import check_finite, check_positive_int
@@ -103,7 +103,7 @@ class Question:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self)
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def from_dict(cls, document: Any) -> "Question":
