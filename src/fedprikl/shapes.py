@@ -87,7 +87,7 @@ Reader = Callable[[Any], Any]
 
 
 @lru_cache(maxsize=1024)
-def _readers(kind: type[Any]) -> tuple[tuple[str, Reader], ...]:
+def _readers(kind: Any) -> tuple[tuple[str, Reader], ...]:
     """How each field is read. Made once: a history of years has many thousand documents."""
     return tuple((name, _reader(each)) for name, each in get_type_hints(kind).items())
 
@@ -102,7 +102,8 @@ def _reader(annotation: Any) -> Reader:
         return lambda value: None if value is None else some(value)
     if is_dataclass(annotation):
         own = getattr(annotation, "from_dict", None)
-        read = own or partial(read_fields, annotation)
+        kind_of: Any = annotation
+        read = own or partial(read_fields, kind_of)
         return lambda value: read(_checked(value, isinstance(value, dict)))
     if kind is Literal:
         return lambda value: _checked(value, value in inner)

@@ -239,5 +239,3 @@ def test_the_same_files_under_another_name_are_refused(folder: Path) -> None:
     with pytest.raises((InvalidInputError, HistoryError)):
         other.monitor(over(0), history=folder / "series" / "other.db", key=SigningKey.generate())
     assert len(world.charged()) == 1
-
-

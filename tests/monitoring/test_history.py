@@ -134,10 +134,9 @@ def test_exchanged_documents_are_noticed(world: World) -> None:
 
 def rewritten(world: World, change: Any) -> None:
     """A forger who makes every hash anew: `change` gets the bodies of all entries."""
-    with History.open(world.history, create=False) as opened:
-        with opened._file.reading():
-            bodies = [dict(entry.body) for entry in opened._file.entries()]
-            documents = opened._file.connection.execute("SELECT * FROM documents").fetchall()
+    with History.open(world.history, create=False) as opened, opened._file.reading():
+        bodies = [dict(entry.body) for entry in opened._file.entries()]
+        documents = opened._file.connection.execute("SELECT * FROM documents").fetchall()
     world.history.unlink()
     with History.open(world.history) as opened, opened._file.writing():
         head = HISTORY.head_of([])

@@ -225,7 +225,8 @@ def _shares(case: NullCase, series: int, rng: np.random.Generator, *, same_clien
     ratios = Ratios.draw(spread, cells, pi, series, rng)
     drawn = 1 if same_clients else case.periods
     every = np.arange(len(pi))
-    shares = np.stack([ratios.shares(every, between, rng) for _ in range(drawn)], axis=1)
+    (clients,) = spread.clients
+    shares = np.stack([ratios.shares(every, between, clients, rng) for _ in range(drawn)], axis=1)
     if channel.error is not None:  # of a baseline
         error, normal = channel.error, rng.standard_normal((series, 1, len(pi) + 1))
         shares[..., :-1] *= gamma_like(normal[..., :-1] * np.sqrt(error[:-1]), error[:-1])
