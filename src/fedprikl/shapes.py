@@ -42,7 +42,8 @@ def read_fields(kind: type[Typed], document: dict[str, Any]) -> Typed:
     fedprikl.errors.InvalidInputError: The document lacks a proper field 'count'.
     """
     found = {}
-    for name, read in _readers(kind):
+    whose: Any = kind
+    for name, read in _readers(whose):
         try:
             found[name] = read(document[name])
         except (_WrongKindError, KeyError):

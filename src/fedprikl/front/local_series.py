@@ -113,7 +113,7 @@ class LocalSeries:
     def _check_watermark(self, history: History, marks: Watermark) -> None:
         """Refuses a watermark that is older than the history, or newer."""
         found = history.read()
-        known = marks.rounds(self.signed.plan.population)
+        known = marks.rounds(self.signed.plan)
         lost = [kept.period for kept in found.kept.values() if kept.round_id not in known]
         if lost:
             raise HistoryError(
@@ -193,12 +193,11 @@ class LocalSeries:
     def _select(
         self, files: Mapping[str, Path], number: int, marks: Watermark
     ) -> dict[str, PeriodRecords]:
-        population = self.signed.plan.population
         selected = {}
         for name, path in files.items():
             if self.series.has_times:
                 check_times(path, self.series.time_column, self.form)
-            known = marks.seen(population, path)
+            known = marks.seen(self.signed.plan, path)
             try:
                 selected[name] = records_of_period(self.series, number, path, known)
             except RecordsError as error:

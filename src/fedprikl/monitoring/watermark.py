@@ -1,7 +1,7 @@
 """The watermark: what each client's records have been counted for, in one SQLite file.
 
     rounds   which round counted which period of a population, in order
-    claims   the span of moments that a round counted of a client's records
+    claims   which of a client's records a round counted: of which times, or by arrival
     seen     which bytes of a client's files were first seen in which period
 
 A claim is written before any count leaves its client, and stays: whether the sum was opened
@@ -10,27 +10,31 @@ afterwards, only the ledger knows. The file holds no secret and no record.
 
 import contextlib
 import hashlib
-import math
+import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from fedprikl.databases import create_database
+from fedprikl.documents import canonical
 from fedprikl.errors import HistoryError
+from fedprikl.monitoring.counted_records import CountedRecords
 from fedprikl.protocol import Plan
 from fedprikl.records import Seen
 
 __all__ = ["Claim", "Watermark"]
 
 APPLICATION_ID, VERSION = 0x46504B57, 1  # "FPKW", in the header of the file
+BEFORE = -1  # the period of what another series of the population has seen
 _SCHEMA = (
-    "CREATE TABLE rounds (population TEXT, period INTEGER, round TEXT PRIMARY KEY) WITHOUT ROWID",
-    "CREATE TABLE claims (records TEXT, start REAL, until REAL, population TEXT, round TEXT)",
+    "CREATE TABLE rounds (population TEXT, series TEXT, period INTEGER, round TEXT PRIMARY KEY) "
+    "WITHOUT ROWID",
+    "CREATE TABLE claims (records TEXT, counted TEXT, round TEXT)",
     "CREATE INDEX claims_of_records ON claims (records)",
-    "CREATE TABLE seen (client TEXT, population TEXT, file TEXT, ends INTEGER, period INTEGER, "
-    "digest TEXT, place TEXT, round TEXT)",
+    "CREATE TABLE seen (client TEXT, population TEXT, series TEXT, file TEXT, ends INTEGER, "
+    "period INTEGER, digest TEXT, place TEXT, round TEXT)",
     "CREATE INDEX seen_of_client ON seen (client, population)",
 )
 
@@ -55,47 +59,34 @@ class Watermark:
         A record may be in as many releases as the plan says, and a population's period is counted
         once. All clients are claimed or none.
         """
-        series = plan.series
-        assert series is not None  # noqa: S101  a watermark is of a series
-        start, until = series.counted_by(period).span.instants
-        arrived = not series.has_times or series.late == "next"
-        if arrived:
-            start = -math.inf  # what arrives may be of any time
+        asked = CountedRecords.of(plan, period, organiser="")
+        line = (plan.population, asked.series)
         with self._writing() as db:
-            again = "SELECT 1 FROM rounds WHERE population = ? AND period = ?"
-            if db.execute(again, (plan.population, period)).fetchone():
+            again = "SELECT 1 FROM rounds WHERE population = ? AND series = ? AND period = ?"
+            if db.execute(again, (*line, period)).fetchone():
                 raise HistoryError(
                     f"The watermark {self._path} says that period {period} of "
                     f"{plan.population!r} has been counted, and the history does not know it: the "
                     "history is an older copy. Bring the newer one back."
                 )
             for name, claim in claims.items():
-                key = _key(claim.data)
-                often = (
-                    "SELECT count(*) FROM claims WHERE records = ? AND start < ? AND ? < until "
-                    "AND NOT (? AND population = ? AND start = ?)"
-                )
-                (times,) = db.execute(
-                    often, (key, until, start, arrived, plan.population, start)
-                ).fetchone()
-                if times >= plan.releases:
+                before = _claimed(db, claim.data)
+                times = sum(asked.may_share(each) for each in before)
+                if times >= plan.releases or any(map(asked.is_period_of, before)):
                     raise HistoryError(
                         f"The records of {name} from this period have been counted before, under "
                         "this or another population's name. Nothing was counted now. Each record "
                         "is counted once in a series."
                     )
+                content = canonical(asdict(asked)).decode()
                 db.execute(
-                    "INSERT INTO claims VALUES (?, ?, ?, ?, ?)",
-                    (key, start, until, plan.population, round_id),
+                    "INSERT INTO claims VALUES (?, ?, ?)", (_key(claim.data), content, round_id)
                 )
                 db.executemany(
-                    "INSERT INTO seen VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    [
-                        (_name(claim.data), plan.population, *astuple(seen), round_id)
-                        for seen in claim.new
-                    ],
+                    "INSERT INTO seen VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [(_name(claim.data), *line, *astuple(seen), round_id) for seen in claim.new],
                 )
-            db.execute("INSERT INTO rounds VALUES (?, ?, ?)", (plan.population, period, round_id))
+            db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?)", (*line, period, round_id))
 
     def forget(self, round_id: str) -> None:
         """Takes a round's claims back: only if it never reserved a budget, so opened nothing."""
@@ -103,20 +94,27 @@ class Watermark:
             for table in ("rounds", "claims", "seen"):
                 db.execute(f"DELETE FROM {table} WHERE round = ?", (round_id,))  # noqa: S608
 
-    def seen(self, population: str, data: Path) -> tuple[Seen, ...]:
+    def seen(self, plan: Plan, data: Path) -> tuple[Seen, ...]:
         """What of a client's files was seen before, wherever its folder lay then."""
         found = (
-            "SELECT file, ends, period, digest, place FROM seen WHERE client = ? AND population = ?"
+            "SELECT series, file, ends, period, digest, place FROM seen WHERE client = ? AND "
+            "population = ?"
         )
+        series = CountedRecords.of(plan, 0, organiser="").series
         with self._writing() as db:
-            rows = db.execute(found, (_name(data), population)).fetchall()
-        return tuple(Seen(*row) for row in rows)
+            rows = db.execute(found, (_name(data), plan.population)).fetchall()
+        return tuple(
+            Seen(file, end, period if of == series else BEFORE, digest, place)
+            for of, file, end, period, digest, place in rows
+        )
 
-    def rounds(self, population: str) -> dict[str, int]:
-        """The rounds that counted a population, with their periods."""
+    def rounds(self, plan: Plan) -> dict[str, int]:
+        """The rounds that counted the plan's series, with their periods."""
+        series = CountedRecords.of(plan, 0, organiser="").series
         with self._writing() as db:
             rows = db.execute(
-                "SELECT round, period FROM rounds WHERE population = ?", (population,)
+                "SELECT round, period FROM rounds WHERE population = ? AND series = ?",
+                (plan.population, series),
             ).fetchall()
         return dict(rows)
 
@@ -144,6 +142,12 @@ class Watermark:
                 f"Cannot use the watermark {self._path}: {reason}. Nothing was counted; without it "
                 "nobody knows which records are new."
             ) from None
+
+
+def _claimed(db: sqlite3.Connection, data: Path) -> list[CountedRecords]:
+    """What was counted of a client's records, under whatever name."""
+    rows = db.execute("SELECT counted FROM claims WHERE records = ?", (_key(data),)).fetchall()
+    return [CountedRecords(**json.loads(content)) for (content,) in rows]
 
 
 def _key(data: Path) -> str:

@@ -13,6 +13,7 @@ from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
 from fedprikl.privacy.ledger_file import Entry
 from fedprikl.privacy.mechanism import Charge, charge_from_dict, mechanism_named
 from fedprikl.privacy.spans import Span, Spanned, exposures, worst_epsilon
+from fedprikl.shapes import to_plain
 
 __all__ = ["Account", "LedgerRound", "RoundState", "replay"]
 
@@ -61,7 +62,7 @@ class LedgerRound:
             "charged": self.charged,
             "epsilon": total_epsilon([self.charge], delta=delta),
             "mechanism": self.charge.to_dict(),
-            "span": None if self.span is None else [self.span.start, self.span.end],
+            "span": None if self.span is None else to_plain(self.span),
             "at": self.at,
             "closed_at": self.closed_at,
             "release_hash": self.release_hash,
@@ -201,5 +202,5 @@ def _span(body: Mapping[str, Any]) -> Span | None:
     """Entries about records of all moments have none."""
     if "span" not in body:
         return None
-    start, end = body["span"]
-    return Span(start, end)
+    start, end, clock = body["span"]
+    return Span(start, end, clock)

@@ -192,7 +192,7 @@ class Ledger:
             "note": _check_words(note, "note"),
         }
         if span is not None:
-            body["span"] = [span.start, span.end]
+            body["span"] = [span.start, span.end, span.clock]
         with self._file.writing():
             entries, accounts = self._load()
             account = _find_account(accounts, population)

@@ -6,9 +6,10 @@ the composition of the releases whose span holds its moment; what a population h
 most that any record can have lost.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, product
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.composition import total_epsilon
@@ -23,6 +24,9 @@ class Span:
 
     start: str
     end: str
+    clock: str = (
+        ""  # what tells the moment of a record; spans of different clocks may share records
+    )
 
     def __post_init__(self) -> None:
         first, last = self.instants
@@ -41,8 +45,8 @@ class Span:
         return found[0].timestamp(), found[1].timestamp()
 
     def overlaps(self, other: "Span | None") -> bool:
-        """Whether a moment is in both; None is all of time."""
-        if other is None:
+        """Whether a record may be in both; None is all of them."""
+        if other is None or other.clock != self.clock:
             return True
         (start, end), (first, last) = self.instants, other.instants
         return start < last and first < end
@@ -54,7 +58,7 @@ Spanned = tuple[Charge, Span | None]  # None: whatever the moment of a record
 def exposures(charges: Iterable[Spanned]) -> tuple[tuple[Charge, ...], ...]:
     """What records of different moments were charged: equal charges once.
 
-    Cost: the number of spans times how many of them overlap.
+    Cost: the number of spans times how many of them overlap; of several clocks, the product.
 
     >>> from fedprikl.privacy import calibrate_laplace
     >>> one, two = (calibrate_laplace(epsilon=each, sensitivity=1.0) for each in (0.5, 1.0))
@@ -63,22 +67,31 @@ def exposures(charges: Iterable[Spanned]) -> tuple[tuple[Charge, ...], ...]:
     >>> sorted(map(len, exposures([(one, monday), (two, tuesday)])))
     [0, 1, 1]
     """
-    all_charges = list(charges)
-    always = tuple(charge for charge, span in all_charges if span is None)
+    listed = list(charges)
+    always = tuple(charge for charge, span in listed if span is None)
+    spans = [(charge, span) for charge, span in listed if span is not None]
+    clocks = {span.clock for _, span in spans}
+    by_clock = [_of_clock([each for each in spans if each[1].clock == name]) for name in clocks]
+    # A record has a moment by every clock, and nobody knows which moments go together.
+    return tuple((*always, *chain.from_iterable(parts)) for parts in product(*by_clock))
+
+
+def _of_clock(charges: Sequence[tuple[Charge, Span]]) -> list[tuple[Charge, ...]]:
+    """What records of different moments were charged, by one clock; some were charged nothing."""
     events: list[tuple[float, int, int]] = []
-    for number, (_, span) in enumerate(all_charges):
-        if span is not None:
-            start, end = span.instants
-            events += [(start, 1, number), (end, 0, number)]  # what ends goes before what begins
-    found, active = {repr(always): always}, set[int]()
+    for number, (_, span) in enumerate(charges):
+        start, end = span.instants
+        events += [(start, 1, number), (end, 0, number)]  # what ends goes before what begins
+    found: dict[str, tuple[Charge, ...]] = {"": ()}
+    active = set[int]()
     for _, begins, number in sorted(events):
         if begins:
             active.add(number)
-            now = (*always, *(all_charges[each][0] for each in sorted(active)))
+            now = tuple(charges[each][0] for each in sorted(active))
             found[repr(now)] = now
         else:
             active.discard(number)
-    return tuple(found.values())
+    return list(found.values())
 
 
 def worst_epsilon(charges: Iterable[Spanned], *, delta: float) -> float:

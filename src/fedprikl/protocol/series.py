@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from fedprikl.checks import check_positive_int
+from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import Span
 
@@ -28,11 +29,12 @@ class Period:
     number: int  # from 0
     start: datetime  # with an offset
     end: datetime
+    clock: str = ""  # what tells the moment of a record
 
     @property
     def span(self) -> Span:
         """The same as a ledger writes it."""
-        return Span(self.start.isoformat(), self.end.isoformat())
+        return Span(self.start.isoformat(), self.end.isoformat(), self.clock)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,17 @@ class Series:
         return PER_YEAR[self.every]
 
     @property
+    def clock(self) -> str:
+        """What tells the moment of a record: two series with the same clock agree on every record.
+
+        Those by arrival only agree with themselves.
+        """
+        own = [self.time_column, self.zone]
+        if self.has_times and self.late == "leave":
+            return canonical(own).decode()
+        return canonical([*own, self.late, self.every, self.first]).decode()
+
+    @property
     def has_times(self) -> bool:
         """Whether the period of a record follows from its own time."""
         return self.time_column != ""
@@ -131,12 +144,12 @@ class Series:
             raise InvalidInputError(
                 f"The series has the periods 0 to {self.periods - 1}, got {number!r:.20}."
             )
-        return Period(number, self._begin(number), self._begin(number + 1))
+        return Period(number, self._begin(number), self._begin(number + 1), self.clock)
 
     def counted_by(self, number: int) -> Period:
         """What the release of this number counts: the period, with those before it in a window."""
         first = max(number - self.window + 1, 0)
-        return Period(number, self.period(first).start, self.period(number).end)
+        return Period(number, self.period(first).start, self.period(number).end, self.clock)
 
     def last_over(self, at: str) -> int:
         """The number of the last period that is over at this time; -1 if none is."""
