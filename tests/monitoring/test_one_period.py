@@ -3,13 +3,13 @@
 Records have a cell of their own, so that a record that is counted twice shows.
 """
 
+import contextlib
 import gzip
 import os
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -48,7 +48,7 @@ CALENDARS = (  # each begins shortly before a clock is changed
 MOMENTS = (UTC, timezone(timedelta(hours=5, minutes=30)), timezone(timedelta(hours=-9)))
 
 
-@contextmanager
+@contextlib.contextmanager
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
@@ -209,6 +209,8 @@ class Growing:
         self.arrived: dict[int, tuple[int, int]] = {}  # when, and of which day
         self.gone: dict[int, int] = {}  # the last period in which they were there
         self.cells = iter(range(CELLS))
+        self.moved = ""  # renamed since it was last looked at
+        self.open = contextlib.ExitStack()  # removed files: nothing else gets their place
 
     def line(self, day: int) -> str:
         at = datetime(2027, 1, 2) + timedelta(days=day)
@@ -241,7 +243,8 @@ class Growing:
         """What changes no record."""
         file = self.data / name
         if how == "rename":
-            file.rename(self.data / f"{period}-{name}")
+            self.moved = f"{period}-{name}"
+            file.rename(self.data / self.moved)
             if name in self.half:
                 self.half[f"{period}-{name}"] = self.half.pop(name)
         elif how == "touch":
@@ -250,6 +253,7 @@ class Growing:
             content = gzip.decompress(file.read_bytes()) if ".gz" in name else file.read_bytes()
             for line in content.splitlines()[1:]:
                 self.gone[int(line.split(b",")[0])] = period
+            self.open.enter_context(file.open())
             file.unlink()
             self.half.pop(name, None)
         elif how == "move all":
@@ -264,10 +268,11 @@ def test_what_arrives_counts_once_whatever_happens_to_the_files(
     data: st.DataObject, column: str
 ) -> None:
     series = Series(every="week", first="2027-01-04", periods=4, time_column=column, late="next")
-    with folder() as where:
+    with folder() as where, contextlib.ExitStack() as removed:
         (where / "clients" / "one").mkdir(parents=True)
         site = Site(series, where / "clients" / "one", where / "marks")
         growing, counts = Growing(site.data, series), []
+        removed.enter_context(growing.open)
         for period in range(series.periods):
             growing.add(f"w{period}.csv", [growing.line(7 * period)], period)
             for action in data.draw(st.lists(st.sampled_from(ACTIONS), max_size=3)):
@@ -276,6 +281,7 @@ def test_what_arrives_counts_once_whatever_happens_to_the_files(
                 site.count(period)
                 site.forget()  # nothing was opened: it is as if it had not been
             counts.append(site.count(period))
+            growing.moved = ""
             names = sorted(each.name for each in growing.data.iterdir())
             name, how = data.draw(st.tuples(st.sampled_from(names), st.sampled_from(REARRANGED)))
             growing.rearrange(how, name, period)
@@ -289,7 +295,8 @@ def _add(data: st.DataObject, growing: Growing, action: str, period: int) -> Non
     days = data.draw(st.lists(st.integers(0, 32), min_size=1, max_size=2))
     name = {"new": "n", "packed": "z"}.get(action, "") + str(len(list(growing.data.iterdir())))
     if action in ("append", "half"):
-        name = data.draw(st.sampled_from(sorted(e.name for e in growing.data.glob("*.csv"))))
+        files = {each.name for each in growing.data.glob("*.csv")} - {growing.moved}
+        name = data.draw(st.sampled_from(sorted(files)))
     elif action == "packed":
         name = f"{period}{name}.csv.gz"
     else:
@@ -308,6 +315,26 @@ def _expected(series: Series, growing: Growing, cell: int) -> list[int]:
     number = max(own, seen)
     inside = 0 <= own < series.periods
     return [number] if inside and growing.gone.get(cell, number) >= number else []
+
+
+def test_a_file_that_was_renamed_and_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "clients").mkdir()
+    site = Site(
+        Series(every="week", first="2027-01-04", periods=2),
+        tmp_path / "clients",
+        tmp_path / "marks",
+    )
+    file = site.data / "a.csv"
+    file.write_text("cell\n0\n")
+    site.count(0)
+    renamed = file.rename(site.data / "b.csv")
+    with renamed.open("a") as stream:
+        stream.write("1\n")
+    os.utime(renamed, ns=(0, 0))  # however coarse the clock of the disk is
+    with pytest.raises(RecordsError, match=r"b\.csv lies where a\.csv lay on the disk"):
+        site.count(1)
+    renamed.rename(file)
+    assert site.count(1)[:2].tolist() == [0, 1]
 
 
 def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
@@ -434,6 +461,13 @@ def test_a_series_by_time_may_not_become_one_by_arrival(tmp_path: Path) -> None:
     small_site(tmp_path).count(0)
     with pytest.raises(HistoryError, match="counted before"):
         small_site(tmp_path, late="next").count(1)
+
+
+def test_a_series_by_arrival_may_not_become_one_by_time(tmp_path: Path) -> None:
+    """Its first weeks are over: records of them arrived, and were counted, later."""
+    small_site(tmp_path, late="next").count(3)
+    with pytest.raises(HistoryError, match="counted before"):
+        small_site(tmp_path, "others", first="2026-01-05").count(0)
 
 
 def test_a_window_counts_a_record_as_often_as_the_plan_says(tmp_path: Path) -> None:

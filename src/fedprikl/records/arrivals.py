@@ -1,8 +1,9 @@
 """When each part of a client's files was first seen, so that no record counts as new twice.
 
 A plain CSV file may grow at its end; other files are whole or not there. A file is known by its
-name, or, if it was renamed and not written since, by its place on the disk. It is never known by
-its content: two files about different people may hold the same lines, and whether they do would
+name, or, if it was renamed and not written since, by its place on the disk. (If it was written
+since, it is refused: a new file may have got the place of one that was removed.) It is never known
+by its content: two files about different people may hold the same lines, and whether they do would
 show in the number of records. So which part of which file a record stands in says nothing about
 the record's values. The content is only compared with what the same file held before: a file that
 changed in it is refused.
@@ -97,8 +98,23 @@ def _before(file: Path, place: str, known: Sequence[Seen]) -> list[Seen]:
     name = file.name
     if name not in names:
         name = next((seen.file for seen in known if seen.place == place), name)
+    if name not in names:
+        _refuse_moved(file, place, known)
     found = {seen.end: replace(seen, file=file.name) for seen in known if seen.file == name}
     return [found[end] for end in sorted(found)]
+
+
+def _refuse_moved(file: Path, place: str, known: Sequence[Seen]) -> None:
+    """A file that was renamed and then written looks like one that took the place of another."""
+    inode = place.rpartition(":")[0]
+    before = {seen.file for seen in known if seen.place.rpartition(":")[0] == inode}
+    gone = sorted(name for name in before if not file.with_name(name).exists())
+    if gone:
+        raise RecordsError(
+            f"{file} lies where {gone[0]} lay on the disk, which was counted and is gone. If it is "
+            "the same file, give it its old name back. If its records are new, copy it to another "
+            "name, and remove it."
+        )
 
 
 def _checked(file: Path, seen: Sequence[Seen]) -> tuple[int, dict[int, str]]:
