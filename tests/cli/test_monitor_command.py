@@ -91,9 +91,7 @@ def called(*arguments: str, code: int = 0) -> Any:
     return result
 
 
-def test_what_is_due_is_counted_and_said(
-    fresh: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_due_is_counted_and_said(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     result = called("clients")
     assert result.stdout.splitlines()[0] == "No drift in 2 weeks."
     assert "budget of one record: epsilon 2 for the whole series, at most 2 of it spent" in (

@@ -69,9 +69,7 @@ def test_the_key_is_that_of_the_releases(
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "text"])
-def test_a_broken_history_is_a_page_that_says_so(
-    world: World, damage: str, tmp_path: Path
-) -> None:
+def test_a_broken_history_is_a_page_that_says_so(world: World, damage: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.db"
     if damage != "missing":
         broken.write_bytes(b"" if damage == "empty" else b"not a database" * 99)

@@ -241,3 +241,21 @@ def test_the_same_files_under_another_name_are_refused(folder: Path) -> None:
     assert len(world.charged()) == 1
 
 
+@pytest.mark.parametrize("late", ["leave", "next"])
+@pytest.mark.parametrize("times", [False, True], ids=["arrivals", "times"])
+def test_a_client_that_moved_has_no_new_records(folder: Path, times: bool, late: str) -> None:
+    """Its file has another name, and goes on; a copy of another one is left beside it."""
+    series = replace(WEEKS if times else ARRIVING, late=late)  # type: ignore[arg-type]
+    world = World.create(folder / "series", plan_of(series)).grow(0)
+    for number, name in enumerate(NAMES):  # no two files are alike
+        with (world.folder / "clients" / name).open("a") as file:
+            file.write("\n".join([*rows(0, (number, 0, 0)), ""]))
+    world.monitor(over(0))
+    clients = world.folder / "clients"
+    (clients / "moved").mkdir()
+    (clients / "a.csv").rename(clients / "moved" / "new name.csv")
+    with (clients / "moved" / "new name.csv").open("a") as file:
+        file.write("\n".join([*rows(1), ""]))
+    (clients / "d.csv").write_bytes((clients / "b.csv").read_bytes())
+    status = world.monitor(over(1))
+    assert records(status) == [63, EACH]

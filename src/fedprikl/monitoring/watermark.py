@@ -30,7 +30,7 @@ _SCHEMA = (
     "CREATE INDEX claims_of_records ON claims (records)",
     "CREATE TABLE seen (records TEXT, population TEXT, file TEXT, ends INTEGER, period INTEGER, "
     "digest TEXT, round TEXT)",
-    "CREATE INDEX seen_of_records ON seen (records, population)",
+    "CREATE INDEX seen_of_population ON seen (population)",
 )
 
 
@@ -101,11 +101,19 @@ class Watermark:
                 db.execute(f"DELETE FROM {table} WHERE round = ?", (round_id,))  # noqa: S608
 
     def seen(self, population: str, data: Path) -> tuple[Seen, ...]:
-        """What of a client's files was seen before."""
-        found = "SELECT file, ends, period, digest FROM seen WHERE records = ? AND population = ?"
+        """What was seen before: of a client's files, and of all others of the population.
+
+        A client that moved, or was renamed, has no new records. Files of others have a name that
+        no file has, so that they are known again by their bytes only.
+        """
+        found = "SELECT records, file, ends, period, digest FROM seen WHERE population = ?"
         with self._writing() as db:
-            rows = db.execute(found, (_key(data), population)).fetchall()
-        return tuple(Seen(*row) for row in rows)
+            rows = db.execute(found, (population,)).fetchall()
+        own = _key(data)
+        return tuple(
+            Seen(file if records == own else f"{records}/{file}", *rest)
+            for records, file, *rest in rows
+        )
 
     def rounds(self, population: str) -> dict[str, int]:
         """The rounds that counted a population, with their periods."""
