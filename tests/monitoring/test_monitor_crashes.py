@@ -84,7 +84,7 @@ def check_books(world: World, last: int, moment: str) -> None:
     states = [s for s in world.charged().values() if s is not RoundState.CANCELLED]
     assert len(states) == last + 1, moment
     assert states.count(RoundState.COMMITTED) == len(found.kept), moment
-    claimed = Watermark(world.watermark).rounds("clients")
+    claimed = Watermark(world.watermark).rounds(world.plan)
     assert sorted(claimed.values()) == list(range(last + 1)), moment
     assert claimed.keys() >= {kept.round_id for kept in found.kept.values()}
 

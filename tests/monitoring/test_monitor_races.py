@@ -52,7 +52,7 @@ def test_a_period_is_released_once(folder: Path, number: int) -> None:
     assert sorted(found.kept) == [0, 1]
     assert not found.missed
     assert list(world.charged().values()) == [RoundState.COMMITTED] * 2
-    assert sorted(Watermark(world.watermark).rounds("clients").values()) == [0, 1]
+    assert sorted(Watermark(world.watermark).rounds(world.plan).values()) == [0, 1]
 
 
 def test_the_others_say_so_and_do_nothing(folder: Path) -> None:

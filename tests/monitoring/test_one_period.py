@@ -78,7 +78,7 @@ class Site:
     def count(self, number: int) -> Ints:
         """As a round does: select, count, claim."""
         marks = Watermark(self.marks)
-        known = marks.seen(self.population, self.data)
+        known = marks.seen(plan_of(self.series, self.population), self.data)
         selected = records_of_period(self.series, number, self.data, known)
         counted = count_parts({"client": selected}, REFERENCE)["client"]
         self.rounds.append(f"{self.population} {len(self.rounds)}")
@@ -486,8 +486,9 @@ def test_an_older_copy_of_the_watermark_does_not_know_the_round(tmp_path: Path) 
     (site.data / "a.csv").write_text("cell\n0\n1\n")
     assert site.count(1)[:2].tolist() == [0, 1]
     shutil.copy(tmp_path / "backup", site.marks)
-    assert Watermark(site.marks).rounds("people") == {"people 0": 0}
-    assert [seen.period for seen in Watermark(site.marks).seen("people", site.data)] == [0]
+    plan = plan_of(site.series, site.population)
+    assert Watermark(site.marks).rounds(plan) == {"people 0": 0}
+    assert [seen.period for seen in Watermark(site.marks).seen(plan, site.data)] == [0]
 
 
 # Neighbours

@@ -125,8 +125,8 @@ class LocalSeries:
         if strange:
             raise HistoryError(
                 f"The watermark {self.watermark} says that period {strange[0]} was counted, and "
-                "the history does not know it: the history is an older copy. Bring the newer one "
-                "back."
+                "the history does not know it: the history is an older copy, or of another series "
+                "of this population. Bring the newer one back."
             )
 
     def run(self, history: History, number: int, *, previous: str, at: str) -> None:
