@@ -7,9 +7,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from fedprikl.estimation import Witness
 from fedprikl.protocol import Release, SigningKey
 from fedprikl.protocol.column_answer import ColumnAnswer
 from fedprikl.reporting import release_page
+from fedprikl.reporting.column_charts import column_story
+from fedprikl.reporting.column_facts import column_lines
 from fedprikl.reporting.release_summary import release_summary
 from tests.reporting.releases import (
     COLUMNS,
@@ -210,3 +213,14 @@ def test_values_that_the_reference_never_saw_are_shown_if_they_are_no_noise() ->
         some = [replace(each, rest=rest if each.drifted else 0.0) for each in columns[:1]]
         text = release_page(release(some), PLAN, {})
         assert text.count("other: not in the reference&#x27;s list</text>") == shown
+
+
+@pytest.mark.parametrize("share", [0.01, 0.03])
+def test_a_column_with_new_values_says_so(share: float) -> None:
+    """Where they are what was found, in the table of text and in the story of the chart."""
+    calm = column("ward", ["A", "B", "C"])
+    unseen = Witness(name="unseen", statistic=share, threshold=0.02, unit="")
+    found = replace(calm, witnesses=(*calm.witnesses, unseen), rest=200.0)
+    lines = "\n".join(column_lines((found,)))
+    assert ("moved: values that the reference never saw" in lines) is (share > 0.02)
+    assert ("never saw" in column_story(found)) is (share > 0.02)
