@@ -42,8 +42,7 @@ def read_fields(kind: type[Typed], document: dict[str, Any]) -> Typed:
     fedprikl.errors.InvalidInputError: The document lacks a proper field 'count'.
     """
     found = {}
-    whose: Any = kind
-    for name, read in _readers(whose):
+    for name, read in _readers(kind):  # type: ignore[arg-type]
         try:
             found[name] = read(document[name])
         except (_WrongKindError, KeyError):
@@ -101,10 +100,8 @@ def _reader(annotation: Any) -> Reader:
     if kind in (Union, types.UnionType):
         (some,) = (_reader(option) for option in inner if option is not type(None))
         return lambda value: None if value is None else some(value)
-    if is_dataclass(annotation):
-        own = getattr(annotation, "from_dict", None)
-        kind_of: Any = annotation
-        read = own or partial(read_fields, kind_of)
+    if isinstance(annotation, type) and is_dataclass(annotation):
+        read = getattr(annotation, "from_dict", None) or partial(read_fields, annotation)
         return lambda value: read(_checked(value, isinstance(value, dict)))
     if kind is Literal:
         return lambda value: _checked(value, value in inner)

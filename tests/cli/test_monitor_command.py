@@ -91,7 +91,8 @@ def called(*arguments: str, code: int = 0) -> Any:
     return result
 
 
-def test_what_is_due_is_counted_and_said(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("fresh")
+def test_what_is_due_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     result = called("clients")
     assert result.stdout.splitlines()[0] == "No drift in 2 weeks."
     assert "budget of one record: epsilon 2 for the whole series, at most 2 of it spent" in (
@@ -106,7 +107,8 @@ def test_what_is_due_is_counted_and_said(fresh: World, monkeypatch: pytest.Monke
     assert called("clients", code=3).stdout.startswith("Drift since week 2.\n")
 
 
-def test_what_is_said_depends_on_released_numbers_only(drifted: World) -> None:
+@pytest.mark.usefixtures("drifted")
+def test_what_is_said_depends_on_released_numbers_only() -> None:
     """The clients' files are gone: all of it comes from the history."""
     before = [called(*more, code=3).stdout for more in (["--status"], ["--json", "--status"])]
     shutil.rmtree("clients")
@@ -118,7 +120,8 @@ def test_what_is_said_depends_on_released_numbers_only(drifted: World) -> None:
     assert all(number in texts for number in numbers)
 
 
-def test_json_is_the_status(drifted: World) -> None:
+@pytest.mark.usefixtures("drifted")
+def test_json_is_the_status() -> None:
     found = json.loads(called("--status", "--json", code=3).stdout)
     assert found["headline"] == "Drift since week 2."
     assert [point["state"] for point in found["points"]] == ["released"] * 4 + ["ahead"]
@@ -128,7 +131,8 @@ def test_json_is_the_status(drifted: World) -> None:
     assert [site["answered"] for site in found["sites"]] == [4, 4, 4]
 
 
-def test_an_alarm_is_open_until_it_is_acknowledged(drifted: World) -> None:
+@pytest.mark.usefixtures("drifted")
+def test_an_alarm_is_open_until_it_is_acknowledged() -> None:
     said = called("clients", code=3).stdout
     assert "alarm 1 (open): Drift since week 2. Raised in week 2." in said
     said = called("--acknowledge", "1", "--note", "new carrier").stdout
@@ -166,7 +170,8 @@ def test_a_new_normal(
     assert json.loads(called("--status", "--json").stdout)["points"][4]["speaks"] is False
 
 
-def test_page_and_metrics_are_written(drifted: World) -> None:
+@pytest.mark.usefixtures("drifted")
+def test_page_and_metrics_are_written() -> None:
     called("--status", "--site", "public", "--metrics", "fedprikl.prom", code=3)
     page = Path("public/index.html").read_text()
     assert "Drift since week 2." in page
@@ -204,9 +209,8 @@ def receiver() -> Iterator[Any]:
     server.server_close()
 
 
-def test_a_webhook_is_told_once(
-    drifted: World, receiver: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("drifted")
+def test_a_webhook_is_told_once(receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDPRIKL_WEBHOOK_SECRET", "a secret that is long enough to sign with")
     hook = ("--webhook", f"http://127.0.0.1:{receiver.server_port}/news")
     for _ in range(2):
@@ -221,8 +225,8 @@ def test_a_webhook_is_told_once(
     assert len(receiver.heard) == 2
 
 
+@pytest.mark.usefixtures("drifted")
 def test_a_webhook_that_fails_is_told_again(
-    drifted: World,
     receiver: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -241,8 +245,9 @@ def test_a_webhook_that_fails_is_told_again(
     assert len(receiver.heard) == heard
 
 
+@pytest.mark.usefixtures("drifted")
 def test_a_command_is_told_once_and_again_if_it_failed(
-    drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("hook.py").write_text(
         "import pathlib, sys\n"

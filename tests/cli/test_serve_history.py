@@ -48,14 +48,15 @@ def test_the_page_as_files(world: World, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in world.folder.glob("*.db")} == before
 
 
-def test_it_needs_no_ledger(world: World, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("world")
+def test_it_needs_no_ledger(tmp_path: Path) -> None:
     call("serve", "history.db", "--ledger", "nowhere.db", "--static", str(tmp_path / "public"))
     assert json.loads((tmp_path / "public" / "series.json").read_text())["budget"] is None
     assert not Path("nowhere.db").exists()
 
 
+@pytest.mark.usefixtures("world")
 def test_the_key_is_that_of_the_releases(
-    world: World,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -69,7 +70,8 @@ def test_the_key_is_that_of_the_releases(
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "text"])
-def test_a_broken_history_is_a_page_that_says_so(world: World, damage: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("world")
+def test_a_broken_history_is_a_page_that_says_so(damage: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.db"
     if damage != "missing":
         broken.write_bytes(b"" if damage == "empty" else b"not a database" * 99)
@@ -78,7 +80,8 @@ def test_a_broken_history_is_a_page_that_says_so(world: World, damage: str, tmp_
     assert broken.exists() == (damage != "missing")
 
 
-def test_the_page_over_the_web(world: World) -> None:
+@pytest.mark.usefixtures("world")
+def test_the_page_over_the_web() -> None:
     pytest.importorskip("uvicorn")
     program = "from fedprikl.cli.app import main; main()"
     line = [sys.executable, "-c", program, "serve", "history.db", "--port", "0"]
@@ -95,9 +98,8 @@ def test_the_page_over_the_web(world: World) -> None:
             child.wait(30)
 
 
-def test_usage(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("world")
+def test_usage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     said = runner.invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).stdout
     assert "fedprikl serve history.db --plan plan.json --static public" in said
     assert runner.invoke(app, ["serve"]).exit_code == 2

@@ -25,7 +25,7 @@ WEEKS = Series(every="week", first="2027-01-04", periods=6, time_column="day")
 ARRIVING = replace(WEEKS, time_column="")
 
 
-def plan_of(series: Series = WEEKS, **known: Any) -> Plan:
+def plan_of(series: Series | None = WEEKS, **known: Any) -> Plan:
     """What the planner would make of it, in no time."""
     whole = Question(divergence="kl", share=1.0, points=3, exponent=1.0, skew=0.01,
                      release="counts")  # fmt: skip

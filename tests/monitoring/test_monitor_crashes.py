@@ -122,6 +122,7 @@ def test_the_first_period(folder: Path) -> None:
     """Also the files are made in it, and the budget is set."""
     world = World.create(folder / "series", plan_of(WEEKS)).grow(0)
     assert fates(crash_everywhere(world, 0)) == [
+        ("new aggregator.pem", "due", "due"),
         ("new history.db", "due", "due"),
         ("series", "due", "due"),
         ("new watermark.db", "due", "due"),
@@ -156,11 +157,11 @@ def test_a_later_period_of_records_without_times(folder: Path) -> None:
     ("wreck", "expected"),
     [
         (
-            "8 after: claim",
+            "9 after: claim",
             [("forget", "due", "due"), ("void", "due", "due"), ("records", "due", "due")],
         ),
-        ("9 after: reserve", [("missed", "missed", "missed")]),
-        ("10 after: release", [("commit", "kept", "kept"), ("judged", "kept", "kept")]),
+        ("10 after: reserve", [("missed", "missed", "missed")]),
+        ("11 after: release", [("commit", "kept", "kept"), ("judged", "kept", "kept")]),
     ],
 )
 def test_a_crash_while_a_crash_is_settled(

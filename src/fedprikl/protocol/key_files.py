@@ -1,6 +1,7 @@
 """Private keys in PEM files, readable by their owner only."""
 
 import os
+import tempfile
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -28,11 +29,18 @@ def read_key(path: str | Path) -> object:
 
 
 def write_key(path: str | Path, private: Ed25519PrivateKey | X25519PrivateKey) -> None:
-    """Writes the key for its owner only; an existing file is never overwritten."""
+    """Writes the key for its owner only, whole or not at all; never over an existing file."""
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    place, fresh = Path(path), ""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        handle, fresh = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")  # owner only
+        with os.fdopen(handle, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(fresh, place)
     except OSError as error:
         raise InvalidInputError(f"Cannot write the key {path}: {error.strerror}.") from None
-    with os.fdopen(handle, "wb") as file:
-        file.write(pem)
+    finally:
+        if fresh:
+            Path(fresh).unlink(missing_ok=True)

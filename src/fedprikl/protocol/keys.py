@@ -45,7 +45,12 @@ class SigningKey:
         if Path(path).exists():
             return cls.load(path)
         key = cls.generate()
-        key.save(path)
+        try:
+            key.save(path)
+        except InvalidInputError:
+            if not Path(path).exists():
+                raise
+            return cls.load(path)  # another process was faster
         return key
 
     def save(self, path: str | Path) -> None:
