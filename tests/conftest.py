@@ -105,6 +105,7 @@ TRACED = {
     "test_demo_table.py",
     "test_estimators.py",
     "test_fake_federation.py",
+    "test_guaranteed.py",
     "test_liars.py",
     "test_noisy_divergence.py",
     "test_old_documents.py",
