@@ -269,7 +269,7 @@ def test_a_command_is_told_once_and_again_if_it_failed(
 def test_usage(
     fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "Give the folder with the clients' files, or --status." in " ".join(
+    assert "Give the folder with the clients' files, --federation, or --status." in " ".join(
         called(code=2).stderr.replace("│", " ").split()
     )
     assert "quote that is not closed" in called("clients", "--command", "'a", code=2).stderr

@@ -111,6 +111,7 @@ def chances(epsilon: float) -> Floats:
     return np.asarray(weights / weights.sum())
 
 
+@cache
 def drawn_points() -> Floats:
     """How often each point was drawn at epsilon 2."""
     ranges = narrow(2.0)
