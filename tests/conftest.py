@@ -108,6 +108,8 @@ SLOW = (
 # Tracing lines may double the time of a test. Quick tests and these reach nearly every line, so
 # coverage is counted without the other slow ones: it is a lower bound.
 TRACED = {
+    "test_monitor_command.py",
+    "test_series_federation.py",
     "test_active_relay.py",
     "test_audit_cases.py",
     "test_compare.py",

@@ -99,7 +99,7 @@ def deal(held: Any, batches: int, rng: np.random.Generator) -> Any:
 def test_it_never_sees_the_population() -> None:
     """The population withheld: the planner gets a reference and numbers, and has no way to more."""
     names = set(inspect.signature(plan_round).parameters)
-    words = {"trust", "ask", "control", "population", "aggregator", "roster"}
+    words = {"trust", "ask", "control", "population", "aggregator", "roster", "series"}
     numbers = names - {"reference"} - words
     for name in numbers:
         kind = inspect.signature(plan_round).parameters[name].annotation

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedprikl.errors import InvalidInputError
 from fedprikl.shapes import read_fields
 
 __all__ = ["PrivacyStatement", "state_together"]
@@ -47,6 +48,11 @@ class PrivacyStatement:
     counted: int | None = None  # of a series: how many of its releases count one record
     series_epsilon: float | None = None  # that they give together
     series_delta: float | None = None
+
+    def __post_init__(self) -> None:
+        known = {each is None for each in (self.counted, self.series_epsilon, self.series_delta)}
+        if len(known) > 1:
+            raise InvalidInputError("A statement on a series says what its releases give together.")
 
     @property
     def holds(self) -> bool:
