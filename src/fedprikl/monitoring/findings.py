@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedprikl.documents import canonical
+from fedprikl.errors import HistoryDamagedError
 from fedprikl.monitoring.channels import Channel, channels_of
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.judged_periods import JudgedChannel, JudgedPeriod, SeriesVerdict
@@ -121,8 +123,26 @@ def _column(judged: JudgedChannel, sizes: tuple[Size, ...]) -> ColumnPoint:
 
 
 def read_point(found: Mapping[str, Any]) -> PeriodPoint:
-    """What was kept about a period."""
-    return read_fields(PeriodPoint, dict(found["point"]))
+    """What was kept about a period.
+
+    The columns of many years are tens of thousands: they are taken as they were written, under the
+    hashes of the history, and not checked field by field.
+    """
+    content = found["point"]
+    point = read_fields(PeriodPoint, content | {"columns": []})
+    try:
+        columns = [
+            ColumnPoint(**column | {"sizes": tuple(map(_read_size, column["sizes"]))})
+            for column in content["columns"]
+        ]
+    except (KeyError, TypeError):
+        raise HistoryDamagedError("What was kept about a period makes no sense.") from None
+    return replace(point, columns=tuple(columns))
+
+
+def _read_size(size: dict[str, Any]) -> Size:
+    limits = size["interval"]
+    return Size(**size | {"interval": None if limits is None else (limits[0], limits[1])})
 
 
 def read_windows(found: Mapping[str, Any]) -> tuple[WindowFacts, ...]:
