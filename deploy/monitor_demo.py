@@ -1,6 +1,6 @@
 """`make monitor-demo`: two years of weekly releases on made-up flights, in two minutes.
 
-Twelve clients write down their flights week by week. The monitor is called once a week; from week
+Ten clients write down their flights week by week. The monitor is called once a week; from week
 60 on, one carrier takes over flights of another, and delays grow a little. The page is served from
 the first week, its address is printed, and everything ends by itself.
 """
@@ -25,7 +25,7 @@ from fedprikl.monitoring.words import headline
 from fedprikl.protocol import SignedPlan
 
 WEEKS, BEGINS = 104, 60
-CLIENTS, FLIGHTS = 12, 160  # flights of a client in a week
+CLIENTS, FLIGHTS = 10, 120  # flights of a client in a week
 FIRST = datetime(2027, 1, 4, tzinfo=UTC)
 COLUMNS = ("departed_at", "carrier", "departure_delay", "distance")
 CARRIERS = ("Kestrel", "Heron", "Osprey", "Swift")
@@ -45,7 +45,7 @@ def _two_years(folder: Path, rng: np.random.Generator) -> SeriesStatus:
     clients = folder / "clients"
     clients.mkdir()
     _write(folder / "public.csv", _flights(rng, 30_000, FIRST - timedelta(weeks=52), drifted=False))
-    reference = fk.fit_reference(folder / "public.csv", columns=COLUMNS[1:])
+    reference = fk.fit_reference(folder / "public.csv", columns=COLUMNS[1:], bins=4)
     weeks = fk.Series(
         every="week", first=f"{FIRST:%Y-%m-%d}", periods=WEEKS, time_column="departed_at"
     )
