@@ -1,6 +1,6 @@
 """`make monitor-demo`: two years of weekly releases on made-up flights, in two minutes.
 
-Ten clients write down their flights week by week. The monitor is called once a week; from week
+Six clients write down their flights week by week. The monitor is called once a week; from week
 60 on, one carrier takes over flights of another, and delays grow a little. The page is served from
 the first week, its address is printed, and everything ends by itself.
 """
@@ -25,12 +25,12 @@ from fedprikl.monitoring.words import headline
 from fedprikl.protocol import SignedPlan
 
 WEEKS, BEGINS = 104, 60
-CLIENTS, FLIGHTS = 10, 120  # flights of a client in a week
+CLIENTS, FLIGHTS = 6, 160  # flights of a client in a week
 FIRST = datetime(2027, 1, 4, tzinfo=UTC)
 COLUMNS = ("departed_at", "carrier", "departure_delay", "distance")
 CARRIERS = ("Kestrel", "Heron", "Osprey", "Swift")
 BEFORE, AFTER = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.3, 0.4, 0.2, 0.1])
-SHOWN = 10.0  # seconds that the page stays after the last week
+SHOWN = 5.0  # seconds that the page stays after the last week
 
 
 def main() -> int:
@@ -54,6 +54,7 @@ def _two_years(folder: Path, rng: np.random.Generator) -> SeriesStatus:
         clients=CLIENTS,
         records=CLIENTS * FLIGHTS,
         epsilon=1,
+        ask=("kl", "columns"),
         population="flights",
         design_effect=1.0,
         series=weeks,

@@ -19,6 +19,7 @@ from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.drift_cases import WORDS
+from fedprikl.planning.series_plan import LEAST_RATE
 from fedprikl.planning.sum_cost import SumCost
 from fedprikl.protocol import Plan, Roster, Series, SignedPlan, SigningKey
 from fedprikl.protocol.series import series_until
@@ -388,10 +389,10 @@ def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
         table.add_row(WORDS[kind], "never" if size is None else f"{size:.2g} {unit}".rstrip())
     given = plan.design_effect
     effect = "" if given is None else f", design effect {given:.3g}"
-    console.print(
-        f"\nSmallest drift found with 95% power (a prediction; false alarms: "
-        f"{100 * plan.false_alarm_of_each:.3g}%{effect}):"
-    )
+    rate = f"false alarms: {100 * plan.false_alarm_of_each:.3g}%"
+    if plan.series is not None:  # several periods together find smaller ones
+        rate = f"of one {plan.series.every} by itself, at {100 * LEAST_RATE:.3g}% false alarms"
+    console.print(f"\nSmallest drift found with 95% power (a prediction; {rate}{effect}):")
     console.print(table)
 
 

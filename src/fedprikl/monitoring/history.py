@@ -9,6 +9,7 @@ read and not computed; anybody with the reference can compute it again.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -228,8 +229,8 @@ class History:
         wanted = sorted(found.kept) if periods is None else periods
         releases = {}
         for period in wanted:
-            release = Release.from_bytes(self.document(found.kept[period]))
-            if not release.is_signed_by(found.signer) or not release.is_about(found.plan):
+            release = _genuine(self.document(found.kept[period]), found.signer, found.plan)
+            if release is None:
                 raise HistoryDamagedError(
                     f"The release of period {period} in {self._file.path} is not genuine. "
                     f"{HISTORY.advice}"
@@ -265,6 +266,13 @@ def is_begun(path: Path) -> bool:
         return False
     with History.open(path, create=False) as opened:
         return not opened.is_empty
+
+
+@lru_cache(maxsize=2048)
+def _genuine(message: bytes, signer: str, plan: Plan) -> Release | None:
+    """The release in a message, if this key signed it and it is about this plan; read once."""
+    release = Release.from_bytes(message)
+    return release if release.is_signed_by(signer) and release.is_about(plan) else None
 
 
 def _check_next(release: Release, found: SeriesHistory) -> None:

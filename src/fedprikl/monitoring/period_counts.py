@@ -18,6 +18,9 @@ from fedprikl.reference import QueryPoints, Reference, all_points
 __all__ = ["ChannelCounts", "PeriodCounts", "counts_of", "summed"]
 
 
+MANY = 13  # periods whose noise is taken as normal together
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ChannelCounts:
     """Noisy counts of all cells of a channel, and of the records in none of them."""
@@ -100,6 +103,9 @@ def _column_scale(release: Release, plan: Plan) -> float | None:
 def summed(points: QueryPoints, periods: Sequence[PeriodCounts], channel: int) -> NoisyCounts:
     """The noisy counts of several periods as one longer period: noises add up.
 
+    The sum of many Laplace variables is about normal (13: an excess kurtosis of 0.23), and normal
+    noise is simulated many times as fast.
+
     >>> one = ChannelCounts(counts=np.array([5.0, 4.0]), rest=1.0, noise_sd=3.0)
     >>> week = PeriodCounts(number=0, records=10, clients=2, channels=(one,))
     >>> both = summed(all_points([0.5, 0.5]), [week, week], 0)
@@ -114,5 +120,5 @@ def summed(points: QueryPoints, periods: Sequence[PeriodCounts], channel: int) -
         rest=np.array([sum(each.rest for each in counted)]),
         records=np.array([sum(period.records for period in periods)]),
         noise_sd=np.sqrt([sum(each.noise_sd**2 for each in counted)]),
-        laplace_scale=scales.pop() if len(scales) == 1 else None,
+        laplace_scale=scales.pop() if len(scales) == 1 and len(periods) < MANY else None,
     )

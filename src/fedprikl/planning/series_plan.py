@@ -20,10 +20,10 @@ from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.series import Series
 from fedprikl.protocol.trust import trust_of
 
-__all__ = ["plan_series"]
+__all__ = ["LEAST_RATE", "plan_series"]
 
 NOISES: tuple[NoiseKind, ...] = ("laplace", "gaussian")
-LEAST_RATE = 1e-3  # of one period's false alarms; rarer ones take too long to simulate
+LEAST_RATE = 1e-3  # of one period's false alarms, in forecasts: rarer ones take long to simulate
 
 
 def plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
@@ -90,7 +90,6 @@ def _with_whole(planned: PlannedRound, known: Known) -> PlannedRound:
 def _whole(plan: Plan) -> Plan:
     """One release about the whole alone, with its part of the budget, judged by itself."""
     part = 1.0 if plan.columns is None else 1 - plan.columns.share
-    each = plan.false_alarm_of_each / (1 if plan.series is None else plan.series.per_year)
     return replace(
         plan,
         series=None,
@@ -101,7 +100,7 @@ def _whole(plan: Plan) -> Plan:
         delta=part * plan.delta,
         budget_epsilon=part * plan.epsilon,
         budget_delta=part * plan.delta,
-        false_alarm=max(each, LEAST_RATE),
+        false_alarm=LEAST_RATE,
     )
 
 
