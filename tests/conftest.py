@@ -103,11 +103,27 @@ SLOW = (
     "test_dealing.py",
     "test_relay.py",
     "test_replayed_release.py",
+    "test_unseen.py",
+    "test_plan_command.py",
+    "test_history.py",
+    "test_series_memory.py",
+    "test_verdict_on_handwriting.py",
+    "test_ledger_crashes.py",
+    "test_joint_verdict.py",
+    "test_polya.py",
 )
 
 # Tracing lines may double the time of a test. Quick tests and these reach nearly every line, so
 # coverage is counted without the other slow ones: it is a lower bound.
 TRACED = {
+    "test_unseen.py",
+    "test_plan_command.py",
+    "test_history.py",
+    "test_series_memory.py",
+    "test_verdict_on_handwriting.py",
+    "test_ledger_crashes.py",
+    "test_joint_verdict.py",
+    "test_polya.py",
     "test_monitor_command.py",
     "test_series_federation.py",
     "test_active_relay.py",
