@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ __all__ = [
     "check_epsilon",
     "check_finite",
     "check_finite_list",
+    "check_instant",
     "check_open_unit",
     "check_positive_int",
     "check_probabilities",
@@ -121,3 +123,16 @@ def check_probabilities(values: npt.ArrayLike, name: str) -> Floats:
             f"{name} must sum to 1, but sum to {total:.9g}. Divide by the sum, or pass counts."
         )
     return array / total
+
+
+def check_instant(at: str) -> datetime:
+    """A point in time from ISO 8601 with an offset."""
+    try:
+        found = datetime.fromisoformat(at)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.utcoffset() is None:
+        raise InvalidInputError(
+            "A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00."
+        )
+    return found

@@ -111,9 +111,9 @@ def monitor_command(
 ) -> None:
     """Counts the periods of a series that are over, judges them, and tells who wants to know.
 
-    Call it as often as you like, from cron, a timer or by hand: what is done is not done again,
-    and a crash loses nothing that was charged. Exit code 3 while an alarm is open: look at the
-    page, then acknowledge it, or take the periods since as the new normal.
+    Call it as often as you like, from cron, a timer or by hand: what is done is not done again.
+    After a crash the next call goes on, or notes the period as missed. Exit code 3 while an alarm
+    is open: look at the page, then acknowledge it, or take the periods since as the new normal.
 
     Example: `fedprikl monitor plan.json clients/ --site public --metrics fedprikl.prom`
 

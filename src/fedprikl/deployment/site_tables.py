@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedprikl.databases import create_database
+from fedprikl.databases import writing
 
 __all__ = ["open_tables"]
 
@@ -42,35 +42,22 @@ _SCHEMA = (
 
 @contextlib.contextmanager
 def open_tables(path: Path, *, timeout: float) -> Iterator[sqlite3.Connection]:
-    """A transaction: all or nothing, alone, and on the disk when it ends. Makes a missing file."""
-    if not path.exists():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        create_database(path, _SCHEMA, application=APPLICATION_ID, version=VERSION)
-    address = f"{path.absolute().as_uri()}?mode=rw"
-    with contextlib.closing(
-        sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None)
+    """A transaction on the memory; makes a missing file, and brings an older one up to date."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with writing(
+        path,
+        _SCHEMA,
+        application=APPLICATION_ID,
+        version=VERSION,
+        timeout=timeout,
+        upgrade=_upgrade,
     ) as db:
-        db.execute("PRAGMA synchronous = EXTRA")  # FULL, and the folder too: outlives a power cut
-        db.execute("PRAGMA trusted_schema = OFF")
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            _bring_up_to_date(db)
-            yield db
-            db.execute("COMMIT")
-        finally:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
+        yield db
 
 
-def _bring_up_to_date(db: sqlite3.Connection) -> None:
-    """Inside the transaction: two processes upgrade a file once."""
-    names = ("application_id", "user_version")
-    application, version = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
-    if application != APPLICATION_ID or version not in (1, VERSION):
-        raise sqlite3.DatabaseError("it is damaged, or another program wrote it")
-    if version == 1:
-        for column in _LIMITS:
-            db.execute(f"ALTER TABLE counts ADD COLUMN {column}")
-        for statement in _SEEN:
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version = {VERSION}")
+def _upgrade(db: sqlite3.Connection) -> None:
+    """From version 1."""
+    for column in _LIMITS:
+        db.execute(f"ALTER TABLE counts ADD COLUMN {column}")
+    for statement in _SEEN:
+        db.execute(statement)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
-from fedprikl.databases import create_database
+from fedprikl.databases import writing
 from fedprikl.documents import canonical
 from fedprikl.errors import HistoryError
 from fedprikl.monitoring.counted_records import CountedRecords
@@ -122,20 +122,14 @@ class Watermark:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """All or nothing, alone, and on the disk when it ends."""
         try:
-            if not self._path.exists():
-                create_database(self._path, _SCHEMA, application=APPLICATION_ID, version=VERSION)
-            address = f"{self._path.absolute().as_uri()}?mode=rw"
-            with contextlib.closing(
-                sqlite3.connect(address, uri=True, timeout=self._timeout, isolation_level=None)
+            with writing(
+                self._path,
+                _SCHEMA,
+                application=APPLICATION_ID,
+                version=VERSION,
+                timeout=self._timeout,
             ) as db:
-                _prepare(db)
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield db
-                    db.execute("COMMIT")
-                finally:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
+                yield db
         except (sqlite3.Error, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise HistoryError(
@@ -157,13 +151,3 @@ def _key(data: Path) -> str:
 def _name(data: Path) -> str:
     """Of a client's file or folder: it stays when all clients are moved to another disk."""
     return hashlib.sha256(os.fsencode(data.absolute().name)).hexdigest()
-
-
-def _prepare(db: sqlite3.Connection) -> None:
-    found = tuple(
-        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-    )
-    if found != (APPLICATION_ID, VERSION):
-        raise sqlite3.DatabaseError("it is damaged, or another program wrote it")
-    db.execute("PRAGMA synchronous = EXTRA")  # FULL, and the folder too: it outlives a power cut
-    db.execute("PRAGMA trusted_schema = OFF")

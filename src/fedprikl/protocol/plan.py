@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -10,6 +10,7 @@ from fedprikl.checks import (
     check_delta,
     check_epsilon,
     check_finite,
+    check_instant,
     check_positive_int,
 )
 from fedprikl.documents import canonical, check_version, digest, parse_document
@@ -236,22 +237,22 @@ class Plan:
     def _check_validity(self) -> None:
         if type(self.serial) is not int or not 0 <= self.serial < 2**53:
             raise InvalidInputError("The serial number of a plan is a whole number from 0.")
-        limits = [_instant(at) for at in (self.valid_from, self.valid_until) if at != ""]
+        limits = [check_instant(at) for at in (self.valid_from, self.valid_until) if at != ""]
         if len(limits) == 2 and limits[0] >= limits[1]:
             raise InvalidInputError("A plan must end after it begins: check its validity.")
 
     def is_valid(self, at: str) -> bool:
         """Whether the plan may be used at this time (ISO 8601 with an offset)."""
-        now = _instant(at)
-        begun = self.valid_from == "" or _instant(self.valid_from) <= now
-        return begun and (self.valid_until == "" or now <= _instant(self.valid_until))
+        now = check_instant(at)
+        begun = self.valid_from == "" or check_instant(self.valid_from) <= now
+        return begun and (self.valid_until == "" or now <= check_instant(self.valid_until))
 
     @property
     def validity(self) -> timedelta | None:
         """How long it may be used; None: for ever."""
         if "" in (self.valid_from, self.valid_until):
             return None
-        return _instant(self.valid_until) - _instant(self.valid_from)
+        return check_instant(self.valid_until) - check_instant(self.valid_from)
 
     @property
     def budget(self) -> tuple[float, float]:
@@ -374,16 +375,3 @@ class SignedPlan:
         except OSError as error:
             raise InvalidInputError(f"Cannot read the plan {path}: {error.strerror}.") from None
         return cls.from_dict(parse_document(text, "plan"))
-
-
-def _instant(at: str) -> datetime:
-    """A point in time from ISO 8601 with an offset."""
-    try:
-        found = datetime.fromisoformat(at)
-    except (TypeError, ValueError):
-        found = None
-    if found is None or found.utcoffset() is None:
-        raise InvalidInputError(
-            "A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00."
-        )
-    return found

@@ -66,7 +66,8 @@ def run_round(
 
     In a series, `period` is counted, and `previous` is the fingerprint of the release before.
     `begin` is told the round before anything is sent, `keep` the signed release, and who was
-    counted, before the ledger closes the round: who writes both down loses nothing that is charged.
+    counted, before the ledger closes the round: who writes both down knows after a crash which
+    rounds never ended, and has every release that the ledger calls released.
 
     Another `transport` carries the messages of the same clients; who leaves is then its affair.
     """

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
-from fedprikl.checks import check_positive_int
+from fedprikl.checks import check_instant, check_positive_int
 from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import Span
@@ -153,7 +153,7 @@ class Series:
 
     def last_over(self, at: str) -> int:
         """The number of the last period that is over at this time; -1 if none is."""
-        now = _instant(at)
+        now = check_instant(at)
         low, high = -1, self.periods - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -226,18 +226,6 @@ def series_until(
         late=late,
         window=window,
     )
-
-
-def _instant(at: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(at)
-    except (TypeError, ValueError):
-        found = None
-    if found is None or found.utcoffset() is None:
-        raise InvalidInputError(
-            "A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00."
-        )
-    return found
 
 
 def _next_day(every: Every, today: date) -> date:
