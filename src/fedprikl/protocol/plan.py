@@ -24,7 +24,7 @@ from fedprikl.protocol.roster import is_fingerprint
 from fedprikl.protocol.sealing import is_sealing_key
 from fedprikl.protocol.series import Series
 
-__all__ = ["Plan", "SignedPlan", "Trust"]
+__all__ = ["Empty", "Plan", "SignedPlan", "Trust", "Unit"]
 
 NUMBERS = (
     "epsilon",
@@ -39,7 +39,9 @@ NUMBERS = (
     "budget_delta",
 )
 Trust = Literal["aggregator", "none"]
-FORMAT, VERSION = "fedprikl plan", 8
+Unit = Literal["record", "client"]
+Empty = Literal["reference", "away"]
+FORMAT, VERSION = "fedprikl plan", 9
 SHARES = 1e-9  # how far the sum of all shares may be from 1
 LEAST_EPSILON, LARGEST_EPSILON = 1e-5, 1e7  # of one question: beyond, noise is slow or overflows
 
@@ -52,7 +54,9 @@ class Plan:
     "none": then every client adds a share of the noise before anything is summed. `epsilon` and
     `delta` are those of one release, `budget_epsilon` and `budget_delta` of all `releases` that
     count the same record. With a `series` there is a release for every period, from noisy counts;
-    `false_alarm` is then the rate per year of the whole series.
+    `false_alarm` is then the rate per year of the whole series. `unit` says whom the budget
+    protects: one record, or one client with all it holds, which then contributes `per_client` drawn
+    records, no more and no fewer.
     `fedprikl.planning.plan_round` chooses what is best for a reference.
 
     Examples
@@ -72,6 +76,9 @@ class Plan:
     population: str  # whose budget is charged
     reference: str  # fingerprint of the reference
     trust: Trust = "aggregator"  # who may see exact sums
+    unit: Unit = "record"  # who is protected: one record, or all records of one client
+    per_client: int | None = None  # k   records that each client draws, if the unit is the client
+    empty: Empty = "reference"  # a client without records: draws of the reference, or stays away
     epsilon: float
     delta: float = 1e-6
     questions: tuple[Question, ...]  # about the whole, from the same counts; the first is the size
@@ -110,6 +117,7 @@ class Plan:
             check_positive_int(getattr(self, name), name)
         self._check_questions()
         self._check_choices()
+        self._check_unit()
         self._check_releases()
         self._check_series()
         check_false_alarm(self.false_alarm)
@@ -234,6 +242,29 @@ class Plan:
         if self.threshold is not None:
             check_finite(self.threshold, "threshold")
 
+    def _check_unit(self) -> None:
+        """Whom the budget protects, and how much of a client is counted."""
+        if self.unit not in get_args(Unit):
+            raise InvalidInputError(f"The unit is 'record' or 'client', got {self.unit!r:.40}.")
+        if self.empty not in get_args(Empty):
+            raise InvalidInputError(
+                "A client without records takes part with draws of the 'reference' or stays "
+                f"'away', got {self.empty!r:.40}."
+            )
+        if self.unit == "record":
+            if self.per_client is not None or self.empty != "reference":
+                raise InvalidInputError(
+                    "`per_client` and `empty` belong to unit='client': a plan that protects single "
+                    "records counts all of them."
+                )
+            return
+        if self.per_client is None:
+            raise InvalidInputError(
+                "A plan that protects clients says how many records each contributes: per_client."
+            )
+        if check_positive_int(self.per_client, "per_client") > self.most_records:
+            raise InvalidInputError("per_client is above most_records, the most of one client.")
+
     def _check_validity(self) -> None:
         if type(self.serial) is not int or not 0 <= self.serial < 2**53:
             raise InvalidInputError("The serial number of a plan is a whole number from 0.")
@@ -259,6 +290,11 @@ class Plan:
         """The (epsilon, delta) that all its releases need together."""
         epsilon = self.epsilon if self.budget_epsilon is None else self.budget_epsilon
         return epsilon, self.delta if self.budget_delta is None else self.budget_delta
+
+    @property
+    def moved(self) -> int:
+        """How many records one protected unit can move: 1, or all that a client contributes."""
+        return 1 if self.per_client is None else self.per_client
 
     @property
     def question(self) -> Question:
