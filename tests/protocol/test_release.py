@@ -214,7 +214,6 @@ GENUINE = WORLD.run(PLAN).release
         ("verdict", "drifted", None),  # the opposite
         ("privacy", "statement", "epsilon 0: nothing can be learned."),
         ("privacy", "holds", None),
-        ("privacy", "unit", "all records of a client"),
     ],
 )
 def test_a_signed_release_says_one_thing(part: str, field: str, words: str | None) -> None:
@@ -224,6 +223,18 @@ def test_a_signed_release_says_one_thing(part: str, field: str, words: str | Non
     signature = KEY.sign(canonical(content))
     document = {"release": content, "signer": KEY.public, "signature": signature}
     with pytest.raises(InvalidInputError, match=rf"The field '{part}' .* do not follow"):
+        Release.from_bytes(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("unit", "client"), ("unit", "all records"), ("per_client", 3)]
+)
+def test_a_release_cannot_claim_to_protect_others_than_it_does(field: str, value: object) -> None:
+    content = copy.deepcopy(GENUINE.to_dict()["release"])
+    content["privacy"][field] = value
+    signature = KEY.sign(canonical(content))
+    document = {"release": content, "signer": KEY.public, "signature": signature}
+    with pytest.raises(InvalidInputError):
         Release.from_bytes(json.dumps(document))
 
 

@@ -1,6 +1,7 @@
 """`fedprikl ledger`: what has been spent, on what, and what is left."""
 
 import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedprikl.cli.console import notes, plain, print_json
+from fedprikl.cli.options import UnitName
 from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, RoundState, total_epsilon
 from fedprikl.privacy.ledger import left_words, worthwhile
@@ -38,6 +40,13 @@ def ledger_command(
         float | None,
         typer.Option(help="Delta of that budget. Default: as it was, or 1e-6; 0 is Laplace only."),
     ] = None,
+    unit: Annotated[
+        UnitName | None,
+        typer.Option(
+            help="Whose budget it is: every record's, or every client's with all it holds. "
+            "Default: as it was, or record."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Shows what has been spent of each population's privacy budget, on what, and what is left.
@@ -47,19 +56,10 @@ def ledger_command(
 
     Example: `fedprikl ledger --population phones --set-epsilon 1 --set-delta 1e-6`
     """
-    if set_epsilon is None and set_delta is not None:
-        raise typer.BadParameter("--set-delta needs --set-epsilon.")
-    if set_epsilon is not None and population is None:
-        raise typer.BadParameter("--set-epsilon needs --population: whose budget is it?")
-    if set_epsilon is None and not file.exists():
-        raise LedgerError(
-            f"There is no ledger at {file}. Check --file. `fedprikl estimate` creates one, and so "
-            f"does `fedprikl ledger --file {shlex.quote(str(file))} --population NAME "
-            "--set-epsilon 1`."
-        )
+    _check_options(file, population, set_epsilon, {"--set-delta": set_delta, "--unit": unit})
     with Ledger.open(file, create=set_epsilon is not None) as ledger:
         if set_epsilon is not None and population is not None:
-            _set_budget(ledger, population, set_epsilon, set_delta)
+            _set_budget(ledger, population, set_epsilon, set_delta, unit)
         head = ledger.head
         shown = ledger.accounts() if population is None else (ledger.account(population),)
     fits = None
@@ -87,26 +87,47 @@ def ledger_command(
     console.print(f"[dim]{head.count} entries, chain whole, head {head.hash[:16]}[/dim]")
 
 
+def _check_options(
+    file: Path, population: str | None, set_epsilon: float | None, beside: Mapping[str, object]
+) -> None:
+    """Refuses options that need others, and a ledger that is not there."""
+    for name, value in beside.items():
+        if set_epsilon is None and value is not None:
+            raise typer.BadParameter(f"{name} needs --set-epsilon.")
+    if set_epsilon is not None and population is None:
+        raise typer.BadParameter("--set-epsilon needs --population: whose budget is it?")
+    if set_epsilon is None and not file.exists():
+        raise LedgerError(
+            f"There is no ledger at {file}. Check --file. `fedprikl estimate` creates one, and so "
+            f"does `fedprikl ledger --file {shlex.quote(str(file))} --population NAME "
+            "--set-epsilon 1`."
+        )
+
+
 def _safe(text: str) -> str:
     """A name from the file, as it stands there."""
     return escape(plain(text))
 
 
-def _set_budget(ledger: Ledger, population: str, epsilon: float, delta: float | None) -> None:
+def _set_budget(
+    ledger: Ledger, population: str, epsilon: float, delta: float | None, unit: UnitName | None
+) -> None:
     if delta is None:
         known = {account.population: account.delta for account in ledger.accounts()}
         delta = known.get(population, DEFAULT_DELTA)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    ledger.set_budget(population, epsilon=epsilon, delta=delta, at=now)
+    whose = None if unit is None else unit.literal
+    ledger.set_budget(population, epsilon=epsilon, delta=delta, at=now, unit=whose)
 
 
 def _print_overview(console: Console, accounts: tuple[Account, ...]) -> None:
-    table = Table("population", "budget ε", "δ", "spent ε", "left ε", "rounds", "open")
-    for column in table.columns[1:]:
+    table = Table("population", "of one", "budget ε", "δ", "spent ε", "left ε", "rounds", "open")
+    for column in table.columns[2:]:
         column.justify = "right"
     for account in accounts:
         table.add_row(
             _safe(account.population),
+            account.unit,
             f"{account.epsilon:g}",
             f"{account.delta:g}",
             f"{account.spent:.4g}",
@@ -133,7 +154,8 @@ def _print_account(console: Console, account: Account, fits: dict[str, float]) -
         console.print(table)
     console.print(
         f"{_safe(account.population)}: spent epsilon {account.spent:.4g} of {account.epsilon:g} "
-        f"(delta {account.delta:g}), {left_words(account)} is left."
+        f"(delta {account.delta:g}), {left_words(account)} is left. It is the budget of "
+        f"{'one record' if account.unit == 'record' else 'one client, with all it holds'}."
     )
     room = " or ".join(
         f"{value:g} ({kind.capitalize()})" for kind, value in worthwhile(fits, account).items()

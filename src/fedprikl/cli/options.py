@@ -2,18 +2,32 @@
 
 import re
 import shlex
+from enum import StrEnum
 from pathlib import Path
 
 import typer
 
 from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.front.plan_checks import validity
+from fedprikl.privacy import Unit
 from fedprikl.protocol import SignedPlan
 from fedprikl.reference import Reference
 
-__all__ = ["check_key", "load_reference", "plan_words"]
+__all__ = ["UnitName", "check_key", "load_reference", "plan_words"]
 
 DATA = (".csv", ".csv.gz", ".parquet")
+
+
+class UnitName(StrEnum):
+    """Whom a budget protects."""
+
+    RECORD = "record"
+    CLIENT = "client"
+
+    @property
+    def literal(self) -> Unit:
+        """As the library has it."""
+        return "client" if self is UnitName.CLIENT else "record"
 
 
 def check_key(text: str) -> str:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedprikl.cli.console import notes, print_json, say
-from fedprikl.cli.options import load_reference, plan_words
+from fedprikl.cli.options import UnitName, load_reference, plan_words
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
@@ -44,6 +44,13 @@ class Control(StrEnum):
 
     FAMILY = "family"
     DISCOVERY = "discovery"
+
+
+class EmptyName(StrEnum):
+    """What a client without records does, where whole clients are protected."""
+
+    REFERENCE = "reference"
+    AWAY = "away"
 
 
 class Every(StrEnum):
@@ -159,6 +166,25 @@ def plan_command(
         int,
         typer.Option(min=1, help="Periods that each release counts; a record is in as many."),
     ] = 1,
+    unit: Annotated[
+        UnitName,
+        typer.Option(help="Whom the budget protects: one record, or one client with all it holds."),
+    ] = UnitName.RECORD,
+    per_client: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --unit client: records that each client draws and contributes. Default: "
+            "what is predicted best.",
+        ),
+    ] = None,
+    empty: Annotated[
+        EmptyName,
+        typer.Option(
+            help="With --unit client: a client without records draws from the reference, or stays "
+            "away."
+        ),
+    ] = EmptyName.REFERENCE,
     explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
     aggregator: Annotated[
         str,
@@ -181,7 +207,11 @@ def plan_command(
     Then --records are those of one release, --epsilon is what one record may lose over all of them,
     and --false-alarm is per year.
 
+    With --unit client the budget protects each client with all the records it holds.
+
     Example: `fedprikl plan ref.json --clients 500 --records 60000 --epsilon 1 --explain`
+
+    Example: `fedprikl plan ref.json --clients 3000 --records 340000 --unit client`
 
     Example: `fedprikl plan ref.json --clients 40 --records 9000 --every week --until 2027-12-31
     --time-column departed_at`
@@ -219,6 +249,9 @@ def plan_command(
         aggregator=aggregator,
         roster=_fingerprint(roster, clients) if roster else "",
         series=series,
+        unit=unit.literal,
+        per_client=per_client,
+        empty="away" if empty is EmptyName.AWAY else "reference",
     )
     plan = replace(
         planned.plan,
@@ -313,10 +346,7 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
         f"{planned.cells}: {cost.masked_bytes:,} bytes of counts per client. {_sums(cost)}, "
         f"{cost.neighbours} key agreements and {cost.sent_bytes:,} bytes sent per client."
     )
-    console.print(
-        f"A client may hold up to {plan.most_records:,} records (--most-records); one that holds "
-        "more stays away."
-    )
+    console.print(_whom(plan))
     if plan.series is not None:
         console.print(_series_words(plan))
     elif planned.releases > 1:
@@ -337,6 +367,20 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
         )
 
 
+def _whom(plan: Plan) -> str:
+    """Whom the budget protects, and what a client contributes."""
+    if plan.unit == "record":
+        return (
+            f"A client may hold up to {plan.most_records:,} records (--most-records); one that "
+            "holds more stays away."
+        )
+    empty = "draws from the reference" if plan.empty == "reference" else "stays away"
+    return (
+        f"Protected: one client, with all it holds. Each draws {plan.per_client:,} of its records "
+        f"(--per-client); one without records {empty} (--empty)."
+    )
+
+
 def _series_words(plan: Plan) -> str:
     """Which periods there are, which records each counts, and what that costs one record."""
     series = plan.series
@@ -349,7 +393,12 @@ def _series_words(plan: Plan) -> str:
         f"{end:%Y-%m-%d}. Each counts the records {which}; "
         f"{'late records are ' + late if series.time_column else 'none is counted twice'}.\n"
     )
-    if series.window == 1:
+    if plan.unit == "client":
+        said += (
+            f"A client is in every release: each may spend epsilon {plan.epsilon:.3g}, and all "
+            f"{series.periods:,} together spend {plan.budget[0]:g} at delta {plan.budget[1]:g}."
+        )
+    elif series.window == 1:
         said += (
             f"Each record is in one release, so epsilon {plan.budget[0]:g} is all that it loses in "
             "the whole series."

@@ -205,6 +205,9 @@ class NodeSettings:
                 least_corruption=_number(config, "least-corruption", usual.least_corruption),
                 longest_validity=_days(config, "longest-validity-days", LONGEST_VALIDITY),
                 population=_text(config, "population", usual.population),
+                units=frozenset({"client"})
+                if _flag(config, "whole-clients-only", False)
+                else usual.units,
             ),
         )
 

@@ -2,7 +2,7 @@
 
 from fedprikl.deployment.settings import NodeSettings
 from fedprikl.errors import BudgetExceededError, PolicyRefusal
-from fedprikl.privacy import Ledger, Span
+from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     ClientSession,
     Invitation,
@@ -14,6 +14,7 @@ from fedprikl.protocol import (
     check_validity,
     trust_of,
 )
+from fedprikl.protocol.released_period import charged_span
 
 __all__ = ["charge_own_budget", "check_before_reading", "credentials"]
 
@@ -52,7 +53,8 @@ def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
         if plan.population not in ledger.populations():
             raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
         try:
-            ledger.check(plan.population, charge, span=_span(invitation))
+            span = charged_span(plan, invitation.period)
+            ledger.check(plan.population, charge, span=span, unit=plan.unit)
         except BudgetExceededError:
             raise PolicyRefusal("its own budget does not allow another round") from None
 
@@ -64,15 +66,13 @@ def charge_own_budget(
     charge, invitation = session.charge, session.invitation
     if charge is None:
         return
-    population, span = invitation.signed.plan.population, _span(invitation)
+    plan = invitation.signed.plan
+    span = charged_span(plan, invitation.period)
     with Ledger.open(settings.ledger, create=False) as ledger:
         if only_check:
-            ledger.check(population, charge, span=span)
+            ledger.check(plan.population, charge, span=span, unit=plan.unit)
         else:
-            ledger.reserve(population, charge, round_id=invitation.round_id, at=at, span=span)
-
-
-def _span(invitation: Invitation) -> Span | None:
-    """The moments of the records that are counted; None: all of them."""
-    series, period = invitation.signed.plan.series, invitation.period
-    return None if series is None or period is None else series.counted_by(period).span
+            round_id = invitation.round_id
+            ledger.reserve(
+                plan.population, charge, round_id=round_id, at=at, span=span, unit=plan.unit
+            )

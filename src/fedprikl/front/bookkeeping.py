@@ -64,10 +64,12 @@ def open_account(
         return
     book.bind_records(plan.population, records, at=at)
     epsilon, delta = plan.budget
-    book.set_budget(plan.population, epsilon=epsilon, delta=delta, at=at)
+    book.set_budget(plan.population, epsilon=epsilon, delta=delta, at=at, unit=plan.unit)
     many = "this one release" if plan.releases == 1 else f"{plan.releases} releases"
     if plan.series is not None:
-        many = "one record over the whole series"
+        many = f"one {plan.unit} over the whole series"
+    elif plan.unit == "client":
+        many = f"every whole client and {many}"
     note(
         f"{plan.population!r} had no budget; it is now epsilon {epsilon:g}, delta {delta:g}, for "
         f"{many}."

@@ -61,13 +61,14 @@ def search_designs(
     points: Mapping[int, int],
     noise_per_sensitivity: float,
     client_effect: float = 1.0,
+    moved: int = 1,
 ) -> list[DesignForecast]:
     """Forecasts of all designs: every number of batches, exponent and maximum step.
 
     `score` is that of the plan; its maximum step does not matter. `points` says how many points
     there may be for each number of batches, `noise_per_sensitivity` is the standard deviation of
     the noise per unit of sensitivity, `client_effect` the design effect of clients whose records
-    are correlated.
+    are correlated, `moved` the records that one protected unit can move.
     A design is judged by its mean square error over the divergence's `drifts`. Cost: a fixed number
     of simulated scores for each design, whatever the size of the domain.
     """
@@ -76,7 +77,7 @@ def search_designs(
         forecast
         for layout in _layouts(spectrum, points)
         for forecast in _forecasts(
-            layout, score, models, records, noise_per_sensitivity, CLIPPING, client_effect
+            layout, score, models, records, moved * noise_per_sensitivity, CLIPPING, client_effect
         )
     ]
 

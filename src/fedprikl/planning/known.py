@@ -41,12 +41,17 @@ class Known:
 
     def notes(self, plan: Plan) -> tuple[str, ...]:
         """What the plan's promises rest on and nobody has said."""
+        return (*self._alike(plan), *_few_records(plan))
+
+    def _alike(self, plan: Plan) -> tuple[str, ...]:
+        """Where nobody has said how alike the records of one client are."""
         pi = self.reference
         known = pi.correlation is not None or any(view.correlation for view in pi.views)
         if known or plan.design_effect is not None or one_each(self.records, self.clients):
             return ()
         return (
-            f"The clients hold {self.records / self.clients:.3g} records each on average, and "
+            f"The clients {'contribute' if plan.unit == 'client' else 'hold'} "
+            f"{self.records / self.clients:.3g} records each on average, and "
             "nothing says how alike one client's are. The false-alarm rate of the verdict holds "
             "for unrelated records only. Build the reference with client ids (--client-column, "
             "or clients=...), or give a design effect (--design-effect).",
@@ -82,3 +87,15 @@ class Known:
 
     def _largest_cohort(self, plan: Plan) -> int:
         return max(cohort_sizes(plan, math.ceil(self.clients / plan.batches)))
+
+
+def _few_records(plan: Plan) -> tuple[str, ...]:
+    """What a draw of so many records assumes of the clients."""
+    if plan.per_client is None or plan.per_client == 1:
+        return ()
+    return (
+        f"Every client contributes {plan.per_client:,} records. One that holds fewer repeats its "
+        "own, which the false-alarm rate does not allow for: nearly all clients should hold as "
+        "many (--per-client). Every client weighs the same, so build the reference from equally "
+        "many records of each of its clients too.",
+    )

@@ -5,6 +5,7 @@ It reads the reference and public numbers, nothing else: no parameter can depend
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fedprikl.checks import check_finite, check_positive_int
@@ -13,13 +14,15 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.planning.column_plan import WHOLE, ask_columns
 from fedprikl.planning.column_round import plan_columns
 from fedprikl.planning.known import Known
+from fedprikl.planning.per_client import best_per_client
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.series_plan import plan_series
 from fedprikl.planning.spectrum import Spectrum
 from fedprikl.planning.trusted_plan import plan_trusted
 from fedprikl.planning.untrusted_plan import plan_untrusted
+from fedprikl.privacy import Unit
 from fedprikl.protocol.column_questions import Control
-from fedprikl.protocol.plan import Plan, Trust
+from fedprikl.protocol.plan import Empty, Plan, Trust
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.series import Series
 from fedprikl.reference import Reference
@@ -58,6 +61,9 @@ def plan_round(
     aggregator: str = "",
     roster: str = "",
     series: Series | None = None,
+    unit: Unit = "record",
+    per_client: int | None = None,
+    empty: Empty = "reference",
 ) -> PlannedRound:
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
@@ -74,8 +80,10 @@ def plan_round(
     client ids, its correlation). `aggregator` is the key that answers are sealed to, where a relay
     carries them, `roster` the fingerprint of the clients who may take part. With a `series`,
     `records` and `clients` are those of one release, the budget is that of one record over all
-    releases, `false_alarm` is per year, and every cell is asked. Cost: some seconds, whatever the
-    domain.
+    releases, `false_alarm` is per year, and every cell is asked. `unit` says whom the budget
+    protects: one "record", or one "client" with all it holds; then each client contributes
+    `per_client` records (default: what is predicted best), and one without records draws them from
+    the reference or stays away, as `empty` says. Cost: some seconds, whatever the domain.
 
     Examples
     --------
@@ -99,19 +107,9 @@ def plan_round(
             "A series has a release per period and asks for every cell: leave out releases and "
             "payload."
         )
+    _check_federation(trust, clients, cohort, threshold)
     names, by_column = _asked(ask, pi)
     beside = (WHOLE if names else 1.0) if by_column else 0.0
-    if trust not in PLANNERS:
-        raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {trust!r}.")
-    if clients < 3:
-        raise InvalidInputError("A secure sum needs at least 3 clients, or it hides nobody.")
-    if cohort is not None and check_positive_int(cohort, "cohort") < 3:
-        raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
-    if threshold is not None and check_finite(threshold, "threshold") < 0:
-        raise InvalidInputError(f"threshold is a divergence: at least 0, got {threshold}.")
-    client_effect = design_effect or 1.0
-    if design_effect is None and pi.correlation is not None:
-        client_effect = pi.correlation.design_effect(clients=clients, records=records)
     draft = Plan(
         population=population,
         reference=pi.fingerprint,
@@ -123,7 +121,6 @@ def plan_round(
         most_records=_room(records / clients) if most_records is None else most_records,
         false_alarm=false_alarm,
         design_effect=design_effect,
-        client_effect=client_effect,
         threshold=threshold,
         aggregator=aggregator,
         roster=roster,
@@ -131,11 +128,50 @@ def plan_round(
         budget_epsilon=epsilon,
         budget_delta=delta,
     )
-    spectrum = Spectrum.of(pi.probabilities)
-    known = Known(pi, spectrum, clients, records, payload or PAYLOAD, cohort)
+    known = Known(pi, Spectrum.of(pi.probabilities), clients, records, payload or PAYLOAD, cohort)
+    if unit == "record":
+        checked = replace(draft, per_client=per_client, empty=empty)  # a plan refuses both here
+        return _plan(known, checked, payload, series)
+
+    def plan_with(number: int) -> PlannedRound:
+        drawn = replace(draft, unit=unit, per_client=number, empty=empty, most_records=number)
+        return _plan(replace(known, records=number * clients), drawn, payload, series)
+
+    if most_records is not None:
+        raise InvalidInputError(
+            "Where whole clients are protected, each contributes per_client records, however many "
+            "it holds: leave out most_records."
+        )
+    if per_client is not None:
+        return plan_with(check_positive_int(per_client, "per_client"))
+    return best_per_client(plan_with, records / clients)
+
+
+def _plan(known: Known, draft: Plan, payload: int | None, series: Series | None) -> PlannedRound:
+    """The plan for what is known, with the design effect of clients whose records are alike."""
+    effect = draft.design_effect or 1.0
+    if draft.design_effect is None and (correlation := known.reference.correlation) is not None:
+        effect = correlation.design_effect(clients=known.clients, records=known.records)
+    plan = replace(draft, client_effect=effect)
     if series is not None:
-        return plan_series(known, draft, series)
-    return plan_columns(known, draft, payload) if by_column else PLANNERS[trust](known, draft)
+        return plan_series(known, plan, series)
+    if plan.columns is not None:
+        return plan_columns(known, plan, payload)
+    return PLANNERS[plan.trust](known, plan)
+
+
+def _check_federation(
+    trust: str, clients: int, cohort: int | None, threshold: float | None
+) -> None:
+    """Refuses what no plan can be made for."""
+    if trust not in PLANNERS:
+        raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {trust!r}.")
+    if clients < 3:
+        raise InvalidInputError("A secure sum needs at least 3 clients, or it hides nobody.")
+    if cohort is not None and check_positive_int(cohort, "cohort") < 3:
+        raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
+    if threshold is not None and check_finite(threshold, "threshold") < 0:
+        raise InvalidInputError(f"threshold is a divergence: at least 0, got {threshold}.")
 
 
 def _asked(ask: Sequence[str] | None, reference: Reference) -> tuple[tuple[str, ...], bool]:

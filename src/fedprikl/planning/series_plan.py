@@ -42,7 +42,7 @@ def plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
     asked = replace(
         draft,
         cohort=known.cohort_of(usual),
-        releases=series.window,
+        releases=draft.exposures(series),
         series=series,
         questions=tuple(
             replace(each, points=cells, release="counts", exponent=1.0) for each in draft.questions
@@ -52,7 +52,7 @@ def plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
     reasons = (*_reasons(plan, cells), *(column_reasons(plan) if plan.columns else ()))
     common = PlannedRound(
         plan=plan,
-        releases=series.window,
+        releases=plan.releases,
         forecasts=(),
         cost=known.cost(plan),
         reasons=reasons,
@@ -141,13 +141,13 @@ def _reasons(plan: Plan, cells: int) -> tuple[Reason, ...]:
         first: tuple[Reason, ...] = tuple(common_reasons(plan, support=cells))
     else:
         first = (room_reason(plan), epsilon_reason(plan))
-    times = "once" if series.window == 1 else f"up to {series.window} times"
+    times = "once" if plan.releases == 1 else f"up to {plan.releases} times"
     return (
         *first,
         Reason("release", "noisy counts", "those of many periods add up at no further cost"),
         Reason(
             "budget",
             f"epsilon {plan.budget[0]:g}",
-            f"of one record over all {series.periods:,} releases: each counts it {times} at most",
+            f"of one {plan.unit} over all {series.periods:,} releases, which count it {times}",
         ),
     )

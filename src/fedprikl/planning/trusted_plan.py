@@ -97,6 +97,7 @@ def _search(known: Known, draft: Plan, budget: ReleaseBudget) -> list[DesignFore
         points=points,
         noise_per_sensitivity=budget.noise_per_sensitivity,
         client_effect=draft.client_effect,
+        moved=draft.moved,
     )
 
 

@@ -27,6 +27,7 @@ from fedprikl.privacy.shared_noise import SharedMechanism, calibrate_shared
 from fedprikl.privacy.spans import Span
 from fedprikl.privacy.statement import PrivacyStatement, state_together
 from fedprikl.privacy.together import Together, charge_together, share_out
+from fedprikl.privacy.units import Unit
 from fedprikl.privacy.vector_noise import VectorCalibrated, VectorMechanism
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "SharedMechanism",
     "Span",
     "Together",
+    "Unit",
     "VectorCalibrated",
     "VectorMechanism",
     "adaptive_release",

@@ -6,13 +6,14 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from fedprikl.checks import check_epsilon
-from fedprikl.errors import LedgerDamagedError, LedgerError
+from fedprikl.errors import InvalidInputError, LedgerDamagedError, LedgerError
 from fedprikl.privacy.bound_records import EVENT, BoundRecords
 from fedprikl.privacy.charges import check_zero_or_delta
 from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
 from fedprikl.privacy.ledger_file import Entry
 from fedprikl.privacy.mechanism import Charge, charge_from_dict, mechanism_named
 from fedprikl.privacy.spans import Span, Spanned, exposures, worst_epsilon
+from fedprikl.privacy.units import Unit, check_unit
 from fedprikl.shapes import to_plain
 
 __all__ = ["Account", "LedgerRound", "RoundState", "replay"]
@@ -44,6 +45,7 @@ class LedgerRound:
     at: str  # when it was reserved
     note: str = ""
     span: Span | None = None  # of the moments of its records; None: of all of them
+    unit: Unit = "record"  # whom the charge protects
     state: RoundState = RoundState.OPEN
     closed_at: str | None = None
     release_hash: str | None = None
@@ -63,6 +65,7 @@ class LedgerRound:
             "epsilon": total_epsilon([self.charge], delta=delta),
             "mechanism": self.charge.to_dict(),
             "span": None if self.span is None else to_plain(self.span),
+            "unit": self.unit,
             "at": self.at,
             "closed_at": self.closed_at,
             "release_hash": self.release_hash,
@@ -73,11 +76,16 @@ class LedgerRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One population: its budget, its rounds, what is spent and left."""
+    """One population: its budget, its rounds, what is spent and left.
+
+    `unit` is whose budget it is: that of every record, or of every client with all it holds. A
+    release that protects clients protects their records too; the reverse does not hold.
+    """
 
     population: str
     epsilon: float
     delta: float
+    unit: Unit = "record"
     rounds: tuple[LedgerRound, ...] = ()
 
     @property
@@ -92,7 +100,7 @@ class Account:
 
     @property
     def spent(self) -> float:
-        """The most that all charged rounds together tell about a record, at the budget's delta."""
+        """The most that all charged rounds together tell about one unit, at the budget's delta."""
         return worst_epsilon(self.spanned, delta=self.delta)
 
     @property
@@ -104,6 +112,14 @@ class Account:
     def open_rounds(self) -> tuple[LedgerRound, ...]:
         """Reserved, neither committed nor cancelled: charged, as something may have left."""
         return tuple(entry for entry in self.rounds if entry.state is RoundState.OPEN)
+
+    def check_protects(self, unit: Unit) -> None:
+        """Refuses a charge that would leave unprotected whom the budget protects."""
+        if self.unit == "client" and check_unit(unit) == "record":
+            raise InvalidInputError(
+                f"The budget of population {self.population!r} is that of whole clients, and this "
+                "plan protects single records only. Nothing was charged. Plan with --unit client."
+            )
 
     def fits(self) -> dict[str, float]:
         """The largest epsilon of one more release that fits, by noise; takes about a second.
@@ -123,6 +139,7 @@ class Account:
             "population": self.population,
             "epsilon": self.epsilon,
             "delta": self.delta,
+            "unit": self.unit,
             "spent": spent,
             "left": max(self.epsilon - spent, 0.0),
             "open": len(self.open_rounds),
@@ -132,7 +149,7 @@ class Account:
 
 def replay(entries: Iterable[Entry]) -> dict[str, Account]:
     """The accounts by population, from all entries in order."""
-    budgets: dict[str, tuple[float, float]] = {}
+    budgets: dict[str, tuple[float, float, Unit]] = {}
     rounds: dict[str, LedgerRound] = {}
     bound = BoundRecords()
     for entry in entries:
@@ -151,8 +168,10 @@ def replay(entries: Iterable[Entry]) -> dict[str, Account]:
     for made in rounds.values():
         found[made.population].append(made)
     return {
-        name: Account(population=name, epsilon=epsilon, delta=delta, rounds=tuple(found[name]))
-        for name, (epsilon, delta) in budgets.items()
+        name: Account(
+            population=name, epsilon=epsilon, delta=delta, unit=unit, rounds=tuple(found[name])
+        )
+        for name, (epsilon, delta, unit) in budgets.items()
     }
 
 
@@ -168,12 +187,15 @@ def _refuse_unknown_kind(entry: Entry) -> None:
 
 
 def _apply(
-    body: Mapping[str, Any], budgets: dict[str, tuple[float, float]], rounds: dict[str, LedgerRound]
+    body: Mapping[str, Any],
+    budgets: dict[str, tuple[float, float, Unit]],
+    rounds: dict[str, LedgerRound],
 ) -> None:
     """One event. A KeyError or ValueError means that no ledger would have written it."""
     if body["event"] == "budget":
         delta = check_zero_or_delta(body["delta"])
-        budgets[body["population"]] = check_epsilon(body["epsilon"]), delta
+        unit = check_unit(body.get("unit", "record"))
+        budgets[body["population"]] = check_epsilon(body["epsilon"]), delta, unit
     elif body["event"] == "reserve":
         if body["population"] not in budgets or body["round"] in rounds:
             raise ValueError
@@ -184,6 +206,7 @@ def _apply(
             at=body["at"],
             note=body["note"],
             span=_span(body),
+            unit=check_unit(body.get("unit", "record")),
         )
     else:
         known = rounds[body["round"]]

@@ -4,7 +4,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from fedprikl.privacy.charges import check_zero_or_delta
 from fedprikl.privacy.ledger_file import Entry, Head, LedgerFile, head_of
 from fedprikl.privacy.mechanism import Charge, charge_to_dict
 from fedprikl.privacy.spans import Span, worst_epsilon
+from fedprikl.privacy.units import Unit, check_unit, unit_entry
 
 __all__ = ["Ledger", "Reservation", "left_words", "worthwhile"]
 
@@ -111,10 +112,14 @@ class Ledger:
     ) -> None:
         self.close()
 
-    def set_budget(self, population: str, *, epsilon: float, delta: float, at: str) -> Account:
+    def set_budget(
+        self, population: str, *, epsilon: float, delta: float, at: str, unit: Unit | None = None
+    ) -> Account:
         """Sets, raises or lowers a budget; never to less than what is already spent.
 
-        Setting the same budget again changes nothing and writes nothing.
+        `unit` says whose budget it is: one "record"'s, or one "client"'s with all it holds. None
+        leaves it as it is ("record" at first). Setting the same budget again changes nothing and
+        writes nothing.
         """
         wanted = Account(
             population=_check_name(population, "population"),
@@ -125,6 +130,7 @@ class Ledger:
         with self._file.writing():
             entries, accounts = self._load()
             known = accounts.get(population)
+            whose = _whose(population, unit, known)
             spent = worst_epsilon(known.spanned if known else [], delta=wanted.delta)
             if spent > wanted.epsilon * (1 + ROUNDING):
                 raise InvalidInputError(
@@ -132,9 +138,12 @@ class Ledger:
                     f"{wanted.delta:g}); its budget cannot be set to {wanted.epsilon:g}. "
                     "What has been released cannot be taken back."
                 )
-            if known is None or (known.epsilon, known.delta) != (wanted.epsilon, wanted.delta):
-                numbers = {"epsilon": wanted.epsilon, "delta": wanted.delta}
-                self._file.append(body | numbers, after=head_of(entries))
+            wanted = replace(wanted, unit=whose)
+            if known is None or replace(known, rounds=()) != wanted:
+                content = {"epsilon": wanted.epsilon, "delta": wanted.delta} | unit_entry(whose)
+                if whose == "client":
+                    self._file.upgrade()
+                self._file.append(body | content, after=head_of(entries))
         return self.account(population)
 
     def bind_records(self, population: str, sources: Mapping[str, str], *, at: str) -> None:
@@ -155,12 +164,20 @@ class Ledger:
             head = self._file.append(body | {"at": when}, after=head_of(entries))
         self._seen = head
 
-    def check(self, population: str, mechanism: Charge, *, span: Span | None = None) -> None:
+    def check(
+        self,
+        population: str,
+        mechanism: Charge,
+        *,
+        span: Span | None = None,
+        unit: Unit = "record",
+    ) -> None:
         """Raises as `reserve` would if one more release does not fit; charges nothing.
 
         A later `reserve` may still be refused, as others may have reserved in between.
         """
         account = self.account(population)
+        account.check_protects(unit)
         needed = _total_with(account, mechanism, span)
         if not _fits(account, needed):
             raise _exceeded(account, mechanism, needed)
@@ -174,11 +191,13 @@ class Ledger:
         at: str,
         note: str = "",
         span: Span | None = None,
+        unit: Unit = "record",
     ) -> Reservation:
         """Charges one round before anything is released; durable when this returns.
 
         `span`: the round counts only records of these moments, and every record has one moment.
-        Rounds about disjoint spans do not add up: the budget is that of one record.
+        Rounds about disjoint spans do not add up: the budget is that of one record. `unit`: whom
+        the charge protects. A client is in every period, so a charge for clients has no span.
 
         A round id is charged once for ever, even if cancelled. Raises BudgetExceededError, with
         nothing charged, if the total would exceed the budget.
@@ -191,7 +210,10 @@ class Ledger:
             "at": _check_time(at),
             "note": _check_words(note, "note"),
         }
+        body |= unit_entry(unit)
         if span is not None:
+            if unit == "client":
+                raise InvalidInputError("A charge for whole clients has no span: it adds up.")
             body["span"] = [span.start, span.end, span.clock]
         with self._file.writing():
             entries, accounts = self._load()
@@ -201,9 +223,10 @@ class Ledger:
                     f"Round {round_id!r} has already been charged, and a round is charged only "
                     "once. Nothing was charged now; use a new round id for a new release."
                 )
+            account.check_protects(unit)
             needed = _total_with(account, mechanism, span)
             fits = _fits(account, needed)
-            if fits and span is not None:
+            if fits and (span is not None or unit == "client"):
                 self._file.upgrade()
             head = self._file.append(body, after=head_of(entries)) if fits else None
         if head is None:
@@ -316,6 +339,25 @@ def _open_round(accounts: Mapping[str, Account], round_id: str) -> LedgerRound:
             f"Round {round_id!r} is already {known.state.value}; that is never changed."
         )
     return known
+
+
+def _whose(population: str, unit: Unit | None, known: Account | None) -> Unit:
+    """Whose budget it is to be; a promise to clients is neither made too late nor taken back."""
+    if unit is None:
+        return "record" if known is None else known.unit
+    check_unit(unit)
+    if known is not None and known.unit == "client" and unit == "record":
+        raise InvalidInputError(
+            f"The budget of population {population!r} protects whole clients. That is not taken "
+            "back; use another population for other people."
+        )
+    rounds = () if known is None else known.rounds
+    if unit == "client" and any(each.charged and each.unit == "record" for each in rounds):
+        raise InvalidInputError(
+            f"Population {population!r} has released about single records: what its clients "
+            "lost by that has no bound. Its budget cannot become one of whole clients."
+        )
+    return unit
 
 
 def _total_with(account: Account, mechanism: Charge, span: Span | None) -> float:

@@ -6,20 +6,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedprikl.errors import InvalidInputError
+from fedprikl.privacy.units import Unit, check_unit
 from fedprikl.shapes import read_fields
 
 __all__ = ["PrivacyStatement", "state_together"]
 
 ONE = "one number"
+SEVERAL = 1.5  # records a client, from which on the unit matters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyStatement:
     """The (epsilon, delta) a release truly has, beside the one it claims.
 
-    The guarantee is differential privacy for one record under substitution: two data sets are
-    neighbours if one record of one client is replaced by any other record. For every two of them
-    and every set S of outcomes,
+    The guarantee is differential privacy under substitution. Two data sets are neighbours if one
+    record of one client is replaced by any other record (unit "record"), or if all that one client
+    holds is replaced (unit "client": then every client contributes `per_client` drawn records). For
+    every two of them and every set S of outcomes,
 
         P(M(D) in S) <= e^epsilon P(M(D') in S) + delta                              [def:DP]
 
@@ -45,6 +48,9 @@ class PrivacyStatement:
     trust: str
     sensitivity: float | None = None
     insecure: bool = False  # made with a seeded, insecure noise source
+    unit: Unit = "record"  # who is protected
+    per_client: int | None = None  # records that each client contributed, if clients are protected
+    held: float | None = None  # records that a client contributed on average, if records are
     counted: int | None = None  # of a series: how many of its releases count one record
     series_epsilon: float | None = None  # that they give together
     series_delta: float | None = None
@@ -53,6 +59,8 @@ class PrivacyStatement:
         known = {each is None for each in (self.counted, self.series_epsilon, self.series_delta)}
         if len(known) > 1:
             raise InvalidInputError("A statement on a series says what its releases give together.")
+        if (check_unit(self.unit) == "client") is not (self.per_client is not None):
+            raise InvalidInputError("A statement on clients says how many records each gave.")
 
     @property
     def holds(self) -> bool:
@@ -78,25 +86,59 @@ class PrivacyStatement:
     def __str__(self) -> str:
         lines = [self.verdict, f"Released: {self.released}, with {self.mechanism}."]
         if math.isfinite(self.epsilon):
-            lines.append(
-                "Protected: one record. Replacing any one record of any client by any other makes "
-                "no outcome more likely than by a factor of "
-                f"e^{self.epsilon:.3g} = {_power(self.epsilon)}"
-                + (f", plus at most {self.delta:g}." if self.delta else ".")
-            )
-            more = " and more than k times delta" if self.delta else ""
-            lines.append(
-                "Not protected to that degree: all records of one client together (k records: k "
-                f"times epsilon{more}), the number of records, and who takes part."
-            )
+            lines += [self._protected, self._unprotected]
         if self.counted is not None:
             lines.append(self._over_the_series)
         lines.append(f"Trusted: {self.trust} All parties follow the protocol (honest but curious).")
         return "\n".join(lines)
 
     @property
+    def _protected(self) -> str:
+        """Whom it protects, and how well."""
+        replaced = (
+            "Protected: one record. Replacing any one record of any client by any other"
+            if self.unit == "record"
+            else "Protected: one client, with all the records it holds, however many. Replacing "
+            "all of them by any others"
+        )
+        slack = f", plus at most {self.delta:g}." if self.delta else "."
+        return (
+            f"{replaced} makes no outcome more likely than by a factor of "
+            f"e^{self.epsilon:.3g} = {_power(self.epsilon)}{slack}"
+        )
+
+    @property
+    def _unprotected(self) -> str:
+        """Whom it does not protect as well."""
+        if self.unit == "client":
+            return (
+                f"Each client contributed exactly {self.per_client:,} of its records, drawn at "
+                "random, so the number of records tells nothing about any client. Not protected: "
+                "who takes part."
+            )
+        more = " and more than k times delta" if self.delta else ""
+        warning = ""
+        if self.held is not None and self.held >= SEVERAL:
+            held = round(self.held)
+            warning = (
+                f" Clients held {held:,} records on average: a client with {held:,} records is "
+                f"protected to epsilon {held * self.epsilon:.3g} only. To protect whole clients, "
+                "plan with --unit client."
+            )
+        return (
+            "Not protected to that degree: all records of one client together (k records: k "
+            f"times epsilon{more}), the number of records, and who takes part.{warning}"
+        )
+
+    @property
     def _over_the_series(self) -> str:
         """What all releases of the series together protect."""
+        if self.unit == "client":
+            return (
+                f"Over the whole series: each client is counted in up to {self.counted} releases, "
+                f"which together give epsilon {self.series_epsilon:g}, delta "
+                f"{self.series_delta:g} to all it ever holds."
+            )
         together = (
             "each record is counted in one release, so the same holds for all releases together."
             if self.counted == 1
@@ -116,7 +158,9 @@ class PrivacyStatement:
             "delta": self.delta,
             "holds": self.holds,
             "insecure": self.insecure,
-            "unit": "one record, substitution",
+            "unit": self.unit,
+            "per_client": self.per_client,
+            "held": self.held,
             "mechanism": self.mechanism,
             "released": self.released,
             "trust": self.trust,
@@ -169,6 +213,8 @@ def state_together(
         released=" and ".join(released),
         trust=parts[0].trust,
         insecure=any(part.insecure for part in parts),
+        unit=parts[0].unit,
+        per_client=parts[0].per_client,
     )
 
 

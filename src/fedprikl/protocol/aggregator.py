@@ -1,13 +1,22 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from fedprikl.errors import InvalidInputError, ReleaseRefused, SecureSumError
 from fedprikl.estimation import Estimates
 from fedprikl.estimation.estimates import Judgement
-from fedprikl.privacy import SECURE_NOISE, Charge, Ledger, NoiseSource, Reservation, Span
+from fedprikl.privacy import (
+    SECURE_NOISE,
+    Charge,
+    Ledger,
+    NoiseSource,
+    PrivacyStatement,
+    Reservation,
+    Span,
+)
 from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.column_answer import ColumnAnswer
@@ -17,7 +26,7 @@ from fedprikl.protocol.never_lost import or_none
 from fedprikl.protocol.outcome import Outcome, spread_of
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.released_counts import ReleasedCounts
-from fedprikl.protocol.released_period import in_series, released_period
+from fedprikl.protocol.released_period import charged_span, in_series, released_period
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import asked_views, view_points
@@ -145,14 +154,14 @@ class Aggregator:
 
     @property
     def _span(self) -> Span | None:
-        """The moments of the records that the round counts."""
-        series, period = self._round.plan.series, self._round.period
-        return None if series is None or period is None else series.counted_by(period).span
+        """The moments of the records that the round counts; None where all count."""
+        return charged_span(self._round.plan, self._round.period)
 
     def check_budget(self) -> None:
         """Raises `BudgetExceededError` if the release does not fit; charges nothing."""
         if self._ledger is not None:
-            self._ledger.check(self._round.plan.population, self._charge(), span=self._span)
+            plan = self._round.plan
+            self._ledger.check(plan.population, self._charge(), span=self._span, unit=plan.unit)
 
     def _reserve(self, at: str) -> None:
         """Charges the budget, once a round, before anything is opened."""
@@ -164,6 +173,7 @@ class Aggregator:
             round_id=self._round.round_id,
             at=at,
             span=self._span,
+            unit=self._round.plan.unit,
         )
 
     def _give_back(self, at: str) -> str:
@@ -214,6 +224,12 @@ class Aggregator:
             mechanism=estimates.columns.mechanism,
         )
 
+    def _whom(self, estimates: Estimates) -> PrivacyStatement:
+        """The privacy statement, with whom it protects."""
+        plan, clients = self._round.plan, sum(each.included for each in self._outcomes.values())
+        held = None if plan.unit == "client" else estimates.records / max(clients, 1)
+        return replace(estimates.privacy, unit=plan.unit, per_client=plan.per_client, held=held)
+
     def _sign(self, estimates: Estimates, at: str) -> Release:
         plan, reserved, noisy = self._round.plan, self._reservation, estimates.noisy_counts
         judged = None
@@ -230,7 +246,7 @@ class Aggregator:
             columns=self._columns(estimates),
             verdict=None if judged is None else judged.verdict,
             period=released_period(plan, self._round.period, self._previous),
-            privacy=in_series(estimates.privacy, plan),
+            privacy=in_series(self._whom(estimates), plan),
             cohorts=tuple(self._outcomes[n] for n in sorted(self._outcomes)),
             payload=estimates.payload,
             records=estimates.records,

@@ -16,7 +16,7 @@ from fedprikl.checks import (
 from fedprikl.documents import canonical, check_version, digest, parse_document
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import check_design_effect, check_false_alarm
-from fedprikl.privacy import NoiseKind
+from fedprikl.privacy import NoiseKind, Unit
 from fedprikl.protocol.column_questions import ColumnQuestions
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.question import Question
@@ -24,7 +24,7 @@ from fedprikl.protocol.roster import is_fingerprint
 from fedprikl.protocol.sealing import is_sealing_key
 from fedprikl.protocol.series import Series
 
-__all__ = ["Empty", "Plan", "SignedPlan", "Trust", "Unit"]
+__all__ = ["Empty", "Plan", "SignedPlan", "Trust"]
 
 NUMBERS = (
     "epsilon",
@@ -39,7 +39,6 @@ NUMBERS = (
     "budget_delta",
 )
 Trust = Literal["aggregator", "none"]
-Unit = Literal["record", "client"]
 Empty = Literal["reference", "away"]
 FORMAT, VERSION = "fedprikl plan", 9
 SHARES = 1e-9  # how far the sum of all shares may be from 1
@@ -206,11 +205,15 @@ class Plan:
                 "A series is released as noisy counts of one batch, so that they add up over time: "
                 "give every question release='counts', and the columns no share for tv and js."
             )
-        if self.releases != self.series.window:
+        if self.releases != self.exposures(self.series):
             raise InvalidInputError(
-                f"Each record is in {self.series.window} releases of the series, so the plan needs "
-                f"releases={self.series.window}."
+                f"Each {self.unit} is in {self.exposures(self.series)} releases of the series, so "
+                f"the plan needs releases={self.exposures(self.series)}."
             )
+
+    def exposures(self, series: Series) -> int:
+        """How many releases of a series count one unit: a client is in all of them."""
+        return series.periods if self.unit == "client" else series.window
 
     def _shares(self) -> list[tuple[str, float]]:
         """The parts of the budget, each with its name."""

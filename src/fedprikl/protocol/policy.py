@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import get_args
 
 from fedprikl.errors import InvalidInputError, PolicyRefusal
+from fedprikl.privacy import Unit
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.roster import Roster
@@ -32,6 +33,7 @@ class Policy:
     least_corruption: float = 0.0  # the share of a cohort that a plan must allow to collude
     longest_validity: timedelta | None = None  # of a plan; None accepts plans without an end
     most_counts: int = 1  # how often the same records may be counted; kept by the site's memory
+    units: frozenset[Unit] = frozenset(get_args(Unit))  # {"client"}: only if all of it is protected
 
 
 def check_invitation(
@@ -51,6 +53,8 @@ def check_invitation(
         raise PolicyRefusal("the plan is about another reference than this client has")
     if plan.trust not in policy.trusts:
         raise PolicyRefusal(f"this client takes no part in a round with trust {plan.trust!r}")
+    if plan.unit not in policy.units:
+        raise PolicyRefusal(f"this client takes no part where one {plan.unit} is protected")
     if plan.epsilon > policy.largest_epsilon or plan.delta > policy.largest_delta:
         raise PolicyRefusal(
             f"epsilon {plan.epsilon:g} and delta {plan.delta:g} exceed the limits "

@@ -22,7 +22,7 @@ __all__ = ["Release"]
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
-FORMAT, VERSION = "fedprikl release", 7
+FORMAT, VERSION = "fedprikl release", 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +141,7 @@ class Release:
             and (self.period is None) == (plan.series is None)
             and (self.period is None or self.period.is_of(plan))
             and claimed == plan.epsilon
+            and (self.privacy.unit, self.privacy.per_client) == (plan.unit, plan.per_client)
         )
 
     def _has_witnesses_of(self, plan: Plan) -> bool:

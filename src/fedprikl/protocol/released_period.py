@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from fedprikl.privacy import PrivacyStatement
+from fedprikl.privacy import PrivacyStatement, Span
 from fedprikl.protocol.plan import Plan
 
-__all__ = ["ReleasedPeriod", "in_series", "released_period"]
+__all__ = ["ReleasedPeriod", "charged_span", "in_series", "released_period"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +34,24 @@ def released_period(plan: Plan, number: int | None, previous: str) -> ReleasedPe
     return ReleasedPeriod(number=number, start=span.start, end=span.end, previous=previous)
 
 
+def charged_span(plan: Plan, number: int | None) -> Span | None:
+    """The moments of the records that a round is charged for; None: of all of them.
+
+    A record has one moment, and pays for the periods that count it. A client is in every period.
+    """
+    if plan.series is None or number is None or plan.unit == "client":
+        return None
+    return plan.series.counted_by(number).span
+
+
 def in_series(statement: PrivacyStatement, plan: Plan) -> PrivacyStatement:
     """The statement on a release, with what all releases of the plan's series protect."""
     if plan.series is None:
         return statement
     epsilon, delta = plan.budget
     return replace(
-        statement, counted=plan.series.window, series_epsilon=epsilon, series_delta=delta
+        statement,
+        counted=plan.exposures(plan.series),
+        series_epsilon=epsilon,
+        series_delta=delta,
     )

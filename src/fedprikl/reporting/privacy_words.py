@@ -12,15 +12,21 @@ SEEN = {
     "none": "Nobody saw exact numbers, not even sums: every client added noise before its masked "
     "counts left it.",
 }
-LEFT = (
-    "Less hidden are all records of one client together; not hidden are the number of records and "
-    "who took part."
-)
+LEFT = {
+    "record": "Less hidden are all records of one client together; not hidden are the number of "
+    "records and who took part.",
+    "client": "Not hidden is who took part.",
+}
+HIDDEN = {
+    "record": "Every single record is hidden by random noise: had any one record been another",
+    "client": "Every client is hidden by random noise, with all the records it holds: had all of "
+    "one client's records been others",
+}
 
 
 def privacy_sentences(release: Release) -> tuple[str, ...]:
     """Three sentences: what is hidden, who saw what, what is not hidden."""
-    return _hidden(release), SEEN[release.trust], LEFT
+    return _hidden(release), SEEN[release.trust], LEFT[release.privacy.unit]
 
 
 def _hidden(release: Release) -> str:
@@ -32,8 +38,8 @@ def _hidden(release: Release) -> str:
     times = math.exp(privacy.claimed_epsilon)
     slack = _chance(privacy.delta) if privacy.delta else ""
     return (
-        "Every single record is hidden by random noise: had any one record been another, no result "
-        f"on this page would be more than {times:.3g} times as likely{slack} "
+        f"{HIDDEN[privacy.unit]}, no result on this page would be more than {times:.3g} times as "
+        f"likely{slack} "
         f"(epsilon {privacy.claimed_epsilon:g})."
     )
 
