@@ -14,6 +14,7 @@ from fedprikl.privacy.ledger import Ledger, Reservation
 from fedprikl.privacy.ledger_file import Head
 from fedprikl.privacy.losses import BoundedRangeLoss, PureLoss
 from fedprikl.privacy.mechanism import AdditiveMechanism, Charge, Mechanism, register_mechanism
+from fedprikl.privacy.moved_records import BatchScores, moved_sensitivity
 from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
 from fedprikl.privacy.reachable import Ranges, reachable_ranges
 from fedprikl.privacy.sensitivity import (
@@ -35,6 +36,7 @@ __all__ = [
     "AccountedRelease",
     "AdditiveMechanism",
     "BatchIncrements",
+    "BatchScores",
     "BoundedRangeLoss",
     "Calibrated",
     "Charge",
@@ -69,6 +71,7 @@ __all__ = [
     "charge_together",
     "exact_sensitivity",
     "laplace_variance",
+    "moved_sensitivity",
     "reachable_ranges",
     "register_mechanism",
     "rounding_slack",
