@@ -27,6 +27,11 @@ def neighbours(histogram: Histogram) -> Iterator[Histogram]:
                 yield tuple(changed)
 
 
+def distance(one: Histogram, other: Histogram) -> int:
+    """How many records must be substituted to turn one histogram into another."""
+    return sum(abs(a - b) for a, b in zip(one, other, strict=True)) // 2
+
+
 def largest_change(
     value: Callable[[Histogram], float], cells: int, records: int, at_least: int = 0
 ) -> float:
