@@ -2,6 +2,7 @@
 
 from fedprikl.records.arrivals import Seen
 from fedprikl.records.csv_files import CsvFormat
+from fedprikl.records.drawing import Draw, draw_counts
 from fedprikl.records.fitting import fit_reference
 from fedprikl.records.period_records import (
     PeriodRecords,
@@ -23,6 +24,7 @@ from fedprikl.records.time_slices import TimeSlice
 __all__ = [
     "CountedClients",
     "CsvFormat",
+    "Draw",
     "FileRecords",
     "FrameRecords",
     "PeriodRecords",
@@ -33,6 +35,7 @@ __all__ = [
     "check_times",
     "count_all",
     "count_parts",
+    "draw_counts",
     "fit_reference",
     "open_records",
     "select_period",

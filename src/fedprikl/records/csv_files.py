@@ -10,17 +10,22 @@ import csv
 import gzip
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import compress, repeat
 from pathlib import Path
 from typing import BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.reference.columns import Values
 
-__all__ = ["Chunk", "CsvFile", "CsvFormat", "quoted_names"]
+__all__ = ["Chunk", "CsvFile", "CsvFormat", "Mask", "quoted_names"]
+
+Mask = npt.NDArray[np.bool_]
 
 BLOCK = 2**20  # bytes that are read at once; what is made of them is some 50 times as large
 LONGEST_LINE = 2**20  # bytes; a longer line is unreadable, so that memory stays bounded
@@ -39,6 +44,16 @@ class Chunk:
     columns: dict[str, Values] = field(repr=False)
     unreadable: Sequence[int] = ()
     loose: Sequence[tuple[str, ...]] = field(default=(), repr=False)  # of each of these lines
+
+    @property
+    def rows(self) -> int:
+        """How many rows can be read."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def taken(self, inside: Mask, columns: Iterable[str] | None = None) -> dict[str, Values]:
+        """The values of some rows, in some columns or in all."""
+        names = self.columns if columns is None else columns
+        return {name: _taken(self.columns[name], inside) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +194,12 @@ def loose_fields(line: bytes, form: CsvFormat, place: int, width: int) -> tuple[
 def quoted_names(names: Sequence[str]) -> str:
     """Column names for people."""
     return ", ".join(map(repr, names))
+
+
+def _taken(values: Values, inside: Mask) -> Values:
+    if isinstance(values, np.ndarray):
+        return values[inside]
+    return list(compress(values, inside.tolist()))
 
 
 def _plain_lines(block: bytes, form: CsvFormat) -> list[str] | None:

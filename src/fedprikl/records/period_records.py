@@ -16,6 +16,7 @@ from fedprikl.records.data_files import (
     require_columns,
     session,
 )
+from fedprikl.records.drawing import Draw
 from fedprikl.records.time_slices import TimeSlice
 from fedprikl.reference import Reference
 
@@ -64,14 +65,18 @@ def count_parts(
     reference: Reference,
     *,
     format: CsvFormat | None = None,  # noqa: A002
+    draw: Draw | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> dict[str, RecordCounts]:
-    """The counts of each client's records of a period. Cost: the files are read once."""
+    """The counts of each client's records of a period. Cost: the files are read once.
+
+    With a `draw`, of k records of the period, drawn anew for every period.
+    """
     reader, counted = CellReader(reference), {}
     with session() as shared:
         for name, records in clients.items():
             chunks = _chunks(records, reader, shared, format or CsvFormat())
-            counted[name] = reader.count(chunks)
+            counted[name] = reader.count(chunks, draw)
             report(name)
     return counted
 

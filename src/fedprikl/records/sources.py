@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import narwhals.stable.v2 as nw
-import numpy as np
 
 from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.records.counting import CellReader, RecordCounts
@@ -22,8 +21,8 @@ from fedprikl.records.data_files import (
     require_columns,
     session,
 )
+from fedprikl.records.drawing import Draw
 from fedprikl.reference import Reference, Table
-from fedprikl.reference.columns import UNSEEN
 from fedprikl.reference.frames import column_values, eager_frame
 
 __all__ = [
@@ -41,8 +40,8 @@ __all__ = [
 class Records(Protocol):
     """Anything that can count its records into a reference's cells."""
 
-    def count(self, reference: Reference) -> RecordCounts:
-        """h(x) for every cell x. Runs at the client."""
+    def count(self, reference: Reference, draw: Draw | None = None) -> RecordCounts:
+        """h(x) for every cell x; of all records, or of a draw of them. Runs at the client."""
         ...
 
 
@@ -57,10 +56,13 @@ class FileRecords:
     path: Path
     format: CsvFormat = field(default_factory=CsvFormat)
 
-    def count(self, reference: Reference) -> RecordCounts:
-        """h(x) for every cell x; equal to `reference.count` of the same rows in a data frame."""
+    def count(self, reference: Reference, draw: Draw | None = None) -> RecordCounts:
+        """h(x) for every cell x; equal to `reference.count` of the same rows in a data frame.
+
+        With a `draw`, of k records drawn from all files together.
+        """
         with session() as shared:
-            return _count_files(self.path, CellReader(reference), shared, self.format)
+            return _count_files(self.path, CellReader(reference), shared, self.format, draw)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -79,17 +81,14 @@ class FrameRecords:
         else:
             self._columns(eager_frame(self.records), CellReader(reference))
 
-    def count(self, reference: Reference) -> RecordCounts:
-        """h(x) for every cell x."""
-        domain = reference.domain
-        if self._is_array(reference):
-            codes = domain.encoder.encode(self.records)
-            counts = np.bincount(domain.cells_of(codes), minlength=domain.size).astype(np.int64)
-            return RecordCounts(counts, {}, int(np.count_nonzero(codes == UNSEEN)))
-        frame = eager_frame(self.records)
+    def count(self, reference: Reference, draw: Draw | None = None) -> RecordCounts:
+        """h(x) for every cell x; of all records, or of a draw of them."""
         reader = CellReader(reference)
+        if self._is_array(reference):
+            return reader.count_array(self.records, draw)
+        frame = eager_frame(self.records)
         names = self._columns(frame, reader)
-        return reader.count([Chunk({name: column_values(frame[name]) for name in names})])
+        return reader.count([Chunk({name: column_values(frame[name]) for name in names})], draw)
 
     def _is_array(self, reference: Reference) -> bool:
         is_frame = nw.from_native(self.records, pass_through=True) is not self.records
@@ -155,19 +154,20 @@ def count_all(
     reference: Reference,
     *,
     format: CsvFormat | None = None,  # noqa: A002
+    draw: Draw | None = None,
     report: Callable[[str], None] | None = None,
 ) -> CountedClients:
     """Counts the file or folder of each client, {name: path}, with one reader for all of them.
 
-    A client that cannot be counted does not stop the others. `report` is called with each name
-    when its file is done.
+    With a `draw`, of each client k records. A client that cannot be counted does not stop the
+    others. `report` is called with each name when its file is done.
     """
     counted, refused = {}, {}
-    reader = CellReader(reference)
+    reader, form = CellReader(reference), format or CsvFormat()
     with session() as shared:
         for name, path in sources.items():
             try:
-                counted[name] = _count_files(Path(path), reader, shared, format or CsvFormat())
+                counted[name] = _count_files(Path(path), reader, shared, form, draw)
             except RecordsError as error:
                 refused[name] = str(error)
             if report is not None:
@@ -196,9 +196,11 @@ def check_all(
     return refused
 
 
-def _count_files(path: Path, reader: CellReader, shared: Session, form: CsvFormat) -> RecordCounts:
+def _count_files(
+    path: Path, reader: CellReader, shared: Session, form: CsvFormat, draw: Draw | None
+) -> RecordCounts:
     files, columns = _open_files(path, reader, shared, form)
-    return reader.count(chain.from_iterable(file.chunks(columns) for file in files))
+    return reader.count(chain.from_iterable(file.chunks(columns) for file in files), draw)
 
 
 def _open_files(

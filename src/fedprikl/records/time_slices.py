@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import compress
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 
 from fedprikl.checks import Ints
-from fedprikl.records.csv_files import Chunk
+from fedprikl.records.csv_files import Chunk, Mask
 from fedprikl.reference.columns import Values, value_list
 from fedprikl.reference.values import has_offset, instant, instants, simple
 
@@ -19,7 +17,6 @@ __all__ = ["TimeSlice"]
 
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 PLAIN = "0000-00-00T00:00:00"
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ class TimeSlice:
             for number, fields in zip(chunk.unreadable, chunk.loose, strict=True)
             if self.inside([_first_time(fields)], aware=False)[0]
         ]
-        return Chunk({name: _taken(chunk.columns[name], inside) for name in columns}, broken)
+        return Chunk(chunk.taken(inside, columns), broken)
 
     def inside(self, values: Values, *, aware: bool) -> Mask:
         """For each value, whether it is a time inside."""
@@ -135,9 +132,3 @@ def _is_aware(value: Any) -> bool:
 def _microseconds(at: datetime) -> int:
     since = at - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
-
-
-def _taken(values: Values, inside: Mask) -> Values:
-    if isinstance(values, np.ndarray):
-        return values[inside]
-    return list(compress(value_list(values), inside.tolist()))
