@@ -357,6 +357,8 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
     console.print(f"Asked, with shares of the budget: {planned.asked}.")
     if plan.questions:
         _print_whole(console, planned)
+    if planned.liars:
+        _print_liars(console, planned)
     if (column := planned.columns) is not None:
         found = "no drift" if column.smallest_drift is None else f"{column.smallest_drift:.2g} nats"
         later = "" if column.error_drifted is None else f", {column.error_drifted:.2g} at 0.05"
@@ -442,6 +444,18 @@ def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
     if plan.series is not None:  # several periods together find smaller ones
         rate = f"of one {plan.series.every} by itself, at {100 * LEAST_RATE:.3g}% false alarms"
     console.print(f"\nSmallest drift found with 95% power (a prediction; {rate}{effect}):")
+    console.print(table)
+
+
+def _print_liars(console: Console, planned: PlannedRound) -> None:
+    """What clients that lie can do to the result."""
+    table = Table("if so many clients lie", "they move", "by at most", "breaking the protocol")
+    table.box = None
+    for bound in planned.liars:
+        what = f"{bound.divergence} of {bound.column}" if bound.column else bound.divergence
+        share = f"{100 * bound.share:g}% ({bound.liars:,})"
+        table.add_row(share, escape(what), f"{bound.moved:.2g}", f"{bound.broken:.2g}")
+    console.print("\nClients that lie fake, or hide, no more than this:")
     console.print(table)
 
 

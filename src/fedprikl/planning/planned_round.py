@@ -10,6 +10,7 @@ from fedprikl.documents import readable
 from fedprikl.planning.column_forecast import ColumnForecast
 from fedprikl.planning.explain import Reason
 from fedprikl.planning.forecast import Forecast, typical_error
+from fedprikl.planning.liars import LiarBound
 from fedprikl.planning.sum_cost import SumCost
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.whole_files import write_whole
@@ -70,6 +71,7 @@ class PlannedRound:
     find_doublings: Callable[[], dict[str, float]]
     find_comparison: Callable[[], tuple[Compared, ...]]
     find_columns: Callable[[], ColumnForecast | None] = lambda: None
+    find_liars: Callable[[], tuple[LiarBound, ...]] = tuple
 
     @property
     def error(self) -> float:
@@ -97,6 +99,11 @@ class PlannedRound:
         if not self.plan.questions and (column := self.columns) is not None:
             return column.smallest_drift
         return max((size for size in self.smallest_drifts.values() if size), default=None)
+
+    @property
+    def liars(self) -> tuple[LiarBound, ...]:
+        """How far lying clients can move the answers, where whole clients are protected."""
+        return self.find_liars()
 
     @property
     def doublings(self) -> dict[str, float]:
@@ -178,5 +185,6 @@ class PlannedRound:
             "comparison": [compared.to_dict() for compared in self.comparison],
             "reasons": [reason.to_dict() for reason in self.reasons],
             "columns": None if self.columns is None else self.columns.to_dict(),
+            "liars": [bound.to_dict() for bound in self.liars],
             "notes": list(self.notes),
         }

@@ -6,6 +6,7 @@ It reads the reference and public numbers, nothing else: no parameter can depend
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from fedprikl.checks import check_finite, check_positive_int
@@ -14,6 +15,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.planning.column_plan import WHOLE, ask_columns
 from fedprikl.planning.column_round import plan_columns
 from fedprikl.planning.known import Known
+from fedprikl.planning.liars import liar_bounds
 from fedprikl.planning.per_client import best_per_client
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.series_plan import plan_series
@@ -154,10 +156,12 @@ def _plan(known: Known, draft: Plan, payload: int | None, series: Series | None)
         effect = correlation.design_effect(clients=known.clients, records=known.records)
     plan = replace(draft, client_effect=effect)
     if series is not None:
-        return plan_series(known, plan, series)
-    if plan.columns is not None:
-        return plan_columns(known, plan, payload)
-    return PLANNERS[plan.trust](known, plan)
+        planned = plan_series(known, plan, series)
+    elif plan.columns is not None:
+        planned = plan_columns(known, plan, payload)
+    else:
+        planned = PLANNERS[plan.trust](known, plan)
+    return replace(planned, find_liars=cache(lambda: liar_bounds(known, planned.plan)))
 
 
 def _check_federation(

@@ -7,7 +7,7 @@ from fedprikl.checks import Ints
 from fedprikl.protocol.plan import Plan
 from fedprikl.secure_sum import Degree, choose_degree
 
-__all__ = ["OpenedSum", "cohort_degree"]
+__all__ = ["OpenedSum", "cohort_degree", "expected_records"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +28,16 @@ class OpenedSum:
             self.noise_variance + other.noise_variance,
             self.insecure or other.insecure,
         )
+
+
+def expected_records(plan: Plan, included: int, *, said: int) -> int:
+    """The records of a cohort of so many clients: known, if each contributes equally many.
+
+    Else what the clients say together, as far as it is possible.
+    """
+    if plan.per_client is not None:
+        return plan.per_client * included
+    return min(said, plan.most_records * included)
 
 
 def cohort_degree(plan: Plan, clients: int, *, complete: bool) -> Degree:

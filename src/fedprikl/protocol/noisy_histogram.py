@@ -24,7 +24,7 @@ from fedprikl.privacy import (
     SharedMechanism,
     calibrate_shared,
 )
-from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree
+from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree, expected_records
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.released_counts import ReleasedCounts
@@ -194,7 +194,7 @@ class NoisyHistogram:
         return OpenedSum(
             counts=counts,
             views=views,
-            records=min(int(total[-2]), self.plan.most_records * included),
+            records=expected_records(self.plan, included, said=int(total[-2])),
             noise_variance=included * share.share_variance,
             insecure=bool(total[-1]),
         )

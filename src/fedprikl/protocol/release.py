@@ -138,11 +138,17 @@ class Release:
             == ([] if plan.columns is None else list(plan.columns.views))
             and (self.noisy_counts is not None) is counts
             and self._has_witnesses_of(plan)
+            and self._has_records_of(plan)
             and (self.period is None) == (plan.series is None)
             and (self.period is None or self.period.is_of(plan))
             and claimed == plan.epsilon
             and (self.privacy.unit, self.privacy.per_client) == (plan.unit, plan.per_client)
         )
+
+    def _has_records_of(self, plan: Plan) -> bool:
+        """Whether the signed number of records is what the signed cohorts contribute."""
+        clients = sum(cohort.included for cohort in self.cohorts)
+        return plan.per_client is None or self.records == plan.per_client * clients
 
     def _has_witnesses_of(self, plan: Plan) -> bool:
         """Whether all who speak in the verdict are answers of the plan, or its noisy counts."""

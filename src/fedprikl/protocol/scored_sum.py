@@ -31,7 +31,7 @@ from fedprikl.privacy import (
     charge_together,
     state_together,
 )
-from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree
+from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree, expected_records
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.possible_counts import possible_counts
 from fedprikl.protocol.question import Question
@@ -140,7 +140,7 @@ class ScoredSum:
     def open(self, total: Ints, *, clients: int, included: int) -> OpenedSum:  # noqa: ARG002
         """The sum of a cohort. One that cannot be right is made possible."""
         top = self.plan.most_records * included
-        records = min(int(total[-1]), top)
+        records = expected_records(self.plan, included, said=int(total[-1]))
         points, views = np.split(total[:-1], [len(total) - 1 - self.plan.counted])
         parts = [
             possible_counts(part, top=top, records=records)
