@@ -14,8 +14,9 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.interop import DapTask, Interval, Proof, dap_task, dap_tasks
 from fedprikl.interop.field import MODULUS
 from fedprikl.privacy import laplace_variance
-from fedprikl.protocol import ColumnQuestions, Plan, Question, Series
+from fedprikl.protocol import ColumnQuestions, Plan, Question, ReleasedCounts, Series
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.reference import QueryPoints
 
 COLUMNS = ColumnQuestions(views=(("age",), ("age", "sex")), sizes=(9, 18), counts=0.5)
 
@@ -191,6 +192,29 @@ def test_counts_that_are_not_exactly_k_of_all_cells(proof: Proof, counts: tuple[
     assert str(list(counts)) not in str(caught.value)
 
 
+def test_a_release_states_the_noise_of_both_parties() -> None:
+    task = dap_task(a_plan(3, points=2), clients=9)
+    points = QueryPoints.build(
+        np.array([0.5, 0.3, 0.2]), cells=np.array([0, 1]), batch=[0, 0], weights=np.ones(2)
+    )
+    *counts, rest = task.read([20, MODULUS - 4, 11])
+    released = ReleasedCounts(
+        batch=(0, 0),
+        cells=(0, 1),
+        counts=tuple(map(float, counts)),
+        rest=(float(rest),),
+        records=(task.records(9),),
+        noise_sd=(task.noise.standard_deviation,),
+        noise=task.noise.released,
+    )
+    noisy = released.read(points)
+    assert noisy.laplace_scale == task.noise.scale
+    assert noisy.laplace_sums.tolist() == pytest.approx([2.0], rel=1e-12)
+    again = ReleasedCounts.of(noisy)
+    assert again.noise.sums == pytest.approx(task.noise.released.sums, rel=1e-12)
+    assert again.counts == (20.0, -4.0)
+
+
 def test_an_aggregate_of_another_task_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="has 251 counts"):
         dap_task(a_plan(), clients=9).read([0] * 250)
@@ -234,7 +258,10 @@ def test_periods_are_exact_in_every_zone(zone: str, precision: int, every: str) 
 
 
 def test_a_plan_without_series_lives_as_long_as_it_is_valid() -> None:
-    valid = {"valid_from": "2027-01-01T00:00:00+00:00", "valid_until": "2027-02-01T06:00:00+00:00"}
+    valid: dict[str, Any] = {
+        "valid_from": "2027-01-01T00:00:00+00:00",
+        "valid_until": "2027-02-01T06:00:00+00:00",
+    }
     timing = dap_task(a_plan(**valid), clients=9).timing
     assert timing.life is not None
     assert timing.precision == 6 * 3600

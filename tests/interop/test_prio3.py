@@ -18,6 +18,13 @@ def test_bits_stand_for_every_count_and_for_nothing_above(maximum: int) -> None:
     assert possible == set(range(maximum + 1))
 
 
+def test_of_two_ways_to_write_a_count_the_drafts_take_one() -> None:
+    # 5 is also the last bit alone: it is set only where the others do not suffice.
+    assert to_bits(5, 20) == (1, 0, 1, 0, 0)
+    assert to_bits(15, 20) == (1, 1, 1, 1, 0)
+    assert to_bits(16, 20) == (1, 1, 0, 1, 1)
+
+
 @pytest.mark.parametrize("count", [-1, 21])
 def test_counts_outside_have_no_bits(count: int) -> None:
     with pytest.raises(InvalidInputError, match="between 0 and the maximum"):

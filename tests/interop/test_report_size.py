@@ -1,5 +1,7 @@
 """Lengths by formula, against those of the published vectors and against trying all."""
 
+from pathlib import Path
+
 import pytest
 
 from fedprikl.interop import (
@@ -7,10 +9,15 @@ from fedprikl.interop import (
     Prio3Histogram,
     Prio3L1BoundSum,
     Prio3SumVec,
+    Proof,
     ProofSize,
     ReportSize,
     best_chunk_length,
+    dap_task,
 )
+from fedprikl.protocol import Plan, Question
+
+DECISION = Path(__file__).parents[2] / "docs" / "decisions" / "0023-when-to-use-dap.md"
 
 
 @pytest.mark.parametrize(
@@ -48,20 +55,26 @@ def test_no_other_chunk_length_has_a_shorter_proof(encoded: int) -> None:
     assert found == min(ProofSize(encoded, chunk).proof for chunk in range(1, encoded + 1))
 
 
-@pytest.mark.parametrize(
-    ("cells", "one", "sum20", "cells20"),
-    [(10, 728, 1800, 1688), (250, 5368, 22792, 22712), (4000, 68408, 329608, 329528)],
-)
-def test_the_table_of_the_decision(cells: int, one: int, sum20: int, cells20: int) -> None:
-    """Upload bytes of docs/decisions/0023: cells and the rest; k = 1, and k = 20."""
-    length, bits = cells + 1, 5
-    kinds: list[Prio3] = [
-        Prio3Histogram(length=length, chunk_length=best_chunk_length(length)),
-        Prio3L1BoundSum(
-            length=length, max_value=20, chunk_length=best_chunk_length((length + 1) * bits)
-        ),
-        Prio3SumVec(
-            length=length, max_measurement=20, chunk_length=best_chunk_length(length * bits)
-        ),
-    ]
-    assert [ReportSize(kind.proof_size).upload for kind in kinds] == [one, sum20, cells20]
+@pytest.mark.parametrize("cells", [10, 250, 4000])
+def test_the_table_of_the_decision(cells: int) -> None:
+    """Upload bytes of one task: k = 1, and k = 20 with each proof."""
+    question = Question(points=cells, release="counts")
+    cases: list[tuple[int, Proof]] = [(1, "sum"), (20, "sum"), (20, "record"), (20, "cell")]
+    found = [cells]
+    for k, proof in cases:
+        plan = Plan(
+            population="p",
+            reference=64 * "0",
+            trust="none",
+            unit="client",
+            per_client=k,
+            epsilon=1.0,
+            questions=(question,),
+        )
+        task = dap_task(plan, clients=100, proof=proof)
+        proof_size = task.kind.proof_size
+        each = 16 * (proof_size.encoded + proof_size.proof) + 312  # as the decision says it
+        assert task.upload_bytes == task.reports_per_client * each
+        found.append(task.upload_bytes)
+    row = "| " + " | ".join(f"{number:,}" for number in found) + " |"
+    assert row in DECISION.read_text(encoding="utf-8").splitlines()

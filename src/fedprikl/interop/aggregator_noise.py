@@ -15,7 +15,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.interop.prio3 import Prio3
 from fedprikl.privacy import laplace_variance
 from fedprikl.privacy.integer_laplace import calibrate_integer_laplace
-from fedprikl.protocol import Plan
+from fedprikl.protocol import CountNoise, Plan
 
 __all__ = ["AggregatorNoise", "aggregator_noise"]
 
@@ -45,6 +45,11 @@ class AggregatorNoise:
     def standard_deviation(self) -> float:
         """Of the noise that a released count carries: that of both parties."""
         return math.sqrt(self.parties * laplace_variance(self.scale))
+
+    @property
+    def released(self) -> CountNoise:
+        """Its law, as a release of these counts states it."""
+        return CountNoise("laplace", self.scale, (float(self.parties),))
 
     def service_epsilon(self, kind: Prio3) -> Fraction:
         """The `epsilon` of libprio's `PureDpDiscreteLaplace` that gives this scale.
