@@ -33,6 +33,7 @@ from fedprikl.protocol import (
     ClientSession,
     Invitation,
     Step,
+    draw_of,
     introduce,
     seal_answer,
     seal_refusal,
@@ -202,14 +203,22 @@ class Site:
 def _open_session(
     invitation: Invitation, settings: NodeSettings, known: Arrivals
 ) -> tuple[ClientSession, Arrivals]:
-    """Reads the records; of a series, those of the period. And what is new of them."""
+    """Reads the records; of a series, those of the period. And what is new of them.
+
+    Where the plan protects whole clients, exactly as many records are drawn as the invitation's
+    signed plan says, so a round sees neither how many there are nor which were drawn. A site
+    without records that is to stay away refuses like one that cannot count: sealed, in as many
+    bytes as an answer. The aggregator learns that the site has none. The relay does not learn it
+    from the bytes, but it sees that the site is asked nothing any more.
+    """
     reference, plan = Reference.load(settings.reference), invitation.signed.plan
+    draw = draw_of(plan)
     new: tuple[Seen, ...] = ()
     if plan.series is None or invitation.period is None:
-        found = open_records(settings.data).count(reference)
+        found = open_records(settings.data).count(reference, draw)
     else:
         asked = records_of_period(plan.series, invitation.period, settings.data, known.seen)
-        (found,), new = count_parts({"": asked}, reference).values(), asked.new
+        (found,), new = count_parts({"": asked}, reference, draw=draw).values(), asked.new
     roster, identity = credentials(plan, settings)
     client = Client(
         found.counts,

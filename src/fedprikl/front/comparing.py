@@ -22,6 +22,7 @@ from fedprikl.front.bookkeeping import (
 )
 from fedprikl.front.client_sources import Source, find_clients
 from fedprikl.front.digests import content_digests
+from fedprikl.front.empty_clients import check_enough, stay_away, stay_away_words
 from fedprikl.front.plan_checks import AnyPlan, check_plan, now, rehearse, signed_plan
 from fedprikl.front.progress_calls import Progress, silent
 from fedprikl.front.result import Comparison
@@ -34,9 +35,10 @@ from fedprikl.protocol import (
     SigningKey,
     Step,
     StepCount,
+    draw_of,
     run_round,
 )
-from fedprikl.records import CsvFormat, RecordCounts, count_all
+from fedprikl.records import CsvFormat, Draw, RecordCounts, count_all
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
 
@@ -72,7 +74,9 @@ def compare(
         value = sum_x w(x) score(h(x)) + noise,    estimating D(Pi || gamma Pi + (1 - gamma) P)
                                                                                  [alg:sys_tagg]
 
-    Bad input raises before anything is counted or charged.
+    Bad input raises before anything is counted or charged. Where the plan protects whole clients,
+    each draws exactly k of its records, afresh; those without records draw from the reference or
+    are left out, as the plan says.
 
     Parameters
     ----------
@@ -148,7 +152,11 @@ def compare(
             records = content_digests(sources.used, signed.plan.population, progress)
             aggregator = Aggregator(trial, key=signer, ledger=book, software=SOFTWARE)
             open_account(aggregator, book, signed.plan, records, at=at, note=tell)
-        counted = _count_clients(sources.used, pi, form, progress)
+        counted = _count_clients(sources.used, pi, form, draw_of(signed.plan), progress)
+        away = stay_away(signed.plan, counted)
+        if away:
+            tell(stay_away_words(len(away), len(counted)))
+            check_enough(signed.plan, len(away), len(counted))
         members = {
             name: Client(
                 found.counts,
@@ -159,6 +167,7 @@ def compare(
                 source=source,
             )
             for name, found in counted.items()
+            if name not in away
         }
         result = run_round(
             server,
@@ -177,7 +186,7 @@ def compare(
         release=result.release,
         plan=signed.plan,
         refusals=result.refusals,
-        left_out=sources.bad,
+        left_out=sources.bad | away,
         payload_bytes=result.round.cohorts[0].sums.ring().packed_bytes,
         epsilon_left=left,
         notes=tuple(notes),
@@ -191,9 +200,13 @@ def _signer(key: SigningKey | str | Path | None) -> SigningKey:
 
 
 def _count_clients(
-    sources: Mapping[str, Source], reference: Reference, form: CsvFormat, progress: Progress
+    sources: Mapping[str, Source],
+    reference: Reference,
+    form: CsvFormat,
+    draw: Draw | None,
+    progress: Progress,
 ) -> Mapping[str, RecordCounts]:
-    """Each client counts its own records. What it could say about them stays with it."""
+    """Each client counts its own records, or those it draws; more than that stays with it."""
     done = 0
 
     def count_one(_: str) -> None:
@@ -202,10 +215,11 @@ def _count_clients(
         progress("counting records", done, len(sources))
 
     files = {name: source for name, source in sources.items() if isinstance(source, Path)}
-    counted = dict(count_all(files, reference, format=form, report=count_one).require_all())
+    found = count_all(files, reference, format=form, draw=draw, report=count_one)
+    counted = dict(found.require_all())
     for name, source in sources.items():
         if not isinstance(source, Path):
-            counted[name] = source.count(reference)
+            counted[name] = source.count(reference, draw)
             count_one(name)
     return counted
 

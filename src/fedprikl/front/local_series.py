@@ -10,6 +10,7 @@ import numpy as np
 from fedprikl.errors import HistoryError, RecordsError, ReleaseRefused
 from fedprikl.front.bookkeeping import open_account
 from fedprikl.front.client_sources import find_clients
+from fedprikl.front.empty_clients import check_enough, stay_away, stay_away_words
 from fedprikl.front.plan_checks import check_plan
 from fedprikl.front.progress_calls import Progress, silent
 from fedprikl.monitoring.history import History, Kept
@@ -25,6 +26,7 @@ from fedprikl.protocol import (
     Server,
     SignedPlan,
     SigningKey,
+    draw_of,
     run_round,
 )
 from fedprikl.records import CsvFormat, PeriodRecords, check_times, count_parts
@@ -141,7 +143,12 @@ class LocalSeries:
         files = {name: path for name, path in found.used.items() if isinstance(path, Path)}
         selected = self._select(files, number, marks)
         members = self._count(selected, number)
-        claims = {name: Claim(files[name], records.new) for name, records in selected.items()}
+        try:
+            check_enough(self.signed.plan, len(selected) - len(members), len(selected))
+        except ReleaseRefused as refused:  # what a period has no records of, it never will
+            history.miss(number, str(refused), at=at)
+            return
+        claims = {name: Claim(files[name], selected[name].new) for name in members}
         opened: list[str] = []
 
         def keep(message: bytes, counted: frozenset[str]) -> None:
@@ -212,7 +219,13 @@ class LocalSeries:
             done += 1
             self.progress("counting records", done, len(selected))
 
-        counted = count_parts(selected, self.reference, format=self.form, report=count_one)
+        plan = self.signed.plan
+        counted = count_parts(
+            selected, self.reference, format=self.form, draw=draw_of(plan), report=count_one
+        )
+        away = stay_away(plan, counted)
+        if away:
+            self.note(stay_away_words(len(away), len(counted)))
         return {
             name: Client(
                 found.counts,
@@ -224,6 +237,7 @@ class LocalSeries:
                 period=number,
             )
             for name, found in counted.items()
+            if name not in away
         }
 
     def _open_account(

@@ -2,7 +2,7 @@
 
 from fedprikl.protocol.aggregator import Aggregator
 from fedprikl.protocol.answer import Answer
-from fedprikl.protocol.client import Client
+from fedprikl.protocol.client import Client, draw_of
 from fedprikl.protocol.client_session import ClientSession
 from fedprikl.protocol.column_answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.column_questions import ColumnQuestions
@@ -64,6 +64,7 @@ __all__ = [
     "check_period",
     "check_roster",
     "check_validity",
+    "draw_of",
     "introduce",
     "run_round",
     "seal_answer",

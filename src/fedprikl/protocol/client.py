@@ -9,17 +9,32 @@ from fedprikl.errors import PolicyRefusal
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
 from fedprikl.protocol.client_session import ClientSession
 from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.policy import Policy, check_invitation, check_roster
 from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Invitation
 from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import view_places
+from fedprikl.records import Draw
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import SEED_BYTES, ClientRules
 
-__all__ = ["NO_ROOM", "Client"]
+__all__ = ["NO_RECORDS", "NO_ROOM", "Client", "draw_of"]
 
 NO_ROOM = "the plan has no room for as many records as this client holds"
+NO_RECORDS = "it holds no records, and the plan lets such clients stay away"
+NOT_DRAWN = "its counts are not those of exactly as many records as the plan draws of each client"
+
+
+def draw_of(plan: Plan) -> Draw | None:
+    """What each client draws of its records before it counts them; None: it counts all of them.
+
+    >>> from fedprikl.protocol import Question
+    >>> asked = {"population": "p", "reference": 64 * "0", "questions": (Question(points=3),)}
+    >>> draw_of(Plan(epsilon=1.0, unit="client", per_client=20, **asked))
+    Draw(records=20, empty='reference')
+    """
+    return None if plan.per_client is None else Draw(plan.per_client, plan.empty)
 
 
 class Client:
@@ -29,6 +44,12 @@ class Client:
     2. the session that it returns answers the steps of the secure sum
 
     Holds: its records' counts. Sends: masked counts of the asked points and of its records.
+
+    Where the plan protects whole clients, the counts are those of exactly k drawn records
+    (`draw_of`), or the client refuses: then the number of records it sends says nothing about it.
+    A client without records refuses too if the plan lets such clients stay away. Whoever sees who
+    takes part then sees who holds records, and so does everybody who is told N = k x clients: such
+    a plan protects what a client's records are, not whether it has any.
     """
 
     def __init__(
@@ -79,9 +100,7 @@ class Client:
         check_roster(invitation, self._policy, self._roster, self._identity)
         if invitation.period != self._period:
             raise PolicyRefusal("its counts are of another period than the one that is asked")
-        records = int(self._counts.sum())
-        if records > plan.most_records:
-            raise PolicyRefusal(NO_ROOM)
+        self._check_records(plan)
         self._newest[line] = plan.serial
         self._answered.add(invitation.round_id)
         return ClientSession(
@@ -96,6 +115,18 @@ class Client:
             ),
             identity=self._identity,
         )
+
+    def _check_records(self, plan: Plan) -> None:
+        """Refuses more records than there is room for; of a draw, any number but k."""
+        records, drawn = int(self._counts.sum()), plan.per_client
+        if records > plan.most_records:
+            raise PolicyRefusal(NO_ROOM)
+        if drawn is None:
+            return
+        if records == 0 and plan.empty == "away":
+            raise PolicyRefusal(NO_RECORDS)
+        if any(int(counts.sum()) != drawn for counts in (self._counts, *self._views)):
+            raise PolicyRefusal(NOT_DRAWN)
 
     def _vector(self, invitation: Invitation) -> Ints:
         """Counts of the asked points and the number of records; noised where the plan says so."""

@@ -14,8 +14,10 @@ from fedprikl.protocol import (
     Server,
     SignedPlan,
     SigningKey,
+    draw_of,
     run_round,
 )
+from fedprikl.records import draw_counts
 from fedprikl.reference import iid_points
 from fedprikl.secure_sum import Leaves
 from fedprikl.simulation.population import deal_clients
@@ -47,14 +49,16 @@ class RealRuns:
         return self._sums[asked]
 
     def release(self, plan: Plan) -> Release:
-        """One round of the real roles, without a ledger."""
-        rng, world = self._rng(), self.world
+        """One round of the real roles, without a ledger; each client draws where the plan says."""
+        rng, world, draw = self._rng(), self.world, draw_of(plan)
         policy = Policy(
             largest_epsilon=plan.epsilon, largest_delta=plan.delta, most_points=plan.points
         )
+        held = world.population.counts_by_client()
+        counted = held if draw is None else [draw_counts(each, draw) for each in held]
         clients = {
             str(number): Client(counts, world.reference, policy=policy, randomness=os.urandom)
-            for number, counts in enumerate(world.population.counts_by_client())
+            for number, counts in enumerate(counted)
         }
         leavers = rng.choice(sorted(clients), int(DROPOUT * len(clients)), replace=False)
         return run_round(
