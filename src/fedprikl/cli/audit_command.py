@@ -10,8 +10,11 @@ from rich.table import Table
 
 from fedprikl.checks import check_delta, check_epsilon
 from fedprikl.cli.console import notes, print_json
+from fedprikl.cli.options import UnitName
 from fedprikl.paper import exact_case, paper_case
+from fedprikl.paper.audit_cases import AuditCase
 from fedprikl.privacy import SecureNoise, audit
+from fedprikl.simulation.client_case import ClientCase, client_case
 
 __all__ = ["audit_command"]
 
@@ -48,7 +51,16 @@ def audit_command(
     batches: Annotated[int, typer.Option(min=1, help="Batches, T.")] = 20,
     noise: Annotated[NoiseName, typer.Option(help="Only for exact.")] = NoiseName.AUTO,
     released: Annotated[ReleasedName, typer.Option(help="Only for paper.")] = ReleasedName.TERMS,
-    trials: Annotated[int, typer.Option(min=200, help="Releases per data set.")] = 100_000,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=200, help="Releases per data set; default: 100,000, of clients 20,000."),
+    ] = None,
+    unit: Annotated[
+        UnitName, typer.Option(help="Whom the claim protects: one record, or one client.")
+    ] = UnitName.RECORD,
+    per_client: Annotated[
+        int, typer.Option(min=1, help="With --unit client: records that each client draws.")
+    ] = 20,
     false_alarm: Annotated[
         float, typer.Option(help="Chance that a true claim is refuted by accident.")
     ] = 1e-6,
@@ -56,16 +68,32 @@ def audit_command(
 ) -> None:
     """Releases many times from two neighbouring data sets and tries to tell them apart.
 
+    With --unit client the two differ in all records of one client, and every release counts and
+    draws anew, with the code that clients run.
+
     The lower bound on epsilon is sound: a claim below it is false, but for the stated false-alarm
     rate. An audit that refutes nothing proves nothing; the proof is in the calibration.
 
     Example: `fedprikl audit --calibration paper --epsilon 1 --points 10 --batches 20`
+
+    Example: `fedprikl audit --unit client --per-client 20`
     """
     start = time.perf_counter()
     check_epsilon(epsilon)
     check_delta(delta)
     source = SecureNoise()
-    if calibration is CalibrationName.PAPER:
+    trials = trials or (20_000 if unit is UnitName.CLIENT else 100_000)
+    if unit is UnitName.CLIENT:
+        if calibration is CalibrationName.PAPER:
+            raise typer.BadParameter("--unit client is about the exact calibration.")
+        case: AuditCase | ClientCase = client_case(
+            epsilon=epsilon,
+            delta=delta,
+            per_client=per_client,
+            noise=noise.value,
+            source=source,
+        )
+    elif calibration is CalibrationName.PAPER:
         case = paper_case(
             epsilon=epsilon,
             delta=delta,
@@ -100,6 +128,7 @@ def audit_command(
             | {
                 "calibration": calibration.value,
                 "subject": case.description,
+                "unit": unit.value,
                 "theory_epsilon": case.true_epsilon,
                 "seconds": seconds,
             }
