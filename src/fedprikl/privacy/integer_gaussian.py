@@ -1,7 +1,7 @@
 """Discrete Gaussian noise on counts."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -16,7 +16,7 @@ from fedprikl.privacy.integer_account import (
     integer_gaussian_epsilon,
 )
 from fedprikl.privacy.losses import ConcentratedLoss, IntegerGaussianLoss
-from fedprikl.privacy.mechanism import AdditiveMechanism, register_mechanism
+from fedprikl.privacy.mechanism import LATER, AdditiveMechanism, register_mechanism
 from fedprikl.privacy.noise import NoiseSource
 from fedprikl.privacy.renyi import concentration_of
 
@@ -48,7 +48,7 @@ class IntegerGaussianMechanism(AdditiveMechanism):
 
     sigma: float
     coordinates: int  # 2 if two asked cells can change, 1 if only one is asked
-    moved: int = 1  # records of whoever is protected
+    moved: int = field(default=1, metadata=LATER)  # records of whoever is protected
 
     @property
     def sensitivity(self) -> float:

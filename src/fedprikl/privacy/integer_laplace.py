@@ -5,7 +5,7 @@ Laplace noise is smaller than Gaussian noise, however many counts are released.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,12 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.calibrated import NoiseKind
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
 from fedprikl.privacy.losses import PureLoss, repeat
-from fedprikl.privacy.mechanism import AdditiveMechanism, check_noise, register_mechanism
+from fedprikl.privacy.mechanism import (
+    LATER,
+    AdditiveMechanism,
+    check_noise,
+    register_mechanism,
+)
 from fedprikl.privacy.noise import NoiseSource
 
 __all__ = [
@@ -63,7 +68,7 @@ class IntegerLaplaceMechanism(AdditiveMechanism):
 
     scale: float  # b
     coordinates: int  # 2 if two asked cells can change, 1 if only one is asked
-    moved: int = 1  # records of whoever is protected
+    moved: int = field(default=1, metadata=LATER)  # records of whoever is protected
 
     @property
     def standard_deviation(self) -> float:
