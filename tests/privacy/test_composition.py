@@ -25,9 +25,9 @@ from fedprikl.privacy import (
     total_epsilon,
 )
 from fedprikl.privacy.composition import basic_epsilon, largest_fitting_epsilon
-from fedprikl.privacy.concentrated import concentrated_epsilon
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
 from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
+from fedprikl.privacy.renyi import concentrated_epsilon
 
 DELTA = 1e-6
 

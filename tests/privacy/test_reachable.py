@@ -187,7 +187,7 @@ def test_the_knapsack_is_exact(seed: int) -> None:
         best = np.array(
             [max(best[j - r] + gain[r] for r in removed if r <= j) for j in range(most + 1)]
         )
-    found = reachable._rises(counts, scores, 2.0**-40, most) * 2.0**-40
+    found = reachable._rises(counts, scores, 2.0**-40, np.arange(1, most + 1)) * 2.0**-40
     assert found == pytest.approx(best[1:], abs=1e-9)
 
 
@@ -198,10 +198,10 @@ def test_divisible_records_reach_a_little_further(seed: int) -> None:
     rng = np.random.default_rng(seed)
     cells = int(rng.integers(1, 60))
     scores, counts = convex_scores(rng, cells), rng.negative_binomial(0.7, 0.1, cells)
-    exact = reachable._rises(counts, scores, 2.0**-40, 60)
+    exact = reachable._rises(counts, scores, 2.0**-40, np.arange(1, 61))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reachable, "EXACT", 0)
-        found = reachable._rises(counts, scores, 2.0**-40, 60)
+        found = reachable._rises(counts, scores, 2.0**-40, np.arange(1, 61))
     entries = np.arange(cells)
     removed = np.minimum(np.arange(1, 61)[:, None], counts)
     one = ((scores(entries, counts - removed) - scores(entries, counts)) * 2.0**40).max(axis=1)

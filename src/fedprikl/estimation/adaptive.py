@@ -28,34 +28,43 @@ __all__ = [
 LAWS = 64  # populations whose noise is computed, of the thousands that a threshold needs
 
 
-def adaptive_ranges(counts: BatchCounts, score: Score, *, epsilon: float) -> Ranges:
-    """What 1, 2, ... substituted records can make of the scored sum. SECRET.
+def adaptive_ranges(counts: BatchCounts, score: Score, *, epsilon: float, moved: int = 1) -> Ranges:
+    """What 1, 2, ... substituted records, or clients of `moved` records, can make of the scored
+    sum. SECRET.
 
     In the gap form where every cell is counted in one batch, else as the score is.
     """
     check_adaptive(score, counts.points.weights)
     steps = InverseSensitivityMechanism(epsilon=epsilon).steps
     if is_whole(counts.points):
-        return gap_ranges(counts, score, steps=steps, epsilon=epsilon)
-    return score_ranges(counts, score, steps=steps)
+        return gap_ranges(counts, score, steps=steps, epsilon=epsilon, moved=moved)
+    return score_ranges(counts, score, steps=steps, moved=moved)
 
 
 def adaptive_value(
-    counts: BatchCounts, score: Score, *, epsilon: float, source: NoiseSource
+    counts: BatchCounts, score: Score, *, epsilon: float, source: NoiseSource, moved: int = 1
 ) -> float:
     """The divergence with adaptive noise: epsilon-private. Cost: tens of milliseconds."""
-    ranges = adaptive_ranges(counts, score, epsilon=epsilon)
+    ranges = adaptive_ranges(counts, score, epsilon=epsilon, moved=moved)
     return adaptive_release(ranges, epsilon=epsilon, source=source)
 
 
-def adaptive_law(counts: BatchCounts, score: Score, *, epsilon: float) -> tuple[float, NoiseLaw]:
+def adaptive_law(
+    counts: BatchCounts, score: Score, *, epsilon: float, moved: int = 1
+) -> tuple[float, NoiseLaw]:
     """The value before noise and the law of the noise, for simulated populations only."""
-    ranges = adaptive_ranges(counts, score, epsilon=epsilon)
+    ranges = adaptive_ranges(counts, score, epsilon=epsilon, moved=moved)
     return float(ranges.value) * ranges.grid, NoiseLaw.of(ranges, epsilon=epsilon)
 
 
 def adaptive_noise(
-    points: QueryPoints, records: Ints, score: Score, *, epsilon: float, populations: Ints
+    points: QueryPoints,
+    records: Ints,
+    score: Score,
+    *,
+    epsilon: float,
+    populations: Ints,
+    moved: int = 1,
 ) -> Callable[[np.random.Generator, int, int], Floats]:
     """Noise like that of simulated populations: (draws, repetitions), for thresholds.
 
@@ -63,7 +72,7 @@ def adaptive_noise(
     kind is alike, so it is computed for the first 64 and used for all.
     """
     laws = [
-        adaptive_law(BatchCounts(points, row, records), score, epsilon=epsilon)[1]
+        adaptive_law(BatchCounts(points, row, records), score, epsilon=epsilon, moved=moved)[1]
         for row in populations[:LAWS]
     ]
 

@@ -24,24 +24,36 @@ BISECTIONS, TOLERANCE = 50, 1e-3
 
 
 def adaptive_bound(
-    points: QueryPoints, records: Ints, score: Score, *, epsilon: float, level: float
+    points: QueryPoints,
+    records: Ints,
+    score: Score,
+    *,
+    epsilon: float,
+    level: float,
+    moved: int = 1,
 ) -> "AdaptiveBound":
     """The bound for this release; the same one if it is asked for again."""
-    return _adaptive_bound(points, tuple(records.tolist()), score, epsilon, level)
+    return _adaptive_bound(points, tuple(records.tolist()), score, epsilon, level, moved)
 
 
 @lru_cache(maxsize=16)
 def _adaptive_bound(
-    points: QueryPoints, records: tuple[int, ...], score: Score, epsilon: float, level: float
+    points: QueryPoints,
+    records: tuple[int, ...],
+    score: Score,
+    epsilon: float,
+    level: float,
+    moved: int,
 ) -> "AdaptiveBound":
-    return AdaptiveBound(points, np.array(records), score, epsilon, level)
+    return AdaptiveBound(points, np.array(records), score, epsilon, level, moved)
 
 
 class AdaptiveBound:
     """Which values F before noise a release t does not contradict, for every population.
 
-    With U_k(F) at least as large as what k records add to any data set of value F, and k such that
-    len(t) > k has a probability of at most 1 - level for every data set of value F:
+    With U_k(F) at least as large as what k records (k clients of `moved` records, where these are
+    protected) add to any data set of value F, and k such that len(t) > k has a probability of at
+    most 1 - level for every data set of value F:
 
         F + U_k(F) >= t    and    F <= t + U_k(t)
 
@@ -49,12 +61,19 @@ class AdaptiveBound:
     """
 
     def __init__(
-        self, points: QueryPoints, records: Ints, score: Score, epsilon: float, level: float
+        self,
+        points: QueryPoints,
+        records: Ints,
+        score: Score,
+        epsilon: float,
+        level: float,
+        moved: int = 1,
     ) -> None:
-        self._parts = gap_parts(points, int(records[0]), score, epsilon=epsilon)
+        self._parts = gap_parts(points, int(records[0]), score, epsilon=epsilon, moved=moved)
         self._steps = InverseSensitivityMechanism(epsilon=epsilon).steps
         self._tail, self._log_q = 1 - level, -epsilon / 2
         self._k = np.arange(1, self._steps)
+        self._moved, self._records = moved, moved * self._k
         some = np.geomspace(1, self._steps - 1, DISTANCES)
         self._distances = np.unique(np.round(some).astype(np.int64))
         self._next = np.searchsorted(self._distances, self._k)
@@ -62,7 +81,7 @@ class AdaptiveBound:
         self._before = np.searchsorted(self._distances, self._k, side="right") - 1
         self._least = self._least_widths()[self._before]
         grid = math.ldexp(1.0, math.frexp(self._parts.magnitude)[1] - GRID_BITS)
-        self._slack = 4 * grid * self._k * (self._k + 4)
+        self._slack = 4 * grid * self._records * (self._records + 4)
 
     def interval(self, value: float, largest: float) -> tuple[float, float]:
         """The least and the largest F between 0 and `largest` that the value allows."""
@@ -124,7 +143,7 @@ class AdaptiveBound:
         zero, full = np.zeros_like(parts.turn), np.full_like(parts.turn, parts.total)
         low = np.maximum(self._furthest(divergence, zero), 1)
         high = np.minimum(self._furthest(divergence, full), parts.total - 1)
-        k = self._distances[:, None]
+        k = self._moved * self._distances[:, None]
         down, up = np.minimum(k, low), np.minimum(k, parts.total - high)
         falls = parts.falling(entries, low - down) - parts.falling(entries, low)
         most = parts.falling(entries, zero) - parts.least
@@ -132,10 +151,10 @@ class AdaptiveBound:
         rises = rises - parts.rising(entries, parts.total - high)
         adding = np.maximum.accumulate(np.maximum(rises / up, 0.0).max(axis=1))[self._next]
         removing = self._removing(np.maximum(falls / down, 0.0), np.maximum(most, 0.0))
-        return np.asarray(removing + self._k * adding + self._slack)
+        return np.asarray(removing + self._records * adding + self._slack)
 
     def _removing(self, means: Floats, most: Floats) -> Floats:
-        """What k removed records add, at most: `means` per record of each cell, `most` per cell."""
+        """What removed records add, at most: `means` per record of each cell, `most` per cell."""
         gains = np.empty(len(self._k))
         order = np.argsort(-means, axis=1)
         for i, row in enumerate(order):
@@ -144,7 +163,7 @@ class AdaptiveBound:
             records = np.cumsum(gain[useful] / mean[useful])
             here = self._next == i
             reached = np.append(0.0, np.cumsum(gain[useful]))
-            gains[here] = np.interp(self._k[here], np.append(0.0, records), reached)
+            gains[here] = np.interp(self._records[here], np.append(0.0, records), reached)
         return np.maximum.accumulate(gains)
 
     def _furthest(self, divergence: float, end: Ints) -> Ints:
@@ -167,7 +186,7 @@ class AdaptiveBound:
         """
         parts = self._parts
         cells, n = np.arange(len(parts.pi)), parts.total
-        turn, k = parts.turn[:-1], np.minimum(self._distances, n)[:, None]
+        turn, k = parts.turn[:-1], np.minimum(self._moved * self._distances, n)[:, None]
 
         def variation(low: Ints, high: Ints) -> Floats:
             ends = parts.scores(cells, low) + parts.scores(cells, high)

@@ -35,18 +35,22 @@ def adaptive_estimate(
     epsilon: float,
     score: Score,
     client_effect: float = 1.0,
+    moved: int = 1,
     source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
-    """The scored sum with noise that fits the population; how large it was is private."""
+    """The scored sum with noise that fits the population; how large it was is private.
+
+    `moved`: the records of whoever is protected; 1, or those of a client.
+    """
     points, records = counts.points, counts.records
-    value = adaptive_value(counts, score, epsilon=epsilon, source=source)
+    value = adaptive_value(counts, score, epsilon=epsilon, source=source, moved=moved)
     return Estimate(
         method="trusted aggregator, adaptive noise",
         value=value,
         target=score.target,
         unit=score.unit,
         payload=points.payload,
-        statistic=adaptive_statistic(value, points, records, score, epsilon=epsilon),
+        statistic=adaptive_statistic(value, points, records, score, epsilon=epsilon, moved=moved),
         limits=partial(
             adaptive_interval,
             value,
@@ -55,6 +59,7 @@ def adaptive_estimate(
             records=records,
             score=score,
             client_effect=client_effect,
+            moved=moved,
         ),
         privacy=PrivacyStatement(
             epsilon=epsilon,
@@ -69,7 +74,13 @@ def adaptive_estimate(
 
 
 def adaptive_statistic(
-    value: float, points: QueryPoints, records: Ints, score: Score, *, epsilon: float
+    value: float,
+    points: QueryPoints,
+    records: Ints,
+    score: Score,
+    *,
+    epsilon: float,
+    moved: int = 1,
 ) -> AdaptiveStatistic:
     """The released value as a witness. Its noise without drift is simulated."""
     terms = Terms.of(points, records)
@@ -79,13 +90,18 @@ def adaptive_statistic(
             return np.asarray(terms.scores(counts, score) @ terms.weights)
         total = int(records[0])
         cells = terms.scores(counts, replace(score, control=1.0)) @ terms.weights
-        tau = dead_zone(epsilon, records=total, cells=len(points))
+        tau = dead_zone(epsilon, records=total, cells=len(points), moved=moved)
         outside = np.maximum(total - counts.sum(axis=1) - tau, 0.0)
         return np.asarray(cells + (1 - skew_of(score)) * outside / total)
 
     def noise(rng: np.random.Generator, counts: Ints) -> Floats:
         draw = adaptive_noise(
-            points, records, score, epsilon=epsilon, populations=_dealt(terms, counts[:LAWS])
+            points,
+            records,
+            score,
+            epsilon=epsilon,
+            populations=_dealt(terms, counts[:LAWS]),
+            moved=moved,
         )
         return draw(rng, len(counts), REPETITIONS)
 

@@ -35,21 +35,23 @@ def is_whole(points: QueryPoints) -> bool:
     )
 
 
-def dead_zone(epsilon: float, *, records: int, cells: int) -> float:
+def dead_zone(epsilon: float, *, records: int, cells: int, moved: int = 1) -> float:
     """tau: so many records outside all cells are left out of the value, at most. Public.
 
-        tau = 2/epsilon ln( 100 sqrt(N / K) )
+        tau = k 2/epsilon ln( 100 sqrt(N / K) ),    k = `moved`
 
     Otherwise a single record outside would always move the value by 1/N, the more so where nobody
     has one. Without drift other records move it by about sqrt(K/N) / N, so that many more steps
-    must be taken before a record outside counts. The value is too low by at most
-    (1 - gamma) tau / N, and exact if nobody is outside.
+    must be taken, of k records each, before a record outside counts. The value is too low by at
+    most (1 - gamma) tau / N, and exact if nobody is outside.
     """
-    return 2 / epsilon * math.log(LOUD * max(1.0, math.sqrt(records / cells)))
+    return moved * 2 / epsilon * math.log(LOUD * max(1.0, math.sqrt(records / cells)))
 
 
-def gap_ranges(counts: BatchCounts, score: Score, *, steps: int, epsilon: float) -> Ranges:
-    """The ranges of the gap form for 1, 2, ..., steps - 1 substituted records. SECRET.
+def gap_ranges(
+    counts: BatchCounts, score: Score, *, steps: int, epsilon: float, moved: int = 1
+) -> Ranges:
+    """The ranges of the gap form for 1, 2, ..., steps - 1 times `moved` substitutions. SECRET.
 
     A convex score that falls up to the count m and rises from there is a falling one plus a rising
     one, s(min(h, m)) + s(max(h, m)) - s(m), and the rising one is a falling function of N - h.
@@ -58,14 +60,14 @@ def gap_ranges(counts: BatchCounts, score: Score, *, steps: int, epsilon: float)
     their sums.
     """
     n = int(counts.records[0])
-    parts = gap_parts(counts.points, n, score, epsilon=epsilon)
+    parts = gap_parts(counts.points, n, score, epsilon=epsilon, moved=moved)
     held = np.append(counts.counts, n - int(counts.counts.sum()))
     everybody = np.full(len(held), n)
     falling = reachable_ranges(
-        held, everybody, parts.falling, magnitude=parts.magnitude, steps=steps
+        held, everybody, parts.falling, magnitude=parts.magnitude, steps=steps, moved=moved
     )
     rising = reachable_ranges(
-        n - held, everybody, parts.rising, magnitude=parts.magnitude, steps=steps
+        n - held, everybody, parts.rising, magnitude=parts.magnitude, steps=steps, moved=moved
     )
     least = round(math.fsum(parts.least.tolist()) / falling.grid)
     outer = [one + other - least for one, other in zip(falling.outer, rising.outer, strict=True)]
@@ -79,9 +81,11 @@ def gap_ranges(counts: BatchCounts, score: Score, *, steps: int, epsilon: float)
 
 
 @lru_cache(maxsize=16)  # simulated populations of one round share them
-def gap_parts(points: QueryPoints, records: int, score: Score, *, epsilon: float) -> "GapParts":
+def gap_parts(
+    points: QueryPoints, records: int, score: Score, *, epsilon: float, moved: int = 1
+) -> "GapParts":
     """The parts of a whole domain for so many records. Public."""
-    tau = dead_zone(epsilon, records=records, cells=len(points))
+    tau = dead_zone(epsilon, records=records, cells=len(points), moved=moved)
     gap = replace(score, control=1.0)
     cells = CellScores(
         gap,

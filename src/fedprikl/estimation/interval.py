@@ -103,6 +103,7 @@ def adaptive_interval(
     records: Ints,
     score: Score,
     client_effect: float = 1.0,
+    moved: int = 1,
     level: float = 0.95,
 ) -> Interval | None:
     """Of a divergence by the inverse sensitivity mechanism, whose noise is private.
@@ -116,7 +117,7 @@ def adaptive_interval(
         points,
         records,
         score,
-        AdaptiveNoise(epsilon),
+        AdaptiveNoise(epsilon, moved),
         level=level,
         design_effect=client_effect,
     )
@@ -124,10 +125,10 @@ def adaptive_interval(
     if not is_whole(points):
         return Interval(measured)
     largest, total = _largest(points, score), int(records[0])
-    tau = dead_zone(epsilon, records=total, cells=len(points))
+    tau = dead_zone(epsilon, records=total, cells=len(points), moved=moved)
     missed = (1 - skew_of(score)) * tau / total
     ratio, most = largest_raise(score, total, points.pi_min, gap=True)
-    bound = adaptive_bound(points, records, score, epsilon=epsilon, level=level)
+    bound = adaptive_bound(points, records, score, epsilon=epsilon, level=level, moved=moved)
     low, high = bound.interval(value, largest + min(ratio * largest, most))
     sure = _clipped(max(low / (1 + ratio), low - most), high + missed, largest)
     printed = max(measured[0], sure[0]), min(measured[1] + missed, sure[1])

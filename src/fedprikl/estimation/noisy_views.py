@@ -65,22 +65,32 @@ def noise_views(
     vectors: Sequence[tuple[Score, VectorCalibrated]],
     mechanism: IntegerLaplaceMechanism | IntegerGaussianMechanism,
     source: NoiseSource,
+    moved: int = 1,
 ) -> NoisyViews:
-    """Exact counts of all cells of every view, noised before they leave the aggregator."""
+    """Exact counts of all cells of every view, noised before they leave the aggregator.
+
+    `moved`: the records of whoever is protected, for which `mechanism` must be made too.
+    """
     total = np.array([records])
     counts = [BatchCounts(*view, total) for view in zip(views, exact, strict=True)]
     return NoisyViews(
         counts=tuple(noise_counts(each, mechanism, source) for each in counts),
         mechanism=str(mechanism),
-        vectors=tuple(_vector(counts, score, noise, source) for score, noise in vectors),
+        vectors=tuple(_vector(counts, score, noise, source, moved) for score, noise in vectors),
     )
 
 
 def _vector(
-    counts: Sequence[BatchCounts], score: Score, noise: VectorCalibrated, source: NoiseSource
+    counts: Sequence[BatchCounts],
+    score: Score,
+    noise: VectorCalibrated,
+    source: NoiseSource,
+    moved: int,
 ) -> ViewVector:
     values = np.array([weighted_score(each, score) for each in counts])
-    deltas = np.array([score_sensitivity(each.points, each.records, score) for each in counts])
+    deltas = np.array(
+        [score_sensitivity(each.points, each.records, score, moved) for each in counts]
+    )
     return ViewVector(
         score=score,
         values=noise.add_to(values, deltas, source),

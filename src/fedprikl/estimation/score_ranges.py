@@ -32,8 +32,9 @@ def check_adaptive(score: Score, weights: Floats) -> Score:
     return score
 
 
-def score_ranges(counts: BatchCounts, score: Score, *, steps: int) -> Ranges:
-    """The ranges of `weighted_score` for 1, 2, ..., steps - 1 substituted records. SECRET.
+def score_ranges(counts: BatchCounts, score: Score, *, steps: int, moved: int = 1) -> Ranges:
+    """The ranges of `weighted_score` for 1, 2, ..., steps - 1 times `moved` substituted records.
+    SECRET.
 
     One record is in one batch, so a substitution lowers at most one term's count and raises at
     most one. That is all that is used, so batches of any sizes, pooled or not, are served.
@@ -45,12 +46,13 @@ def score_ranges(counts: BatchCounts, score: Score, *, steps: int) -> Ranges:
         score, terms.pi, terms.records, outside=terms.outside, weights=terms.weights
     )
     # k more records than there are may be counted in a cell: v grows by less than a factor of
-    # 1 + steps, and the logarithm by the logarithm of that.
-    reach = score.bound(terms.pi, terms.records) + np.log1p(steps)
+    # 1 + steps moved, and the logarithm by the logarithm of that.
+    reach = score.bound(terms.pi, terms.records) + np.log1p(steps * moved)
     return reachable_ranges(
         terms.pool(counts.counts),
         terms.records,
         scores,
         magnitude=float(np.sum(terms.weights * reach)),
         steps=steps,
+        moved=moved,
     )

@@ -88,6 +88,7 @@ class AdaptiveNoise:
     """The divergence by the inverse sensitivity mechanism. Cost: 30 ms for a population."""
 
     epsilon: float
+    moved: int = 1  # records of whoever is protected
     effort: ClassVar[tuple[int, int]] = (4, 200)
 
     def values(
@@ -98,7 +99,7 @@ class AdaptiveNoise:
         found = np.empty((len(drawn.counts), draws))
         for i, counts in enumerate(drawn.counts):
             current = BatchCounts(drawn.points, counts, drawn.records)
-            value, law = adaptive_law(current, score, epsilon=self.epsilon)
+            value, law = adaptive_law(current, score, epsilon=self.epsilon, moved=self.moved)
             found[i] = value + np.interp(_levels(draws), law.below, law.edges)
         return found
 

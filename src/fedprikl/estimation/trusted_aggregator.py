@@ -33,6 +33,7 @@ def trusted_aggregator(
     score: Score | None = None,
     noise: NoiseKind = "auto",
     client_effect: float = 1.0,
+    moved: int = 1,
     source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """D(Pi || P) from exact batch counts, noised before it leaves the aggregator.
@@ -42,7 +43,8 @@ def trusted_aggregator(
     with weights of the asked points, `alg:sys_tagg` with noise for the exact sensitivity of the
     sum. `score` defaults to a skew of 0.01 whose bias in small batches is corrected.
     `client_effect` (a design effect) widens the interval where batches are sets of clients whose
-    records are correlated.
+    records are correlated. `moved` records of one batch are protected together: 1, or those of a
+    client.
 
     Examples
     --------
@@ -63,6 +65,7 @@ def trusted_aggregator(
         calibrated=Calibrated(check_epsilon(epsilon), check_delta(delta), noise),
         score=score or Score(correction=1.0),
         client_effect=client_effect,
+        moved=moved,
         source=source,
     )
 
@@ -73,11 +76,12 @@ def estimate_scored_sum(
     calibrated: Calibrated,
     score: Score,
     client_effect: float = 1.0,
+    moved: int = 1,
     source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """The same with the very noise whose charge a ledger has reserved."""
     points, records = counts.points, counts.records
-    mechanism = calibrated.for_sensitivity(score_sensitivity(points, records, score))
+    mechanism = calibrated.for_sensitivity(score_sensitivity(points, records, score, moved))
     value = float(mechanism.add_to([weighted_score(counts, score)], source)[0])
     return Estimate(
         method="trusted aggregator, exact calibration",

@@ -15,12 +15,13 @@ from typing import Any, Literal
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.charges import check_zero_or_delta
-from fedprikl.privacy.concentrated import bounded_range_epsilon
+from fedprikl.privacy.concentrated import bounded_range_epsilon, known_by_rho_epsilon
 from fedprikl.privacy.gaussian import calibrate_gaussian
 from fedprikl.privacy.gaussian_account import SAFETY
 from fedprikl.privacy.inverse_sensitivity import InverseSensitivityMechanism
 from fedprikl.privacy.laplace import calibrate_laplace
 from fedprikl.privacy.losses import (
+    ConcentratedLoss,
     GaussianLoss,
     IntegerGaussianLoss,
     Loss,
@@ -43,7 +44,8 @@ def total_epsilon(charges: Iterable[Charge], *, delta: float) -> float:
 
     Gaussian only: exact, mu^2 = sum (Delta/sigma)^2. With pure or integer noise: the smaller of
     the convolved privacy loss distributions (dp-accounting, pessimistic) and basic composition.
-    With losses of bounded range (adaptive noise) also what their concentration gives.
+    With losses of bounded range (adaptive noise) also what their concentration gives, which is all
+    that is known of Gaussian noise on the counts of whole clients.
     An `AccountedRelease` adds its epsilon, and takes its delta from what the rest may use.
     Infinite if no finite epsilon holds at this delta. Only the charges' losses are looked at.
 
@@ -183,6 +185,8 @@ def _normal_tail(variance: float, delta: float) -> float:
 def _known_epsilon(losses: tuple[Loss, ...], delta: float) -> float:
     if len(losses) == 1:  # its own account: a release calibrated to the whole budget fits into it
         return losses[0].alone(delta)
+    if any(isinstance(loss, ConcentratedLoss) for loss in losses):
+        return known_by_rho_epsilon(losses, delta, _known_epsilon)
     parts = _Parts.of(losses)
     basic = parts.pure_sum + _without_pure(parts, delta)
     if not parts.pure:

@@ -2,41 +2,20 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 
-import numpy as np
-
-from fedprikl.checks import Floats
-from fedprikl.privacy.gaussian_account import SAFETY
 from fedprikl.privacy.losses import (
     BoundedRangeLoss,
+    ConcentratedLoss,
     GaussianLoss,
     IntegerGaussianLoss,
     Loss,
     PureLoss,
 )
+from fedprikl.privacy.renyi import concentrated_epsilon
 
-__all__ = ["bounded_range_epsilon", "concentrated_epsilon"]
+__all__ = ["bounded_range_epsilon", "known_by_rho_epsilon"]
 
 SHARES = (0.1, 0.5, 0.9)  # of delta, for the losses of bounded range beside others
-
-
-def concentrated_epsilon(rho: float, delta: float) -> float:
-    """The epsilon at `delta` of whatever is rho-zCDP.
-
-        epsilon = min over alpha > 1 of  alpha rho + ln(1 - 1/alpha) + ln(1/(alpha delta))/(alpha-1)
-
-    Canonne, Kamath and Steinke (2020), "The discrete Gaussian for differential privacy". Each alpha
-    gives a valid bound. They are the same for every rho, so that more never costs less.
-
-    >>> round(concentrated_epsilon(52 * 0.1**2 / 8, delta=1e-6), 3)
-    1.696
-    """
-    if delta <= 0:
-        return math.inf
-    alpha = _orders()
-    bounds = alpha * rho + np.log1p(-1 / alpha) - np.log(alpha * delta) / (alpha - 1)
-    return max(0.0, float(bounds.min()) * SAFETY)
 
 
 def bounded_range_epsilon(
@@ -63,11 +42,37 @@ def bounded_range_epsilon(
     return max(min(together, *apart), others(rest, delta))
 
 
+def known_by_rho_epsilon(
+    losses: Sequence[Loss], delta: float, others: Callable[[tuple[Loss, ...], float], float]
+) -> float:
+    """The epsilon at `delta` of losses of which some are known by their rho only.
+
+    The smaller of: all of them as zCDP; these with a share of delta and the `others` with the rest;
+    or these with all of delta, if the others need none. Never less than the others alone.
+    """
+    known = [loss for loss in losses if isinstance(loss, ConcentratedLoss)]
+    rest = tuple(loss for loss in losses if not isinstance(loss, ConcentratedLoss))
+    if delta <= 0:
+        return math.inf
+    rho = math.fsum(loss.rho for loss in known)
+    if not rest:
+        return concentrated_epsilon(rho, delta)
+    together = concentrated_epsilon(rho + math.fsum(map(_concentration, rest)), delta)
+    apart = (
+        concentrated_epsilon(rho, share * delta) + others(rest, (1 - share) * delta)
+        for share in SHARES
+    )
+    without = concentrated_epsilon(rho, delta) + others(rest, 0.0)
+    return max(min(together, without, *apart), others(rest, delta))
+
+
 def _concentration(loss: Loss) -> float:
     """rho of a loss; Bun and Steinke (2016), "Concentrated differential privacy"."""
     match loss:
         case BoundedRangeLoss():
             return loss.concentrated
+        case ConcentratedLoss(rho):
+            return rho
         case PureLoss(epsilon):
             return epsilon * epsilon / 2
         case GaussianLoss(mu):
@@ -76,8 +81,3 @@ def _concentration(loss: Loss) -> float:
             return coordinates * (1 / sigma) * (1 / sigma) / 2 if sigma > 0 else math.inf
         case _:
             return math.inf
-
-
-@cache
-def _orders() -> Floats:
-    return 1 + np.geomspace(1e-3, 1e7, 4001)

@@ -16,9 +16,11 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.gaussian_account import gaussian_epsilon
 from fedprikl.privacy.integer_account import integer_gaussian_epsilon
 from fedprikl.privacy.libraries import dp_accounting, loss_distributions
+from fedprikl.privacy.renyi import concentrated_epsilon
 
 __all__ = [
     "BoundedRangeLoss",
+    "ConcentratedLoss",
     "GaussianLoss",
     "IntegerGaussianLoss",
     "JointLoss",
@@ -155,6 +157,27 @@ class IntegerGaussianLoss:
 
 
 @dataclass(frozen=True)
+class ConcentratedLoss:
+    """A loss known only to be rho-zCDP: all Renyi divergences are at most alpha rho.
+
+    Several are one: rho is their sum (Bun and Steinke 2016, "Concentrated differential privacy").
+
+    >>> round(ConcentratedLoss(0.01).alone(delta=1e-6), 3)
+    0.667
+    """
+
+    rho: float
+    gaussian: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_size(self.rho)
+
+    def alone(self, delta: float) -> float:
+        """The epsilon of this release alone; infinite if delta is 0."""
+        return concentrated_epsilon(self.rho, delta)
+
+
+@dataclass(frozen=True)
 class ProvedLoss:
     """Of a release known only by its (epsilon, delta): basic composition adds both."""
 
@@ -187,7 +210,7 @@ class JointLoss:
         return math.fsum(part.alone(delta / len(self.parts)) for part in self.parts)
 
 
-Loss = PureLoss | GaussianLoss | IntegerGaussianLoss | ProvedLoss | JointLoss
+Loss = PureLoss | GaussianLoss | IntegerGaussianLoss | ConcentratedLoss | ProvedLoss | JointLoss
 
 
 def repeat(distribution: Any, count: int) -> Any:

@@ -21,6 +21,7 @@ from fedprikl.privacy.losses import Loss
 from fedprikl.privacy.noise import NoiseSource
 
 __all__ = [
+    "LATER",
     "AdditiveMechanism",
     "Charge",
     "Mechanism",
@@ -33,6 +34,11 @@ __all__ = [
     "mechanism_named",
     "register_mechanism",
 ]
+
+
+# Of a field that a kind of charge got later: left out where it has its default, so that a ledger is
+# written as ever, and whoever does not know the field refuses what it cannot account for.
+LATER: Mapping[str, Any] = {"later": True}
 
 
 class Charge(Protocol):
@@ -226,6 +232,9 @@ def _plain(value: Any) -> Any:
     if type(value) not in _NAMES:
         return asdict(cast(Any, value))  # it does not come back, and is refused for that
     content = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    for each in fields(value):
+        if each.metadata == LATER and content[each.name] == each.default:
+            del content[each.name]
     return {"kind": _NAMES[type(value)]} | content
 
 

@@ -31,7 +31,8 @@ CLOSE = 3.0  # more than rounding does to the difference of two densities
 class Ranges:
     """I_k = [low, high] for k = 1 .. steps - 1, on a grid: what k substitutions can reach. SECRET.
 
-    For neighbours x and x', I_k(x) lies in I_(k+1)(x'). The grid, its outer ends and the number of
+    For neighbours x and x', I_k(x) lies in I_(k+1)(x'). If a whole client is protected, a
+    substitution is that of all its records. The grid, its outer ends and the number of
     ranges are public.
     """
 
@@ -63,7 +64,7 @@ class Ranges:
 
 
 def reachable_ranges(
-    counts: Ints, records: Ints, scores: Scores, *, magnitude: float, steps: int
+    counts: Ints, records: Ints, scores: Scores, *, magnitude: float, steps: int, moved: int = 1
 ) -> Ranges:
     """The ranges of f(x) = sum_e w_e s_e(h_e), each w_e s_e convex and not rising in the count.
 
@@ -73,10 +74,13 @@ def reachable_ranges(
         high_k = max f = f(x) + max sum_e w (s(h_e - r_e) - s(h_e)),   sum_e r_e <= k
 
     Beyond k = 128, high_k is a little above max f: records are divisible there. Both ends are
-    widened by a public slack for rounding.
+    widened by a public slack for rounding. If whoever is protected has `moved` records, the ranges
+    are those of k = moved, 2 moved, ..., (steps - 1) moved: neighbours are `moved` substitutions
+    apart, each of which lengthens k by 1 at most.
 
     `records` (public) bound the counts. `magnitude` (public) is the sum over e of a size of w_e s_e
-    so large that no score, for counts up to `records` + `steps`, is off by more than 2^-50 of it.
+    so large that no score, for counts up to `records` + `steps` moved, is off by more than 2^-50 of
+    it.
 
     >>> weights = np.array([0.5, 0.5])
     >>> scores = lambda entry, count: -weights[entry] * np.log(0.01 + 0.99 * count / 10)
@@ -96,10 +100,10 @@ def reachable_ranges(
 
     value = total(h)
     outer = total(most) - 1, total(np.zeros_like(h)) + 1
-    k = np.arange(1, steps)
+    k = np.arange(1, steps) * check_positive_int(moved, "moved")
     slack = 2 * k * (4 * k + 8)  # each end is off by at most 4 k + 8 steps of the grid
-    low = value - _falls(h, scores, grid, steps - 1) - slack
-    high = value + _rises(h, scores, grid, steps - 1) + slack
+    low = value - _falls(h, scores, grid, (steps - 1) * moved)[k - 1] - slack
+    high = value + _rises(h, scores, grid, k) + slack
     return Ranges(
         value=value,
         lows=np.clip(np.minimum.accumulate(low), *outer),
@@ -137,14 +141,15 @@ def _largest(values: Ints, most: int) -> Ints:
     return np.sort(values)[::-1]
 
 
-def _rises(h: Ints, scores: Scores, grid: float, most: int) -> Ints:
-    """How far f rises if 1, 2, ..., `most` records are removed where that raises it most."""
+def _rises(h: Ints, scores: Scores, grid: float, k: Ints) -> Ints:
+    """How far f rises if so many records (ascending) are removed where that raises it most."""
     gains = _Gains.of(h, scores, grid)
     cells = np.flatnonzero(h)
-    exact = min(most, EXACT)
     if not cells.size:
-        return np.zeros(most, np.int64)
-    return np.concatenate([_knapsack(gains, cells, exact), _divisible(gains, cells, exact, most)])
+        return np.zeros(len(k), np.int64)
+    few, many = k[k <= EXACT], k[k > EXACT]
+    exact = _knapsack(gains, cells, int(few[-1]))[few - 1] if few.size else few
+    return np.concatenate([exact, _divisible(gains, cells, many)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,16 +250,17 @@ def _best_parts(gains: _Gains, cells: Ints, most: int) -> Ints:
     return best
 
 
-def _divisible(gains: _Gains, cells: Ints, exact: int, most: int) -> Ints:
-    """At least the largest gain of removing exact + 1, ..., `most` records.
+def _divisible(gains: _Gains, cells: Ints, k: Ints) -> Ints:
+    """At least the largest gain of removing k records, for each of them.
 
     As if each of the m = min(k, h) records of a cell that can be removed gave the same: the cells
     with the largest gain per record first.
     """
     found = [np.zeros(0, np.int64)]
-    for first, last in _blocks(exact + 1, most):
-        useful = _densest(gains, cells, first, last)
-        found += [_fill(gains, useful, k) for k in _chunks(np.arange(first, last + 1), len(useful))]
+    while k.size:
+        block, k = np.split(k, [np.searchsorted(k, 2 * k[0])])
+        useful = _densest(gains, cells, int(block[0]), int(block[-1]))
+        found += [_fill(gains, useful, some) for some in _chunks(block, len(useful))]
     return np.concatenate(found)
 
 

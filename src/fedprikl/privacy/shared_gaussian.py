@@ -24,7 +24,9 @@ from fedprikl.privacy.integer_account import (
     two_counts_delta,
 )
 from fedprikl.privacy.many_counts import many_counts_delta
+from fedprikl.privacy.moved_counts import moved_counts_delta, moved_gaussian_delta
 from fedprikl.privacy.noise import NoiseSource
+from fedprikl.privacy.renyi import concentration_of
 
 __all__ = [
     "SharedGaussianMechanism",
@@ -38,13 +40,14 @@ __all__ = [
 class SharedGaussianMechanism:
     """Counts under the summed noise of at least `shares` honest clients.
 
-    One record moves at most `coordinates` of the summed counts, by 1 each. Shares of dropped or
-    colluding clients are not counted: `shares` is what is left without them.
+    One record moves at most `coordinates` of the summed counts, by 1 each; whoever is protected has
+    `moved` records. Shares of dropped or colluding clients are not counted: `shares` is what is
+    left without them.
 
     What delta pays for: the noise itself; that a share is cut off at its `reach`, which moves each
-    of coordinates shares draws with probability tail and so costs
-    (1 + e^epsilon) coordinates shares tail; and the
-    `failure` of the secure sum, a probability that does not depend on the records.
+    of C shares draws, C = coordinates moved, with probability tail and so costs
+    (1 + e^epsilon) C shares tail; and the `failure` of the secure sum, a probability
+    that does not depend on the records.
 
     >>> mechanism = calibrate_shared_gaussian(epsilon=1.0, delta=1e-6, shares=100)
     >>> print(mechanism)
@@ -55,10 +58,12 @@ class SharedGaussianMechanism:
     shares: int  # honest shares that are in every sum that can be opened
     failure: float = 0.0  # probability that a sum opens to less than its cohort
     coordinates: int = 2  # counts that one record can move
+    moved: int = 1  # records of whoever is protected
 
     def __post_init__(self) -> None:
         check_zero_or_delta(self.failure, "failure")
         check_positive_int(self.coordinates, "coordinates")
+        check_positive_int(self.moved, "moved")
 
     @property
     def standard_deviation(self) -> float:
@@ -76,7 +81,7 @@ class SharedGaussianMechanism:
         Infinite where less than 1e-30 of delta is left after the failure of the sum.
         """
         usable = check_delta(delta) - self.failure
-        return _shared_epsilon(self.sigma, self.shares, self.coordinates, usable)
+        return _shared_epsilon(self.sigma, self.shares, self.coordinates, self.moved, usable)
 
     @property
     def sensitivity(self) -> float:
@@ -117,20 +122,27 @@ class SharedGaussianMechanism:
 
 @lru_cache(maxsize=64)
 def calibrate_shared_gaussian(
-    *, epsilon: float, delta: float, shares: int, failure: float = 0.0, coordinates: int = 2
+    *,
+    epsilon: float,
+    delta: float,
+    shares: int,
+    failure: float = 0.0,
+    coordinates: int = 2,
+    moved: int = 1,
 ) -> SharedGaussianMechanism:
     """The least share of noise for which the sum of `shares` of them gives (epsilon, delta)."""
     check_epsilon(epsilon)
     check_positive_int(shares, "shares")
     check_positive_int(coordinates, "coordinates")
+    check_positive_int(moved, "moved")
     usable = delta_without_failure(delta, failure)
     check_accounted_delta(usable)
     target = epsilon / SEARCH**2  # so that the search for epsilon does not end above it
 
     def fits(sigma: float) -> bool:
-        return _shared_delta(sigma, shares, coordinates)(target) <= usable
+        return _shared_delta(sigma, shares, coordinates, moved)(target) <= usable
 
-    low, high = 0.05, 1.0
+    low, high = (0.05, 1.0) if moved == 1 else _near(epsilon, usable, shares, coordinates, moved)
     while not fits(high):
         low, high = high, 2 * high
         if high > 1e6:
@@ -141,8 +153,21 @@ def calibrate_shared_gaussian(
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)
     return SharedGaussianMechanism(
-        sigma=high, shares=shares, failure=failure, coordinates=coordinates
+        sigma=high, shares=shares, failure=failure, coordinates=coordinates, moved=moved
     )
+
+
+def _near(
+    epsilon: float, delta: float, shares: int, coordinates: int, moved: int
+) -> tuple[float, float]:
+    """Where to look for the share whose sum has the variance that a discrete Gaussian needs."""
+    rho = concentration_of(epsilon, delta)
+    wanted = moved * moved * coordinates / (2 * rho * shares)
+    low, high = 0.05, max(1.0, 2 * math.sqrt(wanted))
+    while high / low > 1 + 1e-6:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if _share_variance(middle) >= wanted else (middle, high)
+    return high * (1 - 1e-4), high * (1 + 1e-4)
 
 
 def delta_without_failure(delta: float, failure: float) -> float:
@@ -205,10 +230,12 @@ def _log_beyond_reach(sigma: float) -> float:
     return math.log(2) - first**2 / (2 * sigma**2) - math.log(-math.expm1(-first / sigma**2))
 
 
-def _shared_delta(sigma: float, shares: int, coordinates: int) -> Callable[[float], float]:
+def _shared_delta(
+    sigma: float, shares: int, coordinates: int, moved: int
+) -> Callable[[float], float]:
     """delta as a function of epsilon, of what is drawn."""
-    unclipped = _unclipped_delta(sigma, shares, coordinates)
-    clipped = math.log(coordinates * shares) + _log_beyond_reach(sigma)
+    unclipped = _unclipped_delta(sigma, shares, coordinates, moved)
+    clipped = math.log(coordinates * moved * shares) + _log_beyond_reach(sigma)
 
     def delta_at(epsilon: float) -> float:
         clipping = math.exp(clipped) + math.exp(min(epsilon + clipped, 0.0))
@@ -217,10 +244,16 @@ def _shared_delta(sigma: float, shares: int, coordinates: int) -> Callable[[floa
     return delta_at
 
 
-def _unclipped_delta(sigma: float, shares: int, coordinates: int) -> Callable[[float], float]:
+def _unclipped_delta(
+    sigma: float, shares: int, coordinates: int, moved: int
+) -> Callable[[float], float]:
     """By the exact sum over two counts, or over all where wide noises add up to one of their kind;
-    else by the losses on a grid.
+    else by the losses on a grid. Where several records move, by Renyi divergences.
     """
+    if moved > 1 and sigma >= WIDE:
+        return moved_gaussian_delta(shares * sigma**2, coordinates, moved)
+    if moved > 1:
+        return moved_counts_delta(sum_probabilities(sigma, shares), coordinates, moved)
     if coordinates == 2:
         return two_counts_delta(sum_probabilities(sigma, shares))
     if sigma >= WIDE:
@@ -229,11 +262,11 @@ def _unclipped_delta(sigma: float, shares: int, coordinates: int) -> Callable[[f
 
 
 @lru_cache(maxsize=1024)
-def _shared_epsilon(sigma: float, shares: int, coordinates: int, delta: float) -> float:
+def _shared_epsilon(sigma: float, shares: int, coordinates: int, moved: int, delta: float) -> float:
     if delta < SMALLEST_DELTA:
         return math.inf
     variance = shares * _share_variance(sigma)
     if variance == 0:
         return math.inf
-    delta_at = _shared_delta(sigma, shares, coordinates)
-    return smallest_epsilon(delta_at, delta, variance=coordinates / variance)
+    delta_at = _shared_delta(sigma, shares, coordinates, moved)
+    return smallest_epsilon(delta_at, delta, variance=coordinates * moved**2 / variance)

@@ -25,17 +25,19 @@ SAMPLER_DELTA = 2.0**-60  # above what the sampler's distance from the true dist
 class SharedLaplaceMechanism:
     """Counts under the summed noise of at least `shares` honest clients.
 
-        P(noise = k)  proportional to  exp(-|k| / scale),    epsilon = coordinates / scale
+        P(noise = k)  proportional to  exp(-|k| / scale),    epsilon = coordinates moved / scale
 
     One record moves at most `coordinates` of the summed counts, by 1 each (two in every table of
     counts: it leaves one cell and enters another), and no probability changes by more than
-    exp(1 / scale) in each: pure privacy. Shares of dropped or colluding clients are not
+    exp(1 / scale) in each: pure privacy. Whoever is protected has `moved` records; they move at
+    most coordinates moved counts. Shares of dropped or colluding clients are not
     counted. More honest shares than `shares` are independent of the records and of the others, so
     adding them is post-processing, and the guarantee stays.
 
     What is drawn is off by less than 2^(1-B) in total variation per Polya variable, with
-    B = 100 + epsilon / ln 2 + log2(coordinates / 2) (`polya.tail_bits`). So many counts of `shares`
-    shares of two variables each are then off by tau < 2 coordinates shares 2^(1-B), which costs a
+    B = 100 + epsilon / ln 2 + log2(C / 2) (`polya.tail_bits`), C = coordinates moved. So many
+    counts of `shares` shares of two variables each are then off by tau < 2 C shares 2^(1-B), which
+    costs a
     delta of at most (1 + e^epsilon) tau < 2^-96 shares <= 2^-64. The other counts look the
     same in both worlds and cost nothing. The `failure` of the secure sum, a probability that does
     not depend on the records, comes on top.
@@ -53,15 +55,17 @@ class SharedLaplaceMechanism:
     shares: int  # honest shares that are in every sum that can be opened
     failure: float = 0.0  # probability that a sum opens to less than its cohort
     coordinates: int = 2  # counts that one record can move
+    moved: int = 1  # records of whoever is protected
 
     def __post_init__(self) -> None:
         check_zero_or_delta(self.failure, "failure")
-        moved = check_positive_int(self.coordinates, "coordinates")
+        check_positive_int(self.coordinates, "coordinates")
+        check_positive_int(self.moved, "moved")
         low, high = SCALES
         if not low <= self.scale <= high:
             raise InvalidInputError(
-                f"Laplace noise in shares is for epsilon from {moved / high:g} to "
-                f"{moved / low:g}, got {moved / self.scale:g}. Use Gaussian noise."
+                f"Laplace noise in shares is for epsilon from {self._changes / high:g} to "
+                f"{self._changes / low:g}, got {self._changes / self.scale:g}. Use Gaussian noise."
             )
         if check_positive_int(self.shares, "shares") > MOST_SHARES:
             raise InvalidInputError(f"Noise is split into at most {MOST_SHARES:,} shares.")
@@ -79,13 +83,13 @@ class SharedLaplaceMechanism:
     @property
     def sensitivity(self) -> float:
         """L1, over all counts."""
-        return float(self.coordinates)
+        return float(self._changes)
 
     def epsilon(self, delta: float) -> float:
-        """coordinates / b for every delta of at least 2^-60 + failure; infinite below."""
+        """coordinates moved / b for every delta of at least 2^-60 + failure; infinite below."""
         if check_delta(delta) < self._used_delta:
             return math.inf
-        return math.nextafter(self.coordinates / self.scale, math.inf)
+        return math.nextafter(self._changes / self.scale, math.inf)
 
     def charge(self, delta: float) -> AccountedRelease:
         """What one release costs: its epsilon, and 2^-60 + failure of the allowed delta."""
@@ -96,6 +100,11 @@ class SharedLaplaceMechanism:
     def proved_delta(self, delta: float) -> float:  # noqa: ARG002  it needs no more than its own
         """Of the sampler and of the secure sum; the noise itself needs none."""
         return self._used_delta
+
+    @property
+    def _changes(self) -> int:
+        """C: counts that can change, each by 1; fewer by more in L1."""
+        return self.coordinates * self.moved
 
     @property
     def _used_delta(self) -> float:
@@ -109,12 +118,12 @@ class SharedLaplaceMechanism:
     @property
     def reach(self) -> int:
         """A share is never beyond this; what it cuts off is in the delta of 2^-60."""
-        return polya_reach(self.scale, self.coordinates)
+        return polya_reach(self.scale, self._changes)
 
     def draw_share(self, entries: int, source: NoiseSource) -> Ints:
         """One client's noise for so many counts. SECRET until summed."""
         share = source.laplace_share(
-            entries, scale=self.scale, shares=self.shares, coordinates=self.coordinates
+            entries, scale=self.scale, shares=self.shares, coordinates=self._changes
         )
         return np.clip(share, -self.reach, self.reach)
 
@@ -126,10 +135,14 @@ class SharedLaplaceMechanism:
 
 
 def calibrate_shared_laplace(
-    *, epsilon: float, shares: int, failure: float = 0.0, coordinates: int = 2
+    *, epsilon: float, shares: int, failure: float = 0.0, coordinates: int = 2, moved: int = 1
 ) -> SharedLaplaceMechanism:
-    """Shares of noise whose sum, of scale coordinates / epsilon, has a delta of 2^-60 + failure."""
-    moved = check_positive_int(coordinates, "coordinates")
-    scale = moved * ROUNDING / check_epsilon(epsilon)
+    """Shares of noise whose sum, of scale coordinates moved / epsilon, has a delta of
+    2^-60 + failure.
+    """
+    changes = check_positive_int(coordinates, "coordinates") * check_positive_int(moved, "moved")
+    scale = changes * ROUNDING / check_epsilon(epsilon)
     check_positive_int(shares, "shares")
-    return SharedLaplaceMechanism(scale=scale, shares=shares, failure=failure, coordinates=moved)
+    return SharedLaplaceMechanism(
+        scale=scale, shares=shares, failure=failure, coordinates=coordinates, moved=moved
+    )
