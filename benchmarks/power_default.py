@@ -26,7 +26,7 @@ from fedprikl.estimation.statistic import (
 from fedprikl.estimation.thresholds import joint_thresholds
 from fedprikl.estimation.trials import CountsNoise, Populations, Release
 from fedprikl.planning.trial_round import TrialRound
-from fedprikl.privacy import InsecureSeededNoise
+from fedprikl.privacy import InsecureSeededNoise, Unit
 from fedprikl.protocol import trust_of
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.plan import Trust
@@ -54,8 +54,10 @@ class Default:
         payload: int = 1024,
         ask: tuple[str, ...] = WHOLE,
         whole: bool = False,  # ask for all cells, even if no planner would
+        unit: Unit = "record",
+        per_client: int | None = None,
     ) -> None:
-        self.reference, self.clients, self.records = reference, clients, records
+        self.reference, self.clients = reference, clients
         self.planned = fk.plan(
             reference,
             clients=clients,
@@ -65,15 +67,19 @@ class Default:
             payload=payload,
             false_alarm=FALSE_ALARM,
             ask=ask,
+            unit=unit,
+            per_client=per_client,
         )
         self.plan = self.planned.plan
+        drawn = self.plan.per_client
+        self.records = records if drawn is None else drawn * clients  # that are counted
         if whole:
             points = int(np.count_nonzero(reference.probabilities))
             questions = tuple(replace(each, points=points) for each in self.plan.questions)
             self.plan = replace(self.plan, questions=questions, batches=1)
         self.trust: Any = trust_of(self.plan)  # which of the two, `trusted` says
         self.pi = reference.probabilities
-        self.trial = TrialRound.of(self.plan, reference, clients=clients, records=records)
+        self.trial = TrialRound.of(self.plan, reference, clients=clients, records=self.records)
         self.points, self.totals = self.trial.points, self.trial.records
         self.trusted = self.plan.trust == "aggregator"
 

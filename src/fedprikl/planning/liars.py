@@ -17,7 +17,7 @@ from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import asked_views, view_points, view_score
 from fedprikl.reference import QueryPoints
 
-__all__ = ["LiarBound", "liar_bounds"]
+__all__ = ["LiarBound", "LiarTarget", "liar_bounds", "liar_targets"]
 
 SHARES = (0.01, 0.05)  # of the clients
 
@@ -57,19 +57,22 @@ def liar_bounds(
     found = []
     for share in shares:
         liars = max(1, round(share * known.clients))
-        for divergence, column, target in _targets(known, plan):
+        for targets in liar_targets(known, plan):
             moved, broken = (
-                target.bound(plan.per_client * clients)
+                max(
+                    ((target.bound(plan.per_client * clients), target) for target in targets),
+                    key=lambda each: each[0],
+                )
                 for clients in (liars, liars * _cohort(known, plan))
             )
             found.append(
                 LiarBound(
                     share=share,
                     liars=liars,
-                    divergence=divergence,
-                    column=column,
-                    moved=moved,
-                    broken=broken,
+                    divergence=moved[1].divergence,
+                    column=moved[1].column,
+                    moved=moved[0],
+                    broken=broken[0],
                 )
             )
     return tuple(found)
@@ -80,10 +83,12 @@ def _cohort(known: Known, plan: Plan) -> int:
     return max(cohort_sizes(plan, math.ceil(known.clients / plan.batches)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Target:
-    """A number that is released."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LiarTarget:
+    """A number that is released: its divergence, the column it is about, and its score."""
 
+    divergence: str
+    column: str  # empty: the whole
     points: QueryPoints
     records: Ints  # of each batch
     score: Score
@@ -102,25 +107,37 @@ class _Target:
         return min(most * one, len(self.records) * together)
 
 
-def _targets(known: Known, plan: Plan) -> list[tuple[str, str, _Target]]:
-    """Every number: its divergence, the column it is about, and how it is computed."""
+def liar_targets(known: Known, plan: Plan) -> list[list[LiarTarget]]:
+    """All numbers that liars may aim at: each of the whole, and of each divergence all columns."""
     found = []
     if plan.questions:
         trust, batches = trust_of(plan), plan.batches
         points = trust.draw_points(known.reference.probabilities, np.random.default_rng(SEED))
         records = np.full(batches, max(1, known.records // batches))
-        for question in plan.questions:
-            target = _Target(points, records, trust.score_of(question))
-            found.append((question.divergence, "", target))
-    records = np.array([known.records])
-    columns = [
-        (divergence, " and ".join(view.columns), _Target(view_points(view), records, score))
-        for divergence in ("tv", "kl")
-        for score in (view_score(divergence),)
-        for view in asked_views(plan, known.reference)
-    ]
-    for divergence in ("tv", "kl"):
-        of_kind = [each for each in columns if each[0] == divergence]
-        if of_kind:
-            found.append(max(of_kind, key=lambda each: each[2].bound(plan.moved)))
+        found = [
+            [
+                LiarTarget(
+                    divergence=question.divergence,
+                    column="",
+                    points=points,
+                    records=records,
+                    score=trust.score_of(question),
+                )
+            ]
+            for question in plan.questions
+        ]
+    views = asked_views(plan, known.reference)
+    for divergence in ("tv", "kl") if views else ():
+        found.append(
+            [
+                LiarTarget(
+                    divergence=divergence,
+                    column=" and ".join(view.columns),
+                    points=view_points(view),
+                    records=np.array([known.records]),
+                    score=view_score(divergence),
+                )
+                for view in views
+            ]
+        )
     return found

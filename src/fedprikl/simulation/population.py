@@ -69,6 +69,19 @@ class Population:
         counts = np.bincount(keys, minlength=self.clients * self.cells)
         return counts.reshape(self.clients, self.cells)
 
+    def drawn(self, per_client: int, rng: np.random.Generator) -> "Population":
+        """Exactly so many records of every client, as `records.Draw` draws them.
+
+        A client with fewer repeats its own, each as often as the others or once more. One without
+        records is not there.
+        """
+        check_positive_int(per_client, "per_client")
+        order = np.lexsort((rng.random(len(self.client)), self.client))
+        _, first, held = np.unique(self.client[order], return_index=True, return_counts=True)
+        place = first[:, None] + np.arange(per_client) % held[:, None]
+        kept = order[place.ravel()]
+        return Population(self.client[kept], self.cell[kept], self.cells, self.clients)
+
     def histograms(self, batch_of_client: Ints, batches: int) -> BatchHistograms:
         """The sums of every batch over all cells; clients whose batch is `GONE` add nothing.
 
