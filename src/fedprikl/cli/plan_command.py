@@ -449,13 +449,17 @@ def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
 
 def _print_liars(console: Console, planned: PlannedRound) -> None:
     """What clients that lie can do to the result."""
-    table = Table("if so many clients lie", "they move", "by at most", "breaking the protocol")
-    table.box = None
+    heads = ("if so many lie", "they move", "by at most", "if nothing drifted", "breaking it")
+    table = Table(*heads, box=None)
     for bound in planned.liars:
         what = f"{bound.divergence} of {bound.column}" if bound.column else bound.divergence
         share = f"{100 * bound.share:g}% ({bound.liars:,})"
-        table.add_row(share, escape(what), f"{bound.moved:.2g}", f"{bound.broken:.2g}")
-    console.print("\nClients that lie fake, or hide, no more than this:")
+        sizes = (f"{size:.2g}" for size in (bound.moved, bound.faked, bound.broken))
+        table.add_row(share, escape(what), *sizes)
+    console.print(
+        "\nClients that lie about their records fake, or hide, no more than this. One that breaks "
+        "the protocol spoils the sum of its cohort:"
+    )
     console.print(table)
 
 

@@ -10,6 +10,7 @@ from fedprikl.checks import Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation import score_sensitivity
 from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.terms import Terms
 from fedprikl.planning.known import Known
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes
@@ -26,9 +27,10 @@ SHARES = (0.01, 0.05)  # of the clients
 class LiarBound:
     """How far so many lying clients can move one divergence, whatever the others hold.
 
-    A client that lies about its records moves its own, and no more: `moved`. One that breaks the
-    protocol, and hands impossible counts to the secure sum, can do to the sum of its cohort what
-    all clients of the cohort could do together: `broken`.
+    A client that lies about its records moves its own, and no more: `moved`. `faked` is how far
+    they get if nothing has drifted and all of them claim the records that are worst. One that
+    breaks the protocol, and hands impossible counts to the secure sum, can do to the sum of its
+    cohort what all clients of the cohort could do together: `broken`.
     """
 
     share: float  # of the clients that lie
@@ -36,6 +38,7 @@ class LiarBound:
     divergence: str
     column: str  # empty: of the whole
     moved: float
+    faked: float
     broken: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,6 +75,7 @@ def liar_bounds(
                     divergence=moved[1].divergence,
                     column=moved[1].column,
                     moved=moved[0],
+                    faked=max(target.faked(liars / known.clients) for target in targets),
                     broken=broken[0],
                 )
             )
@@ -105,6 +109,17 @@ class LiarTarget:
             return one
         together = score_sensitivity(self.points, self.records, self.score, moved=most)
         return min(most * one, len(self.records) * together)
+
+    def faked(self, share: float) -> float:
+        """How far it moves from no drift if a share of the records falls into one cell."""
+        terms = Terms.of(self.points, self.records)
+        usual = terms.records * terms.pi
+        left = (1 - share) * usual
+        before, without, within = (
+            terms.weights * terms.scores(np.rint(counts), self.score)
+            for counts in (usual, left, left + share * terms.records)
+        )
+        return float(np.max(np.abs(np.sum(without) - np.sum(before) + within - without)))
 
 
 def liar_targets(known: Known, plan: Plan) -> list[list[LiarTarget]]:
