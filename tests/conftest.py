@@ -50,6 +50,8 @@ SLOW = (
     "test_demo_command.py",
     "test_tutorial.py",
     "test_records.py",
+    "test_drawing.py",
+    "test_whole_clients.py",
     "test_alike_clients.py",
     "test_paper.py",
     "test_power_benchmark.py",
@@ -145,6 +147,8 @@ TRACED = {
     "test_round_commands.py",
     "test_several_questions.py",
     "test_vector_noise.py",
+    "test_drawing.py",
+    "test_whole_clients.py",
 }
 UNTRACED = set(SLOW) - TRACED
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fedprikl.front import local_series
+from fedprikl.monitoring.watermark import Watermark
 from fedprikl.protocol import Client
 from tests.monitoring.small_series import ARRIVING, NAMES, WEEKS, World, over, plan_of, rows
 
@@ -74,7 +75,12 @@ def test_a_client_without_records_of_a_period_stays_away(
     assert status.points[0].records == 3 * K
     assert len(drawn) == 3
     assert "1 of 4 clients hold no records and stay away, as the plan says." in notes
-    for name in (*NAMES[1:], "d.csv"):  # of the new file nothing was claimed before
+    seen = {
+        name: bool(Watermark(world.watermark).seen(world.plan, world.folder / "clients" / name))
+        for name in (*NAMES, "d.csv")
+    }
+    assert seen == {name: not series.has_times and name != "d.csv" for name in seen}
+    for name in (*NAMES[1:], "d.csv"):  # nothing of the last was claimed
         write(world, name, 1, (0, 8, 0))
     status = world.monitor(over(1), note=notes.append)
     assert status.points[1].records == 3 * K

@@ -112,5 +112,5 @@ def test_all_records_are_counted_where_single_records_are_protected() -> None:
 def test_a_round_has_k_records_of_each_client(trust: Any) -> None:
     world = World.make(clients=9)
     plan = world.plan(cohort=9, unit="client", per_client=K, trust=trust)
-    world.held = np.array([draw_counts(counts, Draw(K)) for counts in world.held])
+    world.held = np.array([draw_counts(counts, world.reference, Draw(K)) for counts in world.held])
     assert world.run(plan).release.records == 9 * K

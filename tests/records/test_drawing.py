@@ -6,6 +6,8 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,16 @@ from scipy import stats
 
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError
-from fedprikl.records import Draw, RecordCounts, count_all, draw_counts, open_records
+from fedprikl.records import (
+    Draw,
+    RecordCounts,
+    TimeSlice,
+    count_all,
+    count_parts,
+    draw_counts,
+    open_records,
+    select_period,
+)
 from fedprikl.records import csv_files as csv
 from fedprikl.records.drawing import Randomness
 from fedprikl.records.reference_draws import draw_reference
@@ -183,13 +194,35 @@ def test_all_clients_files_are_drawn(tmp_path: Path) -> None:
 
 
 def test_counts_are_drawn_like_records() -> None:
-    counts = np.array([3, 0, 100, 2])
+    counts, pi = np.array([3, 0, 100, 2]), Reference.from_counts([1, 1, 0])
     for k in (1, 50, 105, 240):
-        drawn = draw_counts(counts, Draw(k))
+        drawn = draw_counts(counts, pi, Draw(k))
         assert drawn.sum() == k
         assert drawn[1] == 0
-    assert draw_counts(counts, Draw(105)).tolist() == counts.tolist()
-    assert draw_counts(np.zeros(3, dtype=np.int64), Draw(5)).tolist() == [0, 0, 0]
+    assert draw_counts(counts, pi, Draw(105)).tolist() == counts.tolist()
+    none = np.zeros(4, dtype=np.int64)
+    assert draw_counts(none, pi, Draw(5, empty="away")).tolist() == [0, 0, 0, 0]
+    drawn = draw_counts(none, pi, Draw(5))
+    assert (drawn.sum(), drawn[2:].sum()) == (5, 0)
+
+
+@pytest.mark.parametrize("k", [1, 3, 4, 9])
+def test_a_period_is_drawn_from_its_own_records(tmp_path: Path, k: int) -> None:
+    """A line that cannot be read belongs to the period whose time stands in it."""
+    path = tmp_path / "data.csv"
+    inside = ["a0,b0,2027-01-05"] * 3 + ["a0,b0,too much,2027-01-06"]
+    path.write_text("\n".join(["a,b,at", *["a1,b1,2027-02-01"] * 50, *inside, "no,time,x,y", ""]))
+    january = TimeSlice(
+        "at", datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC), "UTC"
+    )
+    selected = select_period(path, period=0, own=january, new=None, by_arrival=False)
+    found = count_parts({"one": selected}, TABLE, draw=Draw(k))["one"]
+    assert sums(found) == {k}
+    assert found.counts[0] + found.unreadable == k
+    assert k // 4 <= found.unreadable <= -(-k // 4)
+    late = replace(january, start=january.end, end=datetime(2027, 3, 1, tzinfo=UTC))
+    selected = select_period(path, period=1, own=late, new=None, by_arrival=False)
+    assert count_parts({"one": selected}, TABLE, draw=Draw(k))["one"].unreadable == 0
 
 
 def test_randomness_is_the_systems_and_every_draw_is_another() -> None:

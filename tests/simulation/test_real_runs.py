@@ -1,6 +1,7 @@
 """A simulated round equals one of the real roles before noise, with dropouts and lost cohorts."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,20 @@ def test_a_method_is_a_round_of_the_real_roles(
     values = [method.repeat(world, rng, InsecureNoNoise()) for _ in range(20)]
     assert len(set(values)) > 1
     assert abs(np.mean(values) - estimate.value) < 1
+
+
+@pytest.mark.parametrize("empty", ["reference", "away"])
+def test_clients_of_a_real_run_draw_where_the_plan_says(
+    empty: Any, rng: np.random.Generator
+) -> None:
+    world = drifted_population(rng, clients=60, cells=40)
+    held = world.population
+    some = held.client < 50  # the last ten hold nothing
+    world = replace(world, population=replace(held, client=held.client[some], cell=held.cell[some]))
+    plan = plan_of(world, cohort=20, dropout=0.2, unit="client", per_client=4, empty=empty)
+    release = RealRuns(world, 3).release(plan)
+    assert sum(cohort.clients for cohort in release.cohorts) == (60 if empty == "reference" else 50)
+    assert release.records == 4 * sum(cohort.included for cohort in release.cohorts)
 
 
 def test_the_noise_of_repetitions_is_that_of_the_round(rng: np.random.Generator) -> None:

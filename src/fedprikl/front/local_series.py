@@ -145,7 +145,7 @@ class LocalSeries:
         members = self._count(selected, number)
         try:
             check_enough(self.signed.plan, len(selected) - len(members), len(selected))
-        except ReleaseRefused as refused:  # what a period has no records of, it never will
+        except ReleaseRefused as refused:  # final, like the release of a period; nothing is claimed
             history.miss(number, str(refused), at=at)
             return
         claims = {name: Claim(files[name], selected[name].new) for name in members}

@@ -2,7 +2,7 @@
 
 from fedprikl.records.arrivals import Seen
 from fedprikl.records.csv_files import CsvFormat
-from fedprikl.records.drawing import Draw, draw_counts
+from fedprikl.records.drawing import Draw
 from fedprikl.records.fitting import fit_reference
 from fedprikl.records.period_records import (
     PeriodRecords,
@@ -10,6 +10,7 @@ from fedprikl.records.period_records import (
     count_parts,
     select_period,
 )
+from fedprikl.records.reference_draws import draw_counts
 from fedprikl.records.sources import (
     CountedClients,
     FileRecords,

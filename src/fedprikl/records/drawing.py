@@ -15,7 +15,7 @@ import numpy as np
 from fedprikl.checks import Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["Draw", "Randomness", "Sample", "draw_counts"]
+__all__ = ["Draw", "Randomness", "Sample"]
 
 KEY_BYTES = 8
 Randomness = Callable[[int], bytes]
@@ -34,11 +34,10 @@ class Draw:
     so that the counts of every client sum to k, whatever it holds. For r < k this has less sampling
     noise than k draws with replacement. A record that cannot be read is a record.
 
-    >>> counts = np.array([500, 300, 0])  # records per cell
-    >>> int(draw_counts(counts, Draw(20)).sum())
+    >>> len(set(Draw(20).places(800).tolist()))  # of 800 records, 20 different ones
     20
-    >>> draw_counts(np.array([2, 1, 0]), Draw(6)).tolist()  # each of the three twice
-    [4, 2, 0]
+    >>> sorted(Draw(6).places(3).tolist())  # each of three records twice
+    [0, 0, 1, 1, 2, 2]
     """
 
     records: int  # k
@@ -96,12 +95,3 @@ class Sample:
             return self._rows
         order = np.argsort(self._keys, kind="stable")
         return self._rows[np.resize(order, self._records)]
-
-
-def draw_counts(counts: Ints, draw: Draw) -> Ints:
-    """The counts of k drawn records, of records that are counted already; zeros if there are none.
-
-    For simulations: counts do not tell how a record's views belong together.
-    """
-    cells = np.repeat(np.arange(len(counts)), counts)
-    return np.bincount(cells[draw.places(len(cells))], minlength=len(counts)).astype(np.int64)

@@ -3,11 +3,11 @@
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.records.drawing import KEY_BYTES, Randomness
+from fedprikl.records.drawing import KEY_BYTES, Draw, Randomness
 from fedprikl.reference import Domain, Reference, Table
 from fedprikl.reference.view_cells import ViewRows
 
-__all__ = ["draw_reference"]
+__all__ = ["draw_counts", "draw_reference"]
 
 
 def draw_reference(
@@ -37,6 +37,23 @@ def draw_reference(
             found = found + np.bincount(drawn, minlength=view.size + 1)
         views.append(found.astype(np.int64))
     return counts, tuple(views)
+
+
+def draw_counts(counts: Ints, reference: Reference, draw: Draw) -> Ints:
+    """The counts of k drawn records, of records per cell; for simulations.
+
+    As a client draws, also where it has no records. Which views a record is in, counts do not tell.
+
+    >>> pi = Reference.from_counts([5, 5])
+    >>> int(draw_counts(np.array([500, 300, 0]), pi, Draw(20)).sum())
+    20
+    >>> draw_counts(np.array([2, 1, 0]), pi, Draw(6)).tolist()  # each of the three twice
+    [4, 2, 0]
+    """
+    cells = np.repeat(np.arange(len(counts)), counts)
+    if not cells.size and draw.empty == "reference":
+        return draw_reference(reference, draw.records, draw.randomness)[0]
+    return np.bincount(cells[draw.places(len(cells))], minlength=len(counts)).astype(np.int64)
 
 
 def _draw(mass: Floats, number: int, randomness: Randomness) -> Ints:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from fedprikl.checks import Ints
 from fedprikl.estimation import BatchCounts
 from fedprikl.protocol import (
     Client,
@@ -17,8 +18,8 @@ from fedprikl.protocol import (
     draw_of,
     run_round,
 )
-from fedprikl.records import draw_counts
-from fedprikl.reference import iid_points
+from fedprikl.records import Draw, draw_counts
+from fedprikl.reference import Reference, iid_points
 from fedprikl.secure_sum import Leaves
 from fedprikl.simulation.population import deal_clients
 from fedprikl.simulation.synthetic import DriftedPopulation
@@ -55,7 +56,7 @@ class RealRuns:
             largest_epsilon=plan.epsilon, largest_delta=plan.delta, most_points=plan.points
         )
         held = world.population.counts_by_client()
-        counted = held if draw is None else [draw_counts(each, draw) for each in held]
+        counted = held if draw is None else _drawn(held, world.reference, draw)
         clients = {
             str(number): Client(counts, world.reference, policy=policy, randomness=os.urandom)
             for number, counts in enumerate(counted)
@@ -74,3 +75,9 @@ class RealRuns:
 
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(DESIGN,)))
+
+
+def _drawn(held: Ints, reference: Reference, draw: Draw) -> list[Ints]:
+    """What each client draws; without those that stay away."""
+    found = (draw_counts(counts, reference, draw) for counts in held)
+    return [counts for counts in found if counts.sum()]
