@@ -22,7 +22,7 @@ WEEKS = Series(every="week", first="2027-01-04", periods=4)
 def drawn_world(clients: int = 9) -> World:
     """Every client has drawn K records."""
     world = World.make(clients=clients)
-    world.held = np.array([draw_counts(row, Draw(K)) for row in world.held])
+    world.held = np.array([draw_counts(row, world.reference, Draw(K)) for row in world.held])
     return world
 
 
@@ -140,7 +140,7 @@ def _charge_period(plan: Plan, period: int, ledger: Ledger) -> None:
 def test_one_record_each_and_k_1_is_unit_record_to_the_last_digit() -> None:
     """The same points, the same noise, the same words but for whom they protect."""
     world = World.make(clients=9)
-    world.held = np.array([draw_counts(row, Draw(1)) for row in world.held])
+    world.held = np.array([draw_counts(row, world.reference, Draw(1)) for row in world.held])
 
     def released(**changes: Any) -> RoundResult:
         questions = (
