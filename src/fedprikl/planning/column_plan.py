@@ -120,8 +120,9 @@ class _Typical:
         found = []
         for name, noise in trust.columns_noise.values:
             score = view_score(name)
-            moved = np.array([score_sensitivity(self.points, self.records, score)])
-            found.append(ViewVector(score=score, values=zero, sensitivities=moved, noise=noise))
+            delta = score_sensitivity(self.points, self.records, score, self.plan.moved)
+            deltas = np.array([delta])
+            found.append(ViewVector(score=score, values=zero, sensitivities=deltas, noise=noise))
         return found
 
     @cached_property

@@ -38,8 +38,8 @@ def needed_shares(
     for question in questions:
         score = question.score(correction=trial.plan.client_effect, limited=True)
         spread = float(np.std(terms.scores(counts, score) @ terms.weights))
-        moved = score_sensitivity(trial.points, trial.records, score)
-        whole = calibrated.for_sensitivity(moved).standard_deviation
+        delta = score_sensitivity(trial.points, trial.records, score, trial.plan.moved)
+        whole = calibrated.for_sensitivity(delta).standard_deviation
         most = MOST.get(question.divergence, USUAL_MOST)
         wanted = whole / (QUIET * spread) if spread > 0 else most
         hopeless = wanted > HOPELESS * most

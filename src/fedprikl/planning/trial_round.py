@@ -150,13 +150,15 @@ class TrialRound:
                 continue
             match noise:
                 case question_noise.AdaptiveNoise():
-                    return AdaptiveNoise(noise.charge.epsilon)
+                    return AdaptiveNoise(noise.charge.epsilon, self.plan.moved)
                 case question_noise.CountsNoise():
                     scale = getattr(noise.charge, "scale", None)
                     return CountsNoise(noise.charge.standard_deviation, scale)
                 case question_noise.ValueNoise():
-                    moved = score_sensitivity(self.points, self.records, trust.score_of(question))
-                    return ValueNoise(noise.calibrated.for_sensitivity(moved))
+                    sensitivity = score_sensitivity(
+                        self.points, self.records, trust.score_of(question), self.plan.moved
+                    )
+                    return ValueNoise(noise.calibrated.for_sensitivity(sensitivity))
         raise InvalidInputError(f"The plan does not ask for {question.divergence!r}.")
 
     def statistics(self) -> tuple[Statistic, ...]:

@@ -114,6 +114,7 @@ class NoisyHistogram:
             shares=honest,
             kind=plan.noise,
             coordinates=2 * len(self._blocks(plan.points)),
+            moved=plan.moved,
             failure=DEFAULT_FAILURE if sparse else 0.0,  # a complete graph leaves none to chance
         )
 

@@ -94,26 +94,28 @@ def noises_of(plan: Plan) -> tuple[tuple[QuestionNoise, ...], ColumnsNoise | Non
         shares += [*(getattr(asked, name) for name in names), asked.counts]
     parts = list(zip(share_out(plan.epsilon, shares), share_out(plan.delta, shares), strict=True))
     of_questions = tuple(
-        _noise(group, *part, plan.noise)
+        _noise(group, *part, plan.noise, plan.moved)
         for group, part in zip(groups, parts[: len(groups)], strict=True)
     )
     if asked is None:
         return of_questions, None
     *values, (epsilon, delta) = parts[len(groups) :]
-    moved = len(asked.views)  # a record moves every view
+    views = len(asked.views)  # a record moves every one of them
     return of_questions, ColumnsNoise(
         values=tuple(
-            (name, VectorCalibrated(*part, coordinates=moved))
+            (name, VectorCalibrated(*part, coordinates=views))
             for name, part in zip(names, values, strict=True)
         ),
-        counts=calibrate_integer(epsilon=epsilon, delta=delta, coordinates=2 * moved),
+        counts=calibrate_integer(
+            epsilon=epsilon, delta=delta, coordinates=2 * views, moved=plan.moved
+        ),
         epsilon=epsilon,
         delta=delta,
     )
 
 
 def _noise(
-    group: tuple[Question, ...], epsilon: float, delta: float, kind: NoiseKind
+    group: tuple[Question, ...], epsilon: float, delta: float, kind: NoiseKind, moved: int
 ) -> QuestionNoise:
     match group[0].release:
         case "value":
@@ -121,5 +123,5 @@ def _noise(
         case "adaptive":
             return AdaptiveNoise(group, InverseSensitivityMechanism(epsilon=epsilon))
         case "counts":
-            mechanism = calibrate_integer(epsilon=epsilon, delta=delta, kind=kind)
+            mechanism = calibrate_integer(epsilon=epsilon, delta=delta, kind=kind, moved=moved)
             return CountsNoise(group, mechanism, epsilon, delta)

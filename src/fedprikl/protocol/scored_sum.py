@@ -226,6 +226,7 @@ class ScoredSum:
             vectors=[(view_score(name), vector) for name, vector in noise.values],
             mechanism=noise.counts,
             source=source,
+            moved=self.plan.moved,
         )
 
     def _stated(self, noise: ColumnsNoise, source: NoiseSource) -> list[PrivacyStatement]:
@@ -265,6 +266,7 @@ class ScoredSum:
                 epsilon=epsilon,
                 score=score,
                 client_effect=self.plan.client_effect,
+                moved=self.plan.moved,
                 source=source,
             )
         return estimate_scored_sum(
@@ -272,6 +274,7 @@ class ScoredSum:
             calibrated=noise.calibrated,
             score=score,
             client_effect=self.plan.client_effect,
+            moved=self.plan.moved,
             source=source,
         )
 
