@@ -284,7 +284,7 @@ def _show(found: SeriesStatus, *, json: bool) -> None:
         say(f"{period_name(point.number, found.every)} was missed: {point.reason}.")
     if found.budget is not None:
         say(
-            f"budget of one record: epsilon {found.budget.epsilon:g} for the whole series, at most "
+            f"budget of one {found.budget.unit}: epsilon {found.budget.epsilon:g} for the whole series, at most "
             f"{found.budget.spent:.3g} of it spent"
         )
     if found.next_due:

@@ -100,12 +100,13 @@ class AlarmFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetFacts:
-    """What one record may lose over the whole series, and what the most exposed has lost."""
+    """What one record, or one client, may lose in all, and what the most exposed has lost."""
 
     epsilon: float
     delta: float
     spent: float
     left: float
+    unit: str = "record"  # whose budget it is: one record's, or one client's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

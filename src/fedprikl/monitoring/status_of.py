@@ -104,6 +104,7 @@ def _budget(account: Account) -> BudgetFacts:
         delta=account.delta,
         spent=spent,
         left=max(account.epsilon - spent, 0.0),
+        unit=account.unit,
     )
 
 

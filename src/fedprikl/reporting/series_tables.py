@@ -15,7 +15,11 @@ __all__ = ["budget_section", "periods_section", "sites_section"]
 
 LATEST = 6  # periods that are not folded
 SITES = 8  # likewise
-ONCE = "What is spent does not grow with each {}, as long as each record is counted in only one."
+COUNTED = {
+    "record": "What is spent does not grow with each {}, as long as each record is counted in only "
+    "one.",
+    "client": "What is spent grows with each {}, because every client is counted in it.",
+}
 VERDICTS = {
     True: '<td class="bad">above</td>',
     False: "<td>no drift</td>",
@@ -74,7 +78,7 @@ def _beside(found: tuple[float, str] | None, limit: float | None) -> str:
 
 
 def budget_section(status: SeriesStatus) -> Iterator[str]:
-    """What is protected, and what one record has lost of what it may lose."""
+    """What is protected, and what one record or client has lost of what it may lose."""
     yield "<h2 id=privacy>Privacy</h2>"
     if status.privacy:
         yield paragraphs(status.privacy)
@@ -84,7 +88,7 @@ def budget_section(status: SeriesStatus) -> Iterator[str]:
         return
     rows = [
         Row(
-            label="spent, by the record that lost most",
+            label=f"spent, by the {budget.unit} that lost most",
             bars=(
                 Bar(
                     value=budget.spent,
@@ -99,8 +103,8 @@ def budget_section(status: SeriesStatus) -> Iterator[str]:
     says = f"Epsilon {budget.spent:.3g} of {budget.epsilon:.3g} is spent, {left} is left"
     delta = f", at delta {budget.delta:.3g}" if budget.delta else ""
     yield (
-        f'<div class="card"><h3>Budget of one record</h3>{paragraphs(f"{says}{delta}.")}'
-        f"{paragraphs(ONCE.format(status.every), 'note')}"
+        f'<div class="card"><h3>Budget of one {budget.unit}</h3>{paragraphs(f"{says}{delta}.")}'
+        f"{paragraphs(COUNTED[budget.unit].format(status.every), 'note')}"
         f"{bar_chart(rows, title='Privacy budget', says=f'{says}.')}</div>"
     )
 
