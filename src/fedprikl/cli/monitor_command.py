@@ -283,9 +283,10 @@ def _show(found: SeriesStatus, *, json: bool) -> None:
     for point in missed[-3:]:
         say(f"{period_name(point.number, found.every)} was missed: {point.reason}.")
     if found.budget is not None:
+        budget = found.budget
         say(
-            f"budget of one {found.budget.unit}: epsilon {found.budget.epsilon:g} for the whole series, at most "
-            f"{found.budget.spent:.3g} of it spent"
+            f"budget of one {budget.unit}: epsilon {budget.epsilon:g} for the whole series, at "
+            f"most {budget.spent:.3g} of it spent"
         )
     if found.next_due:
         say(f"next due: {found.next_due}")
