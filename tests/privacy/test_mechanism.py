@@ -215,7 +215,9 @@ def test_both_shared_kinds_answer_alike() -> None:
     assert gaussian.laplace_scale is None
     assert laplace.proved_delta(1e-6) < 1e-6 == gaussian.proved_delta(1e-6)
     for share in (laplace, gaussian):
-        assert share.charge(1e-6).proved_delta == share.proved_delta(1e-6)
+        charge = share.charge(1e-6)
+        assert isinstance(charge, AccountedRelease)
+        assert charge.proved_delta == share.proved_delta(1e-6)
 
 
 @dataclass(frozen=True)

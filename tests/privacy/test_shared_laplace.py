@@ -10,7 +10,13 @@ import pytest
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.privacy import SecureNoise, audit, calibrate_gaussian, calibrate_shared
+from fedprikl.privacy import (
+    AccountedRelease,
+    SecureNoise,
+    audit,
+    calibrate_gaussian,
+    calibrate_shared,
+)
 from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
 from fedprikl.privacy.polya import MOST_SHARES, PolyaTable, tail_bits
 from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
@@ -119,6 +125,7 @@ def test_a_release_is_charged_its_epsilon_and_the_samplers_delta() -> None:
     assert charge.proved_delta == SAMPLER_DELTA
     assert charge_from_dict(charge_to_dict(charge)) == charge
     gaussian = calibrate_shared(epsilon=3.0, delta=1e-3, shares=5, kind="gaussian").charge(1e-3)
+    assert isinstance(gaussian, AccountedRelease)
     assert gaussian.proved_delta == 1e-3
 
 
@@ -219,7 +226,7 @@ def test_the_smaller_noise_depends_on_how_many_counts_move() -> None:
             epsilon=1.0, delta=1e-6, shares=9, coordinates=coordinates, kind="laplace"
         )
         assert chosen.standard_deviation < laplace.standard_deviation
-        assert chosen.charge(1e-6).proved_epsilon <= 1.0
+        assert chosen.epsilon(1e-6) <= 1.0
 
 
 def test_where_laplace_cannot_be_drawn_the_gaussian_is_taken() -> None:

@@ -211,7 +211,7 @@ def test_the_failure_of_a_sparse_graph_is_part_of_delta(kind: Any) -> None:
     assert sparse.failure == GRAPH_FAILURE
     assert sparse.epsilon(1e-6) <= 1.0
     assert sparse.epsilon(GRAPH_FAILURE) == math.inf
-    assert sparse.charge(1e-6).proved_delta >= GRAPH_FAILURE
+    assert sparse.proved_delta(1e-6) >= GRAPH_FAILURE
     assert plain.epsilon(GRAPH_FAILURE) < math.inf
 
 

@@ -52,8 +52,8 @@ def test_the_failure_of_a_sparse_graph_is_in_the_stated_delta(noise: str) -> Non
     assert sparse.failure == DEFAULT_FAILURE
     assert complete.failure == 0.0
     if noise == "laplace":
-        assert sparse.charge(1e-6).proved_delta >= DEFAULT_FAILURE + SAMPLER_DELTA
-        assert complete.charge(1e-6).proved_delta == SAMPLER_DELTA
+        assert sparse.proved_delta(1e-6) >= DEFAULT_FAILURE + SAMPLER_DELTA
+        assert complete.proved_delta(1e-6) == SAMPLER_DELTA
 
 
 def test_a_release_states_what_delta_pays_for() -> None:

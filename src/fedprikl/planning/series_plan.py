@@ -1,5 +1,6 @@
 """Planning a series: every release is noisy counts of all cells, so that they add up over time."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -15,8 +16,10 @@ from fedprikl.planning.trial_round import TrialRound
 from fedprikl.planning.trusted_plan import COHORT
 from fedprikl.planning.untrusted_plan import LARGEST_COHORT, share_of_releases
 from fedprikl.planning.ways import Way
-from fedprikl.privacy import Charge, NoiseKind
+from fedprikl.privacy import AccountedRelease, Charge, NoiseKind
+from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.series import Series
 from fedprikl.protocol.trust import trust_of
 
@@ -48,7 +51,7 @@ def plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
             replace(each, points=cells, release="counts", exponent=1.0) for each in draft.questions
         ),
     )
-    plan = share_of_releases(asked) if draft.trust == "none" else _afforded(asked)
+    plan = _shared(known, asked) if draft.trust == "none" else _afforded(asked)
     reasons = (*_reasons(plan, cells), *(column_reasons(plan) if plan.columns else ()))
     common = PlannedRound(
         plan=plan,
@@ -107,6 +110,36 @@ def _whole(plan: Plan) -> Plan:
 def _afforded(plan: Plan) -> Plan:
     """With the noise that is smaller, and the epsilon of which a record's releases fit."""
     return min((_with_noise(plan, noise) for noise in NOISES), key=_loudness)
+
+
+def _shared(known: Known, plan: Plan) -> Plan:
+    """Without a trusted party: an even share of the budget for each release that counts a unit.
+
+    Gaussian shares of many releases compose better where rho is known, as for whole clients.
+    """
+    even = share_of_releases(plan)
+    if plan.unit == "record" or plan.releases == 1:
+        return even
+    total, delta = plan.budget
+    sizes = cohort_sizes(plan, known.clients)
+    kind = replace(plan, noise="gaussian")
+
+    def charge(epsilon: float) -> Charge:
+        return trust_of(replace(kind, epsilon=epsilon)).charge(sizes)
+
+    if isinstance(charge(even.epsilon), AccountedRelease):
+        return even
+    composed = replace(
+        kind,
+        epsilon=largest_epsilon(charge, epsilon=total, delta=delta, releases=plan.releases),
+    )
+    return min(even, composed, key=lambda each: _shared_noise(each, sizes))
+
+
+def _shared_noise(plan: Plan, sizes: Sequence[int]) -> float:
+    trust = trust_of(plan)
+    assert isinstance(trust, NoisyHistogram)  # noqa: S101  nobody is trusted
+    return trust.expected_noise(sizes)[0]
 
 
 def _with_noise(plan: Plan, noise: NoiseKind) -> Plan:

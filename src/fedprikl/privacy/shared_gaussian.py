@@ -13,7 +13,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_delta, check_epsilon, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.charges import AccountedRelease, check_zero_or_delta
+from fedprikl.privacy.charges import AccountedRelease, ConcentratedRelease, check_zero_or_delta
 from fedprikl.privacy.integer_account import (
     SEARCH,
     SMALLEST_DELTA,
@@ -24,9 +24,11 @@ from fedprikl.privacy.integer_account import (
     two_counts_delta,
 )
 from fedprikl.privacy.many_counts import many_counts_delta
+from fedprikl.privacy.mechanism import Charge
 from fedprikl.privacy.moved_counts import moved_counts_delta, moved_gaussian_delta
 from fedprikl.privacy.noise import NoiseSource
 from fedprikl.privacy.renyi import concentration_of
+from fedprikl.privacy.together import Together
 
 __all__ = [
     "SharedGaussianMechanism",
@@ -34,6 +36,9 @@ __all__ = [
     "delta_without_failure",
     "sum_probabilities",
 ]
+
+CUT = 1e-36  # more than a sum of wide noises departs from the shape of one, for each noise
+ROUNDING = 1 + 1e-9  # of rho
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +93,22 @@ class SharedGaussianMechanism:
         """L2, over all counts."""
         return math.sqrt(self.coordinates)
 
-    def charge(self, delta: float) -> AccountedRelease:
-        """What one release costs."""
-        return AccountedRelease(
-            proved_epsilon=self.epsilon(delta), proved_delta=self.proved_delta(delta)
+    def charge(self, delta: float) -> Charge:
+        """What one release costs.
+
+        Wide shares on the counts of whole clients add up to discrete Gaussian noise, so rho is
+        known, and many releases compose by it. Beside it delta pays for cut tails and failures.
+        """
+        if self.moved == 1 or self.sigma < WIDE:
+            return AccountedRelease(proved_epsilon=self.epsilon(delta), proved_delta=delta)
+        rho = self.coordinates * self.moved**2 / (2 * self.shares * self.sigma**2)
+        draws = self.coordinates * self.moved * self.shares
+        beside = self.failure + draws * (CUT + math.exp(_log_beyond_reach(self.sigma)))
+        return Together(
+            (
+                ConcentratedRelease(rho=rho * ROUNDING),
+                AccountedRelease(proved_epsilon=0.0, proved_delta=beside),
+            )
         )
 
     def proved_delta(self, delta: float) -> float:

@@ -228,14 +228,13 @@ class NoisyHistogram:
         All of it is post-processing; `rng` serves the debiasing only, it never makes release noise.
         """
         share = self.worst_share(cohorts)  # all shares of a round have one kind and one scale
-        proved = share.charge(self.plan.delta)
         noisy = None if points is None else _noisy(points, batches, share)
         columns = self._columns(views, batches, share)
         cells = (0 if points is None else len(points)) + self.plan.counted
         payload = sum(self._blocks(0 if points is None else points.payload))
         privacy = PrivacyStatement(
-            epsilon=proved.proved_epsilon,
-            delta=proved.proved_delta,
+            epsilon=share.epsilon(self.plan.delta),
+            delta=share.proved_delta(self.plan.delta),
             claimed_epsilon=self.plan.epsilon,
             mechanism=str(share),
             released=f"the noisy counts of {cells} cells",

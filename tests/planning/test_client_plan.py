@@ -1,0 +1,132 @@
+"""Plans that protect whole clients: what each draws, what a year costs, what liars can do."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedprikl import Reference
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import BatchCounts
+from fedprikl.estimation.scoring import weighted_score
+from fedprikl.planning import PlannedRound, plan_round
+from fedprikl.planning.known import Known
+from fedprikl.planning.liars import liar_bounds, liar_targets
+from fedprikl.planning.per_client import numbers_per_client
+from fedprikl.planning.spectrum import Spectrum
+from fedprikl.privacy import total_epsilon
+from fedprikl.protocol import Series, trust_of
+from fedprikl.protocol.round import cohort_sizes
+
+REFERENCE = Reference.from_counts([30, 20, 15, 12, 9, 6, 4, 3, 1])
+CLIENTS, RECORDS, DELTA = 600, 30_000, 1e-6
+YEAR = Series(every="week", first="2027-01-04", periods=52)
+
+
+@cache
+def planned(trust: Any = "aggregator", **options: Any) -> PlannedRound:
+    return plan_round(
+        REFERENCE,
+        clients=CLIENTS,
+        records=RECORDS,
+        epsilon=1.0,
+        delta=DELTA,
+        trust=trust,
+        unit="client",
+        **options,
+    )
+
+
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_the_planner_chooses_how_many_records_a_client_draws(trust: str) -> None:
+    found = planned(trust)
+    assert found.plan.per_client in numbers_per_client(RECORDS / CLIENTS)
+    assert found.plan.most_records == found.plan.per_client  # room for what is drawn, and no more
+    for number in numbers_per_client(RECORDS / CLIENTS):
+        assert found.error <= planned(trust, per_client=number).error
+
+
+def test_the_plan_says_what_its_promises_rest_on() -> None:
+    (about_ids, about_draws) = planned(per_client=10).notes
+    assert "nothing says how alike one client's are" in about_ids
+    assert "One that holds fewer repeats its own" in about_draws
+    assert planned(per_client=1).notes == ()  # one record each is unrelated to itself
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"most_records": 100}, "leave out most_records"),
+        ({"per_client": 0}, "per_client"),
+        ({"empty": "gone", "per_client": 1}, "stays 'away'"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        planned(**options)
+
+
+def test_a_plan_about_records_draws_none() -> None:
+    with pytest.raises(InvalidInputError, match="belong to unit='client'"):
+        plan_round(REFERENCE, clients=CLIENTS, records=RECORDS, epsilon=1.0, per_client=3)
+
+
+@pytest.mark.parametrize("trust", ["aggregator", "none"])
+def test_a_year_of_releases_fits_into_the_budget_of_a_client(trust: Any) -> None:
+    """By the ledger's own account: all of it, and hardly less."""
+    plan = planned(trust, per_client=20, series=YEAR).plan
+    assert plan.releases == 52
+    charge = trust_of(plan).charge(cohort_sizes(plan, CLIENTS))
+    total = total_epsilon([charge] * 52, delta=DELTA)
+    assert 0.99 < total <= 1.0
+    assert plan.epsilon > 3 / 52  # composed by concentration, not by adding up
+
+
+def test_liars_are_stated_for_every_answer() -> None:
+    found = planned(per_client=10).liars
+    assert {(bound.share, bound.divergence) for bound in found} == {
+        (share, name) for share in (0.01, 0.05) for name in ("kl", "tv", "js")
+    }
+    for bound in found:
+        assert 0 < bound.faked <= bound.moved < bound.broken
+    (few,) = (bound for bound in found if (bound.share, bound.divergence) == (0.01, "tv"))
+    assert few.liars == 6
+    assert few.moved == pytest.approx(0.01, rel=0.01)
+
+
+def test_no_population_is_moved_further_than_stated() -> None:
+    """Random and adversarial populations and lies, on the exact value before noise."""
+    rng = np.random.default_rng(5)
+    plan = planned(per_client=10).plan
+    known = Known(
+        REFERENCE, Spectrum.of(REFERENCE.probabilities), CLIENTS, 10 * CLIENTS, 1024, None
+    )
+    bounds = liar_bounds(known, plan, shares=(0.05,))
+    lies = 10 * bounds[0].liars
+    reached = dict.fromkeys((bound.divergence for bound in bounds), 0.0)
+    for _ in range(300):
+        law = rng.dirichlet(np.full(9, rng.choice([0.05, 0.5, 5.0])))
+        others = rng.multinomial(10 * CLIENTS - lies, law)
+        honest, lied = (others + rng.multinomial(lies, _lie(rng, law)) for _ in range(2))
+        for (target,), bound in zip(liar_targets(known, plan), bounds, strict=True):
+            values = [
+                weighted_score(BatchCounts(target.points, counts, target.records), target.score)
+                for counts in (honest, lied)
+            ]
+            moved = abs(values[1] - values[0])
+            assert moved <= bound.moved
+            reached[bound.divergence] = max(reached[bound.divergence], moved / bound.moved)
+    assert min(reached.values()) > 0.3  # the bound is not empty
+
+
+def _lie(rng: np.random.Generator, law: Any) -> Any:
+    if rng.random() < 0.5:
+        return law
+    return np.eye(9)[rng.integers(9)]
+
+
+def test_plans_about_records_state_nothing_about_liars() -> None:
+    found = plan_round(REFERENCE, clients=CLIENTS, records=RECORDS, epsilon=1.0)
+    assert found.liars == ()
+    assert found.to_dict()["liars"] == []
