@@ -13,7 +13,12 @@ from fedprikl import InvalidInputError
 from fedprikl.divergence import KL, Divergence, Floor, Score, Skew, divergence_named
 from fedprikl.divergence.smoothing import Additive
 from fedprikl.errors import UnboundedSensitivityError
-from fedprikl.estimation import BatchCounts, score_sensitivity, weighted_score
+from fedprikl.estimation import (
+    BatchCounts,
+    score_reach,
+    score_sensitivity,
+    weighted_score,
+)
 from fedprikl.estimation.scoring import _scores_per_batch
 from fedprikl.privacy import moved_records as module
 from fedprikl.privacy import moved_sensitivity
@@ -202,6 +207,35 @@ def as_written(points: QueryPoints, records: Any, score: Score, k: int) -> float
         gains = 0.0 if z is None else table[z, -1] - table[z, ::-1][: n + 1]
         best = max(best, float(np.max(gains + losses)))
     return best
+
+
+@pytest.mark.parametrize("kind", ["sampled", "pooled"])
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_records_of_several_batches_move_no_more_than_the_reach(name: str, kind: str) -> None:
+    """All pairs of populations of 2 + 2 records: never less, and more than one batch at times.
+
+    The sensitivity of one batch is no bound for clients of several.
+    """
+    rng, beyond = np.random.default_rng([len(name), len(kind), 25]), False
+    for _ in range(3):
+        points, _, score = random_design(rng, divergence_named(name), kind)
+        case = points, np.array([2, 2]), score
+        most = [0.0] * 5
+        for (left, one), (right, other) in itertools.combinations(all_values(case).items(), 2):
+            k = sum(map(distance, left, right))
+            most[k] = max(most[k], abs(one - other))
+        for k, expected in enumerate(itertools.accumulate(most[1:], max), start=1):
+            found = score_reach(*case, k)
+            assert expected <= found <= k * score_sensitivity(*case, 1) * (1 + 1e-9)
+            beyond |= expected > score_sensitivity(*case, k) * (1 + 1e-9)
+    assert beyond
+
+
+def test_the_reach_of_one_batch_is_its_sensitivity() -> None:
+    points, records = all_points(np.array([0.6, 0.3, 0.1])), np.array([50])
+    for k in (1, 7, 60):
+        expected = score_sensitivity(points, records, Score(), k)
+        assert score_reach(points, records, Score(), k) == expected
 
 
 def test_a_client_costs_less_than_its_records_one_by_one() -> None:

@@ -21,7 +21,12 @@ from fedprikl.estimation.noisy_estimates import estimates_from_counts, noise_cou
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion, variation
 from fedprikl.estimation.noisy_views import NoisyViews, ViewVector, noise_views
 from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
-from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
+from fedprikl.estimation.scoring import (
+    increments_per_batch,
+    score_reach,
+    score_sensitivity,
+    weighted_score,
+)
 from fedprikl.estimation.statistic import judge_release, judge_together
 from fedprikl.estimation.thresholds import check_false_alarm
 from fedprikl.estimation.trials import (
@@ -78,6 +83,7 @@ __all__ = [
     "noisy_divergence",
     "overdispersion",
     "score_ranges",
+    "score_reach",
     "score_sensitivity",
     "trial_errors",
     "trusted_aggregator",

@@ -16,12 +16,19 @@ from fedprikl.privacy import (
     BatchIncrements,
     BatchScores,
     exact_sensitivity,
+    moved_anywhere,
     moved_sensitivity,
     rounding_slack,
 )
 from fedprikl.reference import QueryPoints
 
-__all__ = ["check_score", "increments_per_batch", "score_sensitivity", "weighted_score"]
+__all__ = [
+    "check_score",
+    "increments_per_batch",
+    "score_reach",
+    "score_sensitivity",
+    "weighted_score",
+]
 
 
 def check_score(score: Score) -> Score:
@@ -53,15 +60,43 @@ def score_sensitivity(points: QueryPoints, records: Ints, score: Score, moved: i
     >>> [round(score_sensitivity(points, records, Score(), moved), 3) for moved in (1, 20)]
     [0.09, 1.092]
     """
+    one, slack = _of_one(points, records, score, moved)
+    if moved == 1 or not _is_convex(score, points.weights):
+        return moved * one + slack
+    return moved_sensitivity(_scores_per_batch(points, records, score), moved) + slack
+
+
+def score_reach(points: QueryPoints, records: Ints, score: Score, moved: int) -> float:
+    """How far `moved` substituted records of any batches move `weighted_score`, at most.
+
+    For the records of several clients, as those that lie. The same as `score_sensitivity` where
+    there is one batch, and never less.
+    """
+    if points.batches == 1:
+        return score_sensitivity(points, records, score, moved)
+    one, slack = _of_one(points, records, score, moved)
+    if not _is_convex(score, points.weights):
+        return moved * one + slack
+    terms = Terms.of(points, records)
+    everything = BatchScores(
+        size=int(records.sum()),
+        records=terms.records,
+        kinds=np.arange(len(terms.pi)),
+        scores=_cell_scores(terms, score),
+    )
+    return min(moved_anywhere(everything, moved), moved * one) + slack
+
+
+def _of_one(points: QueryPoints, records: Ints, score: Score, moved: int) -> tuple[float, float]:
+    """The sensitivity to one record, and what rounding can add to that of `moved` records.
+
+    Up to 2 `moved` cells change, each by a difference that is off by a few ulps of its own size;
+    and rounding may mistake which of `moved` nearly equal steps are the largest.
+    """
     one = exact_sensitivity(increments_per_batch(points, records, score))
     terms = Terms.of(points, records)
     magnitude = float(np.sum(np.abs(terms.weights) * score.bound(terms.pi, terms.records)))
-    # Up to 2 `moved` cells change, each by a difference that is off by a few ulps of its own size;
-    # and rounding may mistake which of `moved` nearly equal steps are the largest.
-    slack = rounding_slack(magnitude) * check_positive_int(moved, "moved")
-    if moved == 1 or not _is_convex(score, terms.weights):
-        return moved * one + slack
-    return moved_sensitivity(_scores_per_batch(points, records, score), moved) + slack
+    return one, rounding_slack(magnitude) * check_positive_int(moved, "moved")
 
 
 def _is_convex(score: Score, weights: Floats) -> bool:
@@ -76,9 +111,7 @@ def _is_convex(score: Score, weights: Floats) -> bool:
 def _scores_per_batch(points: QueryPoints, records: Ints, score: Score) -> list[BatchScores]:
     """The convex terms of every batch. All public."""
     terms = Terms.of(points, records)
-    scores = CellScores(
-        score, terms.pi, terms.records, outside=terms.outside, weights=terms.weights
-    )
+    scores = _cell_scores(terms, score)
     kinds = _kinds(terms.pi, terms.records, terms.outside, terms.weights)
     ends = np.searchsorted(points.batch, np.arange(points.batches + 1)).tolist()
     return [
@@ -91,6 +124,10 @@ def _scores_per_batch(points: QueryPoints, records: Ints, score: Score) -> list[
         for size, (a, b) in zip(records, itertools.pairwise(ends), strict=True)
         for at in (terms.of_point[a:b],)
     ]
+
+
+def _cell_scores(terms: Terms, score: Score) -> CellScores:
+    return CellScores(score, terms.pi, terms.records, outside=terms.outside, weights=terms.weights)
 
 
 def _scores_at(scores: CellScores, places: Ints, cells: Ints, counts: Ints) -> Floats:

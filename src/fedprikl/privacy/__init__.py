@@ -14,7 +14,7 @@ from fedprikl.privacy.ledger import Ledger, Reservation
 from fedprikl.privacy.ledger_file import Head
 from fedprikl.privacy.losses import BoundedRangeLoss, PureLoss
 from fedprikl.privacy.mechanism import AdditiveMechanism, Charge, Mechanism, register_mechanism
-from fedprikl.privacy.moved_records import BatchScores, moved_sensitivity
+from fedprikl.privacy.moved_records import BatchScores, moved_anywhere, moved_sensitivity
 from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
 from fedprikl.privacy.reachable import Ranges, reachable_ranges
 from fedprikl.privacy.sensitivity import (
@@ -73,6 +73,7 @@ __all__ = [
     "charge_together",
     "exact_sensitivity",
     "laplace_variance",
+    "moved_anywhere",
     "moved_sensitivity",
     "reachable_ranges",
     "register_mechanism",

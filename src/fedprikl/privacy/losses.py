@@ -163,7 +163,7 @@ class ConcentratedLoss:
     Several are one: rho is their sum (Bun and Steinke 2016, "Concentrated differential privacy").
 
     >>> round(ConcentratedLoss(0.01).alone(delta=1e-6), 3)
-    0.667
+    0.622
     """
 
     rho: float

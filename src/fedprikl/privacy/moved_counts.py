@@ -19,14 +19,14 @@ __all__ = ["moved_counts_delta", "moved_gaussian_delta"]
 
 PER_OCTAVE = 4  # orders alpha - 1 = 2^(j / 4), of which those near the best one are looked at
 NEAR = 2
-ROUND_OFF = 1e-11  # of the logarithm of a probability; seen: 1e-13
+ROUND_OFF = 1e-11  # of the logarithm of a probability; tested to be below a fifth of it
 
 
 def moved_gaussian_delta(variance: float, coordinates: int, moved: int) -> Callable[[float], float]:
     """delta as a function of epsilon, of discrete Gaussian noise with this sigma^2 on each count.
 
     rho = coordinates moved^2 / (2 sigma^2): a shift by m has a divergence of at most
-    alpha m^2 / (2 sigma^2), for every whole m (Canonne, Kamath and Steinke 2020, proposition 5).
+    alpha m^2 / (2 sigma^2), for every whole m (Canonne, Kamath and Steinke 2020).
     """
     rho = coordinates * moved * moved / (2 * variance)
     return lambda epsilon: renyi_delta(orders() * rho, orders(), epsilon) * SUMS

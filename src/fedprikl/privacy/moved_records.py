@@ -4,8 +4,9 @@ Knows convex scores and numbers only, no divergence. docs/decisions/0021-whole-c
 proofs.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.reachable import Scores
 
-__all__ = ["BatchScores", "moved_sensitivity"]
+__all__ = ["BatchScores", "moved_anywhere", "moved_sensitivity"]
 
 SMALL_TABLE = 2**14  # of steps that are computed sooner than it is found out which ones matter
 LOOKED = 256  # cells that are looked at one by one; beyond, the bound of the next one is taken
@@ -58,6 +59,27 @@ def moved_sensitivity(batches: Sequence[BatchScores], moved: int) -> float:
     if not batches:
         raise InvalidInputError("There is no batch, so nothing can be released.")
     return max(_worst_of_batch(batch, min(moved, batch.size)) for batch in batches)
+
+
+def moved_anywhere(everything: BatchScores, moved: int) -> float:
+    """At least the largest change of the sum if `moved` records of any batches change.
+
+    For several clients, as those that lie: the largest losses and the largest gains, as if none
+    stood in the way of another. `everything` has all terms, and the records of all batches.
+    """
+    most, records = min(check_positive_int(moved, "moved"), everything.size), everything.records
+
+    def falling(cells: Ints, removed: Ints) -> Floats:
+        return everything.scores(cells, np.minimum(removed, records[cells]))
+
+    def rising(cells: Ints, removed: Ints) -> Floats:
+        return everything.scores(cells, np.maximum(records[cells] - removed, 0))
+
+    steps = (
+        _largest_steps(replace(everything, scores=scores), most)[0][:most]
+        for scores in (falling, rising)
+    )
+    return math.fsum(float(each.sum()) for each in steps)
 
 
 def _worst_of_batch(batch: BatchScores, most: int) -> float:
