@@ -4,11 +4,11 @@
 
 `cases`: mean absolute error of KL, without drift and at 0.43 nats (smooth: a tilt along the cells;
 rough: along cells in an order that means nothing, so that more of them nearly vanish), and the
-smallest smooth drift that the default verdict finds (1% false alarms, 95% power), with unit "record" and unit "client",
-where the planner chooses how many records each client draws, with a trusted aggregator and with
-nobody trusted. `group` is what protecting single records so well would cost that the client with
-most records has the same epsilon: epsilon divided by the records it holds. `liars`: the furthest
-that 100 simulated attacks moved each answer, beside the bound that the plan states.
+smallest smooth drift that the default verdict finds (1% false alarms, 95% power). With unit
+"record" and unit "client", where the planner chooses how many records each client draws; with a
+trusted aggregator and with nobody trusted. `group` protects single records so well that the client
+with most records has the same epsilon: epsilon divided by the records it holds. `liars`: the
+furthest that 100 simulated attacks moved each answer, beside the bound that the plan states.
 
 With `--data`, the folder of the digits, `stand-in` is 402,953 digits of 3,579 writers. Without it
 there is a domain like it, with as many clients.

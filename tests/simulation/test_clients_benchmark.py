@@ -1,0 +1,82 @@
+"""benchmarks/clients.py: its clients draw as real ones do, and a tiny run gives every table."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedprikl.planning import per_client
+from fedprikl.simulation import Population
+from tests.benchmark_modules import loaded
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Any]:
+    """The modules, with few populations and small clients."""
+    with (
+        loaded("power", parts=("default", "measures", "rivals", "worlds")),
+        loaded("clients", parts=("liars",)) as modules,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(modules.clients, "POPULATIONS", 20)
+        patch.setattr(modules.clients_liars, "CLIENTS", 40)
+        patch.setattr(per_client, "TRIED", 1)  # plans take seconds
+        yield modules
+
+
+def test_simulated_clients_draw_as_real_ones_do() -> None:
+    """k each: without replacement, or all of their records evenly, and some once more."""
+    client = np.repeat([0, 1, 2], [50, 3, 1])
+    population = Population(client, np.arange(54), 55, 3)
+    drawn = population.drawn(7, np.random.default_rng(1))
+    assert np.bincount(drawn.client).tolist() == [7, 7, 7]
+    counts = drawn.counts_by_client()
+    assert counts[0].max() == 1
+    assert sorted(counts[1][50:53].tolist()) == [2, 2, 3]
+    assert counts[2][53] == 7
+
+
+def test_every_record_is_drawn_equally_often() -> None:
+    """Of 2,000 draws of 2 of 5, each is in 800: 6 sigma either way, once in 10^8 by chance."""
+    population = Population(np.zeros(5, np.int64), np.arange(5), 6, 1)
+    rng = np.random.default_rng(2)
+    often = sum(np.bincount(population.drawn(2, rng).cell, minlength=5) for _ in range(2000))
+    assert np.all(np.abs(often - 800) < 6 * np.sqrt(2000 * 0.4 * 0.6))
+
+
+def test_a_plan_is_measured_at_every_drift(bench: Any) -> None:
+    world = bench.clients.World.make("phones", 0, None)
+    rows = bench.clients.measure_unit(world, "client", "aggregator", 1.0, 2, 0, "client")
+    assert [(row["kind"], row["drift"]) for row in rows] == [
+        ("none", 0.0),
+        ("smooth", 0.43),
+        ("rough", 0.43),
+    ]
+    assert all(0 < row["mae"] < 0.1 for row in rows)
+    assert {row["k"] for row in rows} == {int(world.held.mean() / 2)}
+    assert 0 < rows[0]["smallest_drift"] < 0.1
+
+
+def test_liars_stay_within_the_bound(bench: Any) -> None:
+    rows = bench.clients_liars.measure_liars(1, attacks=3)
+    assert {row["divergence"] for row in rows if not row["column"]} == {"kl", "tv", "js"}
+    assert all(0 < row["moved"] <= row["bound"] < row["breaking_the_protocol"] for row in rows)
+
+
+def test_the_bars_are_read_off_the_rows(bench: Any) -> None:
+    case = {"world": "stand-in", "unit": "client", "trust": "aggregator", "smallest_drift": 0.02}
+    cases = [
+        case | {"kind": kind, "drift": nats, "mae": mae}
+        for kind, nats, mae in (("none", 0.0, 0.003), ("smooth", 0.43, 0.02), ("rough", 0.43, 9.0))
+    ]
+    liars = [{"moved": 0.2, "bound": 0.1}]
+    equal = [{"values": [1.0]}, {"values": [1.0]}]
+    found = {row["bar"]: row["held"] for row in bench.clients.bars(cases, liars, equal)}
+    assert found == {
+        "mae, none": True,
+        "smallest_drift, none": False,
+        "mae, smooth": False,
+        "liars beyond the bound": False,
+        "k = 1 equals unit record": True,
+    }
