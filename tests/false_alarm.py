@@ -1,5 +1,8 @@
 """Statistical checks with a stated false-alarm rate."""
 
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,3 +48,53 @@ def accepted(trials: int, chance: float, false_alarm: float) -> tuple[int, int]:
     low = int(stats.binom.ppf(false_alarm / 2, trials, chance))
     high = int(stats.binom.isf(false_alarm / 2, trials, chance))
     return low, high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enough:
+    """At least `least` of `trials` succeed; looked at one by one, as each may take long.
+
+    It is over once the rest cannot change the answer, or once it is sure (Wald's sequential test):
+    what was seen is 1 / `missed` times likelier at a rate of `good` than at one of `poor`. At a
+    rate of `poor` or less that ever happens with probability `missed` or less, so no more than that
+    is missed beside what is missed by looking at all. A good rate fails more rarely. `passes` says
+    how often exactly.
+    """
+
+    least: int
+    trials: int
+    good: float
+    poor: float
+    missed: float
+
+    def holds(self, successes: Iterable[bool | np.bool_]) -> bool:
+        """Whether they are enough; takes no more of them than it needs."""
+        seen = 0
+        for looked, success in enumerate(successes, start=1):
+            seen += bool(success)
+            if (answer := self._answer(seen, looked)) is not None:
+                return answer
+        raise AssertionError("too few trials")
+
+    def passes(self, rate: float) -> float:
+        """The probability of holding where each trial succeeds at this rate, exactly."""
+        chances, passed = {0: 1.0}, 0.0
+        for looked in range(1, self.trials + 1):
+            open_: dict[int, float] = {}
+            for seen, chance in chances.items():
+                for now, share in ((seen + 1, rate), (seen, 1 - rate)):
+                    answer = self._answer(now, looked)
+                    if answer is None:
+                        open_[now] = open_.get(now, 0.0) + chance * share
+                    elif answer:
+                        passed += chance * share
+            chances = open_
+        return passed
+
+    def _answer(self, seen: int, looked: int) -> bool | None:
+        failed = looked - seen
+        for_it = seen * math.log(self.good / self.poor)
+        against = failed * math.log((1 - self.poor) / (1 - self.good))
+        if seen >= self.least or for_it - against >= -math.log(self.missed):
+            return True
+        return False if failed > self.trials - self.least else None

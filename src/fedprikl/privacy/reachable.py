@@ -183,15 +183,16 @@ def _knapsack(gains: _Gains, cells: Ints, most: int) -> Ints:
     whole = _emptied(gains, cells, most)
     parts = _best_parts(gains, np.setdiff1d(cells, whole, assume_unique=True), most)
     before = np.full(2 * most + 1, NEVER)
-    shifted = sliding_window_view(before, most + 1)  # row j, column most - r: best[j - r]
+    # Row most - r, column j: best[j - r]. The largest of each column is found the fastest.
+    shifted = sliding_window_view(before, most + 1)
     # The best with at most j records: no cell emptied partly, and at most one, which is no worse.
     single = int(np.searchsorted(gains.h[whole], 2))  # cells of one record come first
     intact = _singles(gains, whole[:single], most)
     before[most:] = np.maximum.accumulate(parts)
-    parted: Ints = (shifted + intact[::-1]).max(axis=1)
+    parted: Ints = (shifted + intact[::-1, None]).max(axis=0)
     for size, gain in _gains_of_each(gains, whole[single:]):
         before[most:] = intact
-        partly = (shifted[:, most - size + 1 : most] + gain[-2::-1]).max(axis=1)
+        partly = (shifted[most - size + 1 : most] + gain[-2::-1, None]).max(axis=0)
         parted[size:] = np.maximum(parted[size:], parted[: most + 1 - size] + gain[-1])
         parted = np.maximum(parted, partly)
         intact[size:] = np.maximum(intact[size:], intact[: most + 1 - size] + gain[-1])
