@@ -8,7 +8,7 @@ import numpy as np
 
 from fedprikl.checks import Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import score_sensitivity
+from fedprikl.estimation import score_reach
 from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.terms import Terms
 from fedprikl.planning.known import Known
@@ -98,17 +98,9 @@ class LiarTarget:
     score: Score
 
     def bound(self, moved: int) -> float:
-        """How far so many records, of whatever batches, can move it.
-
-        Those of one batch move it by at most the sensitivity to all of them; and no more than each
-        by itself.
-        """
+        """How far so many records, of whatever batches, can move it."""
         most = min(moved, int(self.records.sum()))
-        one = score_sensitivity(self.points, self.records, self.score)
-        if most == 1:
-            return one
-        together = score_sensitivity(self.points, self.records, self.score, moved=most)
-        return min(most * one, len(self.records) * together)
+        return score_reach(self.points, self.records, self.score, most)
 
     def faked(self, share: float) -> float:
         """How far it moves from no drift if a share of the records falls into one cell."""
