@@ -71,7 +71,7 @@ class TrimmedMean:
 
     def scores(self, counts: npt.ArrayLike, score: Score) -> Floats:
         """S_c of counts (..., T m): (..., T)."""
-        return self._terms(counts, score).sum(axis=-1)
+        return np.asarray(self._terms(counts, score).sum(axis=-1))
 
     def values(self, counts: npt.ArrayLike, score: Score) -> Floats:
         """The trimmed means of counts (..., T m), one a row."""

@@ -142,8 +142,8 @@ def estimate_trimmed_mean(
     """A divergence from the counts of every cohort, (T, m).
 
     With noise for what one client with `moved` records can do to it, known once the sums are open.
-    `points` are those of one batch. Its interval is measured: whoever dealt clients to cohorts other
-    than at random could give them any scores, so none is guaranteed.
+    `points` are those of one batch. The interval is measured: whoever dealt clients to cohorts
+    other than at random could give them any scores, so none is guaranteed.
     """
     mean = TrimmedMean.of(points, records, trim)
     asked = BatchCounts(mean.points, np.ravel(counts), mean.records)
