@@ -12,7 +12,8 @@ from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.scoring import weighted_score
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.known import Known
-from fedprikl.planning.liars import liar_bounds, liar_targets
+from fedprikl.planning.liar_targets import LiarTarget, liar_targets
+from fedprikl.planning.liars import liar_bounds
 from fedprikl.planning.per_client import numbers_per_client
 from fedprikl.planning.spectrum import Spectrum
 from fedprikl.privacy import total_epsilon
@@ -104,12 +105,14 @@ def test_no_population_is_moved_further_than_stated() -> None:
     )
     bounds = liar_bounds(known, plan, shares=(0.05,))
     lies = 10 * bounds[0].liars
+    every = [each for group in liar_targets(known, plan) for each in group]
+    targets = [each for each in every if isinstance(each, LiarTarget)]
     reached = dict.fromkeys((bound.divergence for bound in bounds), 0.0)
     for _ in range(300):
         law = rng.dirichlet(np.full(9, rng.choice([0.05, 0.5, 5.0])))
         others = rng.multinomial(10 * CLIENTS - lies, law)
         honest, lied = (others + rng.multinomial(lies, _lie(rng, law)) for _ in range(2))
-        for (target,), bound in zip(liar_targets(known, plan), bounds, strict=True):
+        for target, bound in zip(targets, bounds, strict=True):
             values = [
                 weighted_score(BatchCounts(target.points, counts, target.records), target.score)
                 for counts in (honest, lied)

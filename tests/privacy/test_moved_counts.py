@@ -11,6 +11,7 @@ import pytest
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
 from fedprikl.privacy import (
+    AccountedRelease,
     Charge,
     InsecureSeededNoise,
     InverseSensitivityMechanism,
@@ -321,3 +322,36 @@ def test_what_no_rho_gives_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="No Gaussian noise"):
         concentration_of(1e-9, 1e-30)
     assert IntegerGaussianMechanism(sigma=50.0, coordinates=2, moved=3).epsilon(1e-31) == math.inf
+
+
+@pytest.mark.parametrize("releases", [1, 2, 52])
+def test_wide_shares_of_clients_compose_by_their_concentration(releases: int) -> None:
+    """A year costs far less than the sum, and never less than its exact rho says."""
+    share = calibrate_shared(
+        epsilon=0.5, delta=1e-6, shares=50, kind="gaussian", moved=20, failure=2.0**-40
+    )
+    assert isinstance(share, SharedGaussianMechanism)
+    charge = share.charge(1e-6)
+    assert charge_from_dict(charge_to_dict(charge)) == charge
+    total = total_epsilon([charge] * releases, delta=1e-6)
+    variance = share.shares * share.sigma**2
+    rho = releases * 2 * 20**2 / (2 * variance)
+    assert total >= concentrated_epsilon(rho, 1e-6 - releases * 2.0**-40)
+    assert total <= 1.001 * 0.5 * math.sqrt(releases) * (1.0 if releases == 1 else 1.3)
+    if releases > 2:
+        assert total < 0.3 * releases * 0.5
+
+
+def test_a_total_beyond_all_delta_is_refused() -> None:
+    """Failures add up: a million of them leave nothing of delta."""
+    share = calibrate_shared(
+        epsilon=0.5, delta=1e-6, shares=50, kind="gaussian", moved=20, failure=1e-7
+    )
+    assert total_epsilon([share.charge(1e-6)] * 11, delta=1e-6) == math.inf
+
+
+def test_narrow_shares_are_charged_by_epsilon_and_delta() -> None:
+    share = calibrate_shared(epsilon=1.0, delta=1e-6, shares=5000, kind="gaussian", moved=2)
+    assert isinstance(share, SharedGaussianMechanism)
+    assert share.sigma < 3
+    assert isinstance(share.charge(1e-6), AccountedRelease)

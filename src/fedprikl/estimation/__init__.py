@@ -36,6 +36,8 @@ from fedprikl.estimation.trials import (
     ValueNoise,
     trial_errors,
 )
+from fedprikl.estimation.trimmed import TrimmedMean
+from fedprikl.estimation.trimmed_estimate import TrimmedNoise, estimate_trimmed_mean
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
 from fedprikl.estimation.verdict import Verdict, Witness
 
@@ -56,6 +58,8 @@ __all__ = [
     "NoisyCounts",
     "NoisyDivergence",
     "NoisyViews",
+    "TrimmedMean",
+    "TrimmedNoise",
     "ValueNoise",
     "Verdict",
     "ViewVector",
@@ -71,6 +75,7 @@ __all__ = [
     "drifted_ratios",
     "estimate_noisy_counts",
     "estimate_scored_sum",
+    "estimate_trimmed_mean",
     "estimates_from_counts",
     "increments_per_batch",
     "judge_columns",

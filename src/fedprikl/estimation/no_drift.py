@@ -135,12 +135,16 @@ class NoDrift:
 
     def _spread_counts(self, spread: Spread, draws: int, rng: np.random.Generator) -> Ints:
         assert self.cells is not None  # noqa: S101  checked when it was made
-        ratios = Ratios.draw(spread, self.cells, self.pi, draws, rng)
+        cells, first, place = np.unique(self.cells, return_index=True, return_inverse=True)
+        if len(cells) == len(self.cells):
+            cells, first, place = self.cells, np.arange(len(cells)), np.arange(len(cells))
+        # A cell that several batches count apart has one error of the reference.
+        ratios = Ratios.draw(spread, cells, self.pi[first], draws, rng)
         drawn = np.zeros((draws, len(self.pi)), dtype=np.int64)
         for t, between in enumerate(spread.between(self.records).tolist()):
             terms = self.term[self.batch == t]
             if len(terms):
-                shares = ratios.shares(terms, between, spread.clients[t], rng)
+                shares = ratios.shares(place[terms], between, spread.clients[t], rng)
                 drawn[:, terms] += rng.multinomial(self.records[t], shares)[:, :-1]
         return drawn
 

@@ -30,6 +30,7 @@ __all__ = [
     "Release",
     "ValueNoise",
     "draw_populations",
+    "noise_quantiles",
     "trial_errors",
 ]
 
@@ -79,7 +80,7 @@ class ValueNoise:
         del rng
         terms = Terms.of(drawn.points, drawn.records)
         sums = terms.scores(terms.pool(drawn.counts), score) @ terms.weights
-        noise: Floats = _noise_quantiles(cast(Any, self.mechanism), draws)
+        noise: Floats = noise_quantiles(cast(Any, self.mechanism), draws)
         return np.asarray(sums[:, None] + noise)
 
 
@@ -241,7 +242,7 @@ def draw_populations(
 
 
 @lru_cache(maxsize=16)
-def _noise_quantiles(mechanism: Any, draws: int) -> Floats:
+def noise_quantiles(mechanism: Any, draws: int) -> Floats:
     """Quantiles of the noise at evenly spaced levels, by bisection of its survival function."""
     levels = _levels(draws)
     reach = mechanism.standard_deviation

@@ -19,8 +19,12 @@ __all__ = [
     "noise_reasons",
     "room_reason",
     "share_reasons",
+    "trim_reason",
     "way_reason",
 ]
+
+
+BEST_LIMIT = "the best of several limits where a heavy cell is gone or nearly so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,18 @@ def way_reason(taken: Way, ways: Sequence[Way], counts: Way | None) -> Reason:
     )
 
 
+def trim_reason(taken: Way, untrimmed: Way) -> Reason:
+    """What it costs to trim the scores of cohorts."""
+    mean = taken.trial.trimmed
+    assert mean is not None  # noqa: S101  asked for plans that trim
+    return Reason(
+        "trim",
+        f"{taken.plan.trim:g}",
+        f"asked for: {mean.cut} of {mean.cohorts} cohort scores are cut off at either end. "
+        f"Predicted error {taken.typical:.3g}, against {untrimmed.typical:.3g} without",
+    )
+
+
 def share_reasons(plan: Plan) -> list[Reason]:
     """What part of the budget each question has."""
     return [
@@ -126,6 +142,8 @@ def design_reasons(
     searched: Sequence[DesignForecast],
     divergence: Divergence,
     question: Question,
+    *,
+    trimmed: bool = False,
 ) -> list[Reason]:
     """What the search chose, beside the best it found otherwise."""
     chosen = best.design
@@ -139,8 +157,10 @@ def design_reasons(
     limit = "none" if question.maximum_step is None else f"{question.maximum_step:.3g}"
     why_limit = {
         "counts": "noisy counts need none",
-        "adaptive": "the best of several limits where a heavy cell is gone or nearly so",
-        "value": otherwise(
+        "adaptive": BEST_LIMIT,
+        "value": BEST_LIMIT
+        if trimmed
+        else otherwise(
             "with clipping" if limit == "none" else "without clipping",
             lambda d: (d.maximum_step == math.inf) != (chosen.maximum_step == math.inf),
         ),
@@ -157,14 +177,14 @@ def design_reasons(
             otherwise("with another", lambda d: d.exponent != chosen.exponent),
         ),
         Reason("maximum_step", limit, why_limit[question.release]),
-        _correction(chosen.batches, divergence),
+        _correction(chosen.batches > 1 or trimmed, divergence),
     ]
 
 
-def _correction(batches: int, divergence: Divergence) -> Reason:
-    if batches == 1:
+def _correction(samples: bool, divergence: Divergence) -> Reason:
+    if not samples:
         return Reason("correction", "not needed", "the counts of everybody are no sample")
     if not divergence.corrects:
         return Reason("correction", "none", f"the divergence {divergence.name} has none")
-    why = "batches are samples, and the score of a sample is biased"
+    why = "batches and cohorts are samples, and the score of a sample is biased"
     return Reason("correction", "full", why)

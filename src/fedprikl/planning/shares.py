@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedprikl.estimation import score_sensitivity
-from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.terms import Terms
+from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.privacy import Calibrated
 from fedprikl.protocol.question import Question
@@ -31,15 +29,12 @@ def needed_shares(
     anyway: from there on more budget hardly helps the verdict. Where that is far out of reach, the
     least that is given at all. `calibrated` is the noise of the whole budget of a release.
     """
-    model = NoDrift.of(trial.points, trial.records, trial.spread)
-    counts = model.counts(DRAWS, public_simulation())
-    terms = Terms.of(trial.points, trial.records)
+    counts = trial.no_drift.counts(DRAWS, public_simulation())
     found = {}
     for question in questions:
         score = question.score(correction=trial.plan.client_effect, limited=True)
-        spread = float(np.std(terms.scores(counts, score) @ terms.weights))
-        delta = score_sensitivity(trial.points, trial.records, score, trial.plan.moved)
-        whole = calibrated.for_sensitivity(delta).standard_deviation
+        spread = float(np.std(trial.before_noise(counts, score)))
+        whole = calibrated.for_sensitivity(trial.sensitivity(score)).standard_deviation
         most = MOST.get(question.divergence, USUAL_MOST)
         wanted = whole / (QUIET * spread) if spread > 0 else most
         hopeless = wanted > HOPELESS * most

@@ -23,6 +23,7 @@ __all__ = ["smallest_drifts", "smallest_drifts_of"]
 
 POWER = 0.95
 POPULATIONS = 200  # always the same random numbers: a larger drift is not found less often
+FEW = 40  # the same, where each is scored in many cohorts, which takes long
 PRECISION = 1.04  # of the search, as a ratio
 LEAST = 1e-9  # nobody looks for less
 TINY = 1e-300
@@ -36,14 +37,15 @@ def smallest_drifts(trial: TrialRound) -> dict[str, float | None]:
     """
     verdict = _Verdict.of(
         trial.statistics(),
-        NoDrift.of(trial.points, trial.records, trial.spread),
+        trial.no_drift,
         false_alarm=trial.plan.false_alarm_of_each,
+        populations=POPULATIONS if trial.trimmed is None else FEW,
     )
     start = math.sqrt(len(trial.pi)) / int(trial.records.sum())
 
     def power(kind: str, size: float) -> float | None:
         case = drift_case(trial.pi, kind, size, trial.score)
-        return None if case is None else verdict.power(case.ratios[:, trial.term_cells])
+        return None if case is None else verdict.power(case.ratios[:, trial.counted_cells])
 
     return {kind: _search(partial(power, kind), start) for kind in POWER_KINDS}
 
@@ -73,20 +75,26 @@ class _Verdict:
 
     model: NoDrift
     witnesses: "tuple[_Witness, ...]"
+    populations: int
 
     @classmethod
     def of(
-        cls, statistics: Sequence[Statistic], model: NoDrift, *, false_alarm: float
+        cls,
+        statistics: Sequence[Statistic],
+        model: NoDrift,
+        *,
+        false_alarm: float,
+        populations: int = POPULATIONS,
     ) -> "_Verdict":
         nulls = simulate_together(statistics, model, false_alarm=false_alarm)
         thresholds = joint_thresholds(nulls, false_alarm=false_alarm)
         pairs = zip(statistics, thresholds, strict=True)
-        return cls(model, tuple(_Witness(*pair, model) for pair in pairs))
+        return cls(model, tuple(_Witness(*pair, model) for pair in pairs), populations)
 
     def power(self, examples: Floats) -> float:
         """How often it finds a drift with these P / Pi of the terms, one example a row."""
         rng = np.random.default_rng(SEED)
-        each = POPULATIONS // len(examples)
+        each = self.populations // len(examples)
         drawn = [_drifted(self.model, ratios).counts(each, rng) for ratios in examples]
         counts = np.concatenate(drawn)
         silent = [1 - witness.above(counts, rng) for witness in self.witnesses]

@@ -10,8 +10,9 @@ import scipy
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import NoisyCounts, score_sensitivity
+from fedprikl.estimation import NoisyCounts, TrimmedMean, TrimmedNoise, score_sensitivity
 from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.statistic import Statistic
 from fedprikl.estimation.terms import Terms
@@ -24,7 +25,7 @@ from fedprikl.estimation.trials import (
 )
 from fedprikl.planning.drift_cases import DriftCase
 from fedprikl.planning.forecast import typical_error
-from fedprikl.privacy import InsecureSeededNoise
+from fedprikl.privacy import InsecureSeededNoise, Mechanism
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
@@ -60,7 +61,9 @@ class TrialRound:
         points = trust_of(plan).draw_points(pi, np.random.default_rng(SEED))
         sizes = np.full(plan.batches, max(1, records // plan.batches))
         spread: float | Spread | None = plan.design_effect
-        if spread is None:
+        if spread is None and plan.trim:
+            spread = reference.spread(clients=cohort_sizes(plan, clients))
+        elif spread is None:
             spread = reference.spread(clients=[clients // plan.batches] * plan.batches)
         return cls(plan, pi, points, sizes, clients, spread)
 
@@ -79,10 +82,40 @@ class TrialRound:
         """Of the first question."""
         return trust_of(self.plan).score
 
+    @cached_property
+    def trimmed(self) -> TrimmedMean | None:
+        """The trimmed mean of the scores of cohorts, if the plan has one."""
+        if not self.plan.trim:
+            return None
+        sizes = np.array(cohort_sizes(self.plan, self.clients)) * self.plan.moved
+        return TrimmedMean.of(self.points, sizes, self.plan.trim)
+
+    @cached_property
+    def counted(self) -> tuple[QueryPoints, Ints]:
+        """The points and records of all that is scored by itself: of batches, or of cohorts."""
+        mean = self.trimmed
+        return (self.points, self.records) if mean is None else (mean.points, mean.records)
+
+    @cached_property
+    def no_drift(self) -> NoDrift:
+        """How what is scored varies without drift."""
+        return NoDrift.of(*self.counted, self.spread)
+
+    def before_noise(self, counts: Ints, score: Score) -> Floats:
+        """An answer without noise, of counts like those of `no_drift`, (draws, terms)."""
+        if self.trimmed is not None:
+            return self.trimmed.values(counts, score)
+        terms = Terms.of(self.points, self.records)
+        return np.asarray(terms.scores(counts, score) @ terms.weights)
+
+    def sensitivity(self, score: Score) -> float:
+        """How far one protected unit can move an answer."""
+        return score_sensitivity(*self.counted, score, self.plan.moved)
+
     @property
     def largest_step(self) -> float:
         """How far one record can lower the first answer, without a limit."""
-        terms, score = Terms.of(self.points, self.records), self.score
+        terms, score = Terms.of(*self.counted), self.score
         unlimited = replace(score, maximum_step=math.inf)
         steps = unlimited.increments(0, terms.pi, terms.records, outside=terms.outside)
         return float(np.max(-terms.weights * steps))
@@ -155,11 +188,20 @@ class TrialRound:
                     scale = getattr(noise.charge, "scale", None)
                     return CountsNoise(noise.charge.standard_deviation, scale)
                 case question_noise.ValueNoise():
-                    sensitivity = score_sensitivity(
-                        self.points, self.records, trust.score_of(question), self.plan.moved
-                    )
-                    return ValueNoise(noise.calibrated.for_sensitivity(sensitivity))
+                    moved = self.sensitivity(trust.score_of(question))
+                    return self._additive(noise.calibrated.for_sensitivity(moved))
         raise InvalidInputError(f"The plan does not ask for {question.divergence!r}.")
+
+    def _additive(self, mechanism: Mechanism) -> Release:
+        """Additive noise on a scored sum, or on a trimmed mean of cohorts."""
+        if self.trimmed is None:
+            return ValueNoise(mechanism)
+        return TrimmedNoise(
+            mechanism,
+            sizes=tuple(self.trimmed.records.tolist()),
+            trim=self.plan.trim,
+            alike=max(1, round(self.plan.client_effect)),
+        )
 
     def statistics(self) -> tuple[Statistic, ...]:
         """What the verdict of such a round rests on; of a simulated one, so public."""
@@ -176,9 +218,9 @@ class TrialRound:
                 laplace_scale=scale,
             )
             return (VariationStatistic.of(noisy),)
-        sums = []
-        for batch, records in enumerate(self.records.tolist()):
-            cells = self.points.cells[self.points.batch == batch]
+        sums, (points, sizes) = [], self.counted
+        for batch, records in enumerate(sizes.tolist()):
+            cells = points.cells[points.batch == batch]
             counts = rng.multinomial(records, self.probabilities)[cells]
             sums.append(OpenedSum(counts, np.zeros(0, dtype=np.int64), records))
         source = InsecureSeededNoise(SEED)
@@ -186,9 +228,16 @@ class TrialRound:
 
     @cached_property
     def term_cells(self) -> Ints:
-        """Positions in `pi` of the terms of the estimate."""
-        cells = self.points.cells
-        asked = np.unique(cells) if self.points.pooled else cells
+        """Positions in `pi` of the terms of a scored sum."""
+        return self._positions(self.points)
+
+    @cached_property
+    def counted_cells(self) -> Ints:
+        """Positions in `pi` of the terms of all that is scored by itself."""
+        return self._positions(self.counted[0])
+
+    def _positions(self, points: QueryPoints) -> Ints:
+        asked = np.unique(points.cells) if points.pooled else points.cells
         return np.asarray(np.cumsum(self.probabilities > 0)[asked] - 1)
 
     @cached_property

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 
+from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.trimmed import cut_off
 from fedprikl.planning.design import Design, DesignForecast, search_designs
 from fedprikl.planning.drift_cases import DriftCase, drift_cases
 from fedprikl.planning.explain import (
@@ -12,6 +14,7 @@ from fedprikl.planning.explain import (
     design_reasons,
     noise_reasons,
     share_reasons,
+    trim_reason,
     way_reason,
 )
 from fedprikl.planning.known import Known
@@ -30,6 +33,7 @@ from fedprikl.privacy import Calibrated, Charge, NoiseKind
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ADAPTIVE, HowReleased, Question
+from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.scored_sum import ScoredSum
 
 __all__ = ["COHORT", "plan_trusted"]
@@ -37,6 +41,7 @@ __all__ = ["COHORT", "plan_trusted"]
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 COHORT = 50  # clients of a secure sum
 LIMITS = (math.inf, 0.8, 0.65, 0.5)  # of adaptive noise: shares of the largest step
+COHORT_LIMITS = (math.inf, 0.3, 0.1, 0.03)  # where all records of a client enter one cohort's score
 NOISES: tuple[AdditiveNoise, ...] = ("laplace", "gaussian")
 
 
@@ -45,6 +50,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
     total, delta = draft.budget
     budget = split_budget(epsilon=total, delta=delta, releases=draft.releases)
     draft = replace(draft, cohort=known.cohort_of(COHORT))
+    _check_cohorts(known, draft)
     searched = _search(known, draft, budget)
     best = min(searched, key=lambda each: each.error)
     options = _Options(known, draft, best.design, budget)
@@ -71,12 +77,30 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
         notes=known.notes(plan),
         reasons=(
             *common_reasons(plan, support=known.spectrum.cells),
-            way_reason(taken, options.ways, options.counts),
+            *([trim_reason(*options.ways)] if plan.trim else []),
+            *([] if plan.trim else [way_reason(taken, options.ways, options.counts)]),
             *share_reasons(plan),
             *noise_reasons(plan),
-            *design_reasons(best, searched, taken.trial.score.divergence, plan.question),
+            *design_reasons(
+                best,
+                searched,
+                taken.trial.score.divergence,
+                plan.question,
+                trimmed=plan.trim > 0,
+            ),
         ),
     )
+
+
+def _check_cohorts(known: Known, draft: Plan) -> None:
+    """Refuses a trim that cuts nothing off."""
+    cohorts = len(cohort_sizes(draft, known.clients))
+    if draft.trim and not cut_off(cohorts, draft.trim):
+        raise InvalidInputError(
+            f"A trim of {draft.trim:g} cuts nothing off {cohorts} cohorts of about {draft.cohort} "
+            f"clients: it needs {math.ceil(1 / draft.trim)}. Use smaller cohorts (--cohort), or a "
+            "larger trim."
+        )
 
 
 def _compared(way: Way, taken: Way) -> Compared:
@@ -87,7 +111,7 @@ def _search(known: Known, draft: Plan, budget: ReleaseBudget) -> list[DesignFore
     """Forecasts of all designs that fit, for one number with additive noise."""
     points = {
         batches: known.points_that_fit(replace(draft, batches=batches))
-        for batches in BATCHES
+        for batches in (BATCHES[:1] if draft.trim else BATCHES)
         if batches == 1 or known.clients // batches >= draft.cohort
     }
     return search_designs(
@@ -116,25 +140,48 @@ class _Options:
     @cached_property
     def best(self) -> Way:
         """The one that is taken."""
+        if self.draft.trim:
+            return self.ways[0]
         others = [way for way in self.ways if way is not self.counts]
         return best_way(others, self.counts, self._whole)
 
     @cached_property
     def ways(self) -> tuple[Way, ...]:
-        """Additive noise, adaptive noise and noisy counts, as far as each is possible."""
+        """Additive noise, adaptive noise and noisy counts, as far as each is possible.
+
+        Scores of cohorts that are trimmed have additive noise only; beside them, what the same
+        answers would be like without trimming.
+        """
+        if self.draft.trim:
+            return self._trimmed, self._untrimmed
         found = [self._way("value", self.design.maximum_step)]
         if self.draft.question.divergence in ADAPTIVE:
-            limits = [
-                share * self._first.largest_step if share < 1 else math.inf for share in LIMITS
-            ]
-            ways = [self._way("adaptive", limit) for limit in limits]
+            ways = [self._way("adaptive", limit) for limit in self._limits]
             found.append(best_limit(ways, self._whole))
         return tuple(found if self.counts is None else [*found, self.counts])
 
+    @property
+    def _limits(self) -> list[float]:
+        """Maximum steps to try; infinite: none."""
+        shares = COHORT_LIMITS if self.draft.trim else LIMITS
+        return [share * self._first.largest_step if share < 1 else math.inf for share in shares]
+
+    @property
+    def _trimmed(self) -> Way:
+        """The trimmed mean of cohort scores."""
+        return best_limit([self._way("value", limit) for limit in self._limits], None)
+
+    @property
+    def _untrimmed(self) -> Way:
+        """The same questions and noise, of the sums of all cohorts together."""
+        trial = self._way("value", self.design.maximum_step).trial
+        return Way(replace(trial, plan=replace(trial.plan, trim=0.0)), self._cases)
+
     @cached_property
     def counts(self) -> Way | None:
-        """Noisy counts: only if every cell is asked of everybody."""
-        return self._way("counts", math.inf) if self._first.whole else None
+        """Noisy counts: if every cell is asked of everybody, and cohorts are not told apart."""
+        possible = self._first.whole and not self.draft.trim
+        return self._way("counts", math.inf) if possible else None
 
     @cached_property
     def _whole(self) -> Way | None:
@@ -202,7 +249,7 @@ class _Options:
             name, first = question.divergence, question is asked[0]
             way = release
             if not first and (release != "counts" or name in shares):
-                way = "adaptive" if name in ADAPTIVE else "value"
+                way = "adaptive" if name in ADAPTIVE and not self.draft.trim else "value"
             limited = first and way != "counts" and maximum_step < math.inf
             found.append(
                 replace(

@@ -36,7 +36,8 @@ class Way:
     def name(self) -> str:
         """In words."""
         release = self.plan.question.release
-        return f"{self.plan.noise} noise" if release == "value" else NAMES[release]
+        trimmed = ", cohorts trimmed" if self.plan.trim else ""
+        return f"{self.plan.noise} noise{trimmed}" if release == "value" else NAMES[release]
 
     def error(self, case: int) -> float:
         """Mean absolute error at one of the cases."""

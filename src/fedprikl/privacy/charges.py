@@ -31,8 +31,7 @@ class AccountedRelease(Written):
 
     def check(self) -> None:
         """Raises `InvalidInputError` unless the privacy can be computed."""
-        if self.proved_epsilon != 0:  # of what happens, or not, whatever the records are
-            check_epsilon(self.proved_epsilon)
+        check_epsilon(self.proved_epsilon)
         check_zero_or_delta(self.proved_delta)
 
     def __str__(self) -> str:

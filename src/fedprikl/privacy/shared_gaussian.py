@@ -37,7 +37,8 @@ __all__ = [
     "sum_probabilities",
 ]
 
-CUT = 1e-36  # more than a sum of wide noises departs from the shape of one, for each noise
+SHAPE = 1e-36  # more than a sum of wide noises departs from the shape of one, for each noise
+LARGEST_TOTAL = 60.0  # epsilon of all releases together: beyond, nothing is hidden
 ROUNDING = 1 + 1e-9  # of rho
 
 
@@ -91,23 +92,25 @@ class SharedGaussianMechanism:
     @property
     def sensitivity(self) -> float:
         """L2, over all counts."""
-        return math.sqrt(self.coordinates)
+        return self.moved * math.sqrt(self.coordinates)
 
     def charge(self, delta: float) -> Charge:
         """What one release costs.
 
         Wide shares on the counts of whole clients add up to discrete Gaussian noise, so rho is
-        known, and many releases compose by it. Beside it delta pays for cut tails and failures.
+        known, and many releases compose by it. Beside it a tiny epsilon pays for the shape of the
+        sum, which is off by a factor, and delta for failures and cut tails: a distance tau costs
+        (1 + e^epsilon) tau, here for totals up to 60.
         """
         if self.moved == 1 or self.sigma < WIDE:
             return AccountedRelease(proved_epsilon=self.epsilon(delta), proved_delta=delta)
         rho = self.coordinates * self.moved**2 / (2 * self.shares * self.sigma**2)
         draws = self.coordinates * self.moved * self.shares
-        beside = self.failure + draws * (CUT + math.exp(_log_beyond_reach(self.sigma)))
+        cut = draws * math.exp(_log_beyond_reach(self.sigma) + LARGEST_TOTAL) * 2
         return Together(
             (
                 ConcentratedRelease(rho=rho * ROUNDING),
-                AccountedRelease(proved_epsilon=0.0, proved_delta=beside),
+                AccountedRelease(proved_epsilon=2 * draws * SHAPE, proved_delta=self.failure + cut),
             )
         )
 

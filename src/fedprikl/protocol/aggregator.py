@@ -40,8 +40,9 @@ class Aggregator:
     """One round, seen from the aggregator. It learns cohort sums, never a client's counts.
 
     1. `sums[i]` is the `SumAggregator` of cohort i; the transport feeds it
-    2. `close(i)` reserves the budget, opens the sum and adds it to its batch, or drops the cohort
-       and says why; that depends on who answered, never on the sum
+    2. `close(i)` reserves the budget, opens the sum and adds it to its batch (or keeps it apart, if
+       scores of cohorts are trimmed), or drops the cohort and says why; that depends on who
+       answered, never on the sum
     3. `release` adds the noise and signs; the object is then spent
 
     Holds: cohort sums. Sends: one noised, signed release. What it holds never prints.
@@ -66,7 +67,8 @@ class Aggregator:
         self._previous = previous  # fingerprint of the release before this one, in a series
         self.sums = tuple(SumAggregator(cohort.sums) for cohort in current.cohorts)
         self._outcomes: dict[int, Outcome] = {}
-        self._batches: dict[int, OpenedSum] = {}  # SECRET: of batches with an opened sum
+        # SECRET: of batches with an opened sum; of cohorts, where their scores are trimmed
+        self._batches: dict[int, OpenedSum] = {}
         self._reservation: Reservation | None = None
         self._opened = False  # whether any sum was opened
         self._spent = False
@@ -90,8 +92,9 @@ class Aggregator:
         self._opened = True
         included = len(result.included)
         opened = self._trust.open(result.total, clients=cohort.sums.clients, included=included)
-        before = self._batches.get(cohort.batch)
-        self._batches[cohort.batch] = opened if before is None else before + opened
+        group = number if self._round.plan.trim else cohort.batch
+        before = self._batches.get(group)
+        self._batches[group] = opened if before is None else before + opened
         outcome = Outcome(cohort.batch, len(cohort.members), included)
         self._outcomes[number] = outcome
         return outcome
@@ -114,8 +117,8 @@ class Aggregator:
         missing = [n for n in range(len(self.sums)) if n not in self._outcomes]
         if missing:
             raise ReleaseRefused(f"Cohort {missing[0]} is still open; close or drop it first.")
-        batches = range(self._round.plan.batches)
-        for t in batches:
+        groups = self._groups
+        for t in groups:
             if t not in self._batches or self._batches[t].records == 0:
                 advice = self._give_back(at)
                 raise ReleaseRefused(
@@ -126,7 +129,7 @@ class Aggregator:
         estimates = self._trust.estimate(
             self._round.points,
             [view_points(view) for view in self._views],
-            [self._batches[t] for t in batches],
+            [self._batches[t] for t in groups],
             self._sizes,
             source=self._source,
             rng=rng,
@@ -141,7 +144,15 @@ class Aggregator:
     @property
     def _spread(self) -> float | Spread:
         """How counts vary without drift: by the plan, or by the reference for who was counted."""
-        return spread_of(self._round.plan, self._round.reference, self._outcomes.values())
+        outcomes = [self._outcomes[n] for n in sorted(self._outcomes)]
+        return spread_of(self._round.plan, self._round.reference, outcomes)
+
+    @property
+    def _groups(self) -> list[int]:
+        """The batches; or the cohorts that were opened, where their scores are trimmed."""
+        if self._round.plan.trim and self._batches:
+            return sorted(self._batches)
+        return list(range(self._round.plan.batches))
 
     @property
     def _sizes(self) -> list[int]:
