@@ -9,12 +9,14 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import TrimmedMean, score_sensitivity
+from fedprikl.estimation import DebiasedNoise, TrimmedMean, score_sensitivity
 from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.envelope import Ladder
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.planning.known import Known
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.question import Question
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import asked_views, view_points, view_score
@@ -130,6 +132,7 @@ class _TrimmedTarget:
     score: Score
     per_client: int
     model: NoDrift
+    errors: Ladder  # of the release before it is debiased
 
     def bounds(self, liars: int) -> tuple[float, float, float | None]:
         """Of so many liars, one in each cohort, which is the worst for them all."""
@@ -138,7 +141,8 @@ class _TrimmedTarget:
         own = liars * mean.sensitivity(self.score, self.per_client)
         shifts = mean.shifts(self._honest, cohorts, mean.extremes(self.score))
         dealt = min(broken, float(np.quantile(shifts, DEALT)))
-        return min(own, broken), broken, dealt
+        moved, broken, dealt = map(self.errors.most_apart, (min(own, broken), broken, dealt))
+        return moved, broken, dealt
 
     @cached_property
     def _honest(self) -> Floats:
@@ -150,18 +154,16 @@ def _targets(known: Known, plan: Plan) -> list[tuple[str, str, _Bounded]]:
     """Every number: its divergence, the column it is about, and how it is computed."""
     if plan.trim:
         trial = TrialRound.of(plan, known.reference, clients=known.clients, records=known.records)
-        assert trial.trimmed is not None  # noqa: S101  it trims
-        return [
-            (
-                each.divergence,
-                "",
-                _TrimmedTarget(
-                    trial.trimmed, trust_of(plan).score_of(each), plan.moved, trial.no_drift
-                ),
-            )
-            for each in plan.questions
-        ]
+        return [(each.divergence, "", _trimmed(trial, each)) for each in plan.questions]
     return _scored_targets(known, plan)
+
+
+def _trimmed(trial: TrialRound, question: Question) -> _TrimmedTarget:
+    score, release = trust_of(trial.plan).score_of(question), trial.release(question)
+    assert trial.trimmed is not None  # noqa: S101  it trims
+    assert isinstance(release, DebiasedNoise)  # noqa: S101
+    errors = release.ladder(trial.points, score)
+    return _TrimmedTarget(trial.trimmed, score, trial.plan.moved, trial.no_drift, errors)
 
 
 def _scored_targets(known: Known, plan: Plan) -> list[tuple[str, str, _Bounded]]:
