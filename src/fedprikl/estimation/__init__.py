@@ -37,7 +37,7 @@ from fedprikl.estimation.trials import (
     trial_errors,
 )
 from fedprikl.estimation.trimmed import TrimmedMean
-from fedprikl.estimation.trimmed_estimate import TrimmedNoise, estimate_trimmed_mean
+from fedprikl.estimation.trimmed_estimate import DebiasedNoise, estimate_trimmed_mean
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
 from fedprikl.estimation.verdict import Verdict, Witness
 
@@ -51,6 +51,7 @@ __all__ = [
     "ColumnVerdict",
     "ComparedEstimate",
     "CountsNoise",
+    "DebiasedNoise",
     "Errors",
     "Estimate",
     "Estimates",
@@ -59,7 +60,6 @@ __all__ = [
     "NoisyDivergence",
     "NoisyViews",
     "TrimmedMean",
-    "TrimmedNoise",
     "ValueNoise",
     "Verdict",
     "ViewVector",

@@ -35,6 +35,7 @@ class Rung:
     truth: float
     low: float
     high: float
+    middle: float  # the mean error
 
 
 def ladder(
@@ -119,6 +120,34 @@ class Ladder:
             else:
                 return low, high
 
+    def centres(self, values: Floats) -> Floats:
+        """The divergences at which such values are expected: what is left is no bias but chance.
+
+        A rising function. Beyond the drifts that are simulated its slope is 1.
+        """
+        expected, truths = self._expected(float(np.max(values)))
+        inside = np.interp(values, expected, truths)
+        below, above = np.minimum(values - expected[0], 0), np.maximum(values - expected[-1], 0)
+        return np.asarray(inside + below + above)
+
+    def most_apart(self, shift: float) -> float:
+        """How far the centres of two values can be apart that differ by no more than `shift`."""
+        knots, _ = self._expected(np.inf)
+        lower = np.concatenate([knots, knots - shift])
+        return float((self.centres(lower + shift) - self.centres(lower)).max())
+
+    def _expected(self, most: float) -> tuple[Floats, Floats]:
+        """Mean values and truths of rungs up to this value, at least two."""
+        found: list[tuple[float, float]] = []
+        for i in range(len(self.sizes)):
+            if (rung := self.rung(i)) is not None:
+                found.append((rung.truth + rung.middle, rung.truth))
+            if len(found) > 1 and found[-1][0] > most:
+                break
+        expected, truths = np.maximum.accumulate(np.array(found or [(0.0, 0.0)])).T
+        distinct = np.append(True, np.diff(expected) > 0)
+        return expected[distinct], truths[distinct]
+
     def rung(self, i: int) -> Rung | None:
         """The errors at the i-th size; None if there is no drift, as with one cell only."""
         if i not in self._rungs:
@@ -139,8 +168,10 @@ class Ladder:
                     found.append(self._bounds(self._errors(ratios, effect, effort)))
         if not found:
             return None
-        truths, lows, highs = np.array(found).T
-        return Rung(float(truths.max()), float(lows.min()), float(highs.max()))
+        truths, lows, highs, middles = np.array(found).T
+        return Rung(
+            float(truths.max()), float(lows.min()), float(highs.max()), float(middles.mean())
+        )
 
     def _errors(
         self, ratios: Floats, design_effect: float, effort: tuple[int, int] | None
@@ -155,8 +186,8 @@ class Ladder:
             effort=effort,
         )
 
-    def _bounds(self, errors: Errors) -> tuple[float, float, float]:
-        """Mean truth, and the quantiles of the errors with what the choice of points adds."""
+    def _bounds(self, errors: Errors) -> tuple[float, float, float, float]:
+        """Mean truth, quantiles of the errors with what the choice of points adds, mean error."""
         tail, middle = CAUTION * (1 - self._level) / 2, errors.bias
         if isinstance(self._release, AdaptiveNoise):  # each population has noise of its own
             rows = np.quantile(errors.signed, [tail, 1 - tail], axis=1)
@@ -169,6 +200,7 @@ class Ladder:
             errors.truth,
             float(middle - np.hypot(middle - low, sampling)),
             float(middle + np.hypot(high - middle, sampling)),
+            middle,
         )
 
 

@@ -1,32 +1,39 @@
-"""The answer of a trimmed mean of cohort scores: noise, interval and what a verdict rests on."""
+"""The answer of a trimmed mean of cohort scores: noise, debiasing, interval, verdict.
+
+Scores of cohorts are those of small samples, so they are far too high near no drift. Which drift
+makes a trimmed mean as high as it is is simulated from public quantities, after the noise: it costs
+no privacy.
+"""
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation.counts import BatchCounts
-from fedprikl.estimation.envelope import ladder
+from fedprikl.estimation.envelope import Ladder, ladder
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.interval import Interval
-from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.trials import Populations, ValueNoise, noise_quantiles
 from fedprikl.estimation.trimmed import TrimmedMean
 from fedprikl.privacy import Calibrated, Mechanism, NoiseSource, PrivacyStatement
 from fedprikl.reference import QueryPoints
 
-__all__ = ["TrimmedNoise", "TrimmedStatistic", "estimate_trimmed_mean"]
+__all__ = ["DebiasedNoise", "TrimmedNoise", "TrimmedStatistic", "estimate_trimmed_mean"]
 
+LEVEL = 0.95  # of intervals
 TRUST = "the aggregator, with the exact sums of each cohort; the server sees the release only."
 DEALS = 2  # of a simulated population to cohorts
+TYPICAL = 100  # populations without drift that tell the mean
 
 
 @dataclass(frozen=True, slots=True)
 class TrimmedNoise(ValueNoise):
-    """The trimmed mean of cohort scores with additive noise, of clients dealt at random."""
+    """The trimmed mean of cohort scores with additive noise, of clients dealt at random; biased."""
 
     sizes: tuple[int, ...] = ()  # N_c, per cohort
     trim: float = 0.0
@@ -46,6 +53,11 @@ class TrimmedNoise(ValueNoise):
             found.append((values[:, None] + noise).ravel())
         return np.stack(found)
 
+    def ladder(self, points: QueryPoints, score: Score, client_effect: float) -> Ladder:
+        """Its errors at drifts of all sizes, for the points of one batch."""
+        everybody = np.array([sum(self.sizes)])
+        return ladder(points, everybody, score, self, level=LEVEL, design_effect=client_effect)
+
     def _deal(self, counts: Ints, rng: np.random.Generator) -> Ints:
         """The counts of every cohort, (T, m), if clients are dealt at random.
 
@@ -64,29 +76,38 @@ class TrimmedNoise(ValueNoise):
         return found
 
 
-def trimmed_interval(
-    value: float,
-    *,
-    mechanism: Mechanism,
-    points: QueryPoints,
-    records: Ints,
-    trim: float,
-    score: Score,
-    client_effect: float,
-    level: float = 0.95,
-) -> Interval:
-    """Measured: populations of all kinds of drift, dealt to cohorts at random, are simulated."""
-    release = TrimmedNoise(
-        mechanism, sizes=tuple(records.tolist()), trim=trim, alike=max(1, round(client_effect))
-    )
-    everybody = np.array([records.sum()])
-    found = ladder(points, everybody, score, release, level=level, design_effect=client_effect)
-    return Interval(found.interval(value))
+@dataclass(frozen=True, slots=True)
+class DebiasedNoise:
+    """The same, debiased: what is released."""
+
+    biased: TrimmedNoise
+    client_effect: float
+    effort: ClassVar[tuple[int, int]] = TrimmedNoise.effort
+
+    @classmethod
+    def of(
+        cls, mechanism: Mechanism, records: Ints, *, trim: float, client_effect: float
+    ) -> "DebiasedNoise":
+        """For cohorts of so many records."""
+        alike = max(1, round(client_effect))
+        sizes = tuple(records.tolist())
+        return cls(TrimmedNoise(mechanism, sizes=sizes, trim=trim, alike=alike), client_effect)
+
+    def values(
+        self, drawn: Populations, score: Score, rng: np.random.Generator, draws: int
+    ) -> Floats:
+        """The divergences at which trimmed means are as high as those of these populations."""
+        found = self.biased.values(drawn, score, rng, draws)
+        return self.ladder(drawn.points, score).centres(found)
+
+    def ladder(self, points: QueryPoints, score: Score) -> Ladder:
+        """The errors before debiasing."""
+        return self.biased.ladder(points, score, self.client_effect)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TrimmedStatistic:
-    """A trimmed mean with noise of one known law: what a verdict rests on."""
+    """A trimmed mean with noise of one known law, not debiased: what a verdict rests on."""
 
     value: float
     score: Score
@@ -100,8 +121,8 @@ class TrimmedStatistic:
 
     @property
     def unit(self) -> str:
-        """Of the divergence."""
-        return self.score.unit
+        """Of the divergence, and that it is not debiased."""
+        return f"{self.score.unit} (mean of cohorts)".strip()
 
     @property
     def points(self) -> QueryPoints:
@@ -114,7 +135,7 @@ class TrimmedStatistic:
         return self.mean.records
 
     def observed(self, model: NoDrift) -> float:  # noqa: ARG002
-        """The released value."""
+        """The trimmed mean with its noise."""
         return self.value
 
     def simulated(
@@ -141,32 +162,26 @@ def estimate_trimmed_mean(
 ) -> Estimate:
     """A divergence from the counts of every cohort, (T, m).
 
-    With noise for what one client with `moved` records can do to it, known once the sums are open.
-    `points` are those of one batch. The interval is measured: whoever dealt clients to cohorts
-    other than at random could give them any scores, so none is guaranteed.
+    With noise for what one client with `moved` records can do to it, known once the sums are open;
+    then debiased. `points` are those of one batch. The interval is measured: whoever dealt clients
+    to cohorts other than at random could give them any scores, so none is guaranteed.
     """
     mean = TrimmedMean.of(points, records, trim)
     asked = BatchCounts(mean.points, np.ravel(counts), mean.records)
     mechanism = calibrated.for_sensitivity(mean.sensitivity(score, moved))
-    value = float(mechanism.add_to([mean.value(asked.counts, score)], source)[0])
+    noisy = float(mechanism.add_to([mean.value(asked.counts, score)], source)[0])
+    release = DebiasedNoise.of(mechanism, records, trim=trim, client_effect=client_effect)
+    errors = release.ladder(points, score)
     return Estimate(
         method="trimmed mean of cohort scores",
-        value=value,
+        value=float(errors.centres(np.array([noisy]))[0]),
         target=score.target,
         unit=score.unit,
         payload=points.payload,
         noise_sd=mechanism.standard_deviation,
-        limits=partial(
-            trimmed_interval,
-            value,
-            mechanism=mechanism,
-            points=points,
-            records=records,
-            trim=trim,
-            score=score,
-            client_effect=client_effect,
-        ),
-        statistic=TrimmedStatistic(value=value, score=score, mean=mean, mechanism=mechanism),
+        limits=lambda: Interval(errors.interval(noisy)),
+        statistic=TrimmedStatistic(value=noisy, score=score, mean=mean, mechanism=mechanism),
+        typical=partial(_typical, mean, score, errors),
         privacy=PrivacyStatement(
             epsilon=mechanism.epsilon(calibrated.delta),
             delta=mechanism.proved_delta(calibrated.delta),
@@ -178,3 +193,9 @@ def estimate_trimmed_mean(
             insecure=source.insecure,
         ),
     )
+
+
+def _typical(mean: TrimmedMean, score: Score, errors: Ladder, model: NoDrift) -> float:
+    """The mean answer without drift."""
+    counts = model.counts(TYPICAL, public_simulation())
+    return float(errors.centres(mean.values(counts, score)).mean())

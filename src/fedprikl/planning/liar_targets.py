@@ -8,13 +8,15 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import TrimmedMean, score_reach
+from fedprikl.estimation import DebiasedNoise, TrimmedMean, score_reach
 from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.envelope import Ladder
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.terms import Terms
 from fedprikl.planning.known import Known
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.question import Question
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import asked_views, view_points, view_score
@@ -63,6 +65,7 @@ class TrimmedTarget:
     score: Score
     per_client: int
     model: NoDrift
+    errors: Ladder  # of the release before it is debiased
     column: str = ""
 
     def bounds(self, liars: int) -> tuple[float, float, float | None]:
@@ -72,13 +75,14 @@ class TrimmedTarget:
         own = liars * mean.sensitivity(self.score, self.per_client)
         shifts = mean.shifts(self._honest, cohorts, mean.extremes(self.score))
         dealt = min(broken, float(np.quantile(shifts, DEALT)))
-        return min(own, broken), broken, dealt
+        moved, broken, dealt = map(self.errors.most_apart, (min(own, broken), broken, dealt))
+        return moved, broken, dealt
 
     def faked(self, share: float) -> float:
         """How far it moves from no drift if that share of every cohort falls into one cell."""
         terms = Terms.of(self.mean.points, self.mean.records)
         moved = _faked(terms, self.score, share, groups=self.mean.cohorts)
-        return moved * self.mean.kept / self.mean.cohorts
+        return self.errors.most_apart(moved * self.mean.kept / self.mean.cohorts)
 
     @cached_property
     def _honest(self) -> Floats:
@@ -112,17 +116,21 @@ def liar_targets(known: Known, plan: Plan) -> list[list[LiarTarget]] | list[list
 
 def _trimmed(known: Known, plan: Plan) -> list[TrimmedTarget]:
     trial = TrialRound.of(plan, known.reference, clients=known.clients, records=known.records)
+    return [_trimmed_target(trial, each) for each in plan.questions]
+
+
+def _trimmed_target(trial: TrialRound, question: Question) -> TrimmedTarget:
+    score, release = trust_of(trial.plan).score_of(question), trial.release(question)
     assert trial.trimmed is not None  # noqa: S101  it trims
-    return [
-        TrimmedTarget(
-            divergence=each.divergence,
-            mean=trial.trimmed,
-            score=trust_of(plan).score_of(each),
-            per_client=plan.moved,
-            model=trial.no_drift,
-        )
-        for each in plan.questions
-    ]
+    assert isinstance(release, DebiasedNoise)  # noqa: S101
+    return TrimmedTarget(
+        divergence=question.divergence,
+        mean=trial.trimmed,
+        score=score,
+        per_client=trial.plan.moved,
+        model=trial.no_drift,
+        errors=release.ladder(trial.points, score),
+    )
 
 
 def _scored(known: Known, plan: Plan, cohort: int) -> list[LiarTarget]:

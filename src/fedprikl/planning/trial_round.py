@@ -10,7 +10,7 @@ import scipy
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import NoisyCounts, TrimmedMean, TrimmedNoise, score_sensitivity
+from fedprikl.estimation import DebiasedNoise, NoisyCounts, TrimmedMean, score_sensitivity
 from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import VariationStatistic
@@ -196,11 +196,11 @@ class TrialRound:
         """Additive noise on a scored sum, or on a trimmed mean of cohorts."""
         if self.trimmed is None:
             return ValueNoise(mechanism)
-        return TrimmedNoise(
+        return DebiasedNoise.of(
             mechanism,
-            sizes=tuple(self.trimmed.records.tolist()),
+            self.trimmed.records,
             trim=self.plan.trim,
-            alike=max(1, round(self.plan.client_effect)),
+            client_effect=self.plan.client_effect,
         )
 
     def statistics(self) -> tuple[Statistic, ...]:
