@@ -125,7 +125,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
         with start_round(federation, test_app) as void:
             await_step(federation, Step.ADVERTISE, KILLED)
-            federation.kill("superexec")
+            federation.kill("aggregator")
             federation.start_aggregator()
             with start_round(federation, test_app) as process:
                 await_step(federation, Step.SHARE, KILLED, rounds=2)
