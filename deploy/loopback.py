@@ -176,6 +176,22 @@ class Loopback:
                 raise RuntimeError(f"Site {number} did not connect; see {log}.")
             time.sleep(0.2)
 
+    def await_sites(self) -> None:
+        """Until all sites are connected."""
+        for path in self.folder.glob("site*"):
+            self._await_site(int(path.name.removeprefix("site")))
+
+    def site_cpu(self) -> float:
+        """CPU seconds of all processes of all sites so far, those that have ended included."""
+        groups = {p.pid for name, p in self._processes.items() if name.startswith("site")}
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = stat.read_text().rpartition(")")[2].split()
+                if int(fields[2]) in groups:
+                    ticks += sum(map(int, fields[11:15]))  # own and of children, user and system
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def site(self, number: int) -> Path:
         """The folder of a site."""
         return self.folder / f"site{number}"

@@ -24,13 +24,15 @@ APPS = {
     "aggregator": "fedprikl.deployment.flower.server_app:app",
 }
 KINDS = {"site": TaskType.CLIENT_APP, "aggregator": TaskType.SERVER_APP}
-# What a task imports late. A site never needs what only verdicts and plans do.
-LATE = {"site": ("duckdb",), "aggregator": ()}
+# What tasks would import late. Not OpenDP: it starts threads, so a fork that needs it imports it.
+LATE = {"site": ("duckdb",), "aggregator": ("scipy.optimize",)}
+# What a site with a budget of its own needs as well, to keep count of it.
+LEDGER = ("scipy.optimize", "scipy.special")
 
 
-def preload(party: str, app: str = "") -> Callable[[Runtime, str], None]:
+def preload(party: str, app: str = "", *, ledger: bool = False) -> Callable[[Runtime, str], None]:
     """Imports what the tasks of a party need; what runs one of them, in a fork."""
-    for name in LATE[party]:
+    for name in LATE[party] + (LEDGER if ledger else ()):
         importlib.import_module(name)
     module, _, attribute = (app or APPS[party]).partition(":")
     found: Any = getattr(importlib.import_module(module), attribute)
@@ -47,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Serves until it is stopped."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    run = preload(options.party, options.app)
+    run = preload(options.party, options.app, ledger=options.ledger)
     runtime = Runtime(
         address=options.address,
         roots=None if options.root_certificates is None else options.root_certificates.read_bytes(),
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--beat", type=Path)
     parser.add_argument("--parent", type=int, default=0)
     parser.add_argument("--app", default="")
+    parser.add_argument("--ledger", action="store_true")
     return parser
 
 

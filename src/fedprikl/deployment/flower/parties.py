@@ -19,6 +19,7 @@ from pathlib import Path
 
 from fedprikl.deployment.certificates import write_certificates, write_secret
 from fedprikl.deployment.parent_watch import watched
+from fedprikl.deployment.settings import NodeSettings
 from fedprikl.deployment.supervisor import Child
 
 __all__ = ["ENVIRONMENT", "AggregatorSetup", "RelaySetup", "SiteSetup", "prepare_relay"]
@@ -75,6 +76,7 @@ class SiteSetup:
                 "--poll": self.poll,
             },
             private / "executor.beat",
+            *(["--ledger"] if NodeSettings.of(self.config).ledger.exists() else []),
         )
         return [Child(name="supernode", command=command, environment=ENVIRONMENT), executor]
 
@@ -144,8 +146,8 @@ def prepare_relay(folder: Path, *, name: str, days: float) -> list[str]:
     return made
 
 
-def _executor(kind: str, options: Mapping[str, object], beat: Path) -> Child:
-    words = _words({**options, "--beat": beat, "--parent": os.getpid()})
+def _executor(kind: str, options: Mapping[str, object], beat: Path, *flags: str) -> Child:
+    words = [*flags, *_words({**options, "--beat": beat, "--parent": os.getpid()})]
     command = [sys.executable, "-m", "fedprikl.deployment.flower.executing", kind, *words]
     environment = ENVIRONMENT | _ONE_THREAD
     return Child(name="executor", command=command, environment=environment, beat=beat)
