@@ -52,4 +52,4 @@ def aggregator_command(
     setup = AggregatorSetup(
         superlink=superlink, roots=root_certificates, secret=secret, app=server_app, poll=poll
     )
-    run_party(setup.children, health_port=health_port)
+    run_party("aggregator", home.folder, setup.children, health_port=health_port)

@@ -32,7 +32,6 @@ from fedprikl.errors import FedPriKLError
 __all__ = ["app", "main"]
 
 STOPPED = "stopped. A round that was charged stays charged (see `fedprikl ledger`)."
-GOES_ON = " A run that was started on the federation goes on there."
 
 app = typer.Typer(
     name="fedprikl",
@@ -90,8 +89,7 @@ def main() -> None:
         app()
     except BaseException as error:
         if interrupts:  # whatever it became on its way up: duckdb makes a RuntimeError of it
-            more = GOES_ON if sys.argv[1:2] == ["federate"] else ""
-            typer.echo(f"fedprikl: {STOPPED}{more}", err=True)
+            typer.echo(f"fedprikl: {STOPPED}", err=True)
             sys.exit(130)
         if not isinstance(error, FedPriKLError):
             raise

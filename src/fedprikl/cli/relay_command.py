@@ -34,4 +34,4 @@ def relay_command(
     for file in prepare_relay(folder, name=name, days=days):
         say(f"made {folder / file}", console=notes)
     setup = RelaySetup(folder=folder, host=host, port=port)
-    run_party(setup.children, health_port=health_port)
+    run_party("relay", folder, setup.children, health_port=health_port)

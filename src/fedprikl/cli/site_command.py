@@ -9,7 +9,7 @@ import typer
 from fedprikl.cli.options import load_reference
 from fedprikl.cli.running import check_address, check_file, check_flower, run_party
 from fedprikl.deployment.flower.parties import POLL, SiteSetup
-from fedprikl.deployment.settings import NodeSettings
+from fedprikl.deployment.settings import NodeSettings, home_folder
 from fedprikl.errors import InvalidInputError
 
 __all__ = ["site_command"]
@@ -77,7 +77,7 @@ def site_command(
         trusted=trusted_entities,
         poll=poll,
     )
-    run_party(setup.children, health_port=health_port)
+    run_party("site", home_folder(), setup.children, health_port=health_port)
 
 
 def _parse(settings: list[str]) -> dict[str, str | float | bool]:
