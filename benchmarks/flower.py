@@ -4,9 +4,11 @@
 
 Every client is a `fedprikl site` of its own, with TLS and node authentication, as in
 docs/deployment.md. `seconds` is the wall time of `fedprikl federate`, from the command to the
-verified release. `cpu_per_message` is the CPU time that all processes of all sites took meanwhile,
-their polling included, per answer. Counting and crypto are measured in this process on the same
-files, with the same plan. Needs about 0.35 GB of memory per client.
+verified release. `cpu_per_message` is the CPU time that all processes of all sites took meanwhile
+per answer, beyond what they take when nothing is asked: `idle_cpu`, CPU seconds per site and
+second, mostly polling. `cpu_per_message_and_polling` includes that. Counting and crypto are
+measured in this process on the same files, with the same plan. Needs about 0.25 GB of memory per
+client.
 """
 
 import argparse
@@ -44,6 +46,7 @@ from fedprikl.records import open_records
 from fedprikl.reference import Reference
 
 ROWS = 1000
+SETTLE = 20.0  # seconds
 POLL = 1.0  # seconds: fifty executors that poll share two cores with what they wait for
 
 
@@ -57,6 +60,7 @@ def over_flower(folder: Path, files: list[Path]) -> dict[str, Any]:
         federation.start_relay()
         federation.add_sites(node_configs(federation.aggregator, files))
         federation.await_sites()
+        idle = idle_cpu(federation)
         cpu, start = federation.site_cpu(), time.monotonic()
         result = federation.federate(
             *("--clients", str(clients), "--wait", "600", "--step-timeout", "600"),
@@ -73,11 +77,21 @@ def over_flower(folder: Path, files: list[Path]) -> dict[str, Any]:
     answers = {step: int(answered) for step, answered, _ in found}
     return {
         "seconds": round(seconds, 1),
-        "cpu_per_message": round(cpu / sum(answers.values()), 3),
+        "cpu_per_message": round((cpu - idle * seconds) / sum(answers.values()), 3),
+        "cpu_per_message_and_polling": round(cpu / sum(answers.values()), 3),
+        "idle_cpu": round(idle / clients, 4),
         "all_answered": set(answers.values()) == {clients} and len(answers) == len(Step),
         "step_answers": answers,
         "step_seconds": {step: float(seconds) for step, _, seconds in found},
     }
+
+
+def idle_cpu(federation: Loopback) -> float:
+    """CPU seconds per second of all sites while nothing is asked, once they have settled."""
+    time.sleep(SETTLE)
+    cpu, start = federation.site_cpu(), time.monotonic()
+    time.sleep(SETTLE)
+    return (federation.site_cpu() - cpu) / (time.monotonic() - start)
 
 
 def in_process(folder: Path, files: list[Path]) -> tuple[float, float]:
