@@ -1,15 +1,14 @@
-"""A round over Flower on loopback: wall time, and how it splits between Flower, crypto, counting.
+"""A round over Flower on loopback: wall time, CPU per message, and who answered in each step.
 
     python benchmarks/flower.py [--json] [--clients 50]
 
-Every client is a SuperNode of its own, with TLS and node authentication, as in docs/deployment.md;
-the wall time is that of the round, from the first message to the release. Counting and crypto are
-measured in this process on the same files, with the same plan: all clients one after the other,
-divided by the number of cores they would share. What is left is Flower: starting a process for
-every message, polling, HTTP, and whatever else the machine does. `flower_core_seconds_per_message`
-is that time, times the cores, per answer of a client. Needs about 0.4 GB of memory per client.
-Where all of them share few cores some are too slow for Flower and are lost to the round:
-`step_answers` says how many answered.
+Every client is a `fedprikl site` of its own, with TLS and node authentication, as in
+docs/deployment.md. `seconds` is the wall time of `fedprikl federate`, from the command to the
+verified release. `cpu_per_message` is the CPU time that all processes of all sites took meanwhile
+per answer, beyond what they take when nothing is asked: `idle_cpu`, CPU seconds per site and
+second, mostly polling. `cpu_per_message_and_polling` includes that. Counting and crypto are
+measured in this process on the same files, with the same plan. Needs about 0.25 GB of memory per
+client.
 """
 
 import argparse
@@ -22,6 +21,7 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,34 +46,56 @@ from fedprikl.records import open_records
 from fedprikl.reference import Reference
 
 ROWS = 1000
+SETTLE = 20.0  # seconds
+POLL = 1.0  # seconds: fifty executors that poll share two cores with what they wait for
 
 
-def over_flower(folder: Path, files: list[Path]) -> tuple[dict[str, float], dict[str, int]]:
-    """Seconds and answers of each step of a real round."""
+def over_flower(folder: Path, files: list[Path]) -> dict[str, Any]:
+    """A real round: its wall time, the sites' CPU time, seconds and answers of each step."""
     clients = len(files)
-    # Flower's default poll; the sites share their cores with a relay that must keep time.
-    with Loopback(folder, poll=1.0, niceness=15) as federation:
+    # The sites share their cores with a relay that must keep time.
+    with Loopback(folder, poll=POLL, niceness=15) as federation:
         set_up_aggregator(federation.aggregator, folder / "public.csv", dropout=0.1)
         shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
         federation.start_relay()
         federation.add_sites(node_configs(federation.aggregator, files))
+        federation.await_sites()
+        idle = idle_cpu(federation)
+        cpu, start = federation.site_cpu(), time.monotonic()
         result = federation.federate(
             *("--clients", str(clients), "--wait", "600", "--step-timeout", "600"),
             *("--grace", "60", "--json"),  # all share these cores, so the last are slow
             timeout=3600,
         )
+        seconds, cpu = time.monotonic() - start, federation.site_cpu() - cpu
         if result.returncode:
             raise SystemExit(result.stderr)
         progress = "\n".join(json.loads(result.stdout)["progress"])
     for file in Home(federation.aggregator).refusals.glob("*.json"):
         print("lost:", *json.loads(file.read_text()).values(), sep="\n  ", file=sys.stderr)
-    found = re.findall(r"^(\w+): (\d+) of \d+ answered, .* ([0-9.]+) s$", progress, re.MULTILINE)
-    seconds = {step: float(seconds) for step, _, seconds in found}
-    return seconds, {step: int(answered) for step, answered, _ in found}
+    found = re.findall(r"^(\w+): (\d+) of \d+ answered, .* ([0-9.]+) s", progress, re.MULTILINE)
+    answers = {step: int(answered) for step, answered, _ in found}
+    return {
+        "seconds": round(seconds, 1),
+        "cpu_per_message": round((cpu - idle * seconds) / sum(answers.values()), 3),
+        "cpu_per_message_and_polling": round(cpu / sum(answers.values()), 3),
+        "idle_cpu": round(idle / clients, 4),
+        "all_answered": set(answers.values()) == {clients} and len(answers) == len(Step),
+        "step_answers": answers,
+        "step_seconds": {step: float(seconds) for step, _, seconds in found},
+    }
+
+
+def idle_cpu(federation: Loopback) -> float:
+    """CPU seconds per second of all sites while nothing is asked, once they have settled."""
+    time.sleep(SETTLE)
+    cpu, start = federation.site_cpu(), time.monotonic()
+    time.sleep(SETTLE)
+    return (federation.site_cpu() - cpu) / (time.monotonic() - start)
 
 
 def in_process(folder: Path, files: list[Path]) -> tuple[float, float]:
-    """CPU seconds of all clients' counting, and of the round without Flower."""
+    """CPU seconds of all clients' counting, and of a whole round without Flower."""
     home = Home(folder / "aggregator")
     reference = Reference.load(home.reference)
     start = time.process_time()
@@ -123,22 +145,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fedprikl-") as name:
         folder = Path(name)
         files = write_sites(folder, sites=options.clients, rows=ROWS)
-        steps, answered = over_flower(folder, files)
+        measured = over_flower(folder, files)
         counting, crypto = in_process(folder, files)
-    cores = os.cpu_count() or 1
-    wall = sum(steps.values())
-    found = sealing() | {
+    found = {
         "clients": options.clients,
-        "cores": cores,
-        "wall_seconds": round(wall, 1),
-        "step_seconds": steps,
-        "step_answers": answered,
-        "counting_seconds": round(counting / cores, 2),
-        "crypto_seconds": round(crypto / cores, 2),
-        "flower_seconds": round(wall - (counting + crypto) / cores, 1),
-        "flower_core_seconds_per_message": round(
-            (wall * cores - counting - crypto) / sum(answered.values()), 2
-        ),
+        "cores": os.cpu_count() or 1,
+        **measured,
+        "counting_per_client": round(counting / options.clients, 4),
+        "crypto_per_client": round(crypto / options.clients, 4),
+        **sealing(),
     }
     if options.json:
         print(json.dumps(found, indent=2))

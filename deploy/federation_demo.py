@@ -41,7 +41,8 @@ def main() -> int:
             key = SigningKey.load(Home(federation.aggregator).signing_key).public
             done = subprocess.run(
                 federation.federate_command(
-                    *("--clients", str(SITES), "--key", key, "--plan", str(folder / "plan.json")),
+                    *("--clients", str(SITES), "--grace", "10"),
+                    *("--key", key, "--plan", str(folder / "plan.json")),
                     *("-o", str(output / "federation-release.json")),
                     *("--report", str(output / "federation-report.html")),
                 ),

@@ -1,8 +1,9 @@
 """A whole federation on 127.0.0.1: relay, aggregator and sites, each in processes of its own.
 
-The processes are those of docs/deployment.md: a SuperLink with TLS and SuperNode authentication,
-a SuperExec that runs the ServerApp in the aggregator's domain, one SuperNode per site. Everything
-lives in one folder; leaving the `with` block ends every process, whatever happened inside.
+The processes are those of docs/deployment.md: `fedprikl relay` with TLS and SuperNode
+authentication, `fedprikl aggregator` in a domain of its own, one `fedprikl site` per client.
+Everything lives in one folder; leaving the `with` block ends every process, whatever happened
+inside.
 """
 
 import json
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from deploy.certificates import write_certificates, write_node_key
+from fedprikl.deployment.certificates import write_certificates, write_node_key
 
 __all__ = ["Loopback"]
 
@@ -45,16 +46,21 @@ class Loopback:
     """
 
     def __init__(
-        self, folder: Path, *, days: float = 1.0, poll: float = 0.3, niceness: int = 0
+        self,
+        folder: Path,
+        *,
+        days: float = 1.0,
+        poll: float = 0.5,
+        niceness: int = 0,
+        server_app: str = "",
     ) -> None:
         self.folder, self._poll, self._niceness = folder, poll, niceness
+        self._server_app = server_app
         self.aggregator, self.relay = folder / "aggregator", folder / "relay"
         for each in (self.aggregator, self.relay, folder / "flwr"):
             each.mkdir()
         write_certificates(self.relay, days=days)
-        (self.relay / "superexec.secret").touch(mode=0o600)
-        (self.relay / "superexec.secret").write_bytes(os.urandom(32))
-        self.port = free_port()
+        self.port, self.health_port = free_port(), free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         (folder / "flwr" / "config.toml").write_text(
             f'[superlink.{CONNECTION}]\naddress = "127.0.0.1:{self.port}"\n'
@@ -69,7 +75,9 @@ class Loopback:
 
     def environment(self, home: Path | None = None) -> dict[str, str]:
         """For processes of this federation: nothing of the user's own Flower is touched."""
-        return os.environ | {
+        # What Python compiles is kept for the next process, whatever the shell says.
+        own = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        return own | {
             _MARK: str(self.folder),
             "FEDPRIKL_HOME": str(home or self.aggregator),
             "FLWR_HOME": str(self.folder / "flwr"),
@@ -83,21 +91,12 @@ class Loopback:
         }
 
     def start_relay(self) -> None:
-        """The SuperLink, and the SuperExec in the aggregator's domain."""
-        relay = self.relay
+        """The SuperLink, and the process that runs ServerApps in the aggregator's domain."""
         self.start(
             "superlink",
-            "flower-superlink --isolation process --enable-supernode-auth",
-            {
-                "host": "127.0.0.1",
-                "port": self.port,
-                "database": self.database,
-                "superexec-auth-secret-file": relay / "superexec.secret",
-                "ssl-ca-certfile": relay / "ca.pem",
-                "ssl-certfile": relay / "server.pem",
-                "ssl-keyfile": relay / "server.key",
-            },
-            home=relay,
+            f"{BIN / 'fedprikl'} relay {self.relay}",
+            {"name": "127.0.0.1", "host": "127.0.0.1", "port": self.port, "health-port": 0},
+            home=self.relay,
         )
         self._await_port()
         self.start_aggregator()
@@ -106,12 +105,13 @@ class Loopback:
         """The process that runs ServerApps; it holds the keys, the relay does not."""
         relay = self.relay
         self.start(
-            "superexec",
-            "flower-superexec",
+            "aggregator",
+            f"{BIN / 'fedprikl'} aggregator 127.0.0.1:{self.port}",
             {
-                "runtime-api-address": f"127.0.0.1:{self.port}",
                 "root-certificates": relay / "ca.pem",
-                "superexec-auth-secret-file": relay / "superexec.secret",
+                "secret": relay / "superexec.secret",
+                "health-port": self.health_port,
+                "server-app": self._server_app,
             },
             home=self.aggregator,
         )
@@ -150,16 +150,17 @@ class Loopback:
         )
         for number, config in zip(numbers, settings, strict=True):
             site = self.site(number)
-            values = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
+            known = {"data", "reference", "organiser"}
+            extra = [f"--set {key}={json.dumps(config[key])}" for key in config if key not in known]
             self.start(
                 site.name,
-                f"nice -n {self._niceness} flower-supernode",
+                f"nice -n {self._niceness} {BIN / 'fedprikl'} site 127.0.0.1:{self.port} "
+                + " ".join(extra),
                 {
-                    "superlink": f"127.0.0.1:{self.port}",
                     "root-certificates": self.relay / "ca.pem",
-                    "auth-supernode-private-key": site / "node",
-                    "port": free_port(),
-                    "node-config": values,
+                    "node-key": site / "node",
+                    **{key: config[key] for key in known},
+                    "health-port": 0,
                 },
                 home=site,
             )
@@ -174,6 +175,22 @@ class Loopback:
             if time.monotonic() > end:
                 raise RuntimeError(f"Site {number} did not connect; see {log}.")
             time.sleep(0.2)
+
+    def await_sites(self) -> None:
+        """Until all sites are connected."""
+        for path in self.folder.glob("site*"):
+            self._await_site(int(path.name.removeprefix("site")))
+
+    def site_cpu(self) -> float:
+        """CPU seconds of all processes of all sites so far, those that have ended included."""
+        groups = {p.pid for name, p in self._processes.items() if name.startswith("site")}
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = stat.read_text().rpartition(")")[2].split()
+                if int(fields[2]) in groups:
+                    ticks += sum(map(int, fields[11:15]))  # own and of children, user and system
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def site(self, number: int) -> Path:
         """The folder of a site."""

@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import os
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,7 +19,15 @@ from fedprikl.deployment.flower import APP_FOLDER, following
 from fedprikl.deployment.flower.connection import check_connection
 from fedprikl.deployment.progress import release_line
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
-from fedprikl.protocol import Plan, Release, SealingKey, Series, SignedPlan
+from fedprikl.protocol import (
+    Plan,
+    Release,
+    Roster,
+    SealingKey,
+    Series,
+    SignedPlan,
+    SigningKey,
+)
 from tests.cli.test_round_commands import fails, shown
 from tests.protocol.worlds import World
 
@@ -309,3 +319,108 @@ def test_what_is_known_is_refused_before_a_run_is_started(
     assert runner.invoke(app, ["federate", "mine", "--key", "abc"]).exit_code == 2
     assert runner.invoke(app, ["federate", "mine", "--home", "/srv"]).exit_code == 2
     assert seen == {}
+
+
+def quiet_run(world: World, monkeypatch: pytest.MonkeyPatch, *lines: str) -> list[tuple[str, ...]]:
+    """A run that prints these lines and then nothing any more; Flower's commands meanwhile."""
+    record(world, monkeypatch)
+    asked: list[tuple[str, ...]] = []
+
+    def flwr_run(*_: object) -> Iterator[str]:
+        yield from lines
+        while True:
+            time.sleep(0.01)
+            yield ""
+
+    def flwr(*arguments: str) -> Iterator[str]:
+        asked.append(arguments)
+        yield "Run 77 successfully stopped.\n"
+
+    monkeypatch.setattr(following, "_flwr_run", flwr_run)
+    monkeypatch.setattr(following, "_flwr", flwr)
+    monkeypatch.setattr(following, "LAST_WORDS", timedelta())
+    return asked
+
+
+STARTED = "Successfully started run 77\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "waits", "words"),
+    [
+        ([], "the relay to take the run", "The relay did not take the run"),
+        ([STARTED], "the aggregator to take the run", "start it with `fedprikl aggregator`"),
+        ([STARTED, "[fedprikl] input: 8 of 9\n"], "", "heard of it: input: 8 of 9"),
+    ],
+)
+def test_a_run_that_takes_too_long_is_stopped(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lines: list[str],
+    waits: str,
+    words: str,
+) -> None:
+    asked = quiet_run(world, monkeypatch, *lines)
+    said = fails(monkeypatch, capsys, "federate", "mine", "--timeout", "1")
+    assert "There is no release after 1 s." in said
+    assert words in said
+    assert (f"waiting for {waits}, until" in said) is bool(waits)
+    assert said.count("waiting for") == bool(waits)
+    assert asked == ([("stop", "77", "mine")] if lines else [])
+    assert ("Run 77 was stopped." in said) is bool(lines)
+
+
+def test_ctrl_c_stops_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = quiet_run(world, monkeypatch, STARTED)
+
+    def flwr_run(*_: object) -> Iterator[str]:
+        yield STARTED
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(following, "_flwr_run", flwr_run)
+    result = runner.invoke(app, ["federate", "mine"])
+    assert result.exit_code == 130
+    assert asked == [("stop", "77", "mine")]
+    assert "Run 77 was stopped." in result.stderr
+
+
+def test_a_run_has_a_deadline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = record(world, monkeypatch)
+    before = datetime.now(UTC)
+    line = ["federate", "mine", "--wait", "30", "--step-timeout", "10"]
+    assert runner.invoke(app, line).exit_code == 0
+    left = datetime.fromisoformat(seen["deadline"]) - before
+    assert timedelta(seconds=149) < left < timedelta(seconds=180)  # 60 + 30 + 6 * 10
+    assert runner.invoke(app, [*line, "--force", "--timeout", "500"]).exit_code == 0
+    left = datetime.fromisoformat(seen["deadline"]) - before
+    assert timedelta(seconds=499) < left < timedelta(seconds=530)
+
+
+def test_lost_sites_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [SigningKey.generate().public for _ in range(9)]
+    lines = [f"{key} clinic {number}" for number, key in enumerate(keys)]
+    Path("roster.txt").write_text("\n".join(lines))
+    roster = Roster.load("roster.txt")
+    record(world, monkeypatch, f"[fedprikl] input: 8 of 9, 1 lost, 5 s; lost: {keys[4][:12]}\n")
+    plan = world.plan(cohort=9, roster=roster.fingerprint)
+    Path("plan.json").write_text(json.dumps(SignedPlan.sign(plan, world.key).to_dict()))
+    monkeypatch.setattr("fedprikl.cli.federate_command.check_genuine", lambda *_, **__: None)
+    result = runner.invoke(app, ["federate", "mine", "--roster", "roster.txt", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["progress"] == ["input: 8 of 9, 1 lost, 5 s; lost: clinic 4"]
+    assert "lost: clinic 4" in result.stderr
+
+
+def test_lines_come_as_they_are_printed_and_silence_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following, "QUIET", 0.05)
+    reader, writer = os.pipe()
+    os.write(writer, b"one\ntw")
+    lines = following._lines(reader)
+    assert [next(lines), next(lines)] == ["one\n", ""]
+    os.write(writer, "o\nthr\u00e9e".encode())
+    os.close(writer)
+    assert list(lines) == ["two\n", "thr\u00e9e"]
+    os.close(reader)

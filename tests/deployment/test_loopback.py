@@ -1,8 +1,8 @@
 """A real federation: a relay with TLS and node authentication, an aggregator, six sites.
 
-One round serves most of these tests, since every message of a client is a process of Flower's. Its
-ServerApp adds no noise (`noiseless.py`), so that its release can be compared to the bit. Another
-round came before it, whose ServerApp was killed in the middle, and the log stream broke off once.
+One round serves most of these tests. Its ServerApp adds no noise (`noiseless.py`), so that its
+release can be compared to the bit. Another round came before it, whose aggregator was killed in the
+middle, and the log stream broke off once. The app that the relay ships is hostile.
 """
 
 import json
@@ -13,18 +13,23 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from deploy.loopback import CONNECTION, Loopback
 from deploy.small_world import node_configs, set_up_aggregator, write_plan, write_sites
 from flwr.app import ConfigRecord
+from flwr.supercore.constant import TaskType
 
 from fedprikl.deployment.flower import APP_FOLDER
+from fedprikl.deployment.flower.runtime import Runtime
 from fedprikl.deployment.metrics import read_counters
 from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Home
@@ -37,10 +42,19 @@ from fedprikl.secure_sum import Leaves
 from fedprikl.secure_sum.messages import EchoInbox, PeerKeys, ShareInbox, Survivors, decode
 from tests.deployment.attack import sums_of_a_relay
 from tests.deployment.in_process import in_process_value
+from tests.deployment.test_warm_executor import wait_until
 from tests.protocol.test_views import contains
 
 REPOSITORY = Path(__file__).parent.parent.parent
 ALL, KILLED, REFUSING = 6, 3, 5
+HOSTILE = """
+import os, pathlib
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+pathlib.Path({mark!r}, str(os.getpid())).touch()
+client = ClientApp()
+server = ServerApp()
+"""
 
 
 @dataclass
@@ -104,28 +118,40 @@ def break_stream(process: subprocess.Popen[str]) -> None:
     os.kill(int(children[0]), signal.SIGKILL)
 
 
+def hostile_app(folder: Path) -> Path:
+    """What a relay may ship: code that leaves a mark wherever it is imported."""
+    app = folder / "app"
+    app.mkdir()
+    (folder / "ran").mkdir()
+    text = (APP_FOLDER / "pyproject.toml").read_text(encoding="utf-8")
+    for kind in ("server", "client"):
+        text = text.replace(f"fedprikl.deployment.flower.{kind}_app:app", f"hostile:{kind}")
+    (app / "pyproject.toml").write_text(text)
+    (app / "hostile.py").write_text(HOSTILE.format(mark=str(folder / "ran")))
+    return app
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
     folder = tmp_path_factory.mktemp("loopback")
     files = write_sites(folder, sites=ALL, rows=300)
-    test_app = folder / "app"
-    test_app.mkdir()
-    text = (APP_FOLDER / "pyproject.toml").read_text(encoding="utf-8")
-    (test_app / "pyproject.toml").write_text(
-        text.replace("fedprikl.deployment.flower.server_app:app", "tests.deployment.noiseless:app")
-    )
-    with pytest.MonkeyPatch.context() as patch, Loopback(folder, poll=1.0) as federation:
+    test_app = hostile_app(folder)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Loopback(folder, server_app="tests.deployment.noiseless:app") as federation,
+    ):
         patch.setenv("PYTHONPATH", f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}")
-        set_up_aggregator(federation.aggregator, folder / "public.csv", dropout=0.34)
+        set_up_aggregator(federation.aggregator, folder / "public.csv", dropout=0.34, releases=2)
         federation.start_relay()
         keep_everything(federation.database)
         configs = node_configs(federation.aggregator, files)
+        configs = [config | {"most-counts": 2} for config in configs]
         configs[REFUSING]["largest-epsilon"] = 0.5
         federation.add_sites(configs)
         shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
         with start_round(federation, test_app) as void:
             await_step(federation, Step.ADVERTISE, KILLED)
-            federation.kill("superexec")
+            federation.kill("aggregator")
             federation.start_aggregator()
             with start_round(federation, test_app) as process:
                 await_step(federation, Step.SHARE, KILLED, rounds=2)
@@ -231,6 +257,81 @@ def test_no_answer_of_a_client_is_stored_unsealed(finished: Finished) -> None:
         with suppress(MessageDecodeError):
             messages.append(decode(parcel.message))
     assert {type(message) for message in messages} == {PeerKeys, ShareInbox, Survivors, EchoInbox}
+
+
+def test_code_that_the_relay_ships_is_not_run(finished: Finished) -> None:
+    """Neither at a site nor at the aggregator: both run what is installed there."""
+    assert list((finished.federation.folder / "ran").iterdir()) == []
+    with sqlite3.connect(finished.federation.database) as db:
+        shipped = b"".join(row[0] for row in db.execute("SELECT content FROM fab"))
+    assert b"hostile.py" in shipped
+
+
+def arguments(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+
+
+def acquired(runtime: Runtime) -> str:
+    tasks = runtime.tasks(TaskType.CLIENT_APP)
+    with closing(tasks.client):
+        return tasks.acquire()
+
+
+def test_nobody_else_on_the_machine_gets_a_sites_messages(finished: Finished) -> None:
+    """By default the port hands a site's next message, and its state, to whoever asks."""
+    nodes = [arguments(pid) for pid in finished.federation.left_behind()]
+    nodes = [words for words in nodes if "flower_supernode" in words]
+    assert len(nodes) == ALL - 1
+    option = dict(pairwise(nodes[0]))
+    runtime = Runtime(
+        address=f"127.0.0.1:{option['--port']}",
+        roots=Path(option["--ssl-ca-certfile"]).read_bytes(),
+        secret=Path(option["--superexec-auth-secret-file"]).read_bytes(),
+    )
+    assert acquired(runtime) == ""  # with the secret: there is none
+    with pytest.raises(httpx.HTTPStatusError, match="401"):
+        acquired(replace(runtime, secret=b"guessed"))
+    impostor = replace(runtime, roots=(finished.federation.relay / "ca.pem").read_bytes())
+    with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
+        acquired(impostor)
+    private = Path(option["--superexec-auth-secret-file"])
+    assert (private.parent.stat().st_mode & 0o077, private.stat().st_mode & 0o077) == (0, 0)
+    assert option["--host"] == "127.0.0.1"
+
+
+def spent(home: Path) -> float:
+    with Ledger.open(Home(home).ledger) as ledger:
+        return ledger.account("sites").spent
+
+
+def is_well(port: int) -> bool:
+    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
+        return bool(json.loads(answer.read())["well"])
+    return False
+
+
+def test_a_run_without_an_aggregator_is_never_charged(finished: Finished) -> None:
+    """The aggregator dies after a release, is absent, comes back: nothing moves until asked."""
+    federation, home = finished.federation, finished.home
+    before, rounds = spent(home), federation.rounds(0)
+    assert before == pytest.approx(1.0, abs=1e-6)
+    federation.kill("aggregator")
+    mine = federation.folder / "again"
+    mine.mkdir()
+    asking = ("--clients", "4", "-o", f"{mine}/release.json", "--report", f"{mine}/report.html")
+    result = federation.federate(*asking, "--timeout", "15")
+    assert result.returncode == 1
+    assert "waiting for the aggregator to take the run, until" in result.stderr
+    assert "was stopped. No aggregator took the run" in result.stderr
+    federation.start_aggregator()
+    wait_until(lambda: is_well(federation.health_port), 60)
+    time.sleep(3)  # it polls twice a second, so it would have taken the run
+    assert federation.rounds(0) == rounds
+    assert spent(home) == before
+    assert len(list(Home(home).releases.iterdir())) == 1
+    result = federation.federate(*asking)  # and one that is waited for is released
+    assert result.returncode == 0, result.stderr
+    assert spent(home) == pytest.approx(2.0, abs=1e-4)
 
 
 @pytest.mark.parametrize(

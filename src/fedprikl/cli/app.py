@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from fedprikl import __version__
+from fedprikl.cli.aggregator_command import aggregator_command
 from fedprikl.cli.audit_command import audit_command
 from fedprikl.cli.console import plain, show_warning_plainly
 from fedprikl.cli.demo_command import demo_command
@@ -22,14 +23,15 @@ from fedprikl.cli.ledger_command import ledger_command
 from fedprikl.cli.monitor_command import monitor_command
 from fedprikl.cli.plan_command import plan_command
 from fedprikl.cli.reference_command import reference_command
+from fedprikl.cli.relay_command import relay_command
 from fedprikl.cli.serve_command import serve_command
+from fedprikl.cli.site_command import site_command
 from fedprikl.cli.verify_command import verify_command
 from fedprikl.errors import FedPriKLError
 
 __all__ = ["app", "main"]
 
 STOPPED = "stopped. A round that was charged stays charged (see `fedprikl ledger`)."
-GOES_ON = " A run that was started on the federation goes on there."
 
 app = typer.Typer(
     name="fedprikl",
@@ -45,6 +47,9 @@ app.command("audit")(audit_command)
 app.command("plan")(plan_command)
 app.command("estimate")(estimate_command)
 app.command("keys")(keys_command)
+app.command("relay")(relay_command)
+app.command("aggregator")(aggregator_command)
+app.command("site")(site_command)
 app.command("federate")(federate_command)
 app.command("verify")(verify_command)
 app.command("ledger")(ledger_command)
@@ -84,8 +89,7 @@ def main() -> None:
         app()
     except BaseException as error:
         if interrupts:  # whatever it became on its way up: duckdb makes a RuntimeError of it
-            more = GOES_ON if sys.argv[1:2] == ["federate"] else ""
-            typer.echo(f"fedprikl: {STOPPED}{more}", err=True)
+            typer.echo(f"fedprikl: {STOPPED}", err=True)
             sys.exit(130)
         if not isinstance(error, FedPriKLError):
             raise

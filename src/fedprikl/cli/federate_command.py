@@ -16,6 +16,8 @@ from fedprikl.deployment.answers import check_fresh, check_genuine
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.connection import check_connection
 from fedprikl.deployment.flower.following import follow_round
+from fedprikl.deployment.progress import named
+from fedprikl.deployment.roster_names import roster_names
 from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.front.plan_checks import check_valid, now
 from fedprikl.protocol import SignedPlan
@@ -39,6 +41,17 @@ def federate_command(
     grace: Annotated[
         float, typer.Option(help="Seconds a step waits on once so many answered as the plan needs.")
     ] = 30.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            help="Seconds until the run is given up and stopped.",
+            show_default="as long as its waits may take",
+        ),
+    ] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="The roster of the plan: names sites that are lost.")
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The signed release.")] = Path(
         "release.json"
     ),
@@ -57,7 +70,8 @@ def federate_command(
 ) -> None:
     """Starts a round against a SuperLink, shows its progress, verifies and writes the release.
 
-    Exit code 1, with the reason, if the round ends without a release.
+    Says what it waits for. Stops the run on Ctrl-C and after --timeout: the aggregator then
+    releases and charges nothing. Exit code 1, with the reason, if there is no release.
 
     Example: `fedprikl federate my-superlink --plan plan.json --key 3f5a... --clients 20`
     """
@@ -72,6 +86,7 @@ def federate_command(
             "`fedprikl monitor --federation`."
         )
     check_valid(signed.plan, now())
+    names = {} if roster is None else roster_names(roster, signed.plan, clients=clients)
     check_connection(superlink)
     request, started = os.urandom(16).hex(), datetime.now(UTC)
     config: dict[str, str | float] = {
@@ -88,9 +103,11 @@ def federate_command(
         superlink,
         config,
         federation or [],
+        timeout=timeout,
         verbose=verbose,
-        tell=lambda line: say(line, console=notes),
+        tell=lambda line: say(named(line, names), console=notes),
     )
+    progress = [named(line, names) for line in progress]
     check_genuine(release, signed.plan, key=key)
     check_fresh(release, request=request, started=started)
     write_release(release, signed.plan, {}, output=output, report=report)

@@ -7,7 +7,7 @@ from fedprikl.deployment.company import Company
 from fedprikl.deployment.host import Host
 from fedprikl.deployment.metrics import RoundMetrics
 from fedprikl.deployment.network import Network
-from fedprikl.deployment.progress import identity_line
+from fedprikl.deployment.progress import identity_line, waiting_line
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import IdentityCheck, Plan, Roster
@@ -67,11 +67,14 @@ def gather(
 
 def _wait_for_nodes(network: Network, settings: RoundSettings, host: Host) -> list[str]:
     """The nodes that are connected, once there are enough or the time is over."""
-    end = host.clock.now() + settings.wait
+    end, told = host.clock.now() + settings.wait, -1
     while True:
         nodes = network.nodes()
         if len(nodes) >= settings.clients or host.clock.now() >= end:
             return nodes
+        if len(nodes) != told:
+            told = len(nodes)
+            host.say(waiting_line(told, settings.clients, end - host.clock.now()))
         host.clock.sleep(PAUSE)
 
 

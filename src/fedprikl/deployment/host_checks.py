@@ -1,6 +1,7 @@
 """What a host checks before anybody is asked: what is known to fail costs nobody a round."""
 
 import os
+from datetime import datetime
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Plan, Roster, Round, Server, SignedPlan, trust_of
 
-__all__ = ["check_account", "check_cohorts", "check_time", "load_plan", "rehearse"]
+__all__ = ["check_account", "check_cohorts", "check_time", "check_wanted", "load_plan", "rehearse"]
 
 
 def load_plan(settings: RoundSettings) -> SignedPlan:
@@ -49,6 +50,15 @@ def check_time(plan: Plan, *, at: str) -> None:
         raise InvalidInputError(
             "The plan has expired, or is not valid yet, so every client would refuse it. Nothing "
             "was asked; plan again with `fedprikl plan`."
+        )
+
+
+def check_wanted(settings: RoundSettings, *, at: str) -> None:
+    """Refuses to go on with a run whose deadline is over: nobody would receive the release."""
+    if settings.deadline is not None and datetime.fromisoformat(at) > settings.deadline:
+        raise DeploymentError(
+            f"Whoever asked for this run waited until {settings.deadline.isoformat()}, which is "
+            "over by the aggregator's clock. Nothing was charged; ask again."
         )
 
 

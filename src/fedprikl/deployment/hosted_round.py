@@ -4,7 +4,8 @@
        can be known to fail: an expired plan, a spent budget, clients that were all counted before.
        A period of a series that was released before: tell that release again, and no more
     2. wait for nodes; with a roster, ask who they are; open a round; deal them into cohorts
-    3. five steps, all cohorts side by side; who is lost is left out
+    3. five steps, all cohorts side by side; who is lost is left out. Before each step and before
+       the release: does anybody still wait for it? If not, the round ends here
     4. release, sign, charge; write the release, print it, update the metrics
 
 A host that dies leaves nothing behind but the ledger: the sums were in its memory only, so the
@@ -13,7 +14,7 @@ round is void, and what may have been released stays charged. The next run is a 
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 
 import numpy as np
@@ -25,6 +26,7 @@ from fedprikl.deployment.host_checks import (
     check_account,
     check_cohorts,
     check_time,
+    check_wanted,
     load_plan,
     rehearse,
 )
@@ -96,6 +98,7 @@ def _run_round(
 ) -> Release:
     home, plan, period = settings.home, signed.plan, settings.period
     check_time(plan, at=host.now())
+    check_wanted(settings, at=host.now())
     roster, sealer = load_roster(plan, home), SealingKey.load(home.sealing_key)
     server = Server(signed, Reference.load(home.reference))
     with open_anchored(home.ledger, home.releases, signer.public) as ledger:
@@ -105,6 +108,7 @@ def _run_round(
         _prepare(trial, signer, ledger, settings, host)
         company = Company.load(home.cohorts)
         names = gather(network, plan, roster, company, settings, host, metrics)
+        check_wanted(settings, at=host.now())
         current = server.open_round(
             list(names),
             rng=rng,
@@ -122,10 +126,12 @@ def _run_round(
         company.save(home.cohorts)
         try:
             transport = network.transport(current.round_id)
-            for count in _timed(driver.drive(transport), host, metrics):
+            for count in _timed(driver.drive(transport), names, host, metrics):
+                check_wanted(settings, at=host.now())  # before it asks again, and before it charges
                 if count.step is Step.INPUT:
                     counted = company.counting((names[n] for n in driver.answered), plan, period)
                     _keep(counted, home, host)
+            network.check_run()
             message = driver.release(at=host.now(), rng=rng)
         except ReleaseRefused as error:
             raise ReleaseRefused(f"{error}{refusals_in_words(driver)}") from None
@@ -161,14 +167,16 @@ def _prepare(
     return aggregator
 
 
-def _timed(steps: Iterator[StepCount], host: Host, metrics: RoundMetrics) -> Iterator[StepCount]:
+def _timed(
+    steps: Iterator[StepCount], names: Mapping[str, str], host: Host, metrics: RoundMetrics
+) -> Iterator[StepCount]:
     """The steps of a round, each noted and told with the time it took."""
     start = host.clock.now()
     for count in steps:
         metrics.seconds[count.step] = seconds = host.clock.now() - start
         metrics.lost[count.step] = count.lost
         metrics.refused += count.refused
-        host.say(step_line(count, seconds))
+        host.say(step_line(count, seconds, names))
         yield count
         start = host.clock.now()
 

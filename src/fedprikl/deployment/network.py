@@ -31,6 +31,10 @@ class Network(Protocol):
         """Sends every node the challenge of an identity check; the replies as they come."""
         ...
 
+    def check_run(self) -> None:
+        """Raises if the run that the host works on has been stopped."""
+        ...
+
     def transport(self, round_id: str) -> Transport:
         """What carries the messages of one round."""
         ...

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from fedprikl.errors import DeploymentError, InvalidInputError
@@ -111,6 +111,7 @@ class RoundSettings:
     patience: Patience
     period: int | None = None  # of the plan's series
     previous: str = ""  # fingerprint of the release before it; empty: it is the first
+    deadline: datetime | None = None  # when whoever asked stops waiting
 
     @classmethod
     def of(cls, config: Config, *, home: Path | None = None) -> "RoundSettings":
@@ -151,6 +152,7 @@ class RoundSettings:
             if config.get("period", NO_PERIOD) == NO_PERIOD
             else _whole(config, "period", 0),
             previous=previous,
+            deadline=_instant(config, "deadline"),
         )
 
 
@@ -236,6 +238,17 @@ def _text(config: Config, name: str, default: str) -> str:
     if not isinstance(value, str):
         raise InvalidInputError(f'The setting `{name}` is a text, in quotes: {name}="...".')
     return value
+
+
+def _instant(config: Config, name: str) -> datetime | None:
+    text = _text(config, name, "")
+    try:
+        found = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        found = datetime.min
+    if found is not None and found.tzinfo is None:
+        raise InvalidInputError(f"The setting `{name}` is a time with an offset, ISO 8601.")
+    return found
 
 
 def _number(config: Config, name: str, default: float) -> float:

@@ -36,10 +36,11 @@ class StepCount:
     asked: int
     answered: int
     refused: int
+    silent: tuple[str, ...] = ()  # clients who did not answer, or with nothing that could be used
 
     @property
     def lost(self) -> int:
-        """Clients who did not answer, or with something that could not be used."""
+        """How many of them."""
         return self.asked - self.answered - self.refused
 
 
@@ -74,6 +75,7 @@ class RoundDriver:
         self._running = set(range(len(current.cohorts)))
         self._awaited: set[str] = set()
         self._refused = 0  # clients, in the current step
+        self._lost: set[str] = set()  # clients that the transport reports lost, in the current step
         self.answered: set[str] = set()  # clients whose answer to the latest step was used
         self.refusals: dict[str, str] = {}  # client -> why it takes no part any more
         self.confided: set[str] = set()  # those of them who told this aggregator alone
@@ -85,8 +87,9 @@ class RoundDriver:
             messages = self.messages(step)
             for reply in transport.exchange(step, messages, self.can_spare_the_rest):
                 self.take(step, reply)
+            silent = tuple(sorted(self._awaited | self._lost))
             self._awaited = set()
-            yield StepCount(step, len(messages), len(self.answered), self._refused)
+            yield StepCount(step, len(messages), len(self.answered), self._refused, silent)
 
     def release(self, *, at: str, rng: np.random.Generator) -> bytes:
         """Opens the sums of all cohorts that came through; the signed release."""
@@ -117,6 +120,7 @@ class RoundDriver:
                 continue
             found |= {members[index]: message for index, message in messages.items()}
         self._awaited, self.answered, self._refused = set(found), set(), 0
+        self._lost = set()
         return found
 
     def _of_cohort(self, number: int, step: Step) -> dict[int, bytes]:
@@ -149,6 +153,7 @@ class RoundDriver:
         if reply.refusal:
             self._refuse(reply.client, reply.refusal)
         elif reply.lost:
+            self._lost.add(reply.client)
             self._leave_out(reply.client, reply.lost)
         return bool(reply.refusal or reply.lost)
 

@@ -15,7 +15,7 @@ from fedprikl.deployment.flower.envelope import IDENTITY, pack, unpack
 from fedprikl.deployment.host import Clock
 from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Patience
-from fedprikl.errors import MessageDecodeError
+from fedprikl.errors import DeploymentError, MessageDecodeError
 from fedprikl.protocol import Reply, Step
 
 __all__ = ["FlowerNetwork", "FlowerTransport"]
@@ -37,6 +37,16 @@ class FlowerNetwork:
     def nodes(self) -> list[str]:
         """Their numbers, given by the SuperLink."""
         return sorted(str(node) for node in self.grid.get_node_ids())
+
+    def check_run(self) -> None:
+        """Any request will do: a SuperLink refuses all of a run that was stopped."""
+        try:
+            self.grid.get_node_ids()
+        except Exception as error:
+            raise DeploymentError(
+                f"The run was stopped, or the relay does not say so ({type(error).__name__}). "
+                "Nothing was charged."
+            ) from None
 
     def identify(
         self, challenge: str, nodes: Sequence[str], enough: Callable[[], bool]

@@ -6,7 +6,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedprikl.deployment.flower.exchange import FlowerNetwork
 from fedprikl.deployment.host import Host, print_line
 from fedprikl.deployment.hosted_round import host_round
-from fedprikl.deployment.progress import failure_line, printable
+from fedprikl.deployment.progress import MARK, failure_line, printable
 from fedprikl.deployment.settings import RoundSettings
 from fedprikl.errors import DeploymentError, FedPriKLError
 from fedprikl.protocol import Release
@@ -24,6 +24,7 @@ def main(grid: Grid, context: Context) -> None:
     only its name leaves this process.
     """
     try:
+        print_line(f"{MARK} the aggregator has the run")
         settings = RoundSettings.of(context.run_config)
         run_on_flower(grid, settings, Host())
     except FedPriKLError as error:

@@ -1,4 +1,4 @@
-"""TLS certificates and node keys for a federation on loopback, as docs/deployment.md makes them."""
+"""TLS certificates of a relay or of a link within one machine, and a node's key pair."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -15,15 +15,19 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["write_certificates", "write_node_key"]
+__all__ = ["write_certificates", "write_node_key", "write_secret"]
 
 
-def write_certificates(folder: Path, *, days: float = 1.0) -> None:
-    """ca.pem, server.pem and server.key for 127.0.0.1; a negative number of days is expired."""
+def write_certificates(folder: Path, *, host: str = "127.0.0.1", days: float = 1.0) -> None:
+    """ca.pem, server.pem and server.key for a host, a name or an address.
+
+    The key of the authority is not kept: whoever renews the certificate renews ca.pem as well. A
+    negative number of days makes a certificate that has expired.
+    """
     now = datetime.now(UTC)
     start, end = now - timedelta(days=30), now + timedelta(days=days)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name, name = _name("fedprikl loopback CA"), _name("localhost")
+    ca_name, name = _name("fedprikl CA"), _name(host)
     authority = (
         x509.CertificateBuilder()
         .subject_name(ca_name)
@@ -31,7 +35,7 @@ def write_certificates(folder: Path, *, days: float = 1.0) -> None:
         .public_key(ca_key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
-        .not_valid_after(now + timedelta(days=1))
+        .not_valid_after(max(end, now) + timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .add_extension(
@@ -39,7 +43,6 @@ def write_certificates(folder: Path, *, days: float = 1.0) -> None:
         )
         .sign(ca_key, SHA256())
     )
-    here = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -48,7 +51,7 @@ def write_certificates(folder: Path, *, days: float = 1.0) -> None:
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
         .not_valid_after(end)
-        .add_extension(x509.SubjectAlternativeName(here), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_alternative(host)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -59,7 +62,7 @@ def write_certificates(folder: Path, *, days: float = 1.0) -> None:
     )
     (folder / "ca.pem").write_bytes(authority.public_bytes(Encoding.PEM))
     (folder / "server.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    _write_secret(
+    write_secret(
         folder / "server.key",
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
     )
@@ -68,14 +71,22 @@ def write_certificates(folder: Path, *, days: float = 1.0) -> None:
 def write_node_key(path: Path) -> None:
     """A SuperNode's key pair, like `ssh-keygen -t ecdsa -b 384`: path and path.pub."""
     key = ec.generate_private_key(ec.SECP384R1())
-    _write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     path.with_name(path.name + ".pub").write_bytes(public + b"\n")
 
 
-def _write_secret(path: Path, content: bytes) -> None:
+def write_secret(path: Path, content: bytes) -> None:
+    """Readable by its owner only."""
     path.touch(mode=0o600)
     path.write_bytes(content)
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _name(text: str) -> x509.Name:

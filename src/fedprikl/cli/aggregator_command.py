@@ -1,0 +1,55 @@
+"""`fedprikl aggregator`: runs the aggregator's side of a federation, until it is stopped."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedprikl.cli.running import check_address, check_file, check_flower, run_party
+from fedprikl.deployment.flower.parties import POLL, AggregatorSetup
+from fedprikl.deployment.settings import Home, home_folder
+
+__all__ = ["aggregator_command"]
+
+HEALTH_PORT = 8471
+
+
+def aggregator_command(
+    superlink: Annotated[str, typer.Argument(help="Address of the relay, host:port.")],
+    secret: Annotated[Path, typer.Option(help="The relay's superexec.secret.")],
+    root_certificates: Annotated[
+        Path | None,
+        typer.Option(help="Certificates the relay is trusted by.", show_default="the system's"),
+    ] = None,
+    health_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of /health on 127.0.0.1; 0: none.")
+    ] = HEALTH_PORT,
+    poll: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            max=60.0,
+            envvar="FLWR_SUPEREXEC_TASK_POLL_INTERVAL",
+            help="Seconds between two looks for a run.",
+        ),
+    ] = POLL,
+    server_app: Annotated[str, typer.Option(hidden=True)] = "",
+) -> None:
+    """Runs the aggregator: takes the runs that the relay has, and hosts their rounds.
+
+    Runs the fedprikl that is installed here, whatever app the relay sends. $FEDPRIKL_HOME holds
+    plan, reference, keys and ledger. Ends on Ctrl-C or SIGTERM; a round that goes on is then void.
+
+    Example: `fedprikl aggregator relay.example.org:9443 --root-certificates ca.pem --secret
+    superexec.secret`
+    """
+    check_flower()
+    check_address(superlink)
+    check_file(root_certificates, "certificate file", "It is the relay's ca.pem.")
+    check_file(secret, "file", "It is the relay's superexec.secret.")
+    home = Home(home_folder())
+    check_file(home.sealing_key, "key", "Make the aggregator's keys with `fedprikl keys`.")
+    setup = AggregatorSetup(
+        superlink=superlink, roots=root_certificates, secret=secret, app=server_app, poll=poll
+    )
+    run_party("aggregator", home.folder, setup.children, health_port=health_port)

@@ -1,0 +1,75 @@
+"""What `fedprikl site`, `aggregator` and `relay` have in common: run processes until stopped."""
+
+import fcntl
+import importlib.util
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from fedprikl.cli.console import notes, say
+from fedprikl.deployment.health import serve_health
+from fedprikl.deployment.supervisor import Child, Supervisor
+from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
+
+__all__ = ["check_address", "check_file", "check_flower", "private_folder", "run_party"]
+
+
+def run_party(
+    name: str, home: Path, children: Callable[[Path], Sequence[Child]], *, health_port: int
+) -> None:
+    """Starts the processes of a party and keeps them running; returns when it is told to stop.
+
+    They share a folder of the home that only this user can read. It is made anew at every start, so
+    what a crash leaves there is of no use to anybody.
+    """
+    with ExitStack() as stack:
+        private = stack.enter_context(private_folder(home, name))
+        supervisor = Supervisor(children(private), lambda words: say(words, console=notes))
+        if health_port:
+            stack.enter_context(serve_health(health_port, lambda: supervisor.health))
+            say(f"health: http://127.0.0.1:{health_port}/health", console=notes)
+        supervisor.run()
+        say("stopped: all processes have ended", console=notes)
+
+
+@contextmanager
+def private_folder(home: Path, name: str) -> Iterator[Path]:
+    """An empty folder of the home for one process at a time; it is gone afterwards."""
+    folder = home / f"run-{name}"
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (home / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(mode=0o700)
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        raise DeploymentError(
+            f"`fedprikl {name}` is running already with the folder {home}. Stop it first, or set "
+            "FEDPRIKL_HOME: every site, aggregator and relay has a folder of its own."
+        ) from None
+    except OSError as error:
+        raise InvalidInputError(f"Cannot use the folder {home}: {error.strerror}.") from None
+
+
+def check_flower() -> None:
+    """Federations need the extra."""
+    if importlib.util.find_spec("flwr") is None:
+        raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
+
+
+def check_file(path: Path | None, what: str, advice: str) -> None:
+    """Says early that a file is missing; Flower would start again and again."""
+    if path is not None and not path.exists():
+        raise InvalidInputError(f"There is no {what} {path}. {advice}")
+
+
+def check_address(address: str) -> None:
+    """A host and a port."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise InvalidInputError(f"{address!r} is no address. Write host:port.")

@@ -1,0 +1,97 @@
+"""`fedprikl site`: runs a site, until it is stopped."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedprikl.cli.options import load_reference
+from fedprikl.cli.running import check_address, check_file, check_flower, run_party
+from fedprikl.deployment.flower.parties import POLL, SiteSetup
+from fedprikl.deployment.settings import NodeSettings, home_folder
+from fedprikl.errors import InvalidInputError
+
+__all__ = ["site_command"]
+
+HEALTH_PORT = 8470
+
+
+def site_command(
+    superlink: Annotated[str, typer.Argument(help="Address of the relay, host:port.")],
+    data: Annotated[Path, typer.Option(help="The records: a file or a folder.")],
+    reference: Annotated[Path, typer.Option(help="The reference Π.")],
+    organiser: Annotated[str, typer.Option(help="Public key that must have signed a plan.")],
+    node_key: Annotated[Path, typer.Option(help="Private key that the relay knows this site by.")],
+    root_certificates: Annotated[
+        Path | None,
+        typer.Option(help="Certificates the relay is trusted by.", show_default="the system's"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the site, like largest-epsilon=1.0; repeatable."),
+    ] = None,
+    trusted_entities: Annotated[
+        Path | None, typer.Option(help="Whose apps Flower accepts here.")
+    ] = None,
+    health_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of /health on 127.0.0.1; 0: none.")
+    ] = HEALTH_PORT,
+    poll: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            max=60.0,
+            envvar="FLWR_SUPEREXEC_TASK_POLL_INTERVAL",
+            help="Seconds between two looks for a message.",
+        ),
+    ] = POLL,
+) -> None:
+    """Runs a site: Flower's SuperNode and the process that answers its messages.
+
+    Answers with the fedprikl that is installed here, whatever app the relay sends. Keeps both
+    processes running; ends them on Ctrl-C or SIGTERM. $FEDPRIKL_HOME holds the site's memory.
+
+    Example: `fedprikl site relay.example.org:9443 --root-certificates ca.pem --node-key node
+    --data records.csv --reference ref.json --organiser 3f5a...`
+    """
+    check_flower()
+    check_address(superlink)
+    check_file(root_certificates, "certificate file", "It is the relay's ca.pem.")
+    check_file(node_key, "node key", 'Make it: `ssh-keygen -t ecdsa -b 384 -N "" -f node`.')
+    check_file(trusted_entities, "file of trusted entities", "Check the path.")
+    check_file(data, "file or folder of records", "Check the path.")
+    load_reference(reference)
+    config = {
+        "data": str(data.resolve()),
+        "reference": str(reference.resolve()),
+        "organiser": organiser,
+        **_parse(settings or []),
+    }
+    NodeSettings.of(config)
+    setup = SiteSetup(
+        superlink=superlink,
+        roots=root_certificates,
+        node_key=node_key,
+        config=config,
+        trusted=trusted_entities,
+        poll=poll,
+    )
+    run_party("site", home_folder(), setup.children, health_port=health_port)
+
+
+def _parse(settings: list[str]) -> dict[str, str | float | bool]:
+    """name=value in TOML, each once; a word without quotes is a text."""
+    found: dict[str, str | float | bool] = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        try:
+            parsed = tomllib.loads(f"value={value}")["value"]
+        except tomllib.TOMLDecodeError:
+            parsed = value
+        if not equals or not isinstance(parsed, str | int | float) or name in found:
+            raise InvalidInputError(
+                f"--set {text!r} is not understood. Write name=value, each name once."
+            )
+        found[name] = parsed
+    return found

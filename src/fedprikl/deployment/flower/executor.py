@@ -1,0 +1,147 @@
+"""The warm executor: runs each task of a Flower app in a fork of a process that has it imported.
+
+Flower starts a Python process for every message, which costs two seconds of CPU, nearly all of it
+imports. A fork costs milliseconds, and ends with its message as before.
+
+A fork copies the thread that calls it and no other, but every lock as it stands: a process with
+more threads must not fork. So this process imports, polls and forks, and nothing else: no records
+are read, no noise is drawn, no key is loaded before the fork. Random bytes come from the system
+(`os.urandom`), or from libraries that notice a fork.
+"""
+
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import httpx
+
+from fedprikl.deployment.flower.runtime import TaskSource
+from fedprikl.deployment.parent_watch import watch_parent
+from fedprikl.errors import DeploymentError
+
+__all__ = ["Executor", "check_can_fork"]
+
+STOPPING = 5.0  # seconds that a task has to end when the executor is stopped
+LONGEST_PAUSE = 30.0  # between two attempts to reach an API that does not answer
+log = logging.getLogger(__name__)
+
+
+def check_can_fork() -> None:
+    """Raises a `DeploymentError` if this process has more threads than one."""
+    threads = Path("/proc/self/task")
+    found = len(list(threads.iterdir())) if threads.is_dir() else 1
+    if found > 1:
+        raise DeploymentError(
+            f"This process has {found} threads, so it cannot fork safely. Set "
+            "OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 before it starts."
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Executor:
+    """Acquires tasks and forks; `run` is handed a task's token in the fork.
+
+    `beat` is touched whenever the API has answered, `parent` is the process without which this one
+    ends. Ends by SIGTERM or SIGINT, with all its forks.
+    """
+
+    source: TaskSource
+    run: Callable[[str], None]
+    poll: float
+    beat: Path | None = None
+    parent: int = 0
+    _forks: set[int] = field(default_factory=set)
+
+    def serve(self) -> None:
+        """Until it is told to stop."""
+        check_can_fork()
+        gc.collect()
+        gc.freeze()  # what is imported is shared with the forks, and never looked at again
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _stop)
+        pause = self.poll
+        try:
+            while not self.parent or os.getppid() == self.parent:
+                self._reap()
+                token = self._acquire()
+                if token:
+                    self._fork(token)
+                pause = self.poll if token is not None else min(2 * pause, LONGEST_PAUSE)
+                time.sleep(pause)
+        finally:
+            self._end_forks()
+
+    def _acquire(self) -> str | None:
+        """The token of a task, empty if there is none; None if the API cannot be asked now."""
+        try:
+            token = self.source.acquire()
+        except httpx.HTTPStatusError as error:
+            log.error("Flower refuses to hand out tasks: HTTP %s.", error.response.status_code)
+            return None
+        except httpx.HTTPError as error:
+            log.warning("Flower does not answer (%s); trying again.", type(error).__name__)
+            return None
+        if self.beat is not None:
+            self.beat.touch()
+        return token
+
+    def _fork(self, token: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid:
+            self._forks.add(pid)
+            return
+        _in_fork(self.run, token)
+
+    def _reap(self) -> None:
+        for pid in list(self._forks):
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    continue
+            self._forks.discard(pid)
+
+    def _end_forks(self) -> None:
+        for pid in self._forks:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        end = time.monotonic() + STOPPING
+        while self._forks and time.monotonic() < end:
+            self._reap()
+            time.sleep(0.05)
+        for pid in self._forks:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    for number in (signal.SIGTERM, signal.SIGINT):  # once is enough: what follows tidies up
+        signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(0)
+
+
+def _in_fork(run: Callable[[str], None], token: str) -> NoReturn:
+    """Runs one task and ends the process, without the tidying up that is the parent's."""
+    code = 1
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _stop)
+        watch_parent(os.getppid())
+        run(token)
+        code = 0
+    except Exception as error:
+        log.error("fedprikl: a task failed: %s", type(error).__name__)
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)

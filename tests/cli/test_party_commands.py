@@ -1,0 +1,165 @@
+"""`fedprikl site`, `aggregator` and `relay`: what is said before anything is started."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fedprikl.cli import aggregator_command, relay_command, site_command
+from fedprikl.cli.app import app
+from fedprikl.cli.running import private_folder
+from fedprikl.deployment.flower.parties import RelaySetup
+from fedprikl.deployment.supervisor import Child
+from fedprikl.errors import DeploymentError
+from fedprikl.privacy import Ledger
+from fedprikl.protocol import SealingKey, SigningKey
+from tests.cli.test_round_commands import fails
+from tests.protocol.worlds import World
+
+ADDRESS = "relay.example.org:9443"
+runner = CliRunner()
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a command would have started."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path / "home"))
+    found: dict[str, Any] = {}
+
+    def run_party(name: str, home: Path, children: Any, *, health_port: int) -> None:
+        with private_folder(home, name) as private:
+            made = {child.name: child for child in children(private)}
+            files = {path.name: path.stat().st_mode & 0o777 for path in private.iterdir()}
+            found.update(name=name, home=home, port=health_port, made=made, files=files)
+
+    for module in (site_command, aggregator_command, relay_command):
+        monkeypatch.setattr(module, "run_party", run_party)
+    return found
+
+
+@pytest.fixture
+def site(started: dict[str, Any]) -> list[str]:
+    assert started == {}
+    world = World.make(clients=9)
+    world.reference.save("ref.json")
+    for name in ("node", "ca.pem", "records.csv"):
+        Path(name).write_text("x")
+    key = SigningKey.generate().public
+    words = f"--root-certificates ca.pem --node-key node --data records.csv --organiser {key}"
+    return ["site", ADDRESS, *words.split(), "--reference", "ref.json"]
+
+
+def option(child: Child, name: str) -> str:
+    command = list(child.command)
+    return command[command.index(name) + 1]
+
+
+def test_a_site_is_a_supernode_and_an_executor_that_know_each_other(
+    site: list[str], started: dict[str, Any]
+) -> None:
+    more = ["--set", "largest-epsilon=0.5", "--set", "population=north", "--poll", "2"]
+    result = runner.invoke(app, [*site, *more])
+    assert result.exit_code == 0, result.output
+    node, executor = started["made"]["supernode"], started["made"]["executor"]
+    assert option(node, "--isolation") == "process"
+    assert option(node, "--host") == "127.0.0.1"
+    assert option(node, "--superexec-auth-secret-file") == option(executor, "--secret")
+    assert option(node, "--ssl-ca-certfile") == option(executor, "--root-certificates")
+    assert option(executor, "--address") == f"127.0.0.1:{option(node, '--port')}"
+    assert option(executor, "--poll") == "2.0"
+    assert "largest-epsilon=0.5" in option(node, "--node-config")
+    assert 'population="north"' in option(node, "--node-config")
+    assert started["files"]["secret"] == started["files"]["server.key"] == 0o600
+    assert "--insecure" not in node.command
+    assert "--ledger" not in executor.command
+    assert executor.environment["OPENBLAS_NUM_THREADS"] == "1"
+    assert not Path("home/run-site").exists()
+
+
+def test_a_site_with_a_budget_of_its_own_preloads_what_keeps_count(
+    site: list[str], started: dict[str, Any]
+) -> None:
+    Path("home").mkdir()
+    with Ledger.open(Path("home/ledger.db")):
+        pass
+    assert runner.invoke(app, site).exit_code == 0
+    assert "--ledger" in started["made"]["executor"].command
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("--node-key", "none"), "ssh-keygen -t ecdsa"),
+        (("--root-certificates", "none"), "relay's ca.pem"),
+        (("--data", "none"), "no file or folder of records none"),
+        (("--reference", "none"), "none"),
+        (("--set", "largest-epsilon=much"), "`largest-epsilon` is a finite number"),
+        (("--set", "largest-epsilon"), "Write name=value"),
+        (("--trusted-entities", "none"), "trusted entities"),
+    ],
+)
+def test_a_site_that_cannot_work_is_not_started(
+    site: list[str],
+    started: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    change: tuple[str, str],
+    words: str,
+) -> None:
+    assert words in fails(monkeypatch, capsys, *site, *change)
+    assert started == {}
+
+
+def test_an_address_has_a_port(
+    site: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site[1] = "relay.example.org"
+    assert "Write host:port" in fails(monkeypatch, capsys, *site)
+
+
+def test_an_aggregator_needs_its_keys_and_the_relays_secret(
+    started: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["aggregator", ADDRESS, "--secret", "superexec.secret"]
+    assert "the relay's superexec.secret" in fails(monkeypatch, capsys, *line)
+    Path("superexec.secret").write_text("x")
+    assert "fedprikl keys" in fails(monkeypatch, capsys, *line)
+    assert started == {}
+    Path("home").mkdir()
+    SealingKey.generate().save(Path("home/sealing.pem"))
+    assert runner.invoke(app, line).exit_code == 0
+    (executor,) = started["made"].values()
+    assert option(executor, "--address") == ADDRESS
+    assert "--app" not in executor.command
+    assert started["port"] == 8471
+
+
+def test_a_relay_makes_what_it_needs_once(started: dict[str, Any]) -> None:
+    line = ["relay", "relay", "--name", "relay.example.org"]
+    first = runner.invoke(app, line)
+    assert first.exit_code == 0, first.output
+    files = ["ca.pem", "server.pem", "server.key", "superexec.secret"]
+    assert all(f"made relay/{name}" in first.stderr.replace("\n", "") for name in files)
+    before = {name: Path("relay", name).read_bytes() for name in files}
+    assert Path("relay/superexec.secret").stat().st_mode & 0o077 == 0
+    assert "made" not in runner.invoke(app, line).stderr
+    assert {name: Path("relay", name).read_bytes() for name in files} == before
+    (superlink,) = started["made"].values()
+    assert option(superlink, "--isolation") == "process"
+    assert "--enable-supernode-auth" in superlink.command
+    assert isinstance(RelaySetup(folder=Path(), host="h", port=1).children(Path()), list)
+
+
+def test_two_processes_do_not_share_a_home(tmp_path: Path) -> None:
+    with private_folder(tmp_path, "site") as first:
+        (first / "secret").write_text("x")
+        assert first.stat().st_mode & 0o077 == 0
+        with (
+            pytest.raises(DeploymentError, match="is running already"),
+            private_folder(tmp_path, "site"),
+        ):
+            pass
+        assert (first / "secret").exists()
+    assert not first.exists()
