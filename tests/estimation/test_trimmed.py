@@ -37,7 +37,8 @@ def score_named(name: str, *, correction: float = 1.0, maximum_step: float = np.
 def histograms(records: int) -> Ints:
     """All counts of three cells and of records outside them, (populations, 4)."""
     every = np.array(list(product(range(records + 1), repeat=4)))
-    return np.asarray(every[every.sum(axis=1) == records])
+    found: Ints = every[every.sum(axis=1) == records]
+    return found
 
 
 @dataclass(frozen=True)

@@ -467,7 +467,7 @@ def _print_liars(console: Console, planned: PlannedRound) -> None:
     """What clients that lie can do to the result."""
     heads = ["if so many clients lie", "they move", "by at most", "breaking the protocol"]
     trimmed = planned.plan.trim > 0
-    table = Table(*heads, *(["if cohorts are alike"] if trimmed else []), box=None)
+    table = Table(*heads, *(["if nothing has drifted"] if trimmed else []), box=None)
     for bound in planned.liars:
         what = f"{bound.divergence} of {bound.column}" if bound.column else bound.divergence
         share = f"{100 * bound.share:g}% ({bound.liars:,})"
