@@ -34,8 +34,9 @@ class TrimmedMean:
     >>> mean = TrimmedMean.of(all_points([0.5, 0.5]), np.full(5, 10), trim=0.2)
     >>> mean.cut
     1
-    >>> mean.value(np.array([5, 5, 6, 4, 4, 6, 5, 5, 10, 0]), score)  # of the last, tv is 0.5
-    0.06666666666666667
+    >>> counts = np.array([5, 5, 6, 4, 4, 6, 5, 5, 10, 0])  # tv is 0, 0.1, 0.1, 0 and 0.5
+    >>> round(mean.value(counts, score), 4)
+    0.0667
     """
 
     points: QueryPoints  # those of a round, once for each cohort
