@@ -224,6 +224,22 @@ class Loopback:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+    def stop(self, name: str) -> int:
+        """Asks a process to end; its exit code."""
+        process = self._processes.pop(name)
+        process.terminate()
+        return process.wait(30)
+
+    def processes(self, home: Path) -> dict[int, str]:
+        """The processes of a home, and their command lines."""
+        mark, found = f"FEDPRIKL_HOME={home}".encode(), {}
+        for pid in self.left_behind():
+            with suppress(OSError):
+                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                    found[pid] = words.decode().strip()
+        return found
+
     def federate(self, *arguments: str, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
         """`fedprikl federate` against this federation."""
         return subprocess.run(
