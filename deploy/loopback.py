@@ -181,9 +181,9 @@ class Loopback:
         for path in self.folder.glob("site*"):
             self._await_site(int(path.name.removeprefix("site")))
 
-    def site_cpu(self) -> float:
-        """CPU seconds of all processes of all sites so far, those that have ended included."""
-        groups = {p.pid for name, p in self._processes.items() if name.startswith("site")}
+    def cpu(self, party: str) -> float:
+        """CPU seconds of "site" (all of them), "aggregator" or "superlink" so far, with forks."""
+        groups = {p.pid for name, p in self._processes.items() if name.startswith(party)}
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):
