@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 FLOWER := tests/deployment/test_loopback.py tests/deployment/test_simulation_engine.py
 
-# Flower starts a process per message: what Python compiles is kept for the next one.
+# A federation is many processes: what Python compiles is kept for the next one.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo federation-demo monitor-demo paper check test quick-tests all-other-tests flower-tests \

@@ -181,9 +181,9 @@ class Loopback:
         for path in self.folder.glob("site*"):
             self._await_site(int(path.name.removeprefix("site")))
 
-    def site_cpu(self) -> float:
-        """CPU seconds of all processes of all sites so far, those that have ended included."""
-        groups = {p.pid for name, p in self._processes.items() if name.startswith("site")}
+    def cpu(self, party: str) -> float:
+        """CPU seconds of "site" (all of them), "aggregator" or "superlink" so far, with forks."""
+        groups = {p.pid for name, p in self._processes.items() if name.startswith(party)}
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):
@@ -223,6 +223,22 @@ class Loopback:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    def stop(self, name: str) -> int:
+        """Asks a process to end; its exit code."""
+        process = self._processes.pop(name)
+        process.terminate()
+        return process.wait(30)
+
+    def processes(self, home: Path) -> dict[int, str]:
+        """The processes of a home, and their command lines."""
+        mark, found = f"FEDPRIKL_HOME={home}".encode(), {}
+        for pid in self.left_behind():
+            with suppress(OSError):
+                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                    found[pid] = words.decode().strip()
+        return found
 
     def federate(self, *arguments: str, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
         """`fedprikl federate` against this federation."""

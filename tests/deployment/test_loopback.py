@@ -267,10 +267,6 @@ def test_code_that_the_relay_ships_is_not_run(finished: Finished) -> None:
     assert b"hostile.py" in shipped
 
 
-def arguments(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-
-
 def acquired(runtime: Runtime) -> str:
     tasks = runtime.tasks(TaskType.CLIENT_APP)
     with closing(tasks.client):
@@ -279,10 +275,11 @@ def acquired(runtime: Runtime) -> str:
 
 def test_nobody_else_on_the_machine_gets_a_sites_messages(finished: Finished) -> None:
     """By default the port hands a site's next message, and its state, to whoever asks."""
-    nodes = [arguments(pid) for pid in finished.federation.left_behind()]
-    nodes = [words for words in nodes if "flower_supernode" in words]
-    assert len(nodes) == ALL - 1
-    option = dict(pairwise(nodes[0]))
+    federation = finished.federation
+    running = federation.processes(federation.site(0)).values()
+    (node,) = (words for words in running if "flower_supernode" in words)
+    assert not any("--token" in words for words in running)
+    option = dict(pairwise(node.split()))
     runtime = Runtime(
         address=f"127.0.0.1:{option['--port']}",
         roots=Path(option["--ssl-ca-certfile"]).read_bytes(),
@@ -310,6 +307,13 @@ def is_well(port: int) -> bool:
     return False
 
 
+def kill_executor(federation: Loopback, number: int) -> None:
+    """Its site starts another."""
+    running = federation.processes(federation.site(number)).items()
+    (pid,) = (pid for pid, words in running if "flower.executing" in words)
+    os.kill(pid, signal.SIGKILL)
+
+
 def test_a_run_without_an_aggregator_is_never_charged(finished: Finished) -> None:
     """The aggregator dies after a release, is absent, comes back: nothing moves until asked."""
     federation, home = finished.federation, finished.home
@@ -329,8 +333,10 @@ def test_a_run_without_an_aggregator_is_never_charged(finished: Finished) -> Non
     assert federation.rounds(0) == rounds
     assert spent(home) == before
     assert len(list(Home(home).releases.iterdir())) == 1
+    kill_executor(federation, 0)
     result = federation.federate(*asking)  # and one that is waited for is released
     assert result.returncode == 0, result.stderr
+    assert "reveal: 4 of 4 answered" in result.stderr  # with the site that lost its executor
     assert spent(home) == pytest.approx(2.0, abs=1e-4)
 
 
@@ -373,6 +379,15 @@ def test_a_run_that_cannot_be_says_why_and_fails(
     )
     statuses = [run["status"] for run in json.loads(listed.stdout)["runs"]]
     assert statuses.count("finished:failed") >= 1
+
+
+def test_a_site_stops_cleanly(finished: Finished) -> None:
+    federation = finished.federation
+    site = federation.site(1)
+    assert len(federation.processes(site)) == 3  # fedprikl site, SuperNode, executor
+    assert federation.stop("site1") == 0
+    assert federation.processes(site) == {}
+    assert not (site / "run-site").exists()
 
 
 def test_an_expired_certificate_is_said_to_be_one(tmp_path: Path) -> None:

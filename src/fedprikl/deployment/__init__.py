@@ -14,5 +14,8 @@ settings.py       run config, node config and files
 host.py           time, noise, and where a round prints
 progress.py       what a round prints, and how `fedprikl federate` reads it
 metrics.py        Prometheus text format
+roster_names.py   names of lost sites, at the organiser
+supervisor.py     keeps the processes of a party running (parent_watch.py), with health.py
+certificates.py   TLS of a relay and within a site, node keys
 flower/           the network over Flower: adapters only
 """

@@ -7,6 +7,10 @@
     connection.py  whether a SuperLink can be reached
     following.py   a run as the organiser sees it, to its release
     asking.py      the organiser asks for a period of a series
+    parties.py     the processes of a site, an aggregator and a relay
+    executor.py    a fork per task, with everything imported (executing.py: its program)
+    runtime.py     where tasks come from
+    client_task.py, server_task.py  one message of a site; one run at the aggregator
     app/           the folder that `flwr run` takes
 
 The relay between them, Flower's SuperLink, carries sealed messages and learns nothing:

@@ -1,6 +1,6 @@
 """The ClientApp: a site as a SuperNode runs it.
 
-Flower starts a fresh process for every message. What the site keeps in between is in
+Every message is answered by a process of its own. What the site keeps in between is in
 `context.state`, which stays in the memory of the site's own SuperNode.
 """
 
