@@ -11,7 +11,8 @@ from site_parts import fill_in  # noqa: E402
 from sphinx.application import Sphinx  # noqa: E402
 
 project = "fedprikl"
-author = copyright = "The fedprikl authors"
+author = "The fedprikl authors"
+project_copyright = author
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]

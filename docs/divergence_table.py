@@ -1,4 +1,4 @@
-"""Writes the tables of docs/divergences.md: `python docs/divergence_table.py` (or `make tables`)."""
+"""Writes the tables of docs/divergences.md, in `make tables`."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Writes the README's table of the paper's estimators: `python docs/readme_table.py`, `make tables`.
+"""Writes the README's table of the paper's estimators, in `make tables`.
 
 It is that of `fedprikl demo --paper`. Only what the seed determines is in it; the values of a
 single run are not.

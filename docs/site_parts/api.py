@@ -1,13 +1,11 @@
 """The public names of fedprikl, from their docstrings."""
 
 import inspect
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from site_parts.docstrings import markdown
-
 import fedprikl as fk
+from site_parts.docstrings import markdown
 
 GROUPS = {
     "Asking": (
@@ -79,6 +77,7 @@ def _members(thing: type) -> Iterator[tuple[str, str]]:
             continue
         shown = name
         if not isinstance(member, property):
-            given = [p for p in inspect.signature(function).parameters.values()]
-            shown += f"({', '.join(_parameter(p) for p in given if p.name not in ('self', 'cls'))})"
-        yield shown, markdown(re.sub(r"\n-{3,}", lambda m: m[0], inspect.getdoc(function) or ""))
+            given = inspect.signature(function).parameters.values()
+            names = [_parameter(each) for each in given if each.name not in ("self", "cls")]
+            shown += f"({', '.join(names)})"
+        yield shown, markdown(inspect.getdoc(function) or "")

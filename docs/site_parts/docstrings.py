@@ -8,9 +8,9 @@ PARAMETER = re.compile(r"^(\w[\w, ]*)\n((?: {4}.*\n?|\n(?= {4}))+)", re.MULTILIN
 
 
 def markdown(doc: str) -> str:
-    """A docstring in numpy's style as Markdown.
+    r"""A docstring in numpy's style as Markdown.
 
-    >>> print(markdown("One.\\n\\n>>> 1 + 1\\n2"))
+    >>> print(markdown("One.\n\n>>> 1 + 1\n2"))
     One.
     <BLANKLINE>
     ```pycon
