@@ -7,7 +7,7 @@ FLOWER := tests/deployment/test_loopback.py tests/deployment/test_simulation_eng
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo federation-demo monitor-demo paper check test quick-tests all-other-tests flower-tests \
-  docs lint lock clean
+  docs tables lint lock clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -55,7 +55,11 @@ all-other-tests: setup
 flower-tests: setup
 	@said=$$($(BIN)/python -m pytest $(FLOWER) 2>&1); code=$$?; echo "$$said"; exit $$code
 
-docs: setup  ## rewrite the generated tables of the README and of docs/divergences.md
+docs: setup  ## build the site into docs/_build/site; open its index.html, no server is needed
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs docs/_build/site
+	@echo "docs/_build/site/index.html"
+
+tables: setup  ## rewrite the generated tables of the README and of docs/divergences.md
 	$(BIN)/python docs/readme_table.py
 	$(BIN)/python docs/divergence_table.py
 
@@ -71,4 +75,4 @@ lock: setup  ## resolve requirements.lock anew (exact versions and hashes, no ad
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade --output-file requirements.lock
 
 clean:  ## remove the environment and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache
+	rm -rf .venv docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache

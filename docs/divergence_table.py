@@ -1,4 +1,4 @@
-"""Writes the tables of docs/divergences.md: `python docs/divergence_table.py` (or `make docs`)."""
+"""Writes the tables of docs/divergences.md, in `make tables`."""
 
 import math
 from collections.abc import Callable
@@ -97,7 +97,7 @@ TABLES = {"noise": noise_table, "power": power_table}
 
 def begin(name: str) -> str:
     """The line above a table."""
-    return f"<!-- {name} table: written by `make docs` -->\n"
+    return f"<!-- {name} table: written by `make tables` -->\n"
 
 
 def table_in(page: str, name: str) -> str:

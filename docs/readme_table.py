@@ -1,9 +1,10 @@
-"""Writes the README's table of the paper's estimators: `python docs/readme_table.py`, `make docs`.
+"""Writes the README's table of the paper's estimators, in `make tables`.
 
 It is that of `fedprikl demo --paper`. Only what the seed determines is in it; the values of a
 single run are not.
 """
 
+import re
 import warnings
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from fedprikl.reporting import HEAD, comparison_row
 from fedprikl.simulation import compare, drifted_population, paper_and_ours
 
 README = Path(__file__).parent.parent / "README.md"
-BEGIN, END = "<!-- demo table: written by `make docs` -->\n", "<!-- end of demo table -->"
+TABLE = re.compile(r"(<!-- demo table: .* -->\n)(.*?)(?=<!-- end of demo table -->)", re.DOTALL)
 SHOWN = ("estimator", "counts", "typical", "claimed ε", "true ε")
 
 
@@ -42,11 +43,11 @@ def demo_table(compared: list[ComparedEstimate]) -> str:
 
 def table_in(readme: str) -> str:
     """The table that stands in the README now."""
-    return readme[readme.index(BEGIN) + len(BEGIN) : readme.index(END)]
+    (found,) = TABLE.finditer(readme)
+    return found[2]
 
 
 if __name__ == "__main__":
     text = README.read_text(encoding="utf-8")
-    README.write_text(
-        text.replace(BEGIN + table_in(text), BEGIN + demo_table(demo_rows())), encoding="utf-8"
-    )
+    fresh = demo_table(demo_rows())
+    README.write_text(TABLE.sub(lambda old: old[1] + fresh, text), encoding="utf-8")

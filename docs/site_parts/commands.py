@@ -1,0 +1,49 @@
+"""The commands and their options, from the declarations that `--help` prints."""
+
+import re
+from typing import Any
+
+import typer.main
+
+from fedprikl.cli.app import app
+
+
+def commands() -> str:
+    """A heading, what it does, and a table of options for each command."""
+    group: Any = typer.main.get_command(app)
+    return "\n\n".join(_command(name, each) for name, each in group.commands.items())
+
+
+def _command(name: str, command: Any) -> str:
+    shown = [each for each in command.params if not getattr(each, "hidden", False)]
+    arguments = [each for each in shown if each.param_type_name == "argument"]
+    options = [each for each in shown if each.param_type_name == "option"]
+    usage = " ".join(["fedprikl", name, *(_argument(each) for each in arguments), "[OPTIONS]"])
+    rows = [_row(each.name.upper(), each) for each in arguments]
+    rows += [_row(", ".join(each.opts), each) for each in options if each.name != "help"]
+    table = "\n".join(["| | says | default |", "| --- | --- | --- |", *rows]) if rows else ""
+    return "\n\n".join([f"## fedprikl {name}", f"```text\n{usage}\n```", _help(command), table])
+
+
+def _argument(argument: Any) -> str:
+    name = argument.name.upper()
+    return name if argument.required else f"[{name}]"
+
+
+def _row(name: str, param: Any) -> str:
+    says = " ".join((param.help or "").split()).replace("|", "\\|")
+    return f"| `{name}` | {says} | {_default(param)} |"
+
+
+def _default(param: Any) -> str:
+    if param.required:
+        return "required"
+    value = param.default() if callable(param.default) else param.default
+    return "" if value in (None, "", False, (), []) else f"`{value}`"
+
+
+def _help(command: Any) -> str:
+    """Its docstring; option names as code, so that two hyphens stay two."""
+    text = (command.help or "").replace("\b", "").strip()
+    examples = re.sub(r"^\s*Example: (.*?)$", r"Example: `\1`", text, flags=re.MULTILINE)
+    return re.sub(r"(?<![`\w-])(--[a-z][\w-]*)(?![^`\n]*`$)", r"`\1`", examples)
