@@ -59,7 +59,7 @@ def python(code: str, *line: str) -> subprocess.Popen[str]:
 )
 def test_ctrl_c_is_one_line(planned: Path, place: str, command: tuple[str, ...], work: str) -> None:
     code = (
-        "import fedprikl.cli.app\n"
+        f"import fedprikl.cli, fedprikl.{place.rpartition('.')[0]}\n"
         "def busy(*_, **__):\n"
         "    print('busy', flush=True)\n"
         f"    {BUSY[work]}\n"

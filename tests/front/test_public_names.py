@@ -64,5 +64,6 @@ def test_ctrl_c_during_the_imports_prints_nothing() -> None:
         "sys.meta_path.insert(0, Interrupt())\n"
         "main()"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    line = [sys.executable, "-c", code, "keys", "--help"]
+    ended = subprocess.run(line, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

@@ -2,18 +2,26 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["main"]
+__all__ = ["importing", "main"]
 
 
-def main() -> None:
-    """Entry point. Imports take a second, in which Ctrl-C must not print a traceback either.
+@contextmanager
+def importing() -> Iterator[None]:
+    """Imports take a second, in which Ctrl-C must not print a traceback either.
 
     Nothing has been done by then, so the process may just end; an exception would have to pass
     through libraries that turn it into others.
     """
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-    from fedprikl.cli.app import main as run
-
+    yield
     signal.signal(signal.SIGINT, before)
+
+
+def main() -> None:
+    """Entry point."""
+    with importing():
+        from fedprikl.cli.app import main as run
     run()

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation.column_tails import SKEWS, gamma_like_deviate
 from fedprikl.estimation.noisy_counts import NoisyCounts
+from fedprikl.libraries import scipy
 
 __all__ = ["CountLaw", "Survival", "count_noise"]
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import scipy
 
 from fedprikl.checks import Floats
+from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism
 
 __all__ = ["GammaLike", "NoisyTail", "SmoothTail", "Tail", "gamma_like_deviate", "tail_of"]

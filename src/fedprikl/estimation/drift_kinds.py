@@ -17,12 +17,12 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-import scipy
 
 from fedprikl.checks import Floats, Ints, check_finite
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.drift_model import SEED, skew_of
+from fedprikl.libraries import scipy
 
 __all__ = ["KINDS", "drifted_ratios", "ratio_divergence"]
 

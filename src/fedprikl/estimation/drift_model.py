@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy
 
 from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
+from fedprikl.libraries import scipy
 
 __all__ = ["Drift", "DriftModel", "fit_drift", "model_drift", "skew_of"]
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
@@ -17,6 +16,7 @@ from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
 from fedprikl.estimation.drift_model import skew_of
 from fedprikl.estimation.terms import Terms
 from fedprikl.estimation.trials import AdaptiveNoise, Errors, Release, ValueNoise, trial_errors
+from fedprikl.libraries import scipy
 from fedprikl.reference import QueryPoints
 
 __all__ = ["Ladder", "ladder", "sampling_variance"]

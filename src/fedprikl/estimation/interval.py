@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
-import scipy
 
 from fedprikl.checks import Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
@@ -21,6 +20,7 @@ from fedprikl.estimation.gap_ranges import dead_zone, is_whole
 from fedprikl.estimation.noisy_counts import NoisyCounts
 from fedprikl.estimation.plausible import plausible_interval
 from fedprikl.estimation.trials import AdaptiveNoise, ValueNoise
+from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints
 

@@ -7,7 +7,6 @@ between, and the errors differ: the logarithm of a count near 0 is what noise di
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
@@ -15,6 +14,7 @@ from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.envelope import sampling_variance
 from fedprikl.estimation.noisy_counts import NoisyCounts
 from fedprikl.estimation.trials import CountsNoise, Populations
+from fedprikl.libraries import scipy
 
 __all__ = ["plausible_counts", "plausible_interval"]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy
 
 from fedprikl.checks import Floats, check_open_unit
 from fedprikl.errors import InvalidInputError
+from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism
 
 __all__ = [

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy
 
 from fedprikl.checks import Floats
 from fedprikl.estimation import NoisyCounts
 from fedprikl.estimation.column_tails import KNEE, SKEWS, GammaLike, SmoothTail
 from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.estimation.ratios import Ratios, gamma_like
+from fedprikl.libraries import scipy
 from fedprikl.monitoring.channels import Channel
 from fedprikl.monitoring.lens import Lens
 from fedprikl.monitoring.period_counts import ChannelCounts

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import scipy
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
@@ -23,6 +22,7 @@ from fedprikl.estimation.trials import (
     ValueNoise,
     trial_errors,
 )
+from fedprikl.libraries import scipy
 from fedprikl.planning.drift_cases import DriftCase
 from fedprikl.planning.forecast import typical_error
 from fedprikl.privacy import InsecureSeededNoise, Mechanism

@@ -20,6 +20,7 @@ from fedprikl.checks import (
     check_positive_int,
 )
 from fedprikl.errors import InvalidInputError
+from fedprikl.libraries import scipy
 from fedprikl.privacy.gaussian_account import gaussian_epsilon
 
 __all__ = ["AuditResult", "AuditTest", "Sampler", "audit", "lowest_bit"]
@@ -180,12 +181,10 @@ def _log_ratio(hits: tuple[int, int], trials: int, delta: float, chance: float) 
 
 def _binomial_limits(hits: tuple[int, int], trials: int, chance: float) -> tuple[float, float]:
     """Clopper-Pearson: p above the first and q below the second, both but for `chance`."""
-    from scipy import stats  # slow to load, and only audits need it
-
     often, seldom = hits
-    lower = float(stats.beta.ppf(chance / 2, often, trials - often + 1)) if often else 0.0
+    lower = float(scipy.stats.beta.ppf(chance / 2, often, trials - often + 1)) if often else 0.0
     upper = (
-        float(stats.beta.ppf(1 - chance / 2, seldom + 1, trials - seldom))
+        float(scipy.stats.beta.ppf(1 - chance / 2, seldom + 1, trials - seldom))
         if seldom < trials
         else 1.0
     )
@@ -199,13 +198,11 @@ def _gaussian_bound(pick: Pair, measure: Pair, delta: float, chance: float) -> f
     mu-GDP for mu = Delta/sigma exactly. Binomial limits at the best cut give a lower bound on mu,
     hence on epsilon at any delta, far beyond ln(trials).
     """
-    from scipy import stats
-
     first, second = (1, 0) if pick[1].mean() > pick[0].mean() else (0, 1)
 
     def mu(hits: tuple[int, int], trials: int) -> float:
         lower, upper = _binomial_limits(hits, trials, chance)
-        return float(stats.norm.ppf(lower) - stats.norm.ppf(upper))
+        return float(scipy.stats.norm.ppf(lower) - scipy.stats.norm.ppf(upper))
 
     cuts = _cuts(pick[first], pick[second])
     scores = [mu(_hits(pick, 1, first, second, cut), len(pick[0])) for cut in cuts]

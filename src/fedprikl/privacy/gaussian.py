@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, check_delta, check_epsilon
+from fedprikl.libraries import scipy
 from fedprikl.privacy.gaussian_account import SAFETY, gaussian_epsilon, gaussian_sigma
 from fedprikl.privacy.integer_account import check_accounted_delta
 from fedprikl.privacy.losses import GaussianLoss
@@ -77,15 +78,11 @@ class GaussianMechanism(AdditiveMechanism):
 
     def survival(self, x: Floats) -> Floats:
         """P(noise > x)."""
-        from scipy import special  # slow to load, and a client never needs it
-
-        return np.asarray(special.ndtr(-x / self.sigma))
+        return np.asarray(scipy.special.ndtr(-x / self.sigma))
 
     def quantile(self, probability: float, *, error_sd: float = 0.0) -> float:
         """Quantile of the noise plus an independent normal error of this sd."""
-        from scipy import special
-
-        return float(special.ndtri(probability) * math.hypot(self.sigma, error_sd))
+        return float(scipy.special.ndtri(probability) * math.hypot(self.sigma, error_sd))
 
     def per_unit(self) -> str:
         """In words, relative to the sensitivity where there is one: what a ledger knows."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from fedprikl.libraries import scipy
 from fedprikl.privacy.integer_account import SMALLEST_DELTA
 
 __all__ = ["SAFETY", "gaussian_epsilon", "gaussian_sigma"]
@@ -60,11 +61,11 @@ def _profile() -> Callable[[float, float], float]:
 
     delta = Phi(1/(2 sigma) - epsilon sigma) - e^epsilon Phi(-1/(2 sigma) - epsilon sigma)
     """
-    from scipy.special import log_ndtr  # slow to load, and a client never needs it
 
     def log_delta_at(sigma: float, epsilon: float) -> float:
         far = epsilon * sigma + 1 / (2 * sigma)
-        first, second = log_ndtr(1 / sigma - far), epsilon + log_ndtr(-far)
+        first = scipy.special.log_ndtr(1 / sigma - far)
+        second = epsilon + scipy.special.log_ndtr(-far)
         if second > first:
             return -math.inf
         return float(first + np.log1p(-np.exp(second - first)))
@@ -73,9 +74,7 @@ def _profile() -> Callable[[float, float], float]:
 
 
 def _root(missing: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
-    from scipy.optimize import brentq
-
-    return float(brentq(missing, low, high, xtol=tolerance))
+    return float(scipy.optimize.brentq(missing, low, high, xtol=tolerance))
 
 
 def _usable(delta: float, ratio: float) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, check_epsilon
+from fedprikl.libraries import scipy
 from fedprikl.privacy.gaussian_account import SAFETY
 from fedprikl.privacy.losses import LaplaceLoss
 from fedprikl.privacy.mechanism import (
@@ -88,11 +89,9 @@ class LaplaceMechanism(AdditiveMechanism):
         """Quantile (above 1/2) of the noise plus an independent normal error of this sd."""
         if error_sd < 1e-9 * self.scale:
             return -self.scale * math.log(2 * (1 - probability))
-        from scipy import optimize  # slow to load, and a client never needs it
-
         below = _laplace_normal_cdf(self.scale, error_sd)
         bound = 20 * (self.scale + error_sd) * max(1.0, -math.log(1 - probability))
-        return float(optimize.brentq(lambda x: below(x) - probability, 0.0, bound))
+        return float(scipy.optimize.brentq(lambda x: below(x) - probability, 0.0, bound))
 
     def per_unit(self) -> str:
         """In words, relative to the sensitivity where there is one: what a ledger knows."""
@@ -116,14 +115,12 @@ def calibrate_laplace(*, epsilon: float, sensitivity: float) -> LaplaceMechanism
 
 def _laplace_normal_cdf(scale: float, sd: float) -> Callable[[float], float]:
     """P(Laplace(scale) + N(0, sd^2) <= x), in closed form, with products as sums of logarithms."""
-    from scipy.special import log_ndtr, ndtr
-
     shift = sd / scale
     square = shift**2 / 2
 
     def below(x: float) -> float:
-        rising = math.exp(square + x / scale + log_ndtr(-x / sd - shift))
-        falling = math.exp(square - x / scale + log_ndtr(x / sd - shift))
-        return float(ndtr(x / sd) + (rising - falling) / 2)
+        rising = math.exp(square + x / scale + scipy.special.log_ndtr(-x / sd - shift))
+        falling = math.exp(square - x / scale + scipy.special.log_ndtr(x / sd - shift))
+        return float(scipy.special.ndtr(x / sd) + (rising - falling) / 2)
 
     return below

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from fedprikl.checks import check_positive_int
 from fedprikl.errors import InvalidInputError
+from fedprikl.libraries import dp_accounting, loss_distributions
 from fedprikl.privacy.gaussian_account import gaussian_epsilon
 from fedprikl.privacy.integer_account import integer_gaussian_epsilon
-from fedprikl.privacy.libraries import dp_accounting, loss_distributions
 from fedprikl.privacy.renyi import concentrated_epsilon
 
 __all__ = [

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, check_finite, check_open_unit
 from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError
+from fedprikl.libraries import scipy
 from fedprikl.privacy.losses import Loss
 from fedprikl.privacy.noise import NoiseSource
 
@@ -153,10 +154,8 @@ def _survival_with_error(
     """P(noise + N(0, error_sd^2) > x), as a function of x."""
     if error_sd == 0:
         return lambda x: float(survival(np.array([x]))[0])
-    from scipy import special  # slow to load, and a client never needs it
-
     edges = np.linspace(-ERROR_REACH, ERROR_REACH, ERROR_CELLS + 1)
-    masses = np.diff(special.ndtr(edges))
+    masses = np.diff(scipy.special.ndtr(edges))
     errors = error_sd * (edges[1:] + edges[:-1]) / 2
     return lambda x: float(masses @ survival(x - errors))
 

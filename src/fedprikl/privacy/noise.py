@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.libraries import opendp
+from fedprikl.libraries import opendp
 from fedprikl.privacy.polya import polya_table
 
 __all__ = [

@@ -12,18 +12,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedprikl.errors import RecordsError
+from fedprikl.libraries import duckdb
 from fedprikl.records.csv_files import Chunk
 from fedprikl.reference.columns import Values
 from fedprikl.reference.values import Odd
-
-if TYPE_CHECKING:  # slow to load, and most files are CSV
-    import duckdb
 
 __all__ = ["ParquetFile", "Session", "session"]
 
@@ -49,8 +47,6 @@ class Session:
         Two threads, as each keeps buffers of its own. What is spilled are records, so the folder is
         for this user only, and is removed at the end.
         """
-        import duckdb
-
         if self._connection is None:
             spill = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="fedprikl-"))
             config: dict[str, str | bool | int | float | list[str]] = {
@@ -155,8 +151,6 @@ def _parameters(path: Path) -> dict[str, str]:
 @contextmanager
 def _reading(file: Path) -> Iterator[None]:
     """Turns what duckdb says about a file into our error; its own message quotes the records."""
-    import duckdb
-
     try:
         yield
     except duckdb.OutOfMemoryException:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
+from fedprikl.libraries import scipy
 
 __all__ = ["MOST_CELLS", "MOST_FACTORS", "Factors", "fit_factors"]
 

@@ -1,0 +1,70 @@
+"""Libraries that a site does not need, imported when they are first used.
+
+A site that counts CSV files for a trusted aggregator needs none of them. They are the extras `plan`
+(what plans, charges, releases and judges) and `parquet`; together they take most of the space of an
+installation, and most of the time that importing fedprikl would take.
+
+>>> from fedprikl.libraries import scipy
+>>> float(scipy.special.ndtr(0.0))
+0.5
+"""
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fedprikl.errors import MissingExtraError
+
+__all__ = ["dp_accounting", "duckdb", "loss_distributions", "opendp", "scipy"]
+
+
+class _Library:
+    """Stands for a module, whose names it gets at their first use."""
+
+    def __init__(self, name: str, extra: str) -> None:
+        self._name, self._extra = name, extra
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by tools that look at every object
+            raise AttributeError(name)
+        found = getattr(_load(self._name, self._extra), name)
+        setattr(self, name, found)
+        return found
+
+
+def _load(name: str, extra: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.partition(".")[0]:
+            raise
+        raise MissingExtraError(
+            f"This needs {error.name}, which is not installed: pip install 'fedprikl[{extra}]'."
+        ) from None
+
+
+if TYPE_CHECKING:
+    import duckdb
+    import scipy
+else:
+    duckdb, scipy = _Library("duckdb", "parquet"), _Library("scipy", "plan")
+
+
+@cache
+def dp_accounting() -> Any:
+    """The module of the same name."""
+    return _load("dp_accounting", "plan")
+
+
+@cache
+def loss_distributions() -> Any:
+    """Its makers of privacy loss distributions."""
+    return _load("dp_accounting.pld", "plan").privacy_loss_distribution
+
+
+@cache
+def opendp() -> Any:
+    """OpenDP's prelude."""
+    module = _load("opendp.prelude", "plan")
+    module.enable_features("contrib")
+    return module
