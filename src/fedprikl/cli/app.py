@@ -57,7 +57,7 @@ def _show_warning(*warned: Any) -> None:
 
 def main() -> None:
     """Entry point: errors raised on purpose, and Ctrl-C, are one line without a traceback."""
-    warnings.showwarning = _show_warning  # type: ignore[assignment]  what it gets is passed on
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     interrupts: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:
