@@ -1,5 +1,6 @@
 """Whole clients: every client of a comparison contributes exactly k records."""
 
+import gzip
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fedprikl import (
     plan,
 )
 from fedprikl.checks import Ints
+from fedprikl.errors import RecordsError
 from fedprikl.front import comparing
 from fedprikl.protocol import Client
 from tests.front.conftest import Population
@@ -159,3 +161,95 @@ def test_too_few_clients_with_records_fail_clearly(people: Population, folder: P
 def test_single_records_are_all_counted(people: Population, spy: Spy) -> None:
     people.compare(empty(people, 0))
     assert [counts.sum() for counts in spy.counts] == [0, 60, 60, 60, 60, 60]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Reference, Path, Plan]:
+    """Five clients with a folder each."""
+    rows = pl.DataFrame({"plan": ["basic"] * 30 + ["plus"] * 10, "age": list(range(40))})
+    reference = Reference.fit(rows)
+    for number in range(5):
+        place = tmp_path / "clients" / f"c{number}"
+        place.mkdir(parents=True)
+        rows.write_csv(place / "a.csv")
+    made = plan(reference, clients=5, records=200, epsilon=1.0, unit="client", per_client=5)
+    return reference, tmp_path / "clients", made.plan
+
+
+@pytest.mark.parametrize("nothing", ["no file", "blank", "packed", "parquet", "header"])
+def test_a_client_that_holds_nothing_at_all_does_not_show(
+    folders: tuple[Reference, Path, Plan], nothing: str
+) -> None:
+    """Whatever it does not hold: records, names of columns, files."""
+    reference, clients, made = folders
+    file = clients / "c3" / "a.csv"
+    header = file.read_text().splitlines()[0]
+    file.unlink()
+    match nothing:
+        case "blank":
+            file.write_bytes(b"")
+        case "packed":
+            file.with_name("a.csv.gz").write_bytes(gzip.compress(b""))
+        case "parquet":
+            file.with_name("a.parquet").write_bytes(b"")
+        case "header":
+            file.write_text(f"{header}\n")
+    result = compare(reference, clients, made, ledger=None, skip_bad_files=True)
+    assert result.release.records == 25
+    assert not result.left_out
+    assert sum(cohort.included for cohort in result.release.cohorts) == 5
+
+
+def test_where_records_are_protected_a_missing_file_is_a_mistake(
+    folders: tuple[Reference, Path, Plan],
+) -> None:
+    reference, clients, made = folders
+    (clients / "c3" / "a.csv").unlink()
+    record = replace(made, unit="record", per_client=None, most_records=255)
+    with pytest.raises(RecordsError, match="holds no"):
+        compare(reference, clients, record, ledger=None)
+
+
+def test_frames_without_columns_hold_nothing(folders: tuple[Reference, Path, Plan]) -> None:
+    reference, _, made = folders
+    rows = pl.DataFrame({"plan": ["basic"] * 9, "age": [30] * 9})
+    clients = {"a": rows, "b": rows.clone(), "c": rows.head(5), "d": pl.DataFrame()}
+    assert compare(reference, clients, made, ledger=None).release.records == 20
+
+
+def test_several_clients_may_hold_nothing() -> None:
+    """There is only one empty tuple in Python: it is not the same records twice."""
+    reference = Reference.from_counts([5, 5])
+    made = plan(reference, clients=4, records=40, epsilon=1.0, unit="client", per_client=2)
+    result = compare(reference, [[0, 1], [1], (), ()], made, ledger=None)
+    assert result.release.records == 8
+
+
+def test_the_release_says_if_clients_without_records_are_seen() -> None:
+    reference = Reference.from_counts([5, 5])
+    options: Any = {"clients": 4, "records": 40, "epsilon": 1.0, "unit": "client", "per_client": 2}
+    away = plan(reference, **options, empty="away")
+    assert any("whether a client has any is not protected" in note for note in away.notes)
+    release = compare(reference, [[0, 1], [1], [0], ()], away, ledger=None).release
+    assert release.records == 6
+    said = str(release.privacy)
+    assert "by any others (but not by none)" in said
+    assert "whether a client has any records" in said
+    assert "tells nothing about any client" not in said
+    drawn = compare(reference, [[0, 1], [1], [0], ()], plan(reference, **options), ledger=None)
+    assert drawn.release.records == 8
+    assert "the number of records tells nothing about any client" in str(drawn.release.privacy)
+    assert not replace(release, privacy=drawn.release.privacy).is_about(away.plan)
+
+
+def test_a_budget_of_records_that_pays_for_clients_is_pointed_out(tmp_path: Path) -> None:
+    reference = Reference.from_counts([5, 5])
+    options: Any = {"clients": 3, "records": 30, "epsilon": 0.1, "population": "phones"}
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        ledger.set_budget("phones", epsilon=1.0, delta=1e-6, at="2030-01-31T12:00:00+00:00")
+        clients = plan(reference, **options, unit="client", per_client=2)
+        noted = compare(reference, [[0], [1], [0, 1]], clients, ledger=ledger).notes
+        assert any("is that of single records" in note for note in noted)
+        records = plan(reference, **options)
+        noted = compare(reference, [[0], [1], [0, 1]], records, ledger=ledger).notes
+        assert not any("is that of single records" in note for note in noted)

@@ -89,7 +89,7 @@ def test_the_statement_says_whom_it_protects() -> None:
     assert "a client with 112 records is protected to epsilon 112 only" in str(record)
     assert "plan with --unit client" in str(record)
     assert "Protected: one client, with all the records it holds" in str(client)
-    assert "exactly 20 of its records" in str(client)
+    assert "exactly 20 records, drawn at random from its own" in str(client)
     assert "epsilon 112" not in str(client)
     for held in (None, 1.0):  # nothing to warn of
         assert "--unit client" not in str(statement(held=held))

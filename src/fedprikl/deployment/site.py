@@ -215,9 +215,11 @@ def _open_session(
     draw = draw_of(plan)
     new: tuple[Seen, ...] = ()
     if plan.series is None or invitation.period is None:
-        found = open_records(settings.data).count(reference, draw)
+        found = open_records(settings.data, drawn=draw is not None).count(reference, draw)
     else:
-        asked = records_of_period(plan.series, invitation.period, settings.data, known.seen)
+        asked = records_of_period(
+            plan.series, invitation.period, settings.data, known.seen, drawn=draw is not None
+        )
         (found,), new = count_parts({"": asked}, reference, draw=draw).values(), asked.new
     roster, identity = credentials(plan, settings)
     client = Client(

@@ -14,6 +14,7 @@ from fedprikl.protocol import (
     check_validity,
     trust_of,
 )
+from fedprikl.protocol.policy import check_protected
 from fedprikl.protocol.released_period import charged_span
 
 __all__ = ["charge_own_budget", "check_before_reading", "credentials"]
@@ -27,6 +28,7 @@ def check_before_reading(invitation: Invitation, settings: NodeSettings, *, at: 
     if not plan.aggregator:
         raise PolicyRefusal("the plan names no aggregator to seal the answers to")
     check_validity(plan, settings.policy, at=at)
+    check_protected(plan, settings.policy)
     check_period(invitation, at=at)
     if trust_of(plan).shares_noise and not plan.roster:
         raise PolicyRefusal("without a trusted aggregator it needs a roster of clients")

@@ -22,7 +22,7 @@ import hashlib
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
 from datetime import datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ from fedprikl.deployment.site_arrivals import Arrivals
 from fedprikl.deployment.site_tables import open_tables
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.monitoring.counted_records import CountedRecords
-from fedprikl.protocol import SignedPlan, Step
+from fedprikl.protocol import Plan, SignedPlan, Step
 from fedprikl.records import Seen
 
 __all__ = ["SiteMemory"]
@@ -162,8 +162,7 @@ class SiteMemory:
         counts = self._counts(db)
         if any(asked.is_period_of(before) for before in counts):
             raise PolicyRefusal("its records of this period have been counted already")
-        counted = sum(asked.may_share(before) for before in counts)
-        if counted >= min(plan.releases, most_counts):
+        if not _may_count_again(plan, asked, counts, most_counts):
             raise PolicyRefusal(
                 "its records have been counted as often as the plan (releases) and its own policy "
                 "(most-counts) allow"
@@ -201,6 +200,21 @@ class SiteMemory:
                 f"Cannot use the site's memory {self._path}: {reason}. Without it no step is "
                 "answered; set FEDPRIKL_HOME to a folder of this user."
             ) from None
+
+
+def _may_count_again(
+    plan: Plan, asked: CountedRecords, counts: Sequence[CountedRecords], most_counts: int
+) -> bool:
+    """Whether plan and policy allow one more count.
+
+    Of records: those that may be in this count and were in others. A client is in every count, so
+    all of them matter: those of its own series are in the plan's budget, all others are not.
+    """
+    if plan.unit == "record" or plan.series is None:
+        counted = sum(asked.may_share(before) for before in counts)
+        return counted < min(plan.releases, most_counts)
+    own = sum((each.line, each.series) == (asked.line, asked.series) for each in counts)
+    return own < plan.releases and len(counts) - own < most_counts
 
 
 def _number(step: Step) -> int:

@@ -59,6 +59,12 @@ def open_account(
     without a budget gets one for all releases of the plan; `note` is told.
     """
     if plan.population in book.populations():
+        if plan.unit == "client" and book.account(plan.population).unit == "record":
+            note(
+                f"The budget of {plan.population!r} is that of single records: it lets plans pass "
+                "that protect records only, by which a client's loss has no bound. To keep it for "
+                "whole clients: `fedprikl ledger --set-epsilon ... --unit client`."
+            )
         aggregator.check_budget()
         book.bind_records(plan.population, records, at=at)
         return

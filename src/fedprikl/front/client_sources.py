@@ -29,16 +29,18 @@ class ClientSources:
 
 
 def find_clients(
-    clients: Any, reference: Reference, *, form: CsvFormat, skip_bad: bool
+    clients: Any, reference: Reference, *, form: CsvFormat, skip_bad: bool, drawn: bool = False
 ) -> ClientSources:
     """The clients of a folder, a mapping of names, or a list.
 
     A source is bad if it cannot be opened or lacks a column: that is known from its header, so
-    that whether it is left out never depends on a record.
+    that whether it is left out never depends on a record. Where records are `drawn`, whole clients
+    are protected: one without files, or with files that hold nothing, is not bad.
     """
     found = _named(clients)
     files = {name: source for name, source in found.items() if isinstance(source, Path)}
-    bad = check_all(files, reference, format=form) | _check_frames(found, reference)
+    bad = check_all(files, reference, format=form, drawn=drawn)
+    bad |= _check_frames(found, reference, drawn=drawn)
     words = _listed(bad, found) if bad else ""
     if bad and not skip_bad:
         raise RecordsError(
@@ -66,7 +68,11 @@ def _named(clients: Any) -> dict[str, Source]:
             found = {name: _source(source, name) for name, source in clients.items()}
         case _:
             found = _numbered(clients)
-    places = [s.resolve() if isinstance(s, Path) else id(s.records) for s in found.values()]
+    places = [
+        s.resolve() if isinstance(s, Path) else id(s.records)
+        for s in found.values()
+        if isinstance(s, Path) or not (isinstance(s.records, tuple) and not s.records)  # all one
+    ]
     if len(set(places)) < len(places):
         raise InvalidInputError(
             "Two clients have the same records. Each record would count twice, but it is protected "
@@ -123,12 +129,14 @@ def _entries(folder: Path) -> list[Path]:
         raise InvalidInputError(f"Cannot read {folder}: {error.strerror}.") from None
 
 
-def _check_frames(found: Mapping[str, Source], reference: Reference) -> dict[str, str]:
+def _check_frames(
+    found: Mapping[str, Source], reference: Reference, *, drawn: bool
+) -> dict[str, str]:
     bad = {}
     for name, source in found.items():
         if isinstance(source, FrameRecords):
             try:
-                source.check(reference)
+                source.check(reference, drawn=drawn)
             except FedPriKLError as error:
                 bad[name] = f"{name}: {error}"
     return bad

@@ -140,7 +140,8 @@ def compare(
     policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
     check_plan(signed, policy, at)
     server = Server(signed, pi)
-    sources = find_clients(clients, pi, form=form, skip_bad=skip_bad_files)
+    drawn = signed.plan.unit == "client"
+    sources = find_clients(clients, pi, form=form, skip_bad=skip_bad_files, drawn=drawn)
     if sources.bad:
         tell(f"Left out: {sources.bad_words}")
     trial = rehearse(server, sources.used, pi, policy, at)

@@ -30,7 +30,9 @@ def content_digests(
     found: dict[str, str] = {}
     for done, (name, source) in enumerate(clients.items(), start=1):
         if isinstance(source, Path):
-            found |= {str(file.resolve()): _of_file(file) for file in data_files(source)}
+            found |= {
+                str(file.resolve()): _of_file(file) for file in data_files(source, blank=True)
+            }
         else:
             found[f"in memory: {population}: {name}"] = _of_records(source)
         progress("reading records", done, len(clients))

@@ -136,7 +136,11 @@ class LocalSeries:
         check_plan(self.signed, self.policy, at)
         server, marks = Server(self.signed, self.reference), Watermark(self.watermark)
         found = find_clients(
-            self.clients, self.reference, form=self.form, skip_bad=self.skip_bad_files
+            self.clients,
+            self.reference,
+            form=self.form,
+            skip_bad=self.skip_bad_files,
+            drawn=self._drawn,
         )
         if found.bad:
             self.note(f"Left out: {found.bad_words}")
@@ -197,16 +201,23 @@ class LocalSeries:
         history.void(number, round_id, at=at)
         raise ReleaseRefused(f"Period {number} is still due. {reason}")
 
+    @property
+    def _drawn(self) -> bool:
+        """Whether clients draw their records: then whole clients are protected."""
+        return self.signed.plan.unit == "client"
+
     def _select(
         self, files: Mapping[str, Path], number: int, marks: Watermark
     ) -> dict[str, PeriodRecords]:
         selected = {}
         for name, path in files.items():
             if self.series.has_times:
-                check_times(path, self.series.time_column, self.form)
+                check_times(path, self.series.time_column, self.form, drawn=self._drawn)
             known = marks.seen(self.signed.plan, path)
             try:
-                selected[name] = records_of_period(self.series, number, path, known)
+                selected[name] = records_of_period(
+                    self.series, number, path, known, drawn=self._drawn
+                )
             except RecordsError as error:
                 raise RecordsError(f"{name}: {error} Nothing was counted.") from None
         return selected

@@ -15,19 +15,27 @@ def takes_arrivals(series: Series) -> bool:
 
 
 def records_of_period(
-    series: Series, number: int, path: Path, known: Sequence[Seen] = ()
+    series: Series,
+    number: int,
+    path: Path,
+    known: Sequence[Seen] = (),
+    *,
+    drawn: bool = False,
 ) -> PeriodRecords:
     """What of a client's file or folder belongs to the release of a period.
 
     `known` are the parts that were seen in earlier periods. What is new in the result is to be kept
-    with the fact that the period was counted, both or neither.
+    with the fact that the period was counted, both or neither. Where records are `drawn`, a client
+    may have no files at all.
     """
     counted = series.counted_by(number)
     if not takes_arrivals(series):
         own = TimeSlice(series.time_column, counted.start, counted.end, series.zone)
-        return select_period(path, period=number, own=own, new=None, by_arrival=False)
+        return select_period(path, period=number, own=own, new=None, by_arrival=False, drawn=drawn)
     if not series.has_times:
-        return select_period(path, period=number, own=None, new=None, by_arrival=True, known=known)
+        return select_period(
+            path, period=number, own=None, new=None, by_arrival=True, known=known, drawn=drawn
+        )
     first = series.period(0).start
     return select_period(
         path,
@@ -36,4 +44,5 @@ def records_of_period(
         new=TimeSlice(series.time_column, first, counted.end, series.zone),
         by_arrival=True,
         known=known,
+        drawn=drawn,
     )

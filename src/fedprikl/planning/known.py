@@ -91,9 +91,17 @@ class Known:
 
 def _few_records(plan: Plan) -> tuple[str, ...]:
     """What a draw of so many records assumes of the clients."""
-    if plan.per_client is None or plan.per_client == 1:
+    if plan.per_client is None:
         return ()
+    away = (
+        "Clients without records stay away (--empty away), so whether a client has any is not "
+        "protected, and the number of records tells how many have.",
+    )
+    seen = away if plan.empty == "away" else ()
+    if plan.per_client == 1:
+        return seen
     return (
+        *seen,
         f"Every client contributes {plan.per_client:,} records. One that holds fewer repeats its "
         "own, which the false-alarm rate does not allow for: nearly all clients should hold as "
         "many (--per-client). Every client weighs the same, so build the reference from equally "

@@ -50,6 +50,7 @@ class PrivacyStatement:
     insecure: bool = False  # made with a seeded, insecure noise source
     unit: Unit = "record"  # who is protected
     per_client: int | None = None  # records that each client contributed, if clients are protected
+    away: bool = False  # whether clients without records stay away, so that this is seen
     held: float | None = None  # records that a client contributed on average, if records are
     counted: int | None = None  # of a series: how many of its releases count one record
     series_epsilon: float | None = None  # that they give together
@@ -61,6 +62,8 @@ class PrivacyStatement:
             raise InvalidInputError("A statement on a series says what its releases give together.")
         if (check_unit(self.unit) == "client") is not (self.per_client is not None):
             raise InvalidInputError("A statement on clients says how many records each gave.")
+        if self.away and self.unit == "record":
+            raise InvalidInputError("Only where clients are protected may one stay away.")
 
     @property
     def holds(self) -> bool:
@@ -95,12 +98,13 @@ class PrivacyStatement:
     @property
     def _protected(self) -> str:
         """Whom it protects, and how well."""
-        replaced = (
-            "Protected: one record. Replacing any one record of any client by any other"
-            if self.unit == "record"
-            else "Protected: one client, with all the records it holds, however many. Replacing "
-            "all of them by any others"
-        )
+        replaced = "Protected: one record. Replacing any one record of any client by any other"
+        if self.unit == "client":
+            some = " (but not by none)" if self.away else ""
+            replaced = (
+                "Protected: one client, with all the records it holds, however many. Replacing "
+                f"all of them by any others{some}"
+            )
         slack = f", plus at most {self.delta:g}." if self.delta else "."
         return (
             f"{replaced} makes no outcome more likely than by a factor of "
@@ -111,10 +115,16 @@ class PrivacyStatement:
     def _unprotected(self) -> str:
         """Whom it does not protect as well."""
         if self.unit == "client":
+            drawn = f"Each client contributed exactly {self.per_client:,} records, drawn at random"
+            if self.away:
+                return (
+                    f"{drawn} from its own. Not protected: who takes part, and whether a client "
+                    "has any records. Those that have none stay away, so the number of records "
+                    "tells how many have."
+                )
             return (
-                f"Each client contributed exactly {self.per_client:,} of its records, drawn at "
-                "random, so the number of records tells nothing about any client. Not protected: "
-                "who takes part."
+                f"{drawn} from its own, or from the reference if it has none, so the number of "
+                "records tells nothing about any client. Not protected: who takes part."
             )
         more = " and more than k times delta" if self.delta else ""
         warning = ""
@@ -160,6 +170,7 @@ class PrivacyStatement:
             "insecure": self.insecure,
             "unit": self.unit,
             "per_client": self.per_client,
+            "away": self.away,
             "held": self.held,
             "mechanism": self.mechanism,
             "released": self.released,
@@ -215,6 +226,7 @@ def state_together(
         insecure=any(part.insecure for part in parts),
         unit=parts[0].unit,
         per_client=parts[0].per_client,
+        away=parts[0].away,
     )
 
 

@@ -239,7 +239,13 @@ class Aggregator:
         """The privacy statement, with whom it protects."""
         plan, clients = self._round.plan, sum(each.included for each in self._outcomes.values())
         held = None if plan.unit == "client" else estimates.records / max(clients, 1)
-        return replace(estimates.privacy, unit=plan.unit, per_client=plan.per_client, held=held)
+        return replace(
+            estimates.privacy,
+            unit=plan.unit,
+            per_client=plan.per_client,
+            away=plan.empty == "away",
+            held=held,
+        )
 
     def _sign(self, estimates: Estimates, at: str) -> Release:
         plan, reserved, noisy = self._round.plan, self._reservation, estimates.noisy_counts

@@ -14,7 +14,14 @@ from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import view_places
 from fedprikl.reference import Reference
 
-__all__ = ["Policy", "check_invitation", "check_period", "check_roster", "check_validity"]
+__all__ = [
+    "Policy",
+    "check_invitation",
+    "check_period",
+    "check_protected",
+    "check_roster",
+    "check_validity",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +40,7 @@ class Policy:
     least_corruption: float = 0.0  # the share of a cohort that a plan must allow to collude
     longest_validity: timedelta | None = None  # of a plan; None accepts plans without an end
     most_counts: int = 1  # how often the same records may be counted; kept by the site's memory
+    most_drawn: int = 100_000  # records that it draws, where whole clients are protected
     units: frozenset[Unit] = frozenset(get_args(Unit))  # {"client"}: only if all of it is protected
 
 
@@ -53,8 +61,7 @@ def check_invitation(
         raise PolicyRefusal("the plan is about another reference than this client has")
     if plan.trust not in policy.trusts:
         raise PolicyRefusal(f"this client takes no part in a round with trust {plan.trust!r}")
-    if plan.unit not in policy.units:
-        raise PolicyRefusal(f"this client takes no part where one {plan.unit} is protected")
+    check_protected(plan, policy)
     if plan.epsilon > policy.largest_epsilon or plan.delta > policy.largest_delta:
         raise PolicyRefusal(
             f"epsilon {plan.epsilon:g} and delta {plan.delta:g} exceed the limits "
@@ -73,6 +80,16 @@ def check_invitation(
     check_period(invitation, at=at)
     if not _fits_the_plan(invitation):
         raise PolicyRefusal("the secure sum does not fit the plan")
+
+
+def check_protected(plan: Plan, policy: Policy) -> None:
+    """Raises `PolicyRefusal` unless the client agrees to whom the plan protects, and how."""
+    if plan.unit not in policy.units:
+        raise PolicyRefusal(f"this client takes no part where one {plan.unit} is protected")
+    if plan.per_client is not None and plan.per_client > policy.most_drawn:
+        raise PolicyRefusal(
+            f"{plan.per_client:,} records are to be drawn, at most {policy.most_drawn:,} allowed"
+        )
 
 
 def check_period(invitation: Invitation, *, at: str) -> None:

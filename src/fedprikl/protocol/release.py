@@ -142,8 +142,13 @@ class Release:
             and (self.period is None) == (plan.series is None)
             and (self.period is None or self.period.is_of(plan))
             and claimed == plan.epsilon
-            and (self.privacy.unit, self.privacy.per_client) == (plan.unit, plan.per_client)
+            and self._protects_whom(plan)
         )
+
+    def _protects_whom(self, plan: Plan) -> bool:
+        """Whether its statement is about whom the plan protects."""
+        stated = self.privacy.unit, self.privacy.per_client, self.privacy.away
+        return stated == (plan.unit, plan.per_client, plan.empty == "away")
 
     def _has_records_of(self, plan: Plan) -> bool:
         """Whether the signed number of records is what the signed cohorts contribute."""

@@ -43,17 +43,19 @@ class Part:
     period: int
 
 
-def arrivals(path: Path, known: Sequence[Seen], period: int) -> tuple[list[Part], list[Seen]]:
+def arrivals(
+    path: Path, known: Sequence[Seen], period: int, *, drawn: bool = False
+) -> tuple[list[Part], list[Seen]]:
     """All parts of a client's files, and what is new: to be kept before anything is counted.
 
     A line of a plain CSV file counts as there once its line break is. A file with two names counts
-    once. Cost: every byte is read once.
+    once. Where records are `drawn`, there may be no file. Cost: every byte is read once.
     """
     names = {seen.file for seen in known}
     parts: list[Part] = []
     new: list[Seen] = []
     looked: dict[str, list[Seen]] = {}  # by place
-    for file in sorted(data_files(path), key=lambda each: each.name not in names):
+    for file in sorted(data_files(path, blank=drawn), key=lambda each: each.name not in names):
         place = _place(file)
         if place in looked and file.name not in names:
             new += [replace(seen, file=file.name) for seen in looked[place]]

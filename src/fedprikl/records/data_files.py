@@ -1,5 +1,6 @@
 """Files of records: CSV, packed or not, and Parquet."""
 
+import gzip
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -89,15 +90,22 @@ def require_columns(file: DataFile, wanted: Iterable[str]) -> None:
     )
 
 
-def data_files(path: Path) -> tuple[Path, ...]:
+def data_files(path: Path, *, blank: bool = False) -> tuple[Path, ...]:
     """The file itself, or the CSV and Parquet files of a folder in the order of their names.
 
     Hidden files, files that start with an underscore, other kinds and subfolders are passed over.
+    With `blank`, files with nothing in them, not even names of columns, are passed over too, and
+    there may be none: where whole clients are protected, nobody may see that one has nothing.
     """
+    found = _found(path, may_be_none=blank)
+    return tuple(file for file in found if not _is_blank(file)) if blank else found
+
+
+def _found(path: Path, *, may_be_none: bool) -> tuple[Path, ...]:
     try:
         if path.is_dir():
             found = sorted(entry for entry in path.iterdir() if _is_data(entry))
-            if not found:
+            if not found and not may_be_none:
                 raise RecordsError(f"The folder {path} holds no {KINDS} file.")
             return tuple(found)
         if not path.exists():
@@ -112,6 +120,17 @@ def data_files(path: Path) -> tuple[Path, ...]:
 def is_csv(path: Path) -> bool:
     """Whether the file is read as CSV, by its ending."""
     return path.name.lower().endswith((".csv", ".csv.gz"))
+
+
+def _is_blank(file: Path) -> bool:
+    """Whether there is nothing in it; one that cannot be read is not blank, and refused later."""
+    try:
+        if file.name.lower().endswith(".gz"):
+            with gzip.open(file) as stream:
+                return not stream.read(1)
+        return file.stat().st_size == 0
+    except (OSError, EOFError):
+        return False
 
 
 def _is_data(entry: Path) -> bool:

@@ -39,6 +39,7 @@ def select_period(
     new: TimeSlice | None,
     by_arrival: bool,
     known: Sequence[Seen] = (),
+    drawn: bool = False,
 ) -> PeriodRecords:
     """What of a client's file or folder belongs to a period.
 
@@ -46,12 +47,12 @@ def select_period(
     is all, up to the last line break of a file that can grow. With it, parts that are first seen
     now count by `new` (None: all of their records), and parts that were seen before by `own`, if
     records have times, else not at all. Parts that were first seen in a later period count for none
-    before: their late records are in that one.
+    before: their late records are in that one. Where records are `drawn`, there may be no file.
     """
     if not by_arrival:
-        files = [Part(file, 0, _end(file), period) for file in data_files(path)]
+        files = [Part(file, 0, _end(file), period) for file in data_files(path, blank=drawn)]
         return PeriodRecords(tuple((part, own) for part in files))
-    parts, arrived = arrivals(path, known, period)
+    parts, arrived = arrivals(path, known, period, drawn=drawn)
     chosen = [
         (part, new if part.period == period else own)
         for part in parts
@@ -81,10 +82,16 @@ def count_parts(
     return counted
 
 
-def check_times(path: Path, column: str, format: CsvFormat | None = None) -> None:  # noqa: A002
+def check_times(
+    path: Path,
+    column: str,
+    format: CsvFormat | None = None,  # noqa: A002
+    *,
+    drawn: bool = False,
+) -> None:
     """Refuses files without the column of times, as far as their headers tell."""
     with session() as shared:
-        for file in data_files(path):
+        for file in data_files(path, blank=drawn):
             require_columns(open_file(file, shared, format or CsvFormat()), [column])
 
 

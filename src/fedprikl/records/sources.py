@@ -74,12 +74,17 @@ class FrameRecords:
 
     records: Any
 
-    def check(self, reference: Reference) -> None:
-        """Refuses what cannot be counted, as far as its columns and its type tell."""
+    def check(self, reference: Reference, *, drawn: bool = False) -> None:
+        """Refuses what cannot be counted, as far as its columns and its type tell.
+
+        Where records are `drawn`, a frame without any columns has no records.
+        """
         if self._is_array(reference):
             reference.domain.encoder.encode(self.records[:0])
-        else:
-            self._columns(eager_frame(self.records), CellReader(reference))
+            return
+        frame = eager_frame(self.records)
+        if not (drawn and _is_bare(frame)):
+            self._columns(frame, CellReader(reference))
 
     def count(self, reference: Reference, draw: Draw | None = None) -> RecordCounts:
         """h(x) for every cell x; of all records, or of a draw of them."""
@@ -87,6 +92,8 @@ class FrameRecords:
         if self._is_array(reference):
             return reader.count_array(self.records, draw)
         frame = eager_frame(self.records)
+        if draw is not None and _is_bare(frame):
+            return reader.count([], draw)
         names = self._columns(frame, reader)
         return reader.count([Chunk({name: column_values(frame[name]) for name in names})], draw)
 
@@ -114,6 +121,11 @@ class FrameRecords:
         return f"FrameRecords({type(self.records).__name__}, records not shown)"
 
 
+def _is_bare(frame: "nw.DataFrame[Any]") -> bool:
+    """Whether it has neither columns nor rows."""
+    return not frame.columns
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class CountedClients:
     """What became of many clients' files: counted, or refused with a reason. Stays here."""
@@ -135,16 +147,22 @@ class CountedClients:
         return f"CountedClients({len(self.counted)} counted, {len(self.refused)} refused)"
 
 
-def open_records(source: Any, *, format: CsvFormat | None = None) -> Records:  # noqa: A002
+def open_records(
+    source: Any,
+    *,
+    format: CsvFormat | None = None,  # noqa: A002
+    drawn: bool = False,
+) -> Records:
     """Records from a path (file or folder), a data frame or an array; a bad path is refused here.
 
-    `format` says how CSV files are written.
+    `format` says how CSV files are written. `drawn`: records will be drawn of it, so that there may
+    be none at all.
 
     >>> open_records([0, 1, 1]).count(Reference.from_counts([5, 5])).counts.tolist()
     [1, 2, 0]
     """
     if isinstance(source, str | Path):
-        data_files(Path(source))
+        data_files(Path(source), blank=drawn)
         return FileRecords(Path(source), format or CsvFormat())
     return FrameRecords(source)
 
@@ -180,17 +198,19 @@ def check_all(
     reference: Reference,
     *,
     format: CsvFormat | None = None,  # noqa: A002
+    drawn: bool = False,
 ) -> dict[str, str]:
     """Which clients' files cannot be counted, and why, as far as their headers tell.
 
-    It reads no record, so that whom it names cannot depend on one.
+    It reads no record, so that whom it names cannot depend on one. Where records are `drawn`, a
+    client may have no files, or files with nothing in them.
     """
     refused = {}
     reader = CellReader(reference)
     with session() as shared:
         for name, path in sources.items():
             try:
-                _open_files(Path(path), reader, shared, format or CsvFormat())
+                _open_files(Path(path), reader, shared, format or CsvFormat(), drawn=drawn)
             except RecordsError as error:
                 refused[name] = str(error)
     return refused
@@ -199,15 +219,17 @@ def check_all(
 def _count_files(
     path: Path, reader: CellReader, shared: Session, form: CsvFormat, draw: Draw | None
 ) -> RecordCounts:
-    files, columns = _open_files(path, reader, shared, form)
+    files, columns = _open_files(path, reader, shared, form, drawn=draw is not None)
     return reader.count(chain.from_iterable(file.chunks(columns) for file in files), draw)
 
 
 def _open_files(
-    path: Path, reader: CellReader, shared: Session, form: CsvFormat
+    path: Path, reader: CellReader, shared: Session, form: CsvFormat, *, drawn: bool
 ) -> tuple[list[DataFile], tuple[str, ...]]:
     """The files of one client, and the columns to read."""
-    files = [open_file(file, shared, form) for file in data_files(path)]
+    files = [open_file(file, shared, form) for file in data_files(path, blank=drawn)]
+    if not files:
+        return [], ()
     _check_same_columns(files)
     columns = reader.columns(files[0].names, files[0].path)
     for file in files:
