@@ -23,6 +23,7 @@ __all__ = ["FlowerNetwork", "FlowerTransport"]
 AT_ONCE = 10  # messages of one request: a busy SuperLink gives up on long ones
 TRIES, RETRY_AFTER = 3, 5.0  # of one message, and seconds before it is sent again
 SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
+PER_CLIENT = 0.04  # seconds more between two looks: each asks the relay about everybody who is late
 log = logging.getLogger(__name__)
 
 
@@ -110,7 +111,7 @@ class FlowerTransport:
                 break
             if not answers:
                 clock.sleep(min(pause, left))
-                pause = min(pause * 1.5, LONGEST_POLL)
+                pause = min(pause * 1.5, max(LONGEST_POLL, PER_CLIENT * len(pending)))
 
     def _send(self, what: str, messages: Mapping[str, bytes]) -> dict[str, str]:
         """Pushes the messages; the client of each message id. One lives as long as its step."""
