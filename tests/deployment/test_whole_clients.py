@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from fedprikl.checks import Ints
 from fedprikl.deployment import site
 from fedprikl.deployment.flower.envelope import unpack
 from fedprikl.deployment.settings import Home
-from fedprikl.errors import ReleaseRefused
-from fedprikl.protocol import Client
+from fedprikl.deployment.site_memory import SiteMemory
+from fedprikl.errors import PolicyRefusal, ReleaseRefused
+from fedprikl.protocol import Client, Plan, Question, Series, SignedPlan, SigningKey
 from tests.deployment.fake_grid import FakeFederation, spent
 from tests.deployment.in_process import in_process_value
 from tests.deployment.test_series_federation import ROWS, plan, run, with_times
@@ -92,7 +94,7 @@ def test_sites_draw_from_the_records_of_the_period(
     federation: FakeFederation, drawn: list[int], late: str
 ) -> None:
     with_times(federation, days=2)
-    plan(federation, late=late, unit="client", per_client=3 * ROWS)
+    plan(federation, late=late, unit="client", per_client=3 * ROWS, releases=6)
     previous = ""
     for number in range(3):  # nobody has records of the last
         release = run(federation, number, previous=previous)
@@ -114,3 +116,56 @@ def test_a_client_that_counts_other_than_k_records_is_left_out(
     assert set(json.loads(path.read_text()).values()) == {
         "its counts are not those of exactly as many records as the plan draws of each client"
     }
+
+
+def test_a_site_without_any_file_takes_part_like_all_others(
+    federation: FakeFederation, drawn: list[int]
+) -> None:
+    write_plan(federation.home, unit="client", per_client=K)
+    federation.files[5].write_bytes(b"")
+    release, _ = federation.run(federation.grid())
+    assert release.records == 8 * K
+    assert drawn == [K] * 8
+
+
+def test_a_site_draws_no_more_than_its_policy_allows(
+    federation: FakeFederation, drawn: list[int]
+) -> None:
+    """Known before anything is read: a plan of a billion records would fill its memory."""
+    write_plan(federation.home, unit="client", per_client=10**9, most_records=10**9)
+    with pytest.raises(ReleaseRefused):
+        federation.run(federation.grid())
+    assert drawn == []
+
+
+def test_a_client_is_in_every_count_whatever_the_population_is_called(tmp_path: Path) -> None:
+    """Weeks that do not meet have no record in common, but the client is in all of them."""
+    memory = SiteMemory(tmp_path / "site.db", tmp_path / "data.csv")
+    at, key = "2027-12-31T12:00:00+00:00", SigningKey.generate()
+
+    def signed(population: str, first: str, unit: str) -> SignedPlan:
+        series = Series(every="week", first=first, periods=2, time_column="at")
+        clients: Any = {"unit": "client", "per_client": 3} if unit == "client" else {}
+        return SignedPlan.sign(
+            Plan(
+                population=population,
+                reference=64 * "0",
+                epsilon=1.0,
+                questions=(Question(points=3, release="counts"),),
+                series=series,
+                releases=2 if unit == "client" else 1,
+                **clients,
+            ),
+            key,
+        )
+
+    def count(name: str, plan: SignedPlan, period: int) -> None:
+        known = memory.begin(name, plan, most_counts=1, at=at, period=period)
+        memory.count(name, plan, most_counts=1, at=at, period=period, arrived=known)
+
+    first = signed("phones", "2027-01-04", "client")
+    count("a1", first, 0)
+    count("a2", first, 1)
+    with pytest.raises(PolicyRefusal, match="counted as often"):
+        count("b1", signed("other", "2027-03-01", "client"), 0)
+    count("c1", signed("records", "2027-05-03", "record"), 0)  # of records, other weeks are others
