@@ -49,10 +49,10 @@ def _options(
     pass
 
 
-def _show_warning(*warned: Any) -> None:
+def _show_warning(*warned: Any, **named: Any) -> None:
     from fedprikl.cli.console import show_warning_plainly
 
-    show_warning_plainly(*warned)
+    show_warning_plainly(*warned, **named)
 
 
 def main() -> None:

@@ -7,12 +7,15 @@ The command `name` is the function `name_command` of the module `fedprikl.cli.na
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-import click
 import typer
 from typer.core import TyperGroup
 
 from fedprikl.cli import importing
+
+if TYPE_CHECKING:  # newer versions of typer bring their own
+    import click
 
 __all__ = ["COMMANDS", "Commands"]
 
@@ -44,30 +47,30 @@ COMMANDS = {
 class Commands(TyperGroup):
     """A group that imports a command when it is called, or asked for its own help."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  as click calls it
+    def list_commands(self, ctx: "click.Context") -> list[str]:  # noqa: ARG002  as click calls it
         """In the order of the table."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: "click.Context", cmd_name: str) -> "click.Command | None":  # noqa: ARG002
         """The command of this name; None if there is none."""
         return _command(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+        self, ctx: "click.Context", args: list[str]
+    ) -> "tuple[str | None, click.Command | None, list[str]]":
         """The command of a line; one that is misspelt is told what is near."""
         if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS)):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(near)}?")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: "click.Context", formatter: "click.HelpFormatter") -> None:  # noqa: ARG002
         """Names and lines of the table."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
 @cache
-def _command(name: str) -> click.Command:
+def _command(name: str) -> "click.Command":
     function = f"{name}_command"
     with importing():
         module = import_module(f"fedprikl.cli.{function}")

@@ -1,0 +1,46 @@
+"""A site in a process of its own, without Flower: a message per line, an answer per line.
+
+Run by the Python of a clean environment, so it imports nothing but fedprikl.
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+
+from fedprikl.deployment.network import Envelope
+from fedprikl.deployment.site import Kept, Site
+from fedprikl.protocol import Step
+
+
+@dataclass
+class Memory:
+    """A site's state: `SiteState`."""
+
+    kept: Kept | None = None
+
+    def load(self) -> Kept | None:
+        return self.kept
+
+    def save(self, kept: Kept) -> None:
+        self.kept = kept
+
+    def erase(self) -> None:
+        self.kept = None
+
+
+def main() -> None:
+    states: dict[int, Memory] = {}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        site = Site(asked["config"], states.setdefault(asked["node"], Memory()))
+        envelope = Envelope(asked["round"], bytes.fromhex(asked["message"]))
+        if asked["what"] == "identity":
+            answer = site.introduce(envelope.round_id, str(asked["node"]))
+        else:
+            answer = site.answer(Step(asked["what"]), envelope)
+        told = {"message": answer.message.hex(), "refusal": answer.refusal}
+        print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()
