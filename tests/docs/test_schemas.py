@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Docume
     folder = tmp_path_factory.mktemp("documents")
     (folder / "public.csv").write_text("plan,age\n" + 30 * "basic,31\n" + 20 * "plus,54\nNA,42\n")
     table = fk.fit_reference(folder / "public.csv", bins=3)
-    cells = fk.Reference.from_counts([50, 30, 20], clients=None)
-    references = [table, cells, fk.Reference.from_counts([[9, 1], [2, 8], [5, 5]])]
+    cells = fk.Reference.from_counts([50, 30, 20])
+    references = [table, cells, fk.Reference.from_counts([[9, 1], [2, 8], [5, 5], [4, 6]])]
     plans, releases = [], []
     weeks = fk.Series(every="week", first="2027-01-04", periods=9, time_column="day")
-    for known in ({}, {"trust": "none"}, {"unit": "client"}, {"series": weeks}):
+    choices: list[dict[str, Any]] = [{}, {"trust": "none"}, {"unit": "client"}, {"series": weeks}]
+    for known in choices:
         planned = fk.plan(cells, clients=6, records=600, epsilon=1, ask=["tv"], **known)
         plans.append(planned)
         if not known.get("series"):
@@ -47,13 +49,19 @@ def _saved(folder: Path) -> Any:
     return saved
 
 
+@cache
 def schema(kind: str) -> Document:
     found: Document = site_parts("site_parts.schemas").SCHEMAS[kind]()
     return found
 
 
+@cache
+def validator(kind: str) -> Any:
+    return jsonschema.Draft202012Validator(schema(kind))
+
+
 def accepts(kind: str, document: Document) -> bool:
-    return bool(jsonschema.Draft202012Validator(schema(kind)).is_valid(document))
+    return bool(validator(kind).is_valid(document))
 
 
 KINDS = ("plan", "release", "reference")
@@ -68,7 +76,7 @@ def test_the_schema_is_one(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_real_documents_are_accepted(kind: str, documents: dict[str, list[Document]]) -> None:
     for document in documents[kind]:
-        jsonschema.validate(document, schema(kind), jsonschema.Draft202012Validator)
+        validator(kind).validate(document)
 
 
 def broken(document: Any) -> Iterator[Any]:
