@@ -42,6 +42,14 @@ def test_built_parts_are_whole() -> None:
     assert "<!-- built" not in api + commands + filled(text_of("reference/formats.md"))
 
 
+def test_every_row_of_the_comparison_names_a_source_or_a_command() -> None:
+    tables = text_of("comparison.md").partition("## What each party sees")[2]
+    rows = re.findall(r"^\| (?!tool|---).*", tables.partition("## Together")[0], re.MULTILINE)
+    assert len(rows) == 18  # six tools: what each sees, guarantees, costs
+    for row in rows:
+        assert re.search(r"\]\([^)]+\)|`(fedprikl|python) ", row), row
+
+
 def test_a_docstring_becomes_markdown() -> None:
     doc = "It.\n\n    a = b\n\nParameters\n----------\none, two\n    Both\n    of them.\n\n>>> 1\n1"
     assert (
