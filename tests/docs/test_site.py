@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import fedprikl as fk
-from tests.docs.pages import DOCS, PAGES, site_parts, text_of
+from tests.docs.pages import DOCS, PAGES, ROOT, site_parts, text_of
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -73,8 +73,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make docs` builds it."""
     pytest.importorskip("sphinx", reason="pip install 'fedprikl[docs]'")
     out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
-    built = subprocess.run([*command, str(DOCS), str(out)], capture_output=True, text=True)
+    (line,) = re.findall(r"-m sphinx (.*) -d ", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    options = line.split()
+    assert "--fail-on-warning" in options
+    command = [sys.executable, "-m", "sphinx", *options, str(DOCS), str(out)]
+    built = subprocess.run(command, capture_output=True, text=True)
     assert (built.returncode, built.stderr) == (0, "")
     return out
 
