@@ -56,7 +56,7 @@ flower-tests: setup
 	@said=$$($(BIN)/python -m pytest $(FLOWER) 2>&1); code=$$?; echo "$$said"; exit $$code
 
 docs: setup  ## build the site into docs/_build/site; open its index.html, no server is needed
-	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs docs/_build/site
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -d docs/_build/doctrees docs docs/_build/site
 	@echo "docs/_build/site/index.html"
 
 tables: setup  ## rewrite the generated tables of the README and of docs/divergences.md

@@ -7,6 +7,8 @@ import typer.main
 
 from fedprikl.cli.app import app
 
+EXAMPLE = re.compile(r"Example: `([^`]*)`")
+
 
 def commands() -> str:
     """A heading, what it does, and a table of options for each command."""
@@ -43,7 +45,8 @@ def _default(param: Any) -> str:
 
 
 def _help(command: Any) -> str:
-    """Its docstring; option names as code, so that two hyphens stay two."""
-    text = (command.help or "").replace("\b", "").strip()
-    examples = re.sub(r"^\s*Example: (.*?)$", r"Example: `\1`", text, flags=re.MULTILINE)
-    return re.sub(r"(?<![`\w-])(--[a-z][\w-]*)(?![^`\n]*`$)", r"`\1`", examples)
+    """Its docstring, with its examples as a block; option names are code."""
+    text = (command.help or "").replace("\b", "")
+    examples = [" ".join(each.split()) for each in EXAMPLE.findall(text)]
+    words = re.sub(r"(?<![`\w-])--[a-z][\w-]*", r"`\g<0>`", EXAMPLE.sub("", text)).strip()
+    return "\n".join([words, "", "```text", *examples, "```"]) if examples else words
