@@ -98,7 +98,8 @@ def test_the_interval_covers_where_cells_are_sampled(kind: str) -> None:
 
 
 def test_an_interval_of_the_noise_alone_would_not() -> None:
-    assert coverage("spread drift", LOUD, ALL, 20)[1] < 0.5
+    """Where noise drowns many cells, a bias remains that the spread of the noise does not show."""
+    assert coverage("spread drift", 2 * LOUD, ALL, 20)[1] < 0.5
 
 
 def test_more_noise_is_a_wider_interval_and_a_level_too(rng: np.random.Generator) -> None:

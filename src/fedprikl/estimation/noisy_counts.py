@@ -12,12 +12,15 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.shrunken import noise_groups, shrink_counts, whole_counts
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import QueryPoints
 
 __all__ = ["NoisyCounts", "NoisyEstimate", "debias", "estimate_noisy_counts", "project_counts"]
 
 WHOLE = 1e-9  # of probability: what may be left out of all cells
+LOUD = 0.5  # noise on a count, in shares of the count expected without drift
+FEW = 0.01  # of the weight of all points: if fewer are loud, projected counts are good enough
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -92,6 +95,14 @@ class NoisyCounts:
         return np.asarray(asked > 1 - WHOLE)
 
     @property
+    def loud(self) -> bool:
+        """Whether noise drowns some of the counts. Public: from Pi, N and the law of the noise."""
+        points = self.points
+        expected = np.asarray(self.records)[points.batch] * points.pi
+        drowned = np.asarray(self.noise_sd)[points.batch] > LOUD * expected
+        return bool(np.sum(points.weights[drowned]) > FEW * np.sum(points.weights))
+
+    @property
     def _dead_zone(self) -> Floats:
         """Per batch, the rest that Laplace noise alone exceeds once in 2,000 times."""
         return np.asarray(self.noise_sd) / math.sqrt(2) * math.log(1000)
@@ -134,10 +145,11 @@ def estimate_noisy_counts(
     """The divergence from noisy counts, less the bias that the known noise is seen to cause.
 
     The score of a noisy count is biased. The noise is known, so noise of the same law is
-    added once more to the projected counts, and what that does to the estimate is subtracted
-    (parametric bootstrap). That removes much of the bias while the noise is small against the
-    counts and nearly none of it where the noise exceeds them; `counts_interval` leaves room for
-    what remains. `rng` is for this simulation; nothing is hidden by it.
+    added to counts like those before the noise, and what that does to the estimate is subtracted
+    (parametric bootstrap). While the noise is small, the projected counts are like them. Where it
+    drowns some counts (`NoisyCounts.loud`), projected counts vary far more, and the bias at them is
+    not that at the truth: there they are shrunken first (`shrink_counts`). `counts_interval` leaves
+    room for the bias that remains. `rng` is for this simulation; nothing is hidden by it.
     """
     values, spreads = debias(
         noisy,
@@ -165,18 +177,20 @@ def debias(
 
     Values and spreads; the arguments are (releases, points), (releases, batches) twice.
     """
-    batches = np.arange(noisy.points.batches)
     likeliest = noisy.project(counts, rest, records)
-    taken = likeliest @ (noisy.points.batch[:, None] == batches)
     on_counts, on_rest = noisy.draw_noise(rng, resamples * len(counts))
+    before = likeliest
+    if noisy.loud:
+        before = whole_counts(_shrunken(noisy, counts, likeliest), rng)
     more = np.repeat(records, resamples, axis=0)
     renoised = noisy.project(
-        np.repeat(likeliest, resamples, axis=0) + on_counts,
-        np.repeat(records - taken, resamples, axis=0) + on_rest,
+        np.repeat(before, resamples, axis=0) + on_counts,
+        np.repeat(records - _taken(noisy, before), resamples, axis=0) + on_rest,
         more,
     )
     again = _weighted(noisy, renoised, more, score).reshape(len(counts), resamples)
-    values: Floats = 2 * _weighted(noisy, likeliest, records, score) - again.mean(axis=1)
+    bias = again.mean(axis=1) - _weighted(noisy, before, records, score)
+    values: Floats = _weighted(noisy, likeliest, records, score) - bias
     return values, again.std(axis=1)
 
 
@@ -192,6 +206,26 @@ def project_counts(values: npt.ArrayLike, total: Floats | Ints | float) -> Float
     kept = np.count_nonzero(falling > shifts, axis=-1)[..., None] - 1
     projected: Floats = np.maximum(x - np.take_along_axis(shifts, kept, axis=-1), 0.0)
     return projected
+
+
+def _taken(noisy: NoisyCounts, counts: Floats) -> Floats:
+    """Records in asked cells, (releases, batches)."""
+    return np.asarray(counts @ (noisy.points.batch[:, None] == np.arange(noisy.points.batches)))
+
+
+def _shrunken(noisy: NoisyCounts, counts: Floats, likeliest: Floats) -> Floats:
+    """Counts like those before the noise; as many in each batch as are likeliest."""
+    points, batch = noisy.points, noisy.points.batch
+    variances = np.asarray(noisy.noise_sd)[batch] ** 2
+    groups = noise_groups(np.asarray(noisy.records)[batch] * points.pi, variances)
+    taken = _taken(noisy, likeliest)
+    asked = np.bincount(batch, points.pi, minlength=points.batches)
+    expected = (taken / asked)[:, batch] * points.pi
+    shrunken = shrink_counts(counts, expected, variances, groups)
+    for t in range(points.batches):
+        mine = batch == t
+        shrunken[:, mine] = project_counts(shrunken[:, mine], taken[:, [t]])
+    return shrunken
 
 
 def _weighted(noisy: NoisyCounts, counts: Floats, records: Ints, score: Score) -> Floats:
