@@ -1,4 +1,4 @@
-"""What `pip install fedprikl` gives: its size, how fast it starts, and a site that works with it."""
+"""What `pip install fedprikl` gives: its size, how fast it starts, and a site that works."""
 
 import json
 import os
@@ -156,7 +156,7 @@ def test_a_site_answers_a_round(
 def test_a_site_that_lacks_the_extra_refuses(
     clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: str
 ) -> None:
-    """Without a trusted aggregator a site keeps a ledger of its own, and may need OpenDP's noise."""
+    """Without a trusted aggregator a site keeps a ledger, and may need the noise of OpenDP."""
     federation = FakeFederation.make(tmp_path, monkeypatch)
     known = write_roster(federation.home, federation.files)
     write_plan(

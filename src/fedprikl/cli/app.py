@@ -57,7 +57,7 @@ def _show_warning(*warned: Any, **named: Any) -> None:
 
 def main() -> None:
     """Entry point: errors raised on purpose, and Ctrl-C, are one line without a traceback."""
-    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    warnings.showwarning = _show_warning
     interrupts: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:
