@@ -7,7 +7,7 @@ FLOWER := tests/deployment/test_loopback.py tests/deployment/test_simulation_eng
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo federation-demo monitor-demo paper check test quick-tests all-other-tests flower-tests \
-  docs tables lint lock clean
+  matrix docs tables lint lock clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -55,6 +55,17 @@ all-other-tests: setup
 flower-tests: setup
 	@said=$$($(BIN)/python -m pytest $(FLOWER) 2>&1); code=$$?; echo "$$said"; exit $$code
 
+# Each Python gets an environment of its own, beside .venv.
+matrix:  ## the suite on every Python from 3.11 to 3.13 that this machine has
+	@set -e; for version in 3.11 3.12 3.13; do \
+	  if ! python$$version -c '' 2>/dev/null; then echo "no Python $$version here: left out"; continue; fi; \
+	  echo "Python $$version"; place=.matrix/$$version; \
+	  python$$version -m venv $$place; \
+	  $$place/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements.lock; \
+	  $$place/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
+	  OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $$place/bin/python -m pytest -q -n 2 --dist worksteal; \
+	done
+
 docs: setup  ## build the site into docs/_build/site; open its index.html, no server is needed
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -d docs/_build/doctrees docs docs/_build/site
 	@echo "docs/_build/site/index.html"
@@ -75,4 +86,4 @@ lock: setup  ## resolve requirements.lock anew (exact versions and hashes, no ad
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade --output-file requirements.lock
 
 clean:  ## remove the environment and caches
-	rm -rf .venv docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache
+	rm -rf .venv .matrix docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["create_database", "writing"]
+__all__ = ["create_database", "sync_folder", "writing"]
 
 
 def create_database(
@@ -27,7 +27,7 @@ def create_database(
             connection.execute(f"PRAGMA user_version = {version}")
         with contextlib.suppress(FileExistsError):
             os.link(name, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     finally:
         os.unlink(name)
 
@@ -71,7 +71,7 @@ def writing(
                 db.execute("ROLLBACK")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """So that the new name outlives a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -32,6 +32,8 @@ def a_plan(per_client: int = 1, points: int = 250, **changes: Any) -> Plan:
         "epsilon": 1.0,
         "questions": (Question(points=points, share=share, release="counts"),),
     }
+    if "series" in changes:
+        values["releases"] = changes["series"].periods  # a client is in all of them
     return Plan(**values | changes)
 
 
@@ -284,7 +286,7 @@ def test_a_plan_without_series_lives_as_long_as_it_is_valid() -> None:
             },
             "whole seconds",
         ),
-        ({"series": a_series(window=2, time_column="at"), "releases": 2}, "Use window=1"),
+        ({"series": a_series(window=2, time_column="at")}, "Use window=1"),
         ({"series": a_series(first="1969-01-06")}, "from 1970"),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_ledger_of_version_1_is_read_and_raised_when_records_are_bound(path: P
     with Ledger.open(path) as opened:
         opened.set_budget("phones", epsilon=1.0, delta=0.0, at=AT)
         head = opened.head
-    assert version_of(path) == LEDGER.version == 3
+    assert version_of(path) == LEDGER.version == 4
     set_version(path, 1)
     with Ledger.open(path, anchor=head) as old:
         charge = AccountedRelease(proved_epsilon=0.5)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedprikl.errors import InvalidInputError, RecordsError
-from fedprikl.records import CsvFormat, count_all, fit_reference, open_records
+from fedprikl.records import CsvFormat, count_all, fit_reference, open_records, parquet_files
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table, Times
 from fedprikl.reference.domain import all_codes
 
@@ -69,7 +69,7 @@ def test_one_duckdb_serves_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
         started.append(arguments)
         return connect(*arguments, **options)
 
-    monkeypatch.setattr(duckdb, "connect", counted_connect)
+    monkeypatch.setattr(parquet_files.duckdb, "connect", counted_connect)
     found = count_all({path.name: path for path in tmp_path.iterdir()}, REFERENCE)
     assert len(found.counted) == 6
     assert len(started) == 1

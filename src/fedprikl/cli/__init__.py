@@ -16,8 +16,10 @@ def importing() -> Iterator[None]:
     through libraries that turn it into others.
     """
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-    yield
-    signal.signal(signal.SIGINT, before)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def main() -> None:

@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedprikl.cli.console import notes, plain, print_json
+from fedprikl.cli.console import notes, plain, print_json, say
 from fedprikl.cli.options import UnitName
 from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, RoundState, total_epsilon
 from fedprikl.privacy.ledger import left_words, worthwhile
+from fedprikl.privacy.ledger_backup import backup_ledger, restore_ledger
 
 __all__ = ["ledger_command"]
 
@@ -47,6 +48,13 @@ def ledger_command(
             "Default: as it was, or record."
         ),
     ] = None,
+    backup: Annotated[
+        Path | None, typer.Option(help="Copy the ledger, verified, to this new file.")
+    ] = None,
+    restore: Annotated[
+        Path | None,
+        typer.Option(help="Put this copy back; refused if it lacks an entry of the ledger."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Shows what has been spent of each population's privacy budget, on what, and what is left.
@@ -56,6 +64,12 @@ def ledger_command(
 
     Example: `fedprikl ledger --population phones --set-epsilon 1 --set-delta 1e-6`
     """
+    if backup is not None or restore is not None:
+        others = (population, set_epsilon, set_delta, unit)
+        if any(other is not None for other in (*others, backup and restore)):
+            raise typer.BadParameter("--backup and --restore stand alone, but for --file.")
+        _copy(file, backup, restore, json)
+        return
     _check_options(file, population, set_epsilon, {"--set-delta": set_delta, "--unit": unit})
     with Ledger.open(file, create=set_epsilon is not None) as ledger:
         if set_epsilon is not None and population is not None:
@@ -85,6 +99,18 @@ def ledger_command(
     else:
         console.print("No population has a budget yet; see `fedprikl ledger --help`.")
     console.print(f"[dim]{head.count} entries, chain whole, head {head.hash[:16]}[/dim]")
+
+
+def _copy(file: Path, backup: Path | None, restore: Path | None, json: bool) -> None:
+    """To a copy, or from it; says which head it has, to be kept elsewhere."""
+    if backup is not None:
+        head, words = backup_ledger(file, backup), f"copied to {backup}"
+    elif restore is not None:
+        head, words = restore_ledger(restore, file), f"restored from {restore}"
+    if json:
+        print_json({"file": str(file), "head": {"count": head.count, "hash": head.hash}})
+        return
+    say(f"{file}: {words}: {head.count} entries, chain whole, head {head.hash}")
 
 
 def _check_options(

@@ -1,0 +1,44 @@
+"""The table of commands: it agrees with the commands, and nothing is imported for it."""
+
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import fedprikl.cli
+from fedprikl.cli.app import app
+from fedprikl.cli.commands import COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_line_is_the_docstrings_first(name: str) -> None:
+    function = getattr(import_module(f"fedprikl.cli.{name}_command"), f"{name}_command")
+    assert COMMANDS[name] == (inspect.getdoc(function) or "").splitlines()[0]
+
+
+def test_every_command_is_listed() -> None:
+    files = Path(fedprikl.cli.__file__).parent.glob("*_command.py")
+    assert {file.stem.removesuffix("_command") for file in files} == set(COMMANDS)
+    shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
+    assert all(f"{name} {line}" in shown for name, line in COMMANDS.items())
+
+
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys; from fedprikl.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print(*(set(sys.modules) & {'numpy', 'rich.console', 'scipy'}), 'end')"
+    )
+    line = [sys.executable, "-c", code, "--help"]
+    said = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines()[-1].strip() == "end"
+
+
+def test_a_misspelt_command() -> None:
+    refused = CliRunner().invoke(app, ["kes"])
+    assert refused.exit_code == 2
+    assert "Did you mean keys?" in refused.output

@@ -1,0 +1,116 @@
+"""Units and containers: their commands and options exist, and nothing runs as root or writable."""
+
+import configparser
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from fedprikl.cli.app import app
+from fedprikl.cli.commands import COMMANDS
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+IMAGE = (DEPLOY / "container" / "Containerfile").read_text(encoding="utf-8")
+COMPOSE = yaml.safe_load((DEPLOY / "container" / "compose.yaml").read_text(encoding="utf-8"))
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+UNITS = {path.stem: path for path in sorted((DEPLOY / "systemd").glob("*.service"))}
+
+
+def unit(path: Path) -> configparser.ConfigParser:
+    parsed = configparser.ConfigParser(strict=False, interpolation=None)
+    parsed.optionxform = str  # type: ignore[assignment, method-assign]
+    parsed.read_string(path.read_text(encoding="utf-8"))
+    return parsed
+
+
+def check_line(line: list[str]) -> None:
+    """A command that exists, with options that it has, and with those that it needs."""
+    name, *words = line
+    if name not in COMMANDS:
+        pytest.skip(f"there is no `fedprikl {name}` in this version")
+    group: Any = get_command(app)
+    command = group.get_command(None, name)
+    given = {word for word in words if word.startswith("--")}
+    known = {option: each for each in command.params for option in each.opts}
+    assert given <= set(known), f"{name} has no {given - set(known)}"
+    for each in command.params:
+        if each.required and each.param_type_name == "option":
+            assert given & set(each.opts), f"{name} needs {each.opts}"
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_units_command_exists(name: str) -> None:
+    program, *line = shlex.split(unit(UNITS[name])["Service"]["ExecStart"])
+    assert program == "/opt/fedprikl/bin/fedprikl"
+    assert name == f"fedprikl-{line[0]}"
+    check_line(line)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_is_confined(name: str) -> None:
+    service = unit(UNITS[name])["Service"]
+    assert service["User"] == service["Group"] == "fedprikl"
+    assert (service["ProtectSystem"], service["NoNewPrivileges"]) == ("strict", "yes")
+    assert (service["StateDirectory"], service["StateDirectoryMode"]) == (name, "0700")
+    text = UNITS[name].read_text(encoding="utf-8")
+    assert f"Environment=FEDPRIKL_HOME=/var/lib/{name}\n" in text
+    assert set(re.findall(r"/var/lib/([\w-]+)", text)) == {name}
+    assert set(re.findall(r"/etc/([\w-]+)", text)) == {"fedprikl"}
+
+
+def test_units_restart_and_the_monitor_has_a_timer() -> None:
+    assert set(UNITS) == {f"fedprikl-{name}" for name in ("aggregator", "monitor", "relay", "site")}
+    for name, path in UNITS.items():
+        service = unit(path)["Service"]
+        if name == "fedprikl-monitor":
+            assert (service["Type"], service["SuccessExitStatus"]) == ("oneshot", "3")
+        else:
+            assert service["Restart"] == "on-failure"
+    timer = unit(DEPLOY / "systemd" / "fedprikl-monitor.timer")
+    assert timer["Timer"]["Persistent"] == "yes"
+    assert timer["Install"]["WantedBy"] == "timers.target"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_services_command_exists(name: str) -> None:
+    check_line(SERVICES[name]["command"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_confined(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["user"].split(":")[0] == re.findall(r"^USER (\d+)$", IMAGE, re.M)[-1] != "0"
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    mounts = [volume.split(":") for volume in service["volumes"]]
+    written = [mount for mount in mounts if mount[2:] != ["ro"]]
+    assert all(mount[0] in COMPOSE["volumes"] for mount in written)
+    assert {mount[1] for mount in written} <= {"/srv/fedprikl"}
+    places = {mount[1] for mount in mounts}
+    paths = [word for word in service["command"] if word.startswith("/")]
+    assert all(any(Path(path).is_relative_to(place) for place in places) for path in paths)
+
+
+def test_the_federation_is_whole() -> None:
+    assert set(SERVICES) == {"relay", "aggregator", "monitor", "page"} | {
+        f"site{number}" for number in range(1, 5)
+    }
+    homes = [service["volumes"][0] for service in SERVICES.values()]
+    assert len({*homes}) == len(homes)  # no two parties write the same place
+    for name, service in SERVICES.items():
+        secrets = [volume for volume in service["volumes"] if "secret" in volume]
+        assert bool(secrets) is (name == "aggregator")
+
+
+def test_the_image() -> None:
+    stages = re.findall(r"^FROM (\S+)", IMAGE, re.M)
+    assert len(stages) == 2
+    assert "COPY --from=build /opt/fedprikl /opt/fedprikl" in IMAGE
+    assert 'ENTRYPOINT ["fedprikl"]' in IMAGE
+    for line in re.findall(r"^COPY (?!--)(.*) \S+$", IMAGE, re.M):
+        assert all((DEPLOY.parent / name).exists() for name in line.split())
