@@ -128,8 +128,8 @@ def test_a_ledger_of_version_1_is_read_and_raised_when_records_are_bound(path: P
         assert version_of(path) == 1  # nothing in it that older software cannot read
         old.bind_records("phones", PHONES, at=AT)
     assert version_of(path) == LEDGER.version
-    set_version(path, 4)
-    with pytest.raises(LedgerError, match="version 4, this software reads versions up to 3"):
+    set_version(path, 5)
+    with pytest.raises(LedgerError, match="version 5, this software reads versions up to 4"):
         Ledger.open(path)
 
 

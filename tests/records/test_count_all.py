@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fedprikl import libraries
 from fedprikl.errors import InvalidInputError, RecordsError
-from fedprikl.records import CsvFormat, count_all, fit_reference, open_records, parquet_files
+from fedprikl.records import CsvFormat, count_all, fit_reference, open_records
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table, Times
 from fedprikl.reference.domain import all_codes
 
@@ -69,7 +70,7 @@ def test_one_duckdb_serves_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
         started.append(arguments)
         return connect(*arguments, **options)
 
-    monkeypatch.setattr(parquet_files.duckdb, "connect", counted_connect)
+    monkeypatch.setattr(libraries.duckdb, "connect", counted_connect)
     found = count_all({path.name: path for path in tmp_path.iterdir()}, REFERENCE)
     assert len(found.counted) == 6
     assert len(started) == 1
