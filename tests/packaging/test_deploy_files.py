@@ -100,6 +100,8 @@ def test_the_federation_is_whole() -> None:
     assert set(SERVICES) == {"relay", "aggregator", "monitor", "page"} | {
         f"site{number}" for number in range(1, 5)
     }
+    planners = {name for name in SERVICES if SERVICES[name]["image"] == "fedprikl-aggregator"}
+    assert planners == {"aggregator", "monitor", "page"}  # they need more than a site
     homes = [service["volumes"][0] for service in SERVICES.values()]
     assert len({*homes}) == len(homes)  # no two parties write the same place
     for name, service in SERVICES.items():
