@@ -12,8 +12,8 @@ from fedprikl.protocol.plan import Plan
 
 __all__ = ["Way", "best_limit", "best_way", "sees_more"]
 
-# How many times the error of a textbook's noisy counts with the whole budget another way may have, at any drift:
-# if it has the whole budget too, and if other questions share it.
+# How many times the error of a textbook's noisy counts with the whole budget another way may have,
+# at any drift: if it has the whole budget too, and if other questions share it.
 ALONE, SHARED = 1.05, 1.3
 MUCH = 3.0  # how many times smaller a drift must be that another way finds
 NEARLY_GONE = ("shuffled", 2.0)  # a drift with cells of which a little is left
