@@ -172,15 +172,17 @@ def debias(
     score: Score,
     rng: np.random.Generator,
     resamples: int,
+    shrink: bool = True,
 ) -> tuple[Floats, Floats]:
     """`estimate_noisy_counts` for many releases with the points and noise of `noisy` at once.
 
-    Values and spreads; the arguments are (releases, points), (releases, batches) twice.
+    Values and spreads; the arguments are (releases, points), (releases, batches) twice. Without
+    `shrink` it is the textbook's: the bias at projected counts, however loud the noise is.
     """
     likeliest = noisy.project(counts, rest, records)
     on_counts, on_rest = noisy.draw_noise(rng, resamples * len(counts))
     before = likeliest
-    if noisy.loud:
+    if shrink and noisy.loud:
         before = whole_counts(_shrunken(noisy, counts, likeliest), rng)
     more = np.repeat(records, resamples, axis=0)
     renoised = noisy.project(

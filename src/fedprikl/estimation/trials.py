@@ -111,6 +111,7 @@ class CountsNoise:
 
     noise_sd: float  # on each count
     laplace_scale: float | None = None  # of discrete Laplace noise; None: about normal noise
+    shrink: bool = True  # see `debias`
     effort: ClassVar[tuple[int, int]] = (8, 8)
 
     def values(
@@ -118,14 +119,7 @@ class CountsNoise:
     ) -> Floats:
         """Simulated noise."""
         rows, batches = len(drawn.counts), drawn.points.batches
-        law = NoisyCounts(
-            points=drawn.points,
-            counts=np.zeros(len(drawn.points)),
-            rest=np.zeros(batches),
-            records=drawn.records,
-            noise_sd=np.full(batches, self.noise_sd),
-            laplace_scale=self.laplace_scale,
-        )
+        law = self.law(drawn.points, drawn.records)
         counts = np.repeat(drawn.counts, draws, axis=0)
         records = np.broadcast_to(drawn.records, (rows * draws, batches))
         taken = counts @ (drawn.points.batch[:, None] == np.arange(batches))
@@ -138,8 +132,20 @@ class CountsNoise:
             score=score.plain,
             rng=rng,
             resamples=RESAMPLES,
+            shrink=self.shrink,
         )
         return found.reshape(rows, draws)
+
+    def law(self, points: QueryPoints, records: Ints) -> NoisyCounts:
+        """Empty counts with this noise."""
+        return NoisyCounts(
+            points=points,
+            counts=np.zeros(len(points)),
+            rest=np.zeros(points.batches),
+            records=records,
+            noise_sd=np.full(points.batches, self.noise_sd),
+            laplace_scale=self.laplace_scale,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

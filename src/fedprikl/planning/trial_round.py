@@ -9,7 +9,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import DebiasedNoise, NoisyCounts, TrimmedMean, score_sensitivity
+from fedprikl.estimation import DebiasedNoise, TrimmedMean, score_sensitivity
 from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import VariationStatistic
@@ -40,6 +40,7 @@ __all__ = ["TrialRound"]
 DESIGNS = 4  # draws of the points, where not all cells are asked
 NORMAL_QUANTILES = 21  # of what the choice of points adds
 EFFORT = {"value": (8, 100), "adaptive": (4, 100)}  # populations, and releases of each
+LOUD = 0.15  # noise on a count, in shares of the mean count of a cell
 COUNTS = 4000  # of each population in all releases: few cells need many releases
 
 
@@ -53,6 +54,7 @@ class TrialRound:
     records: Ints  # per batch
     clients: int
     spread: float | Spread  # how counts vary without drift
+    textbook: bool = False  # noisy counts are read as a textbook reads them, not shrunken
 
     @classmethod
     def of(cls, plan: Plan, reference: Reference, *, clients: int, records: int) -> "TrialRound":
@@ -111,6 +113,12 @@ class TrialRound:
     def sensitivity(self, score: Score) -> float:
         """How far one protected unit can move an answer."""
         return score_sensitivity(*self.counted, score, self.plan.moved)
+
+    @property
+    def loud(self) -> bool:
+        """Whether counts are released, with noise that matters beside the count of a usual cell."""
+        noise, usual = self._first, float(self.records.sum()) / len(self.points)
+        return isinstance(noise, CountsNoise) and noise.noise_sd > LOUD * usual
 
     @property
     def largest_step(self) -> float:
@@ -186,7 +194,8 @@ class TrialRound:
                     return AdaptiveNoise(noise.charge.epsilon, self.plan.moved)
                 case question_noise.CountsNoise():
                     scale = getattr(noise.charge, "scale", None)
-                    return CountsNoise(noise.charge.standard_deviation, scale)
+                    sd = noise.charge.standard_deviation
+                    return CountsNoise(sd, scale, shrink=not self.textbook)
                 case question_noise.ValueNoise():
                     moved = self.sensitivity(trust.score_of(question))
                     return self._additive(noise.calibrated.for_sensitivity(moved))
@@ -208,16 +217,8 @@ class TrialRound:
         trust, rng = trust_of(self.plan), np.random.default_rng(SEED)
         cohorts = cohort_sizes(self.plan, self.clients // self.plan.batches)
         if isinstance(trust, NoisyHistogram):
-            sd, scale = trust.expected_noise(cohorts)
-            noisy = NoisyCounts(
-                points=self.points,
-                counts=np.zeros(len(self.points)),
-                rest=np.zeros(self.plan.batches),
-                records=self.records,
-                noise_sd=np.full(self.plan.batches, sd),
-                laplace_scale=scale,
-            )
-            return (VariationStatistic.of(noisy),)
+            noise = CountsNoise(*trust.expected_noise(cohorts))
+            return (VariationStatistic.of(noise.law(self.points, self.records)),)
         sums, (points, sizes) = [], self.counted
         for batch, records in enumerate(sizes.tolist()):
             cells = points.cells[points.batch == batch]

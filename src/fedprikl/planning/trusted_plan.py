@@ -25,10 +25,14 @@ from fedprikl.planning.release_budget import (
     largest_epsilon,
     split_budget,
 )
-from fedprikl.planning.shares import MOST_BESIDE_COUNTS, needed_shares
+from fedprikl.planning.shares import (
+    MOST_BESIDE_COUNTS,
+    MOST_BESIDE_LOUD_COUNTS,
+    needed_shares,
+)
 from fedprikl.planning.smallest import smallest_drifts
 from fedprikl.planning.trial_round import TrialRound
-from fedprikl.planning.ways import Way, best_limit, best_way
+from fedprikl.planning.ways import Way, best_limit, best_way, sees_more
 from fedprikl.privacy import Calibrated, Charge, NoiseKind
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.plan import Plan
@@ -42,6 +46,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 COHORT = 50  # clients of a secure sum
 LIMITS = (math.inf, 0.8, 0.65, 0.5)  # of adaptive noise: shares of the largest step
 COHORT_LIMITS = (math.inf, 0.3, 0.1, 0.03)  # where all records of a client enter one cohort's score
+FOR_THE_VERDICT = 1.5  # times the error of counts with the whole budget, if they see more
 NOISES: tuple[AdditiveNoise, ...] = ("laplace", "gaussian")
 
 
@@ -143,7 +148,14 @@ class _Options:
         if self.draft.trim:
             return self.ways[0]
         others = [way for way in self.ways if way is not self.counts]
-        return best_way(others, self.counts, self._whole)
+        taken, counts, whole = best_way(others, self.counts, self._whole), self.counts, self._whole
+        # Few plans get further: the verdict is costly to simulate.
+        if counts is None or whole is None or taken is counts or not counts.trial.loud:
+            return taken
+        if len(self.draft.questions) == 1 or not counts.is_no_worse(whole, allowed=FOR_THE_VERDICT):
+            return taken
+        found = (smallest_drifts(way.trial) for way in (counts, taken))
+        return counts if sees_more(*found) else taken
 
     @cached_property
     def ways(self) -> tuple[Way, ...]:
@@ -180,17 +192,19 @@ class _Options:
     @cached_property
     def counts(self) -> Way | None:
         """Noisy counts: if every cell is asked of everybody, and cohorts are not told apart."""
-        possible = self._first.whole and not self.draft.trim
-        return self._way("counts", math.inf) if possible else None
+        if not self._first.whole or self.draft.trim:
+            return None
+        way = self._way("counts", math.inf)
+        return self._way("counts", math.inf, MOST_BESIDE_LOUD_COUNTS) if way.trial.loud else way
 
     @cached_property
     def _whole(self) -> Way | None:
-        """Noisy counts with the whole budget: what other ways are measured against."""
-        if self.counts is None or len(self.draft.questions) == 1:
-            return self.counts
+        """A textbook's noisy counts with the whole budget: what other ways are measured against."""
+        if self.counts is None:
+            return None
         (first, *_) = self.counts.plan.questions
         plan = replace(self.counts.plan, questions=(replace(first, share=1.0),))
-        return Way(replace(self._first, plan=self._afforded(plan)), self._cases)
+        return Way(replace(self._first, plan=self._afforded(plan), textbook=True), self._cases)
 
     @cached_property
     def _first(self) -> TrialRound:
@@ -205,14 +219,12 @@ class _Options:
         calibrated = Calibrated(self.budget.epsilon, delta, self.budget.noise)
         return needed_shares(self._first, self.draft.questions[1:], calibrated)
 
-    def _way(self, release: HowReleased, maximum_step: float) -> Way:
+    def _way(
+        self, release: HowReleased, maximum_step: float, beside: float = MOST_BESIDE_COUNTS
+    ) -> Way:
         shares = self._shares
         if release == "counts":
-            shares = {
-                name: min(share, MOST_BESIDE_COUNTS)
-                for name, share in shares.items()
-                if name == "tv"
-            }
+            shares = {name: min(share, beside) for name, share in shares.items() if name == "tv"}
         questions = self._questions(release, maximum_step, shares)
         plan = self._afforded(replace(self._first.plan, questions=questions))
         return Way(replace(self._first, plan=plan), self._cases)

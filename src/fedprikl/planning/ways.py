@@ -1,6 +1,6 @@
 """Ways to release the same answers, compared on public drifts; and the choice among them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,11 +10,12 @@ from fedprikl.planning.forecast import Forecast, typical_error
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.protocol.plan import Plan
 
-__all__ = ["Way", "best_limit", "best_way"]
+__all__ = ["Way", "best_limit", "best_way", "sees_more"]
 
-# How many times the error of noisy counts with the whole budget another way may have, at any drift:
-# if it has the whole budget too, and if other questions share it.
+# How many times the error of a textbook's noisy counts with the whole budget another way may have,
+# at any drift: if it has the whole budget too, and if other questions share it.
 ALONE, SHARED = 1.05, 1.3
+MUCH = 3.0  # how many times smaller a drift must be that another way finds
 NEARLY_GONE = ("shuffled", 2.0)  # a drift with cells of which a little is left
 NAMES = {"value": "additive noise", "adaptive": "adaptive noise", "counts": "noisy counts"}
 
@@ -68,13 +69,16 @@ class Way:
         case = drift_case(self.trial.pi, kind, size, self.trial.score)
         return None if case is None else self.trial.error(case)
 
-    def is_no_worse(self, other: "Way", cases: Sequence[int] | None = None) -> bool:
+    def is_no_worse(
+        self, other: "Way", cases: Sequence[int] | None = None, allowed: float | None = None
+    ) -> bool:
         """Whether it loses next to nothing against the other way at any drift.
 
         The first loss settles it: what a trial costs is not spent on the rest.
         """
         looked = range(len(self.cases)) if cases is None else cases
-        allowed = ALONE if len(self.plan.questions) == 1 else SHARED
+        if allowed is None:
+            allowed = ALONE if len(self.plan.questions) == 1 else SHARED
         return all(self.error(case) <= allowed * other.error(case) for case in looked)
 
 
@@ -82,12 +86,30 @@ def best_way(ways: Sequence[Way], counts: Way | None, whole: Way | None) -> Way:
     """The way with the least typical error that loses next to nothing to noisy counts in any trial.
 
     What the population looks like is unknown. So a way that wins at most drifts, but loses at one,
-    is not taken where noisy counts are at hand. `whole` are the counts with the whole budget.
+    is not taken where noisy counts are at hand. `whole` are a textbook's, with the whole budget.
     """
     if counts is None or whole is None:
         return min(ways, key=lambda way: way.typical)
     able = [way for way in ways if way.is_no_worse(whole)]
     return min([*able, counts], key=lambda way: way.typical)
+
+
+def sees_more(one: Mapping[str, float | None], other: Mapping[str, float | None]) -> bool:
+    """Whether a verdict finds a much smaller drift of some kind, and of none a much larger one.
+
+    Both are the smallest drifts of every kind that are found; None is found by no means.
+
+    >>> sees_more({"smooth": 0.02, "heavy": 0.1}, {"smooth": 0.015, "heavy": 0.4})
+    True
+    >>> sees_more({"smooth": 0.05, "heavy": 0.1}, {"smooth": 0.015, "heavy": None})
+    False
+    """
+
+    def much(less: float | None, more: float | None) -> bool:
+        return less is not None and (more is None or MUCH * less <= more)
+
+    gains = any(much(one[kind], other[kind]) for kind in one)
+    return gains and not any(much(other[kind], one[kind]) for kind in one)
 
 
 def best_limit(ways: Sequence[Way], whole: Way | None) -> Way:
