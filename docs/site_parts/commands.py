@@ -13,7 +13,8 @@ EXAMPLE = re.compile(r"Example: `([^`]*)`")
 def commands() -> str:
     """A heading, what it does, and a table of options for each command."""
     group: Any = typer.main.get_command(app)
-    return "\n\n".join(_command(name, each) for name, each in group.commands.items())
+    every = {name: group.get_command(None, name) for name in group.list_commands(None)}
+    return "\n\n".join(_command(name, each) for name, each in every.items())
 
 
 def _command(name: str, command: Any) -> str:
