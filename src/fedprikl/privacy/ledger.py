@@ -373,9 +373,9 @@ def _fits(account: Account, needed: float) -> bool:
 
 
 def left_words(account: Account) -> str:
-    """What is left, for people: a billionth of the budget is nothing."""
+    """What is left, for people: a ten-thousandth of the budget is nothing."""
     left = account.left
-    return f"{left:.4g}" if left > 1e-6 * account.epsilon else "0"
+    return f"{left:.4g}" if left > 1e-4 * account.epsilon else "0"
 
 
 def worthwhile(fits: Mapping[str, float], account: Account) -> dict[str, float]:
