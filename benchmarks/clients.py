@@ -83,6 +83,11 @@ class World:
         """How many there are."""
         return len(self.held)
 
+    def planned(self, **options: Any) -> Default:
+        """The plan that a user gets, and what it releases."""
+        records = int(self.held.sum())
+        return Default(self.reference, clients=self.clients, records=records, **options)
+
     def population(self, p: Floats, rng: np.random.Generator) -> Population:
         """Records of all clients, drawn from P."""
         client = np.repeat(np.arange(self.clients), self.held)
@@ -101,15 +106,7 @@ def measure_unit(
     world: World, unit: Any, trust: Any, epsilon: float, repetitions: int, seed: int, label: str
 ) -> list[Row]:
     """Errors of KL and the smallest drift, of one plan."""
-    plan = Default(
-        world.reference,
-        clients=world.clients,
-        records=int(world.held.sum()),
-        epsilon=epsilon,
-        trust=trust,
-        unit=unit,
-        ask=("kl",),
-    )
+    plan = world.planned(unit=unit, trust=trust, epsilon=epsilon, ask=("kl",))
     rows = []
     for kind, nats in (("none", 0.0), ("smooth", DRIFT), ("rough", DRIFT)):
         p = world.drifted(nats, kind)
@@ -149,16 +146,7 @@ def _estimate(plan: Default, population: Population, rng: np.random.Generator) -
 
 def _smallest(world: World, unit: Any, trust: Any, epsilon: float, seed: int) -> float | None:
     """The least smooth drift that the verdict on the default questions finds, measured."""
-    plan = Default(
-        world.reference,
-        clients=world.clients,
-        records=int(world.held.sum()),
-        epsilon=epsilon,
-        trust=trust,
-        unit=unit,
-        ask=ASKED,
-    )
-    judge = _Judge(plan)
+    judge = _Judge(world.planned(unit=unit, trust=trust, epsilon=epsilon, ask=ASKED))
 
     def power(nats: float) -> float:
         rng = generator(seed, "power", world.name, trust, unit)  # common random numbers

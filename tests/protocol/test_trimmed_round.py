@@ -8,7 +8,7 @@ import pytest
 
 from fedprikl import Reference
 from fedprikl.checks import Ints
-from fedprikl.errors import InvalidInputError
+from fedprikl.errors import InvalidInputError, ReleaseRefused
 from fedprikl.estimation import TrimmedMean, estimate_trimmed_mean
 from fedprikl.privacy import Calibrated
 from fedprikl.protocol import Client, Invitation, Plan, Question, RoundResult, trust_of
@@ -103,6 +103,16 @@ def test_cohorts_that_are_dropped_are_not_in_the_mean() -> None:
     assert result.release.verdict is not None
     seen = result.release.verdict.witnesses[0].statistic
     assert seen == pytest.approx(mean.value(counts.ravel(), trust.score), abs=1e-12)
+
+
+def test_a_round_with_too_few_cohorts_to_trim_releases_nothing() -> None:
+    """An untrimmed mean is not what the plan has bounded."""
+    here = world()
+    plan = plan_of(here)
+    first, second, *_ = here.run(plan).round.cohorts
+    gone = dict.fromkeys((*first.members, *second.members), Leaves.BEFORE_ADVERT)
+    with pytest.raises(ReleaseRefused, match="4 cohorts are left, too few to cut any off"):
+        here.run(plan, leaves=gone)
 
 
 class Breaking(Client):

@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from fedprikl.cli.running import check_address, check_file, check_flower, run_party
+from fedprikl.cli.running import (
+    HealthPort,
+    Poll,
+    check_address,
+    check_file,
+    check_flower,
+    run_party,
+)
 from fedprikl.deployment.flower.parties import POLL, AggregatorSetup
 from fedprikl.deployment.settings import Home, home_folder
 
@@ -21,18 +28,8 @@ def aggregator_command(
         Path | None,
         typer.Option(help="Certificates the relay is trusted by.", show_default="the system's"),
     ] = None,
-    health_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of /health on 127.0.0.1; 0: none.")
-    ] = HEALTH_PORT,
-    poll: Annotated[
-        float,
-        typer.Option(
-            min=0.01,
-            max=60.0,
-            envvar="FLWR_SUPEREXEC_TASK_POLL_INTERVAL",
-            help="Seconds between two looks for a run.",
-        ),
-    ] = POLL,
+    health_port: HealthPort = HEALTH_PORT,
+    poll: Poll = POLL,
     server_app: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Runs the aggregator: takes the runs that the relay has, and hosts their rounds.

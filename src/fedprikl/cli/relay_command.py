@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, say
-from fedprikl.cli.running import check_flower, run_party
+from fedprikl.cli.running import HealthPort, check_flower, run_party
 from fedprikl.deployment.flower.parties import RelaySetup, prepare_relay
 
 __all__ = ["relay_command"]
@@ -20,9 +20,7 @@ def relay_command(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 9443,
     days: Annotated[float, typer.Option(help="How long a new certificate is valid.")] = 365.0,
-    health_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of /health on 127.0.0.1; 0: none.")
-    ] = HEALTH_PORT,
+    health_port: HealthPort = HEALTH_PORT,
 ) -> None:
     """Runs Flower's SuperLink with TLS and registered nodes; makes what it needs at first.
 

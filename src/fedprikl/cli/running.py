@@ -6,13 +6,37 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from fedprikl.cli.console import notes, say
 from fedprikl.deployment.health import serve_health
 from fedprikl.deployment.supervisor import Child, Supervisor
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
 
-__all__ = ["check_address", "check_file", "check_flower", "private_folder", "run_party"]
+__all__ = [
+    "HealthPort",
+    "Poll",
+    "check_address",
+    "check_file",
+    "check_flower",
+    "private_folder",
+    "run_party",
+]
+
+HealthPort = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port of /health on 127.0.0.1; 0: none.")
+]
+Poll = Annotated[
+    float,
+    typer.Option(
+        min=0.01,
+        max=60.0,
+        envvar="FLWR_SUPEREXEC_TASK_POLL_INTERVAL",
+        help="Seconds between two looks for something to do.",
+    ),
+]
 
 
 def run_party(

@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.options import load_reference
-from fedprikl.cli.running import check_address, check_file, check_flower, run_party
+from fedprikl.cli.running import (
+    HealthPort,
+    Poll,
+    check_address,
+    check_file,
+    check_flower,
+    run_party,
+)
 from fedprikl.deployment.flower.parties import POLL, SiteSetup
 from fedprikl.deployment.settings import NodeSettings, home_folder
 from fedprikl.errors import InvalidInputError
@@ -34,18 +41,8 @@ def site_command(
     trusted_entities: Annotated[
         Path | None, typer.Option(help="Whose apps Flower accepts here.")
     ] = None,
-    health_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of /health on 127.0.0.1; 0: none.")
-    ] = HEALTH_PORT,
-    poll: Annotated[
-        float,
-        typer.Option(
-            min=0.01,
-            max=60.0,
-            envvar="FLWR_SUPEREXEC_TASK_POLL_INTERVAL",
-            help="Seconds between two looks for a message.",
-        ),
-    ] = POLL,
+    health_port: HealthPort = HEALTH_PORT,
+    poll: Poll = POLL,
 ) -> None:
     """Runs a site: Flower's SuperNode and the process that answers its messages.
 

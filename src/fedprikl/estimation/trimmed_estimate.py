@@ -20,7 +20,8 @@ from fedprikl.estimation.interval import Interval
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.trials import Populations, ValueNoise, noise_quantiles
 from fedprikl.estimation.trimmed import TrimmedMean
-from fedprikl.privacy import Calibrated, Mechanism, NoiseSource, PrivacyStatement
+from fedprikl.estimation.trusted_aggregator import state_number
+from fedprikl.privacy import Calibrated, Mechanism, NoiseSource
 from fedprikl.reference import QueryPoints
 
 __all__ = ["DebiasedNoise", "TrimmedNoise", "TrimmedStatistic", "estimate_trimmed_mean"]
@@ -182,16 +183,7 @@ def estimate_trimmed_mean(
         limits=lambda: Interval(errors.interval(noisy)),
         statistic=TrimmedStatistic(value=noisy, score=score, mean=mean, mechanism=mechanism),
         typical=partial(_typical, mean, score, errors),
-        privacy=PrivacyStatement(
-            epsilon=mechanism.epsilon(calibrated.delta),
-            delta=mechanism.proved_delta(calibrated.delta),
-            claimed_epsilon=calibrated.epsilon,
-            mechanism=str(mechanism),
-            released="one number",
-            trust=TRUST,
-            sensitivity=mechanism.sensitivity,
-            insecure=source.insecure,
-        ),
+        privacy=state_number(mechanism, calibrated, source),
     )
 
 

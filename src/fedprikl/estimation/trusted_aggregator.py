@@ -15,12 +15,13 @@ from fedprikl.estimation.statistic import ScoredStatistic
 from fedprikl.privacy import (
     SECURE_NOISE,
     Calibrated,
+    Mechanism,
     NoiseKind,
     NoiseSource,
     PrivacyStatement,
 )
 
-__all__ = ["TRUST", "estimate_scored_sum", "trusted_aggregator"]
+__all__ = ["TRUST", "estimate_scored_sum", "state_number", "trusted_aggregator"]
 
 TRUST = "the aggregator, with the exact sums of each batch; the server sees the release only."
 
@@ -102,14 +103,21 @@ def estimate_scored_sum(
         statistic=ScoredStatistic(
             value=value, score=score, points=points, records=records, mechanism=mechanism
         ),
-        privacy=PrivacyStatement(
-            epsilon=mechanism.epsilon(calibrated.delta),
-            delta=mechanism.proved_delta(calibrated.delta),
-            claimed_epsilon=calibrated.epsilon,
-            mechanism=str(mechanism),
-            released="one number",
-            trust=TRUST,
-            sensitivity=mechanism.sensitivity,
-            insecure=source.insecure,
-        ),
+        privacy=state_number(mechanism, calibrated, source),
+    )
+
+
+def state_number(
+    mechanism: Mechanism, calibrated: Calibrated, source: NoiseSource
+) -> PrivacyStatement:
+    """What the release of one number with this noise costs."""
+    return PrivacyStatement(
+        epsilon=mechanism.epsilon(calibrated.delta),
+        delta=mechanism.proved_delta(calibrated.delta),
+        claimed_epsilon=calibrated.epsilon,
+        mechanism=str(mechanism),
+        released="one number",
+        trust=TRUST,
+        sensitivity=mechanism.sensitivity,
+        insecure=source.insecure,
     )

@@ -8,6 +8,7 @@ import numpy as np
 from fedprikl.errors import InvalidInputError, ReleaseRefused, SecureSumError
 from fedprikl.estimation import Estimates
 from fedprikl.estimation.estimates import Judgement
+from fedprikl.estimation.trimmed import cut_off
 from fedprikl.privacy import (
     SECURE_NOISE,
     Charge,
@@ -108,7 +109,7 @@ class Aggregator:
         return self._outcomes[number]
 
     def release(self, *, at: str, rng: np.random.Generator) -> bytes:
-        """The signed release; refuses if a batch is empty.
+        """The signed release; refuses if a batch is empty, or if too few cohorts are left to trim.
 
         `rng` serves the server's debiasing of noisy counts only; it never makes release noise.
         """
@@ -125,6 +126,12 @@ class Aggregator:
                     f"Batch {t} has no records left: its cohorts were dropped or hold nothing. "
                     f"Nothing was released{advice}"
                 )
+        if self._round.plan.trim and not cut_off(len(groups), self._round.plan.trim):
+            raise ReleaseRefused(
+                f"{len(groups)} cohorts are left, too few to cut any off: a client that breaks the "
+                f"protocol could move the result further than planned. Nothing was released"
+                f"{self._give_back(at)}"
+            )
         self._spent = True
         estimates = self._trust.estimate(
             self._round.points,
