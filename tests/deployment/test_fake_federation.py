@@ -229,6 +229,8 @@ def test_some_may_refuse_and_the_rest_go_on(federation: FakeFederation) -> None:
     text = Home(federation.home).metrics.read_text()
     assert 'fedprikl_epsilon_left{population="sites"} 9' in text
     assert 'fedprikl_step_seconds{step="reveal"}' in text
+    assert f'fedprikl_release_records{{population="sites"}} {release.records}\n' in text
+    assert 'fedprikl_release_clients{population="sites"} 7\n' in text
 
 
 @pytest.mark.parametrize("config", [{"organiser": ""}, {"reference": 3}, {"most-counts": 0.5}])
