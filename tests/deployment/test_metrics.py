@@ -1,4 +1,4 @@
-"""What an aggregator writes for Prometheus, read by a real parser: counters, and the last release."""
+"""What an aggregator writes for Prometheus, read by a real parser."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,8 @@ def read(path: Path) -> dict[str, dict[tuple[str, ...], float]]:
     for family in text_string_to_metric_families(path.read_text(encoding="utf-8")):
         for sample in family.samples:
             own = found.setdefault(sample.name, {})
-            assert (key := tuple(sample.labels.values())) not in own
+            key = tuple(sample.labels.values())
+            assert key not in own
             own[key] = sample.value
     assert set(found) <= set(METRICS)
     return found

@@ -21,6 +21,7 @@ __all__ = [
     "check_address",
     "check_file",
     "check_flower",
+    "held",
     "private_folder",
     "run_party",
 ]
@@ -61,16 +62,23 @@ def run_party(
 def private_folder(home: Path, name: str) -> Iterator[Path]:
     """An empty folder of the home for one process at a time; it is gone afterwards."""
     folder = home / f"run-{name}"
+    with held(home, name):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def held(home: Path, name: str) -> Iterator[None]:
+    """The folder of a party for this process alone; refused while the party runs."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (home / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o700)
-            try:
-                yield folder
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+            yield
     except BlockingIOError:
         raise DeploymentError(
             f"`fedprikl {name}` is running already with the folder {home}. Stop it first, or set "

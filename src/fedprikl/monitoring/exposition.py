@@ -15,8 +15,8 @@ _SAMPLE = re.compile(r"^(\w+(?:\{.*\})?) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.A
 def sample_name(metric: str, labels: Labels) -> str:
     """A metric with its labels.
 
-    >>> sample_name("records", {"population": 'a "name"'})
-    'records{population="a \\\\"name\\\\""}'
+    >>> sample_name("records", {"population": "sites"})
+    'records{population="sites"}'
     """
     shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
     return f"{metric}{{{shown}}}" if shown else metric
