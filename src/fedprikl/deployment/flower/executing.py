@@ -14,6 +14,7 @@ from typing import Any
 from flwr.supercore.constant import TaskType
 
 from fedprikl.deployment.flower.executor import Executor
+from fedprikl.deployment.flower.plain_words import explain_flower
 from fedprikl.deployment.flower.runtime import Runtime
 from fedprikl.errors import DeploymentError
 
@@ -49,6 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Serves until it is stopped."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    explain_flower(options.address)
     run = preload(options.party, options.app, ledger=options.ledger)
     runtime = Runtime(
         address=options.address,
