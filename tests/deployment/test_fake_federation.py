@@ -372,7 +372,7 @@ def test_the_budget_is_checked_and_kept(federation: FakeFederation) -> None:
 
 def test_too_few_nodes_are_waited_for_and_then_said_so(federation: FakeFederation) -> None:
     grid = federation.grid()
-    with pytest.raises(DeploymentError, match="8 SuperNodes are connected after 5 s, 9 are needed"):
+    with pytest.raises(DeploymentError, match="8 sites are connected after 5 s, 9 are needed"):
         federation.run(grid, clients=9, wait=5.0)
     assert 5 <= grid.time.seconds < 7
     assert grid.carried == []
