@@ -66,7 +66,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     for name, rest in instructions(IMAGE):
         stage += name == "FROM"
         if name == "ARG":
-            machine.environment.update([rest.split("=")])
+            key, value = rest.split("=")
+            machine.environment[key] = value
         elif name == "COPY" and stage == 1:
             *sources, place = rest.split()
             for source in sources:
