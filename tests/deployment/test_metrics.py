@@ -64,7 +64,7 @@ def test_metrics_add_up_over_rounds_and_are_read_back(tmp_path: Path) -> None:
 def check_says(found: Mapping[str, Mapping[tuple[str, ...], float]], told: Release) -> None:
     """Every number is one of the release; none is missing."""
     who = told.population
-    at = datetime.fromisoformat(told.released_at).timestamp()
+    at = int(datetime.fromisoformat(told.released_at).timestamp())  # whole seconds
     assert found["last_success_timestamp_seconds"] == {(who,): at}
     assert found["records"] == {(who,): told.records}
     assert found["clients"] == {(who,): sum(cohort.included for cohort in told.cohorts)}
@@ -89,7 +89,7 @@ def test_the_last_release_is_there_and_outlives_a_round_that_fails(tmp_path: Pat
     check_says(of_release(path), first)
     write_metrics(path, RoundMetrics())
     check_says(of_release(path), first)
-    second = replace(first, columns=first.columns[:1], released_at="2031-01-01T00:00:00+00:00")
+    second = replace(first, columns=first.columns[:1], released_at="2031-01-01T00:00:00.5+00:00")
     write_metrics(path, RoundMetrics(release=second))
     check_says(of_release(path), second)  # nothing of the first is left
     assert len(second.columns) < len(first.columns)

@@ -144,5 +144,5 @@ def _part(
             yield "value_no_drift", own, answer.no_drift
 
 
-def _seconds(at: str) -> float:
-    return datetime.fromisoformat(at).timestamp()
+def _seconds(at: str) -> int:
+    return int(datetime.fromisoformat(at).timestamp())

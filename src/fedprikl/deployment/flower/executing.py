@@ -7,7 +7,10 @@ first fork, as long as it starts no thread.
 import argparse
 import importlib
 import logging
+import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +62,17 @@ def main(arguments: list[str] | None = None) -> None:
     )
     if not runtime.secret:
         raise DeploymentError(f"The file {options.secret} is empty: it has to hold the secret.")
-    Executor(
+    executor = Executor(
         source=runtime.tasks(KINDS[options.party]),
         run=lambda token: run(runtime, token),
         poll=options.poll,
         beat=options.beat,
         parent=options.parent,
-    ).serve()
+    )
+    with suppress(SystemExit):
+        executor.serve()
+    sys.stderr.flush()
+    os._exit(0)  # without the tidying up, in which DuckDB complains of itself for fifty lines
 
 
 def _parser() -> argparse.ArgumentParser:
