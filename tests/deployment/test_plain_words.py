@@ -101,9 +101,9 @@ def test_the_supernode_of_a_site_speaks_plainly(
         "--auth-supernode-private-key": key,
     }
     words = [str(word) for option in options.items() for word in option]
-    monkeypatch.setattr("sys.argv", ["run_supernode", *words])
+    monkeypatch.setattr("sys.argv", ["flower_supernode", *words])
     with pytest.raises(SystemExit):
-        plain_words.run_supernode()
+        plain_words.flower_supernode()
     assert any(line.startswith(f"{key} is no key that Flower accepts") for line in flower)
     assert not any("Exit Code" in line for line in flower)
 

@@ -67,7 +67,7 @@ class SiteSetup:
             "--ssl-keyfile": private / "server.key",
         }
         command = watched(
-            "fedprikl.deployment.flower.plain_words", "run_supernode", *_words(options)
+            "fedprikl.deployment.flower.plain_words", "flower_supernode", *_words(options)
         )
         executor = _executor(
             "site",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import httpx
 
-__all__ = ["explain_flower", "in_plain_words", "no_task_words", "run_supernode", "tls_words"]
+__all__ = ["explain_flower", "flower_supernode", "in_plain_words", "no_task_words", "tls_words"]
 
 Words = Callable[[str, str, str], str]
 
@@ -121,12 +121,12 @@ def explain_flower(relay: str, key: str = "node") -> None:
     logging.getLogger("flwr").addFilter(_PlainWords(relay, key))
 
 
-def run_supernode() -> None:
-    """Flower's SuperNode, as its own command starts it."""
-    from flwr.supernode.cli import flower_supernode
+def flower_supernode() -> None:
+    """Flower's own command of this name, which then speaks plainly."""
+    from flwr.supernode import cli
 
     explain_flower(_option("--superlink"), _option("--auth-supernode-private-key"))
-    flower_supernode()
+    cli.flower_supernode()
 
 
 def _option(name: str) -> str:
