@@ -8,8 +8,10 @@ import logging
 import re
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import httpx
+if TYPE_CHECKING:  # Flower brings it, and whoever has no Flower is told so
+    import httpx
 
 __all__ = ["explain_flower", "flower_supernode", "in_plain_words", "no_task_words", "tls_words"]
 
@@ -86,12 +88,13 @@ def in_plain_words(message: str, *, relay: str, key: str = "node") -> str:
     return next(told, message)
 
 
-def no_task_words(error: httpx.HTTPError) -> str:
+def no_task_words(error: "httpx.HTTPError") -> str:
     """Why there is no task now, from what went wrong when one was asked for."""
     url = error.request.url
     where = f"{url.host}:{url.port}"
-    if isinstance(error, httpx.HTTPStatusError):
-        code = error.response.status_code
+    response: httpx.Response | None = getattr(error, "response", None)
+    if response is not None:
+        code = response.status_code
         if code in (401, 403):
             return (
                 f"{where} refuses this process (HTTP {code}): it has another secret. Take the "
