@@ -35,10 +35,10 @@ paper: setup  ## the paper's experiments: figures, numbers and RESULTS.md in exp
 	$(BIN)/python -m experiments.paper.everything
 
 # Style and types, and real Flower processes, which mostly wait, run beside the other tests.
-check: setup  ## the daily loop: style, types, floors and all tests that are quick
+check: setup  ## the daily loop: style, types, import rules and all tests that are quick
 	@$(MAKE) --no-print-directory -j 2 lint quick-tests
 
-test: setup  ## every check: style, types, floors, tests, coverage
+test: setup  ## every check: style, types, import rules, tests, coverage
 	@$(MAKE) --no-print-directory -j 3 flower-tests lint all-other-tests
 
 # Two processes of one thread each: threads of NumPy and polars would only wait for each other.
