@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedprikl.protocol.column_answer import CellAnswer, ColumnAnswer
 from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
-from fedprikl.reporting.column_facts import ColumnFacts, facts_of, moved_in, threshold_of
+from fedprikl.reporting.column_facts import ColumnFacts, facts_of, moved_in
 from fedprikl.reporting.texts import cell_name, clean, percent
 
 __all__ = ["cells_chart", "column_story", "ranking_chart"]
@@ -15,7 +15,7 @@ ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
 
 
 def ranking_chart(columns: Sequence[ColumnAnswer]) -> str:
-    """How far each column is from the reference in total variation, beside its threshold."""
+    """How far each column is from the reference in total variation."""
     facts = facts_of(columns)
     rows = [
         Row(label=each.name, bars=(_size(column, each),), strong=column.drifted is True)
@@ -32,7 +32,6 @@ def _size(column: ColumnAnswer, facts: ColumnFacts) -> Bar:
         says=facts.value if column.drifted is False else f"{facts.value} {facts.verdict}",
         kind="moved" if column.drifted else "now",
         interval=None if answer is None else answer.interval,
-        mark=threshold_of(column),
     )
 
 

@@ -27,17 +27,17 @@ __all__ = [
     "moved_cells",
     "moved_in",
     "takes_unrelated",
-    "threshold_of",
 ]
 
-HEAD = ("column", "tv", "no drift", "threshold", "95% interval", "moved")
+HEAD = ("column", "tv", "no drift", "95% interval", "moved")
 SHOWN = 15  # columns in a table of text; those that have moved are always shown
 NAME, CELL, CELLS = 32, 28, 3  # letters of names; cells that are named
 UNKNOWN = "-"
 NEW = "values that the reference never saw"
 NOTE = (
     "tv: the share of all records that would have to change to look like the reference; "
-    "no drift: the tv to expect without any drift"
+    "no drift: the tv to expect without any drift. Both are read off the noisy counts; the verdict "
+    "rests on other numbers, each beside its threshold"
 )
 
 
@@ -59,16 +59,15 @@ class ColumnFacts:
     name: str
     value: str
     no_drift: str
-    threshold: str  # of total variation; unknown where the verdict rests on noisy counts alone
     interval: str
     verdict: str  # "moved", "not moved" or "not judged"
     cells: str  # which of them moved
-    seen: str  # which statistics found it, if total variation itself lies below its threshold
+    found_by: str  # which statistics lie above their thresholds
 
     @classmethod
     def of(cls, column: ColumnAnswer, digits: int = 3) -> "ColumnFacts":
         """What a release says of a column, with so many digits after the point."""
-        answer, mark = column.answer("tv"), threshold_of(column)
+        answer = column.answer("tv")
         value = no_drift = interval = UNKNOWN
         if answer is not None:
             if answer.interval is not None:
@@ -77,24 +76,22 @@ class ColumnFacts:
             value = number(answer.value, digits)
             if answer.no_drift is not None:
                 no_drift = number(answer.no_drift, digits)
-        hidden = answer is not None and mark is not None and answer.value <= mark
         return cls(
             name=clean(column.name),
             value=value,
             no_drift=no_drift,
-            threshold=UNKNOWN if mark is None else number(mark, digits),
             interval=interval,
             verdict={True: "moved", False: "not moved", None: "not judged"}[column.drifted],
             cells=moved_in(column) if column.drifted else "",
-            seen=_seen(column) if column.drifted and hidden else "",
+            found_by=_found_by(column),
         )
 
     @property
     def row(self) -> tuple[str, ...]:
         """As `HEAD` has it."""
         moved = ": ".join(part for part in (self.verdict, self.cells) if part)
-        moved += f" (seen in {self.seen})" if self.seen else ""
-        return self.name, self.value, self.no_drift, self.threshold, self.interval, moved
+        moved += f" (found by {self.found_by})" if self.found_by else ""
+        return self.name, self.value, self.no_drift, self.interval, moved
 
 
 def facts_of(columns: Sequence[ColumnAnswer]) -> list[ColumnFacts]:
@@ -103,11 +100,6 @@ def facts_of(columns: Sequence[ColumnAnswer]) -> list[ColumnFacts]:
     ends = [answer.interval for answer in sizes if answer.interval is not None]
     digits = decimals(max((high - low for low, high in ends), default=0.0))
     return [ColumnFacts.of(column, digits) for column in columns]
-
-
-def threshold_of(column: ColumnAnswer) -> float | None:
-    """The threshold of total variation; None where the verdict rests on other statistics."""
-    return next((each.threshold for each in column.witnesses if each.name == "tv"), None)
 
 
 def moved_cells(cells: Sequence[CellAnswer]) -> str:
@@ -144,7 +136,7 @@ def column_lines(columns: Sequence[ColumnAnswer]) -> tuple[str, ...]:
     widths = [max(columns_wide(row[place]) for row in short) for place in range(len(HEAD))]
     lines = [
         "  ".join(
-            padded(text, width, right=0 < place < 4)
+            padded(text, width, right=0 < place < 3)
             for place, (text, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in short
@@ -154,8 +146,8 @@ def column_lines(columns: Sequence[ColumnAnswer]) -> tuple[str, ...]:
     return (*lines, NOTE, *([UNRELATED] if any(map(takes_unrelated, columns)) else []))
 
 
-def _seen(column: ColumnAnswer) -> str:
-    """The statistics above their thresholds, where total variation alone does not show them."""
+def _found_by(column: ColumnAnswer) -> str:
+    """The statistics above their thresholds: numbers of their own, not read off the counts."""
     spoke = [each for each in column.witnesses if each.speaks]
     return listed(
         [f"{clean(each.name)} {each.statistic:.4g} > {each.threshold:.4g}" for each in spoke]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.column_answer import ColumnAnswer
 from fedprikl.reporting.column_charts import cells_chart, column_story, ranking_chart
-from fedprikl.reporting.column_facts import UNRELATED, takes_unrelated, threshold_of
+from fedprikl.reporting.column_facts import UNRELATED, takes_unrelated
 from fedprikl.reporting.headline import headline, meaning, ranked
 from fedprikl.reporting.page import fold, page, paragraphs
 from fedprikl.reporting.privacy_words import privacy_sentences
@@ -114,21 +114,14 @@ def _ranking(release: Release) -> list[str]:
     key = {"moved": "moved", "now": "not moved", "whisker": "95% interval"}
     if not any(column.drifted for column in columns):
         del key["moved"]
-    if any(threshold_of(column) is not None for column in columns):
-        key["mark"] = "threshold"
-        where = "Drift is found beyond the threshold, which allows for all columns together."
-    else:
-        where = (
-            "The verdicts rest on how much the noisy counts vary, so there is no threshold on this "
-            "scale."
-        )
     more = columns[RANKED:]
     return [
         "<h2>All columns</h2>",
         paragraphs(
             "How far each column is from the reference: the share of all records that would have "
             "to change to look like it (total variation; 0 is none, 1 is all). Chance and noise "
-            f"keep it above 0 without any drift. {where}",
+            "keep it above 0 without any drift. The verdicts rest on other numbers: see “The "
+            "verdict in numbers” below.",
             "note",
         ),
         *([paragraphs(UNRELATED, "note")] if any(map(takes_unrelated, columns)) else []),

@@ -48,7 +48,7 @@ def _columns(release: Release) -> list[str]:
     return [
         table(HEAD, [each.row for each in facts_of(order[:COLUMNS])]),
         *([paragraphs(f"The report has {left:,} more columns.")] if left > 0 else []),
-        paragraphs("tv of each column, with 95% intervals; dashed: the threshold"),
+        paragraphs("tv of each column, with 95% intervals"),
         _chart(ranking_chart(order[:COLUMNS])),
         *(
             f"<p><strong>{escaped(column.name)}</strong>: the reference (grey) and now, with 95% "
