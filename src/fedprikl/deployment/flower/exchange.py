@@ -6,7 +6,9 @@ answer as it arrives, and never waits longer than a step may last.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -21,6 +23,7 @@ from fedprikl.protocol import Reply, Step
 __all__ = ["FlowerNetwork", "FlowerTransport"]
 
 AT_ONCE = 10  # messages of one request: a busy SuperLink gives up on long ones
+TOGETHER = 4  # requests at a time: each mostly waits for the relay
 TRIES, RETRY_AFTER = 3, 5.0  # of one message, and seconds before it is sent again
 SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
 PER_CLIENT = 0.04  # seconds more between two looks: each asks the relay about everybody who is late
@@ -115,8 +118,8 @@ class FlowerTransport:
 
     def _send(self, what: str, messages: Mapping[str, bytes]) -> dict[str, str]:
         """Pushes the messages; the client of each message id. One lives as long as its step."""
-        pending: dict[str, str] = {}
-        for clients in _in_pieces(list(messages)):
+
+        def send(clients: list[str]) -> dict[str, str]:
             for _ in range(TRIES):
                 packed = [self._message(what, client, messages[client]) for client in clients]
                 try:
@@ -124,9 +127,11 @@ class FlowerTransport:
                 except Exception as error:  # Flower's, of many kinds: a busy relay ends no round
                     log.warning("Flower could not send (%s); trying again.", type(error).__name__)
                     continue
-                pending |= {i: client for i, client in zip(ids, clients, strict=False) if i}
-                break
-        return pending
+                return {i: client for i, client in zip(ids, clients, strict=False) if i}
+            return {}
+
+        sent = _in_pieces(send, list(messages))
+        return {number: client for piece in sent for number, client in piece.items()}
 
     def _message(self, what: str, client: str, message: bytes) -> Message:
         return Message(
@@ -139,13 +144,15 @@ class FlowerTransport:
 
     def _pull(self, ids: list[str]) -> list[Message]:
         """The answers that are there; none of those for which the relay is too busy now."""
-        found: list[Message] = []
-        for piece in _in_pieces(ids):
+
+        def pull(piece: list[str]) -> list[Message]:
             try:
-                found += self.grid.pull_messages(piece)
+                return list(self.grid.pull_messages(piece))
             except Exception as error:
                 log.warning("Flower could not look for answers (%s).", type(error).__name__)
-        return found
+                return []
+
+        return [message for found in _in_pieces(pull, ids) for message in found]
 
     def _reply(self, client: str, answer: Message) -> Reply | None:
         """What a client said; None for what is not of this round, or from another node."""
@@ -160,5 +167,13 @@ class FlowerTransport:
         return Reply(client, envelope.message, envelope.refusal)
 
 
-def _in_pieces(items: list[str]) -> Iterator[list[str]]:
-    return (items[i : i + AT_ONCE] for i in range(0, len(items), AT_ONCE))
+Found = TypeVar("Found")
+
+
+def _in_pieces(ask: Callable[[list[str]], Found], items: list[str]) -> list[Found]:
+    """What is found for a few at a time, several requests together."""
+    pieces = [items[i : i + AT_ONCE] for i in range(0, len(items), AT_ONCE)]
+    if len(pieces) < 2:
+        return [ask(piece) for piece in pieces]
+    with ThreadPoolExecutor(TOGETHER) as threads:
+        return list(threads.map(ask, pieces))
