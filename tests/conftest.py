@@ -34,6 +34,7 @@ SLOW = (
     "test_columns.py",
     "test_inverse_sensitivity.py",
     "test_estimate_refusals.py",
+    "test_image_steps.py",
     "test_in_browser.py",
     "test_page_in_browser.py",
     "test_monitor_crashes.py",

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from fedprikl.protocol import Plan, Release
 from site_parts.api import api
 from site_parts.commands import commands
-from site_parts.metrics import metrics
+from site_parts.metrics import aggregator_metrics, series_metrics
 from site_parts.schemas import fields_text, schema_text
 
 PARTS: dict[str, Callable[[], str]] = {
     "api": api,
     "commands": commands,
-    "metrics": metrics,
+    "aggregator_metrics": aggregator_metrics,
+    "series_metrics": series_metrics,
     "plan_fields": lambda: fields_text(Plan),
     "plan_schema": lambda: schema_text("plan"),
     "reference_schema": lambda: schema_text("reference"),

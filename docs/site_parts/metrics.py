@@ -1,9 +1,19 @@
-"""The metrics of a series, from the table that writes them."""
+"""The metrics of a series and of an aggregator, from the tables that write them."""
 
+from fedprikl.deployment import metrics as aggregator
 from fedprikl.monitoring.metrics_text import METRICS, PREFIX
 
 
-def metrics() -> str:
+def series_metrics() -> str:
     """A table of names and meanings."""
-    rows = (f"| `{PREFIX}{name}` | {says} |" for name, says in METRICS.items())
+    return _table({f"{PREFIX}{name}": says for name, says in METRICS.items()})
+
+
+def aggregator_metrics() -> str:
+    """Another, of the file that an aggregator writes."""
+    return _table({name: f"{says} ({kind})" for name, (kind, says) in aggregator.METRICS.items()})
+
+
+def _table(found: dict[str, str]) -> str:
+    rows = (f"| `{name}` | {says} |" for name, says in found.items())
     return "\n".join(["| metric | says |", "| --- | --- |", *rows])

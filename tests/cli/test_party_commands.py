@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from fedprikl.cli import aggregator_command, relay_command, site_command
+from fedprikl.cli import aggregator_command, relay_command, running, site_command
 from fedprikl.cli.app import app
 from fedprikl.cli.running import private_folder
+from fedprikl.deployment.certificates import write_node_key
 from fedprikl.deployment.flower.parties import RelaySetup
 from fedprikl.deployment.supervisor import Child
 from fedprikl.errors import DeploymentError
@@ -34,8 +35,12 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             files = {path.name: path.stat().st_mode & 0o777 for path in private.iterdir()}
             found.update(name=name, home=home, port=health_port, made=made, files=files)
 
+    def down(address: str, _: Path | None) -> None:
+        raise DeploymentError(f"The relay {address} cannot be reached: it is made up.")
+
     for module in (site_command, aggregator_command, relay_command):
         monkeypatch.setattr(module, "run_party", run_party)
+    monkeypatch.setattr(running, "check_relay", down)
     return found
 
 
@@ -44,8 +49,9 @@ def site(started: dict[str, Any]) -> list[str]:
     assert started == {}
     world = World.make(clients=9)
     world.reference.save("ref.json")
-    for name in ("node", "ca.pem", "records.csv"):
+    for name in ("ca.pem", "records.csv"):
         Path(name).write_text("x")
+    write_node_key(Path("node"))
     key = SigningKey.generate().public
     words = f"--root-certificates ca.pem --node-key node --data records.csv --organiser {key}"
     return ["site", ADDRESS, *words.split(), "--reference", "ref.json"]
@@ -62,6 +68,8 @@ def test_a_site_is_a_supernode_and_an_executor_that_know_each_other(
     more = ["--set", "largest-epsilon=0.5", "--set", "population=north", "--poll", "2"]
     result = runner.invoke(app, [*site, *more])
     assert result.exit_code == 0, result.output
+    said = result.stderr.replace("\n", " ")
+    assert f"The relay {ADDRESS} cannot be reached: it is made up. Starting all the same" in said
     node, executor = started["made"]["supernode"], started["made"]["executor"]
     assert option(node, "--isolation") == "process"
     assert option(node, "--host") == "127.0.0.1"
@@ -92,6 +100,7 @@ def test_a_site_with_a_budget_of_its_own_preloads_what_keeps_count(
     ("change", "words"),
     [
         (("--node-key", "none"), "ssh-keygen -t ecdsa"),
+        (("--node-key", "records.csv"), "as ssh-keygen makes it"),
         (("--root-certificates", "none"), "relay's ca.pem"),
         (("--data", "none"), "no file or folder of records none"),
         (("--reference", "none"), "none"),

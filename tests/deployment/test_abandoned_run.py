@@ -132,7 +132,7 @@ def test_too_few_sites_are_said_before_the_first_message(federation: FakeFederat
     grid = federation.grid()
     del grid.contexts[1]
     _, lines, error = run(federation, grid, wait=5.0)
-    assert "7 SuperNodes are connected after 5 s, 8 are needed" in error
+    assert "7 sites are connected after 5 s, 8 are needed" in error
     assert lines == ["[fedprikl] 7 of 8 sites are connected; waiting 5 s for the others"]
     assert grid.carried == []
 

@@ -229,6 +229,8 @@ def test_some_may_refuse_and_the_rest_go_on(federation: FakeFederation) -> None:
     text = Home(federation.home).metrics.read_text()
     assert 'fedprikl_epsilon_left{population="sites"} 9' in text
     assert 'fedprikl_step_seconds{step="reveal"}' in text
+    assert f'fedprikl_release_records{{population="sites"}} {release.records}\n' in text
+    assert 'fedprikl_release_clients{population="sites"} 7\n' in text
 
 
 @pytest.mark.parametrize("config", [{"organiser": ""}, {"reference": 3}, {"most-counts": 0.5}])
@@ -370,7 +372,7 @@ def test_the_budget_is_checked_and_kept(federation: FakeFederation) -> None:
 
 def test_too_few_nodes_are_waited_for_and_then_said_so(federation: FakeFederation) -> None:
     grid = federation.grid()
-    with pytest.raises(DeploymentError, match="8 SuperNodes are connected after 5 s, 9 are needed"):
+    with pytest.raises(DeploymentError, match="8 sites are connected after 5 s, 9 are needed"):
         federation.run(grid, clients=9, wait=5.0)
     assert 5 <= grid.time.seconds < 7
     assert grid.carried == []

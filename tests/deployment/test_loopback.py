@@ -28,6 +28,7 @@ from deploy.small_world import node_configs, set_up_aggregator, write_plan, writ
 from flwr.app import ConfigRecord
 from flwr.supercore.constant import TaskType
 
+from fedprikl.deployment.certificates import write_node_key
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.runtime import Runtime
 from fedprikl.deployment.metrics import read_counters
@@ -379,6 +380,36 @@ def test_a_run_that_cannot_be_says_why_and_fails(
     )
     statuses = [run["status"] for run in json.loads(listed.stdout)["runs"]]
     assert statuses.count("finished:failed") >= 1
+
+
+def test_a_site_that_is_not_registered_reads_what_to_do(finished: Finished) -> None:
+    said = what_a_stranger_reads(finished.federation, finished.files[0])
+    assert "does not know this site. Send " in said
+    assert "`flwr supernode register node.pub NAME`" in said
+    assert "Exit Code" not in said
+
+
+def what_a_stranger_reads(federation: Loopback, data: Path) -> str:
+    """The log of a site whose key nobody has registered."""
+    home = federation.folder / "stranger"
+    home.mkdir()
+    write_node_key(home / "node")
+    (config,) = node_configs(federation.aggregator, [data])
+    federation.start(
+        "stranger",
+        f"{sys.executable} -m fedprikl site 127.0.0.1:{federation.port}",
+        {
+            "root-certificates": federation.relay / "ca.pem",
+            "node-key": home / "node",
+            **{name: config[name] for name in ("data", "reference", "organiser")},
+            "health-port": 0,
+        },
+        home=home,
+    )
+    log = home / "stranger.log"
+    wait_until(lambda: "it is started again" in log.read_text(errors="replace"), 120)
+    federation.kill("stranger")
+    return log.read_text(errors="replace")
 
 
 def test_a_site_stops_cleanly(finished: Finished) -> None:

@@ -5,37 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedprikl.deployment.metrics import RoundMetrics, read_counters, write_metrics
 from fedprikl.deployment.progress import failure_line, parse_line, printable
 from fedprikl.deployment.settings import NodeSettings, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError
-
-
-def test_metrics_add_up_over_rounds_and_are_read_back(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.prom"
-    current = RoundMetrics(
-        released=True,
-        refused=2,
-        lost={"input": 1, "echo": 0},
-        seconds={"input": 3.25, "echo": 0.4},
-        left={'a "name"\\': 0.5},
-    )
-    write_metrics(path, current)
-    write_metrics(path, current)
-    write_metrics(path, RoundMetrics())
-    assert read_counters(path) == {
-        'fedprikl_rounds_total{outcome="released"}': 2,
-        'fedprikl_rounds_total{outcome="failed"}': 1,
-        'fedprikl_clients_lost_total{step="input"}': 2,
-        'fedprikl_clients_lost_total{step="echo"}': 0,
-        "fedprikl_clients_refused_total": 4,
-    }
-    write_metrics(path, current)
-    text = path.read_text()
-    assert '# TYPE fedprikl_step_seconds gauge\nfedprikl_step_seconds{step="input"} 3\n' in text
-    assert 'fedprikl_step_seconds{step="echo"} 0\n' in text  # whole seconds
-    assert 'fedprikl_epsilon_left{population="a \\"name\\"\\\\"} 0.5' in text
-    assert [file.name for file in tmp_path.iterdir()] == ["metrics.prom"]
 
 
 def test_lines_of_a_run_are_told_from_flowers() -> None:

@@ -253,7 +253,7 @@ def test_too_few_known_nodes_are_said_so_before_anything_is_asked(
     grid = with_roster(federation)
     for number in (1, 2, 3):
         grid.contexts[number].node_config["identity"] = str(federation.home / "no such file")
-    with pytest.raises(DeploymentError, match=r"5 of 8 SuperNodes proved .* 6 are needed"):
+    with pytest.raises(DeploymentError, match=r"5 of 8 sites proved .* 6 are needed"):
         federation.run(grid)
     assert asked_of(grid, "advertise") == []
     assert spent(federation) == 0

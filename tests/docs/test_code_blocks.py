@@ -25,7 +25,7 @@ CHAINS = (
 ELSEWHERE = {
     "clients.md": "tests/docs/test_clients_page.py",
     "columns.md": "tests/docs/test_columns_page.py",
-    "deployment.md": "deploy/loopback.py",  # the same processes, on one machine
+    "deployment.md": "tests/docs/test_deployment_page.py",
     "divergences.md": "tests/docs/test_divergences_page.py",
     "extending.md": "tests/extending/page.py",
     "ledger.md": "tests/docs/test_ledger_page.py",

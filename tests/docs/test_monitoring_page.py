@@ -11,6 +11,7 @@ import yaml
 from fedprikl.monitoring.metrics_text import METRICS
 from fedprikl.monitoring.notices import notices
 from fedprikl.monitoring.webhook import AGAIN, WebhookSecret, signature
+from tests.docs.pages import code_of
 from tests.monitoring.statuses import SCENES
 from tests.monitoring.test_dashboards import rules
 
@@ -56,6 +57,12 @@ def test_the_notice_has_the_fields_of_one() -> None:
 def test_answers_after_which_it_is_tried_again() -> None:
     (words,) = re.findall(r"After ([\d, ]+), a timeout", PAGE.replace("\n", " "))
     assert {int(code) for code in words.split(", ")} == AGAIN
+
+
+def test_commands_say_where_they_are_run() -> None:
+    """The Python block is run below."""
+    marks = {(block.language, block.mark) for block in code_of("monitoring.md")}
+    assert marks == {("bash", "not run"), ("python", "")}
 
 
 def test_the_receiver_verifies_what_is_sent_and_nothing_else() -> None:

@@ -38,7 +38,9 @@ def test_built_parts_are_whole() -> None:
     commands = filled(text_of("reference/commands.md"))
     for name in site_parts("typer.main").get_command(site_parts("fedprikl.cli.app").app).commands:
         assert f"## fedprikl {name}\n" in commands
-    assert "`fedprikl_series_epsilon_left`" in filled(text_of("reference/metrics.md"))
+    metrics = filled(text_of("reference/metrics.md"))
+    assert "`fedprikl_series_epsilon_left`" in metrics
+    assert "`fedprikl_release_threshold`" in metrics
     assert "<!-- built" not in api + commands + filled(text_of("reference/formats.md"))
 
 

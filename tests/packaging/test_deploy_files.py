@@ -3,6 +3,8 @@
 import configparser
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,23 @@ def test_units_restart_and_the_monitor_has_a_timer() -> None:
     timer = unit(DEPLOY / "systemd" / "fedprikl-monitor.timer")
     assert timer["Timer"]["Persistent"] == "yes"
     assert timer["Install"]["WantedBy"] == "timers.target"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_systemd_accepts_the_units(tmp_path: Path, spoilt: bool) -> None:
+    """With a program that is there; a unit with an unknown setting is found out."""
+    for path in (DEPLOY / "systemd").iterdir():
+        text = path.read_text(encoding="utf-8").replace("/opt/fedprikl/bin/fedprikl", "/bin/true")
+        (tmp_path / path.name).write_text(text.replace("Restart=", "Rsetart=") if spoilt else text)
+    done = subprocess.run(
+        [str(shutil.which("systemd-analyze")), "verify", *sorted(tmp_path.iterdir())],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ("Rsetart" in done.stderr) is spoilt
+    assert spoilt or (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -11,6 +11,7 @@ from fedprikl.cli.running import (
     check_address,
     check_file,
     check_flower,
+    note_relay,
     run_party,
 )
 from fedprikl.deployment.flower.parties import POLL, AggregatorSetup
@@ -46,6 +47,7 @@ def aggregator_command(
     check_file(secret, "file", "It is the relay's superexec.secret.")
     home = Home(home_folder())
     check_file(home.sealing_key, "key", "Make the aggregator's keys with `fedprikl keys`.")
+    note_relay(superlink, root_certificates)
     setup = AggregatorSetup(
         superlink=superlink, roots=root_certificates, secret=secret, app=server_app, poll=poll
     )

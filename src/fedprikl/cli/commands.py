@@ -33,6 +33,7 @@ COMMANDS = {
     "site": "Runs a site: Flower's SuperNode and the process that answers its messages.",
     "federate": "Starts a round against a SuperLink, shows its progress, verifies and writes the "
     "release.",
+    "prune": "Removes what a relay, an aggregator or a site no longer needs from its folder.",
     "verify": "Checks the signature of a release. Exit code 1 if it was changed or is not the "
     "key's.",
     "ledger": "Shows what has been spent of each population's privacy budget, on what, and what is "

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedprikl.cli.console import notes, say
+from fedprikl.deployment.flower.connection import check_relay
 from fedprikl.deployment.health import serve_health
 from fedprikl.deployment.supervisor import Child, Supervisor
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
@@ -21,10 +25,14 @@ __all__ = [
     "check_address",
     "check_file",
     "check_flower",
+    "check_node_key",
+    "held",
+    "note_relay",
     "private_folder",
     "run_party",
 ]
 
+MAKE_NODE_KEY = 'ssh-keygen -t ecdsa -b 384 -N "" -f node'
 HealthPort = Annotated[
     int, typer.Option(min=0, max=65535, help="Port of /health on 127.0.0.1; 0: none.")
 ]
@@ -61,16 +69,23 @@ def run_party(
 def private_folder(home: Path, name: str) -> Iterator[Path]:
     """An empty folder of the home for one process at a time; it is gone afterwards."""
     folder = home / f"run-{name}"
+    with held(home, name):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def held(home: Path, name: str) -> Iterator[None]:
+    """The folder of a party for this process alone; refused while the party runs."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (home / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o700)
-            try:
-                yield folder
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+            yield
     except BlockingIOError:
         raise DeploymentError(
             f"`fedprikl {name}` is running already with the folder {home}. Stop it first, or set "
@@ -90,6 +105,28 @@ def check_file(path: Path | None, what: str, advice: str) -> None:
     """Says early that a file is missing; Flower would start again and again."""
     if path is not None and not path.exists():
         raise InvalidInputError(f"There is no {what} {path}. {advice}")
+
+
+def check_node_key(path: Path) -> None:
+    """Says early what Flower would say again and again."""
+    check_file(path, "node key", f"Make it: `{MAKE_NODE_KEY}`.")
+    try:
+        found = load_ssh_private_key(path.read_bytes(), None)
+    except (OSError, TypeError, ValueError, UnsupportedAlgorithm):  # TypeError: it has a password
+        found = None
+    if not isinstance(found, ec.EllipticCurvePrivateKey):
+        raise InvalidInputError(
+            f"{path} is no elliptic-curve private key without a password, as ssh-keygen makes it. "
+            f"Flower needs one: `{MAKE_NODE_KEY}`."
+        )
+
+
+def note_relay(address: str, roots: Path | None) -> None:
+    """Says what is wrong with the relay now. It may come later, so nobody gives up."""
+    try:
+        check_relay(address, roots)
+    except DeploymentError as error:
+        say(f"{error} Starting all the same: it is tried again and again.", console=notes)
 
 
 def check_address(address: str) -> None:

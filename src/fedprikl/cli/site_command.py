@@ -13,6 +13,8 @@ from fedprikl.cli.running import (
     check_address,
     check_file,
     check_flower,
+    check_node_key,
+    note_relay,
     run_party,
 )
 from fedprikl.deployment.flower.parties import POLL, SiteSetup
@@ -55,7 +57,7 @@ def site_command(
     check_flower()
     check_address(superlink)
     check_file(root_certificates, "certificate file", "It is the relay's ca.pem.")
-    check_file(node_key, "node key", 'Make it: `ssh-keygen -t ecdsa -b 384 -N "" -f node`.')
+    check_node_key(node_key)
     check_file(trusted_entities, "file of trusted entities", "Check the path.")
     check_file(data, "file or folder of records", "Check the path.")
     load_reference(reference)
@@ -66,6 +68,7 @@ def site_command(
         **_parse(settings or []),
     }
     NodeSettings.of(config)
+    note_relay(superlink, root_certificates)
     setup = SiteSetup(
         superlink=superlink,
         roots=root_certificates,

@@ -52,8 +52,9 @@ def gather(
     nodes = _wait_for_nodes(network, settings, host)
     if len(nodes) < max(3, settings.clients):
         raise DeploymentError(
-            f"{len(nodes)} SuperNodes are connected after {settings.wait:g} s, "
-            f"{max(3, settings.clients)} are needed. Start more of them, or wait longer."
+            f"{len(nodes)} sites are connected after {settings.wait:g} s, "
+            f"{max(3, settings.clients)} are needed. Nothing was asked. Start more, or wait longer "
+            "(--wait); `flwr supernode list` shows which are registered, and which are online."
         )
     names = {node: node for node in nodes}
     if roster is not None:
@@ -116,7 +117,7 @@ def _identities(
     needed = max(3, int((1 - plan.dropout) * settings.clients))
     if len(check.identities) < needed:
         raise DeploymentError(
-            f"{len(check.identities)} of {len(nodes)} SuperNodes proved an identity of the roster, "
+            f"{len(check.identities)} of {len(nodes)} sites proved an identity of the roster, "
             f"{needed} are needed. The others have none (`fedprikl keys --site`), one that the "
             "roster does not know, or did not answer. Nothing was asked."
         )

@@ -61,7 +61,7 @@ def host_round(network: Network, settings: RoundSettings, host: Host) -> Release
     metrics = RoundMetrics()
     try:
         release = _run(network, settings, host, metrics)
-        metrics.released = True
+        metrics.release = release
         return release
     finally:
         try:

@@ -1,33 +1,52 @@
-"""Metrics in Prometheus text format, for the node exporter's textfile collector.
+"""The metrics of an aggregator, for the node exporter's textfile collector.
 
-Counters go on from the file of the round before; the file is replaced at once, never half written.
-All of it is public: how rounds went and what is left of the budget, nothing about records. Times
-are in whole seconds, since to the millisecond they would tell how much was counted.
+Counters go on from the file of the round before, and what was last released stays until there is
+a newer release of the same population. The file is replaced at once, never half written.
+
+All of it is public: how rounds went, what is left of the budget, and the numbers of a release.
+Times are in whole seconds, since to the millisecond they would tell how much was counted.
 """
 
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
-__all__ = ["RoundMetrics", "read_counters", "write_metrics"]
+from fedprikl.estimation import Witness
+from fedprikl.monitoring.exposition import read_samples, sample_name, samples_text
+from fedprikl.protocol import Answer, Release
 
-HELP = {
-    "fedprikl_rounds_total": ("counter", "Rounds by how they ended."),
-    "fedprikl_clients_lost_total": ("counter", "Clients that did not answer, by step."),
-    "fedprikl_clients_refused_total": ("counter", "Clients that refused to take part."),
-    "fedprikl_step_seconds": ("gauge", "Wall time of each step of the last round."),
-    "fedprikl_epsilon_left": ("gauge", "What is left of a population's budget."),
+__all__ = ["METRICS", "RoundMetrics", "read_counters", "write_metrics"]
+
+PREFIX = "fedprikl_"
+RELEASE = f"{PREFIX}release_"  # as of a series, `fedprikl_series_`: the same words mean the same
+METRICS = {
+    f"{PREFIX}rounds_total": ("counter", "Rounds by how they ended."),
+    f"{PREFIX}clients_lost_total": ("counter", "Clients that did not answer, by step."),
+    f"{PREFIX}clients_refused_total": ("counter", "Clients that refused to take part."),
+    f"{PREFIX}step_seconds": ("gauge", "Wall time of each step of the last round."),
+    f"{PREFIX}epsilon_left": ("gauge", "What is left of a population's budget."),
+    f"{RELEASE}last_success_timestamp_seconds": ("gauge", "When the last release was made."),
+    f"{RELEASE}last_period": ("gauge", "Period of a series that the last release is about."),
+    f"{RELEASE}records": ("gauge", "Records counted in the last release."),
+    f"{RELEASE}clients": ("gauge", "Clients counted in the last release."),
+    f"{RELEASE}value": ("gauge", "Divergence from the reference in the last release."),
+    f"{RELEASE}value_low": ("gauge", "Lower end of the 95% interval of the value."),
+    f"{RELEASE}value_high": ("gauge", "Upper end of the 95% interval of the value."),
+    f"{RELEASE}value_no_drift": ("gauge", "What as many records give without drift."),
+    f"{RELEASE}statistic": ("gauge", "What is compared with a threshold in the last release."),
+    f"{RELEASE}threshold": ("gauge", "Above it, a statistic shows drift."),
+    f"{RELEASE}drift": ("gauge", "1 if something is above its threshold, else 0."),
+    f"{RELEASE}false_alarm": ("gauge", "Largest rate of false alarms of the verdict on the whole."),
 }
-_SAMPLE = re.compile(r"^(\w+\{[^}]*\}|\w+) ([0-9.eE+-]+)$")
 
 
 @dataclass(slots=True)
 class RoundMetrics:
     """What one round adds."""
 
-    released: bool = False
+    release: Release | None = None
     repeated: bool = False  # an earlier release was told again: there was no round
     refused: int = 0
     lost: dict[str, int] = field(default_factory=dict)  # step -> clients
@@ -37,52 +56,93 @@ class RoundMetrics:
 
 def write_metrics(path: Path, current: RoundMetrics) -> None:
     """Adds a round to the file."""
-    counters = read_counters(path)
-    outcome = "released" if current.released else "failed"
+    samples = _read(path)
+    outcome = "failed" if current.release is None else "released"
     for name in ("released", "failed"):
-        _add(counters, "fedprikl_rounds_total", "outcome", name, float(name == outcome))
+        _add(samples, "rounds_total", {"outcome": name}, name == outcome)
     for step, lost in current.lost.items():
-        _add(counters, "fedprikl_clients_lost_total", "step", step, lost)
-    refused = "fedprikl_clients_refused_total"
-    counters[refused] = counters.get(refused, 0.0) + current.refused
-    samples = dict(counters)
-    samples |= {
-        _sample("fedprikl_step_seconds", "step", s): round(t) for s, t in current.seconds.items()
-    }
-    samples |= {
-        _sample("fedprikl_epsilon_left", "population", p): e for p, e in current.left.items()
-    }
+        _add(samples, "clients_lost_total", {"step": step}, lost)
+    _add(samples, "clients_refused_total", {}, current.refused)
+    samples = _without(samples, f"{PREFIX}step_seconds")
+    for step, seconds in current.seconds.items():
+        samples[sample_name(f"{PREFIX}step_seconds", {"step": step})] = round(seconds)
+    for population, left in current.left.items():
+        samples[sample_name(f"{PREFIX}epsilon_left", {"population": population})] = left
+    if current.release is not None:
+        own = {"population": current.release.population}
+        samples = _without(samples, RELEASE, sample_name("", own).rstrip("}"))
+        for name, labels, value in _of_release(current.release):
+            samples[sample_name(RELEASE + name, own | labels)] = value
     fresh = path.with_name(path.name + ".new")
-    fresh.write_text(_text(samples), encoding="utf-8")
+    fresh.write_text(samples_text(samples, METRICS), encoding="utf-8")
     os.replace(fresh, path)
 
 
 def read_counters(path: Path) -> dict[str, float]:
     """The counters of a file; none if there is no file yet."""
-    if not path.exists():
-        return {}
-    found = map(_SAMPLE.match, path.read_text(encoding="utf-8").splitlines())
     return {
-        match[1]: float(match[2])
-        for match in found
-        if match and HELP.get(match[1].split("{")[0], ("",))[0] == "counter"
+        name: value for name, value in _read(path).items() if METRICS[_metric(name)][0] == "counter"
     }
 
 
-def _add(samples: dict[str, float], name: str, label: str, value: str, amount: float) -> None:
-    key = _sample(name, label, value)
+def _read(path: Path) -> dict[str, float]:
+    if not path.exists():
+        return {}
+    found = read_samples(path.read_text(encoding="utf-8", errors="replace"))
+    return {name: value for name, value in found if _metric(name) in METRICS}
+
+
+def _metric(name: str) -> str:
+    return name.partition("{")[0]
+
+
+def _without(samples: dict[str, float], metric: str, labels: str = "") -> dict[str, float]:
+    """All samples but those whose metric begins so, with labels that begin so."""
+    return {
+        name: value
+        for name, value in samples.items()
+        if not (name.startswith(metric) and name[len(_metric(name)) :].startswith(labels))
+    }
+
+
+def _add(samples: dict[str, float], name: str, labels: dict[str, str], amount: float) -> None:
+    key = sample_name(PREFIX + name, labels)
     samples[key] = samples.get(key, 0.0) + amount
 
 
-def _sample(name: str, label: str, value: str) -> str:
-    clean = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'{name}{{{label}="{clean}"}}'
+def _of_release(release: Release) -> Iterator[tuple[str, dict[str, str], float]]:
+    """What a release says; the whole has an empty name of a column. What is unknown is left out."""
+    yield "last_success_timestamp_seconds", {}, _seconds(release.released_at)
+    if release.period is not None:
+        yield "last_period", {}, release.period.number
+    yield "records", {}, release.records
+    yield "clients", {}, sum(cohort.included for cohort in release.cohorts)
+    verdict = release.verdict
+    yield from _part("", release.drifted, release.answers, verdict.witnesses if verdict else ())
+    for column in release.columns:
+        yield from _part(column.name, column.drifted, column.answers, column.witnesses)
+    if verdict is not None:
+        yield "false_alarm", {}, verdict.false_alarm
 
 
-def _text(samples: Mapping[str, float]) -> str:
-    lines = []
-    for name, (kind, words) in HELP.items():
-        own = [f"{key} {value:g}" for key, value in samples.items() if key.split("{")[0] == name]
-        if own:
-            lines += [f"# HELP {name} {words}", f"# TYPE {name} {kind}", *own]
-    return "\n".join(lines) + "\n"
+def _part(
+    column: str, drifted: bool | None, answers: Iterable[Answer], witnesses: Iterable[Witness]
+) -> Iterator[tuple[str, dict[str, str], float]]:
+    if drifted is not None:
+        yield "drift", {"column": column}, drifted
+    for witness in witnesses:
+        own = {"column": column, "test": witness.name}
+        yield "statistic", own, witness.statistic
+        yield "threshold", own, witness.threshold
+    for answer in answers:
+        own = {"column": column, "divergence": answer.divergence}
+        yield "value", own, answer.value
+        if answer.interval is not None:
+            yield "value_low", own, answer.interval[0]
+            yield "value_high", own, answer.interval[1]
+        if answer.no_drift is not None:
+            yield "value_no_drift", own, answer.no_drift
+
+
+def _seconds(at: str) -> int:
+    return int(datetime.fromisoformat(at).timestamp())

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["watch_parent", "watched"]
@@ -45,7 +46,8 @@ def main() -> None:
     parent, module, function, *arguments = sys.argv[1:]
     sys.argv = [function, *arguments]
     watch_parent(int(parent))
-    getattr(importlib.import_module(module), function)()
+    with suppress(KeyboardInterrupt):  # Ctrl-C while it imports: there is nothing to tell
+        getattr(importlib.import_module(module), function)()
 
 
 if __name__ == "__main__":

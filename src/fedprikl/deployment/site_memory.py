@@ -34,7 +34,7 @@ from fedprikl.monitoring.counted_records import CountedRecords
 from fedprikl.protocol import Plan, SignedPlan, Step
 from fedprikl.records import Seen
 
-__all__ = ["SiteMemory"]
+__all__ = ["SiteMemory", "forget_expired"]
 
 MOST_ROUNDS = 1000  # of one plan ...
 TRIES = 4  # ... or so many for each period of a long series
@@ -70,7 +70,7 @@ class SiteMemory:
         """
         if not _ROUND.fullmatch(round_id):
             raise PolicyRefusal("the round's name is not made of letters and digits")
-        with self._writing() as db:
+        with _transaction(self._path, self._timeout) as db:
             _forget_expired(db, at)
             plan, mine = signed.plan, (self._records, round_id)
             if db.execute("SELECT 1 FROM rounds WHERE records = ? AND round = ?", mine).fetchone():
@@ -94,7 +94,7 @@ class SiteMemory:
 
     def go_on(self, round_id: str, step: Step) -> None:
         """Claims a step of a round that was begun; those before it are closed as well."""
-        with self._writing() as db:
+        with _transaction(self._path, self._timeout) as db:
             self._claim(db, round_id, step)
 
     def count(
@@ -112,7 +112,7 @@ class SiteMemory:
         `arrived` is what is new of a series by arrival, given what was known when the round began.
         Whether the sum is opened afterwards nobody here can know: they stay counted.
         """
-        with self._writing() as db:
+        with _transaction(self._path, self._timeout) as db:
             self._claim(db, round_id, Step.INPUT)
             asked = CountedRecords.of(signed.plan, period, organiser=signed.signer)
             times = self._check(db, signed, asked, most_counts, at)
@@ -188,19 +188,6 @@ class SiteMemory:
             )
         )
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, alone, and on the disk when it ends."""
-        try:
-            with open_tables(self._path, timeout=self._timeout) as db:
-                yield db
-        except (sqlite3.Error, OSError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise DeploymentError(
-                f"Cannot use the site's memory {self._path}: {reason}. Without it no step is "
-                "answered; set FEDPRIKL_HOME to a folder of this user."
-            ) from None
-
 
 def _may_count_again(
     plan: Plan, asked: CountedRecords, counts: Sequence[CountedRecords], most_counts: int
@@ -227,11 +214,32 @@ def _end(signed: SignedPlan) -> float | None:
     return datetime.fromisoformat(until).timestamp() if until else None
 
 
-def _forget_expired(db: sqlite3.Connection, at: str) -> None:
+def forget_expired(path: Path, *, at: str) -> int:
+    """Removes the rounds of plans that ended before a time from a memory; how many."""
+    with _transaction(path, 30.0) as db:
+        return _forget_expired(db, at)
+
+
+def _forget_expired(db: sqlite3.Connection, at: str) -> int:
     """Removes rounds of expired plans, and notes until when: a clock may go back."""
     now = datetime.fromisoformat(at).timestamp()
     expired = "SELECT max(ends) FROM rounds WHERE ends < ?"
     (until,) = db.execute(expired, (now,)).fetchone()
-    if until is not None:
-        db.execute("UPDATE forgotten SET until = max(until, ?)", (until,))
-        db.execute("DELETE FROM rounds WHERE ends < ?", (now,))
+    if until is None:
+        return 0
+    db.execute("UPDATE forgotten SET until = max(until, ?)", (until,))
+    return db.execute("DELETE FROM rounds WHERE ends < ?", (now,)).rowcount
+
+
+@contextlib.contextmanager
+def _transaction(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
+    """All or nothing, alone, and on the disk when it ends."""
+    try:
+        with open_tables(path, timeout=timeout) as db:
+            yield db
+    except (sqlite3.Error, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise DeploymentError(
+            f"Cannot use the site's memory {path}: {reason}. Without it no step is "
+            "answered; set FEDPRIKL_HOME to a folder of this user."
+        ) from None

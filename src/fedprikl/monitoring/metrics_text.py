@@ -8,6 +8,7 @@ public. What is not known is left out, never zero.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from fedprikl.monitoring.exposition import sample_name, samples_text
 from fedprikl.monitoring.status import PeriodPoint, SeriesStatus, Size
 
 __all__ = ["METRICS", "metrics_text"]
@@ -43,8 +44,8 @@ METRICS = {
 }
 STATES = ("released", "missed", "due")
 ALARMS = ("open", "acknowledged", "rebaselined", "ended")
-Labels = dict[str, str]
-Sample = tuple[str, Labels, float]
+END = "# EOF\n"
+Sample = tuple[str, dict[str, str], float]
 
 
 def metrics_text(statuses: Sequence[SeriesStatus]) -> str:
@@ -53,26 +54,12 @@ def metrics_text(statuses: Sequence[SeriesStatus]) -> str:
     >>> print(metrics_text([]), end="")
     # EOF
     """
-    found: dict[str, list[str]] = {name: [] for name in METRICS}
+    found: dict[str, float] = {}
     for status in statuses:
         for name, labels, value in _samples(status):
-            found[name].append(_line(name, {"population": status.population} | labels, value))
-    lines = []
-    for name, own in found.items():
-        if own:
-            lines += [f"# HELP {PREFIX}{name} {METRICS[name]}", f"# TYPE {PREFIX}{name} gauge"]
-            lines += dict.fromkeys(own)  # a sample stands once
-    return "\n".join([*lines, "# EOF"]) + "\n"
-
-
-def _line(name: str, labels: Labels, value: float) -> str:
-    shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return f"{PREFIX}{name}{{{shown}}} {float(value)!r}"
-
-
-def _escaped(text: str) -> str:
-    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return "".join(each if each.isprintable() else "\ufffd" for each in plain)
+            labelled = sample_name(PREFIX + name, {"population": status.population} | labels)
+            found.setdefault(labelled, value)  # a sample stands once
+    return samples_text(found, {PREFIX + n: ("gauge", says) for n, says in METRICS.items()}) + END
 
 
 def _samples(status: SeriesStatus) -> Iterator[Sample]:
@@ -100,7 +87,7 @@ def _samples(status: SeriesStatus) -> Iterator[Sample]:
     yield "faults", {}, len(status.faults)
 
 
-def _identity(status: SeriesStatus) -> Labels:
+def _identity(status: SeriesStatus) -> dict[str, str]:
     return {
         "every": status.every,
         "trust": status.trust,
@@ -146,7 +133,7 @@ def _statistics(column: str, alone: float | None, together: float | None) -> Ite
             yield "statistic", {"column": column, "test": test}, value
 
 
-def _sizes(name: str, labels: Labels, sizes: Sequence[Size]) -> Iterator[Sample]:
+def _sizes(name: str, labels: dict[str, str], sizes: Sequence[Size]) -> Iterator[Sample]:
     for size in sizes:
         own = labels | {"divergence": size.divergence}
         yield name, own, size.value

@@ -5,9 +5,11 @@
     exchange.py    the network: send, wait only so long, hand over what comes
     envelope.py    how Flower carries an envelope
     connection.py  whether a SuperLink can be reached
+    plain_words.py  Flower's errors, in words that say what to do
     following.py   a run as the organiser sees it, to its release
     asking.py      the organiser asks for a period of a series
     parties.py     the processes of a site, an aggregator and a relay
+    relay_database.py  removes what is old from the relay's database
     executor.py    a fork per task, with everything imported (executing.py: its program)
     runtime.py     where tasks come from
     client_task.py, server_task.py  one message of a site; one run at the aggregator

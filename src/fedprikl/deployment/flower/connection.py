@@ -1,4 +1,4 @@
-"""Whether a SuperLink can be reached, in words: Flower only says that it is unavailable."""
+"""Whether a relay can be reached, in words: Flower only says that it is unavailable."""
 
 import os
 import socket
@@ -6,9 +6,10 @@ import ssl
 import tomllib
 from pathlib import Path
 
+from fedprikl.deployment.flower.plain_words import tls_words
 from fedprikl.errors import DeploymentError
 
-__all__ = ["check_connection"]
+__all__ = ["check_connection", "check_relay"]
 
 SECONDS = 10.0
 
@@ -31,13 +32,17 @@ def check_connection(name: str) -> None:
             f"Flower's config file {path} has no connection [superlink.{name}]. Add one with "
             "`address` and `root-certificates`."
         )
-    host, _, port = str(found.get("address", "")).rpartition(":")
+    address = str(found.get("address", ""))
+    host, _, port = address.rpartition(":")
     if not host.strip("[]:") or not port.isdigit() or found.get("insecure"):
         return
-    _shake_hands(host.strip("[]"), int(port), found.get("root-certificates"))
+    check_relay(address, found.get("root-certificates"))
 
 
-def _shake_hands(host: str, port: int, roots: str | None) -> None:
+def check_relay(address: str, roots: Path | str | None) -> None:
+    """Raises a `DeploymentError` that says why a relay cannot be reached or trusted now."""
+    name, _, number = address.rpartition(":")
+    host, port = name.strip("[]"), int(number)
     try:
         context = ssl.create_default_context(cafile=None if roots is None else Path(roots))
         with socket.create_connection((host, port), SECONDS) as plain:
@@ -45,13 +50,14 @@ def _shake_hands(host: str, port: int, roots: str | None) -> None:
     except FileNotFoundError:
         raise DeploymentError(f"There is no certificate file {roots}. Check the path.") from None
     except ssl.SSLCertVerificationError as error:
+        raise DeploymentError(tls_words(error.verify_message, address)) from None
+    except ssl.SSLError as error:
         raise DeploymentError(
-            f"The certificate of the SuperLink {host}:{port} is not accepted: "
-            f"{error.verify_message}. Nothing was sent. Have its operator renew it, or check the "
-            "root certificates of the connection."
+            f"What answers at {address} does not speak TLS as a relay does ({error.reason}), or "
+            f"{roots} holds no certificates. Check both."
         ) from None
     except OSError as error:
         raise DeploymentError(
-            f"The SuperLink {host}:{port} cannot be reached: {error.strerror or error}. Check the "
-            "address, and that it is running."
+            f"The relay {address} cannot be reached: {error.strerror or error}. Check the address, "
+            "and that it is running."
         ) from None

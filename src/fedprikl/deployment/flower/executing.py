@@ -7,13 +7,17 @@ first fork, as long as it starts no thread.
 import argparse
 import importlib
 import logging
+import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from flwr.supercore.constant import TaskType
 
 from fedprikl.deployment.flower.executor import Executor
+from fedprikl.deployment.flower.plain_words import explain_flower
 from fedprikl.deployment.flower.runtime import Runtime
 from fedprikl.errors import DeploymentError
 
@@ -49,6 +53,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Serves until it is stopped."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    explain_flower(options.address)
     run = preload(options.party, options.app, ledger=options.ledger)
     runtime = Runtime(
         address=options.address,
@@ -57,13 +62,17 @@ def main(arguments: list[str] | None = None) -> None:
     )
     if not runtime.secret:
         raise DeploymentError(f"The file {options.secret} is empty: it has to hold the secret.")
-    Executor(
+    executor = Executor(
         source=runtime.tasks(KINDS[options.party]),
         run=lambda token: run(runtime, token),
         poll=options.poll,
         beat=options.beat,
         parent=options.parent,
-    ).serve()
+    )
+    with suppress(SystemExit):
+        executor.serve()
+    sys.stderr.flush()
+    os._exit(0)  # without the tidying up, in which DuckDB complains of itself for fifty lines
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -24,6 +24,7 @@ from typing import NoReturn
 
 import httpx
 
+from fedprikl.deployment.flower.plain_words import no_task_words
 from fedprikl.deployment.flower.runtime import TaskSource
 from fedprikl.deployment.parent_watch import watch_parent
 from fedprikl.errors import DeploymentError
@@ -93,11 +94,8 @@ class Executor:
         """The token of a task, empty if there is none; None if the API cannot be asked now."""
         try:
             token = self.source.acquire()
-        except httpx.HTTPStatusError as error:
-            log.error("Flower refuses to hand out tasks: HTTP %s.", error.response.status_code)
-            return None
         except httpx.HTTPError as error:
-            log.warning("Flower does not answer (%s); trying again.", type(error).__name__)
+            log.warning(no_task_words(error))
             return None
         if self.beat is not None:
             self.beat.touch()

@@ -66,7 +66,9 @@ class SiteSetup:
             "--ssl-certfile": private / "server.pem",
             "--ssl-keyfile": private / "server.key",
         }
-        command = watched("flwr.supernode.cli", "flower_supernode", *_words(options))
+        command = watched(
+            "fedprikl.deployment.flower.plain_words", "flower_supernode", *_words(options)
+        )
         executor = _executor(
             "site",
             {

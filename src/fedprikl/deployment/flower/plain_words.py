@@ -1,0 +1,136 @@
+"""Flower's errors in words that say what happened and what to do, in the processes of a party.
+
+Flower logs numbers ("305", "2004") and addresses of its own pages. `explain_flower` puts a filter
+on its logger, which replaces such a message by ours. A message that is not known stays as it is.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # Flower brings it, and whoever has no Flower is told so
+    import httpx
+
+__all__ = ["explain_flower", "flower_supernode", "in_plain_words", "no_task_words", "tls_words"]
+
+Words = Callable[[str, str, str], str]
+
+
+def _unknown_site(_: str, relay: str, key: str) -> str:
+    return (
+        f"The relay {relay} does not know this site. Send {key}.pub to the organiser, who "
+        "registers it: `flwr supernode register node.pub NAME`, where NAME is the relay's in "
+        f"Flower's config file. If it was registered: is {key} the same key? This site tries again "
+        "by itself."
+    )
+
+
+def _other_version(message: str, relay: str, _: str) -> str:
+    versions = re.findall(r"version (\d[\w.]*\w)", message)
+    which = f" (theirs {versions[0]}, ours {versions[-1]})" if len(versions) > 1 else ""
+    return (
+        f"The relay {relay} has another version of Flower than this machine{which}. Install the "
+        "same fedprikl on both: it names the version of Flower that it works with."
+    )
+
+
+def _odd_key(_: str, __: str, key: str) -> str:
+    return (
+        f"{key} is no key that Flower accepts: it has to be an elliptic-curve private key without "
+        'a password. Make one: `ssh-keygen -t ecdsa -b 384 -N "" -f node`.'
+    )
+
+
+def tls_words(reason: str, relay: str) -> str:
+    """Why a certificate is not accepted, and whose task it is to mend that."""
+    if "expired" in reason:
+        advice = "Have the relay's operator renew it, and take the new ca.pem."
+    elif "mismatch" in reason:
+        advice = "It names another host: use the name that the relay was started with (--name)."
+    else:
+        advice = "Take ca.pem from the relay's operator once more: it is not this relay's."
+    said = f"The certificate of the relay {relay} is not accepted: {reason.rstrip('.')}."
+    return f"{said} Nothing was sent. {advice}"
+
+
+def _untrusted(message: str, relay: str, _: str) -> str:
+    found = re.search(r"certificate verify failed: (.*?)(?: \(_ssl|$)", message, re.MULTILINE)
+    return tls_words(found[1] if found else "the handshake failed", relay)
+
+
+def _unreachable(message: str, relay: str, _: str) -> str:
+    pause = re.search(r"in ([\d.]+) seconds", message)
+    later = f"in {float(pause[1]):.0f} s" if pause else "later"
+    return f"The relay {relay} cannot be reached. Is it running, at this address? Next try {later}."
+
+
+_KNOWN: tuple[tuple[re.Pattern[str], Words], ...] = (
+    (re.compile(r"\[code: 2004\]"), _unknown_site),
+    (re.compile(r"Exit Code: 606|version mismatch"), _other_version),
+    (re.compile(r"Exit Code: 302"), _odd_key),
+    (re.compile(r"CERTIFICATE_VERIFY_FAILED"), _untrusted),
+    (re.compile(r"^Connection attempt failed, retrying"), _unreachable),
+)
+_SILENT = re.compile(r"^SSL/TLS handshake error detected|^EXPERIMENTAL: SuperExec authentication")
+
+
+def in_plain_words(message: str, *, relay: str, key: str = "node") -> str:
+    """What a message of Flower means; empty if it says nothing more than others do.
+
+    >>> in_plain_words("Connection attempt failed, retrying in 3.04 seconds", relay="relay:9443")
+    'The relay relay:9443 cannot be reached. Is it running, at this address? Next try in 3 s.'
+    """
+    if _SILENT.search(message):
+        return ""
+    told = (words(message, relay, key) for known, words in _KNOWN if known.search(message))
+    return next(told, message)
+
+
+def no_task_words(error: "httpx.HTTPError") -> str:
+    """Why there is no task now, from what went wrong when one was asked for."""
+    url = error.request.url
+    where = f"{url.host}:{url.port}"
+    response: httpx.Response | None = getattr(error, "response", None)
+    if response is not None:
+        code = response.status_code
+        if code in (401, 403):
+            return (
+                f"{where} refuses this process (HTTP {code}): it has another secret. Take the "
+                "relay's superexec.secret (--secret), and check that both clocks are right."
+            )
+        return f"{where} hands out no tasks now (HTTP {code}); trying again."
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return _untrusted(str(error), where, "")
+    return f"Nothing answers at {where} yet ({type(error).__name__}); trying again."
+
+
+class _PlainWords(logging.Filter):
+    """Replaces the messages of a logger."""
+
+    def __init__(self, relay: str, key: str) -> None:
+        super().__init__()
+        self._relay, self._key = relay, key
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = in_plain_words(record.getMessage(), relay=self._relay, key=self._key)
+        record.args = ()
+        return bool(record.msg)
+
+
+def explain_flower(relay: str, key: str = "node") -> None:
+    """From now on, what Flower logs in this process is in plain words."""
+    logging.getLogger("flwr").addFilter(_PlainWords(relay, key))
+
+
+def flower_supernode() -> None:
+    """Flower's own command of this name, which then speaks plainly."""
+    from flwr.supernode import cli
+
+    explain_flower(_option("--superlink"), _option("--auth-supernode-private-key"))
+    cli.flower_supernode()
+
+
+def _option(name: str) -> str:
+    return sys.argv[sys.argv.index(name) + 1]

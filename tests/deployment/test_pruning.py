@@ -1,0 +1,218 @@
+"""Pruning: files shrink, and what was answered once is never answered again."""
+
+import json
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.server.superlink.linkstate import LinkStateFactory
+from flwr.supercore.constant import NOOP_FEDERATION_ID, TaskType
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.superlink.federation import NoOpFederationManager
+from typer.testing import CliRunner
+
+from fedprikl.cli.app import app
+from fedprikl.cli.running import held
+from fedprikl.deployment.flower.relay_database import prune_relay
+from fedprikl.deployment.pruning import prune_refusals, prune_site
+from fedprikl.errors import DeploymentError
+from fedprikl.protocol import Step
+from tests.deployment.test_site_memory import AT, counted, memory, refused, signed
+
+NOW = datetime.now(UTC)
+OLD = NOW - timedelta(days=100)
+BEFORE = NOW - timedelta(days=90)
+pytestmark = pytest.mark.filterwarnings("ignore:No path_separator:DeprecationWarning")  # Flower's
+runner = CliRunner()
+
+
+# A site
+
+
+def site_rounds(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as db:
+        return [name for (name,) in db.execute("SELECT round FROM rounds ORDER BY round")]
+
+
+def test_a_round_stays_refused_after_its_site_was_pruned(tmp_path: Path) -> None:
+    """Also if the clock goes back to when its plan was valid."""
+    this, plan = memory(tmp_path), signed()
+    path = tmp_path / "home" / "site.db"
+    this.begin("cafe", plan, most_counts=1, at=AT)
+    with closing(sqlite3.connect(path)) as db, db:  # many more like it
+        copy = "INSERT INTO rounds SELECT records, ?, plan, ends, step FROM rounds WHERE round = ?"
+        db.executemany(copy, [(f"{number:064x}", "cafe") for number in range(999)])
+    longer = signed(valid_until="2030-06-01T00:00:00+00:00", population="others")
+    counted(memory(tmp_path, "more.csv"), "feed", longer)
+    size = path.stat().st_size
+    assert prune_site(path, before=datetime(2030, 4, 1, tzinfo=UTC)) == 1000
+    assert site_rounds(path) == ["feed"]
+    assert path.stat().st_size < size / 2
+    refused("expired", lambda: this.begin("cafe", plan, most_counts=9, at=AT))
+    refused("answered already", lambda: this.go_on("cafe", Step.SHARE))
+    other = memory(tmp_path, "more.csv")
+    refused("answered already", lambda: other.begin("feed", longer, most_counts=9, at=AT))
+    again = signed(valid_until="2030-06-01T00:00:00+00:00", population="others", releases=1)
+    refused("counted as often", lambda: other.begin("beef", again, most_counts=9, at=AT))
+
+
+def test_what_may_still_be_replayed_is_kept(tmp_path: Path) -> None:
+    this, path = memory(tmp_path), tmp_path / "home" / "site.db"
+    this.begin("ab", signed(), most_counts=1, at=AT)
+    assert prune_site(path, before=datetime.fromisoformat(AT)) == 0
+    refused("answered already", lambda: this.begin("ab", signed(), most_counts=1, at=AT))
+
+
+# An aggregator
+
+
+def test_old_refusals_go_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "refusals"
+    folder.mkdir()
+    for name, at in {"old": OLD, "new": NOW}.items():
+        (folder / f"{name}.json").write_text("{}")
+        os.utime(folder / f"{name}.json", (at.timestamp(), at.timestamp()))
+    (tmp_path / "releases").mkdir()
+    (tmp_path / "releases" / "old.json").write_text("{}")
+    os.utime(tmp_path / "releases" / "old.json", (0, 0))
+    assert prune_refusals(folder, before=BEFORE) == 1
+    assert [path.name for path in folder.iterdir()] == ["new.json"]
+    assert (tmp_path / "releases" / "old.json").exists()
+
+
+# A relay
+
+
+@dataclass
+class Relay:
+    """A relay's database as Flower makes it: a registered site, an old run and a new one."""
+
+    path: Path
+    old: int
+    new: int
+
+    def state(self) -> Any:
+        objects = ObjectStoreFactory(str(self.path))
+        return LinkStateFactory(str(self.path), NoOpFederationManager(), objects).state()
+
+
+def add_run(state: Any, content: bytes) -> int:
+    run: int = state.create_run(
+        fab_id="fedprikl/fedprikl-round",
+        fab_version="0.1.0",
+        fab_hash="",
+        override_config={},
+        federation_id=NOOP_FEDERATION_ID,
+        federation_config=None,
+        flwr_aid="",
+        primary_task_type=TaskType.SERVER_APP,
+    )
+    (found,) = state.get_run_info(run_ids=[run])
+    state.add_task_log(found.primary_task_id, content.decode() * 100)
+    return run
+
+
+def signed_id(number: int) -> int:
+    """As Flower stores it."""
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Relay:
+    """Made once: Flower takes a while to make a database."""
+    found = Relay(tmp_path_factory.mktemp("relay") / "state.db", 0, 0)
+    state = found.state()
+    state.create_node("me", "me", b"a public key", 30.0)
+    found.old, found.new = add_run(state, b"old " * 1000), add_run(state, b"new")
+    assert state.reserve_nonce("a", "b", NOW.timestamp() + 3600)
+    with closing(sqlite3.connect(found.path)) as db, db:
+        for run, name in {found.old: "old", found.new: "new"}.items():
+            for part in ("parent", "child"):
+                db.execute("INSERT INTO objects VALUES (?, ?, 1, 0)", (name + part, b"x" * 50_000))
+                db.execute("INSERT INTO run_objects VALUES (?, ?)", (signed_id(run), name + part))
+            db.execute("INSERT INTO object_children VALUES (?, ?)", (f"{name}parent", "newchild"))
+            db.execute(
+                "INSERT INTO message_ins (message_id, run_id) VALUES (?, ?)", (name, signed_id(run))
+            )
+        db.execute("UPDATE objects SET ref_count = 2 WHERE object_id = 'newchild'")
+        db.execute(
+            "UPDATE task SET pending_at = ?, finished_at = ? WHERE run_id = ?",
+            (OLD.isoformat(sep=" "), OLD.isoformat(sep=" "), signed_id(found.old)),
+        )
+    return found
+
+
+@pytest.fixture
+def relay(made: Relay, tmp_path: Path) -> Relay:
+    for file in [made.path, *made.path.parent.glob("state.db-wal")]:
+        shutil.copy(file, tmp_path)
+    return replace(made, path=tmp_path / "state.db")
+
+
+def rows(path: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(path)) as db:
+        return [row[0] for row in db.execute(query)]
+
+
+def test_old_runs_go_and_flower_reads_what_is_left(relay: Relay) -> None:
+    folder = relay.path.parent
+    size = sum(file.stat().st_size for file in folder.glob("state.db*"))
+    assert prune_relay(relay.path, before=BEFORE) == 1
+    assert sum(file.stat().st_size for file in folder.glob("state.db*")) < size - 100_000
+    assert rows(relay.path, "SELECT object_id FROM objects ORDER BY 1") == ["newchild", "newparent"]
+    assert rows(relay.path, "SELECT ref_count FROM objects ORDER BY object_id") == [1, 0]
+    assert rows(relay.path, "SELECT message_id FROM message_ins") == ["new"]
+    assert len(rows(relay.path, "SELECT * FROM run_series")) == 1
+    state = relay.state()
+    assert [run.run_id for run in state.get_run_info()] == [relay.new]
+    assert state.get_node_id_by_public_key(b"a public key")  # still registered
+    assert not state.reserve_nonce("a", "b", NOW.timestamp() + 3600)  # still used
+    assert add_run(state, b"another")
+    assert prune_relay(relay.path, before=BEFORE) == 0
+
+
+def test_every_table_with_runs_or_tasks_is_known(relay: Relay) -> None:
+    """A newer Flower may add some: then this list, and `prune_relay`, have to be looked at."""
+    tables = rows(relay.path, "SELECT name FROM sqlite_master WHERE type = 'table'")
+    with closing(sqlite3.connect(relay.path)) as db:
+        named = {
+            table
+            for table in tables
+            for column in db.execute(f"PRAGMA table_info('{table}')")
+            if column[1] in ("run_id", "task_id", "series_id", "session_id", "object_id")
+        }
+    text = (Path(prune_relay.__code__.co_filename)).read_text(encoding="utf-8")
+    push = {"object_push_session_pending", "object_push_session_roots"}  # one f-string names both
+    assert {table for table in named - push if table not in text} == set()
+
+
+def test_a_database_of_another_form_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE run (run_id)")
+    with pytest.raises(DeploymentError, match="Nothing was removed"):
+        prune_relay(path, before=NOW)
+
+
+def test_the_command_prunes_what_it_finds_and_refuses_while_it_runs(relay: Relay) -> None:
+    folder = str(relay.path.parent)
+    with held(relay.path.parent, "relay"):
+        busy = runner.invoke(app, ["prune", folder])
+    assert busy.exit_code == 1
+    assert "is running already" in str(busy.exception)
+    done = runner.invoke(app, ["prune", folder, "--json"])
+    assert done.exit_code == 0, done.output
+    (told,) = json.loads(done.stdout)["pruned"]
+    assert (told["party"], told["removed"]) == ("relay", 1)
+    assert told["after"] < told["before"]
+    shown = runner.invoke(app, ["prune", folder, "--days", "0"])
+    assert "relay: 1 runs with their messages and logs removed" in shown.stdout
+    nothing = runner.invoke(app, ["prune", str(relay.path.parent / "nowhere")])
+    assert nothing.exit_code == 1
+    assert "nothing to prune" in str(nothing.exception)
