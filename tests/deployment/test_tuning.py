@@ -178,7 +178,7 @@ def test_many_writers_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def write(number: int) -> None:
         try:
-            for each in range(5):
+            for each in range(3):
                 name = f"{number * 100 + each:064x}"
                 store.preregister(1, ObjectTree(object_id=name))
                 store.put(name, b"content")
@@ -186,7 +186,7 @@ def test_many_writers_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         except BaseException as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=write, args=(n,)) for n in range(40)]
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
