@@ -457,10 +457,17 @@ def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
     given = plan.design_effect
     effect = "" if given is None else f", design effect {given:.3g}"
     rate = f"false alarms: {100 * plan.false_alarm_of_each:.3g}%"
+    if plan.false_alarm_of_each < plan.false_alarm:
+        rate += f" of {100 * plan.false_alarm:.3g}%, shared with the columns"
     if plan.series is not None:  # several periods together find smaller ones
         rate = f"of one {plan.series.every} by itself, at {100 * LEAST_RATE:.3g}% false alarms"
     console.print(f"\nSmallest drift found with 95% power (a prediction; {rate}{effect}):")
     console.print(table)
+    if None in planned.smallest_drifts.values():
+        console.print(
+            " never: not even the largest drift of this kind is found so surely; more records or a "
+            "larger epsilon help"
+        )
 
 
 def _print_liars(console: Console, planned: PlannedRound) -> None:
