@@ -15,7 +15,8 @@ import pytest
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectUnavailableError
 from flwr.supercore.object_store.sql_object_store import SqlObjectStore
-from flwr.supercore.protobuf.translation import PROTOBUF_MEDIA_TYPE, PROTOBUF_REQUEST_TYPES
+from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
+from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 from flwr.supercore.sql_mixin import SqlMixin
 from flwr.superlink import main as superlink
 from starlette.middleware import Middleware
@@ -23,11 +24,11 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fedprikl.deployment.flower.tuning import (
-    PATIENCE,
     SERVES,
     WAITING,
     OnlyFor,
     hasten,
+    name_of,
     taking_turns,
     where_needed,
 )
@@ -38,12 +39,12 @@ KEPT = ("ProtobufTranslationMiddleware", "NodeAuthMiddleware", "BaseHTTPMiddlewa
 def test_each_is_one_of_flowers_in_the_same_order() -> None:
     flowers_own = superlink._get_middleware()
     ours = where_needed(flowers_own)
-    names = [each.cls.__name__ for each in flowers_own]
+    names = [name_of(each) for each in flowers_own]
     assert set(SERVES) <= set(names)
     assert len(ours) == len(names)
     for own, other in zip(flowers_own, ours, strict=True):
-        name = own.cls.__name__
-        assert (other.cls is OnlyFor) == (name in SERVES)
+        name = name_of(own)
+        assert (name_of(other) == "OnlyFor") == (name in SERVES)
         assert name in SERVES or name in KEPT, f"{name} is new in Flower: say what it serves"
 
 
@@ -110,7 +111,7 @@ def test_without_its_checks_a_relay_would_differ(
     flowers_own = superlink._get_middleware
 
     def without_keys() -> list[Middleware]:
-        return [each for each in flowers_own() if each.cls.__name__ != "NodeAuthMiddleware"]
+        return [each for each in flowers_own() if name_of(each) != "NodeAuthMiddleware"]
 
     monkeypatch.setattr(superlink, "_get_middleware", without_keys)
     monkeypatch.setenv("FLWR_DATABASE", ":flwr-in-memory:")
@@ -125,7 +126,7 @@ def test_a_lost_part_is_waited_for_in_seconds(module: str, monkeypatch: pytest.M
     monkeypatch.setattr(found, "pull_objects", found.pull_objects)  # put back afterwards
     hasten(module)
     hasten(module)  # once more changes nothing
-    assert set(PATIENCE) <= set(inspect.signature(found.pull_objects).parameters)
+    assert set(WAITING[module]) <= set(inspect.signature(found.pull_objects).parameters)
 
     def never(object_id: str) -> bytes:
         raise ObjectUnavailableError(object_id)

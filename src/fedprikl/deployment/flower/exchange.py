@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -23,7 +22,7 @@ from fedprikl.protocol import Reply, Step
 __all__ = ["FlowerNetwork", "FlowerTransport"]
 
 AT_ONCE = 10  # messages of one request: a busy SuperLink gives up on long ones
-TOGETHER = 4  # requests at a time: each mostly waits for the relay
+TOGETHER = 4  # requests for answers at a time: each mostly waits for the relay
 TRIES, RETRY_AFTER = 3, 5.0  # of one message, and seconds before it is sent again
 SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
 PER_CLIENT = 0.04  # seconds more between two looks: each asks the relay about everybody who is late
@@ -118,8 +117,8 @@ class FlowerTransport:
 
     def _send(self, what: str, messages: Mapping[str, bytes]) -> dict[str, str]:
         """Pushes the messages; the client of each message id. One lives as long as its step."""
-
-        def send(clients: list[str]) -> dict[str, str]:
+        pending: dict[str, str] = {}
+        for clients in _in_pieces(list(messages)):
             for _ in range(TRIES):
                 packed = [self._message(what, client, messages[client]) for client in clients]
                 try:
@@ -127,11 +126,9 @@ class FlowerTransport:
                 except Exception as error:  # Flower's, of many kinds: a busy relay ends no round
                     log.warning("Flower could not send (%s); trying again.", type(error).__name__)
                     continue
-                return {i: client for i, client in zip(ids, clients, strict=False) if i}
-            return {}
-
-        sent = _in_pieces(send, list(messages))
-        return {number: client for piece in sent for number, client in piece.items()}
+                pending |= {i: client for i, client in zip(ids, clients, strict=False) if i}
+                break
+        return pending
 
     def _message(self, what: str, client: str, message: bytes) -> Message:
         return Message(
@@ -152,7 +149,11 @@ class FlowerTransport:
                 log.warning("Flower could not look for answers (%s).", type(error).__name__)
                 return []
 
-        return [message for found in _in_pieces(pull, ids) for message in found]
+        pieces = _in_pieces(ids)
+        if len(pieces) == 1:
+            return pull(pieces[0])
+        with ThreadPoolExecutor(TOGETHER) as threads:
+            return [message for found in threads.map(pull, pieces) for message in found]
 
     def _reply(self, client: str, answer: Message) -> Reply | None:
         """What a client said; None for what is not of this round, or from another node."""
@@ -167,13 +168,5 @@ class FlowerTransport:
         return Reply(client, envelope.message, envelope.refusal)
 
 
-Found = TypeVar("Found")
-
-
-def _in_pieces(ask: Callable[[list[str]], Found], items: list[str]) -> list[Found]:
-    """What is found for a few at a time, several requests together."""
-    pieces = [items[i : i + AT_ONCE] for i in range(0, len(items), AT_ONCE)]
-    if len(pieces) < 2:
-        return [ask(piece) for piece in pieces]
-    with ThreadPoolExecutor(TOGETHER) as threads:
-        return list(threads.map(ask, pieces))
+def _in_pieces(items: list[str]) -> list[list[str]]:
+    return [items[i : i + AT_ONCE] for i in range(0, len(items), AT_ONCE)]

@@ -15,12 +15,16 @@ from typing import Any
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["flower_superlink", "hasten", "taking_turns", "where_needed"]
+__all__ = ["flower_superlink", "hasten", "name_of", "taking_turns", "where_needed"]
 
 # A message and its parts travel apart. For a part that is on its way Flower waits a second, then
-# two, and so on, before it looks at the next answer; for one that was lost, up to two hours.
-PATIENCE = {"initial_backoff": 0.05, "backoff_cap": 0.5, "max_time": 10.0}  # seconds
-WAITING = ("flwr.superlink.grid.http_grid", "flwr.supernode.start_client_internal")
+# two, and so on, before it looks at the next one.
+PATIENCE = {"initial_backoff": 0.1, "backoff_cap": 1.0}  # seconds
+WAITING: dict[str, dict[str, float]] = {
+    # For a part that a site never sent, an aggregator would wait up to two hours.
+    "flwr.superlink.grid.http_grid": PATIENCE | {"max_time": 20.0},
+    "flwr.supernode.start_client_internal": PATIENCE,
+}
 
 # Flower puts nine middlewares around every request, each a millisecond of the one thread that
 # serves all sites. Most look at the path and step aside: these, for all paths but
@@ -37,7 +41,7 @@ SERVES = {
 def hasten(module: str) -> None:
     """Shortens how long one of `WAITING` waits for the parts of a message."""
     found = import_module(module)
-    found.pull_objects = partial(_plain(found.pull_objects), **PATIENCE)  # type: ignore[attr-defined]
+    found.pull_objects = partial(_plain(found.pull_objects), **WAITING[module])  # type: ignore[attr-defined]
 
 
 def _plain(function: Any) -> Any:
@@ -58,11 +62,16 @@ class OnlyFor:
 def where_needed(found: list[Middleware]) -> list[Middleware]:
     """The same middlewares in the same order, each around the paths that it serves."""
     return [
-        Middleware(OnlyFor, prefix=SERVES[each.cls.__name__], wrap=_wrapper(each))
-        if each.cls.__name__ in SERVES
+        Middleware(OnlyFor, prefix=SERVES[name_of(each)], wrap=_wrapper(each))
+        if name_of(each) in SERVES
         else each
         for each in found
     ]
+
+
+def name_of(middleware: Middleware) -> str:
+    """Of its class."""
+    return str(getattr(middleware.cls, "__name__", ""))
 
 
 def _wrapper(middleware: Middleware) -> Callable[[ASGIApp], ASGIApp]:
@@ -95,5 +104,5 @@ def flower_superlink() -> None:
 
     flowers_own = superlink._get_middleware
     superlink._get_middleware = lambda: where_needed(flowers_own())
-    SqlMixin.session = taking_turns(SqlMixin.session)  # type: ignore[method-assign]
+    SqlMixin.session = taking_turns(SqlMixin.session)  # type: ignore[assignment,method-assign]
     cli.flower_superlink()
