@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import Self
 
 from fedprikl.deployment.certificates import write_certificates, write_node_key
-from fedprikl.deployment.flower.parties import RelaySetup, prepare_relay
 
 __all__ = ["Loopback"]
 
@@ -103,18 +102,6 @@ class Loopback:
             f"{BIN / 'fedprikl'} relay {self.relay}",
             {"name": "127.0.0.1", "host": "127.0.0.1", "port": self.port, "health-port": 0},
             home=self.relay,
-        )
-        self._await_port()
-
-    def start_flowers_own(self) -> None:
-        """Flower's own command with the options that `fedprikl relay` gives it, to compare."""
-        (child,) = RelaySetup(folder=self.relay, host="127.0.0.1", port=self.port).children(
-            self.relay
-        )
-        options = child.command[child.command.index("--enable-supernode-auth") :]
-        prepare_relay(self.relay, name="127.0.0.1", days=1.0)
-        self.start(
-            "superlink", " ".join(["flower-superlink", *map(str, options)]), {}, home=self.relay
         )
         self._await_port()
 
