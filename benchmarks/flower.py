@@ -48,14 +48,13 @@ from fedprikl.reference import Reference
 
 ROWS = 1000
 SETTLE = 20.0  # seconds
-POLL = 1.0  # seconds: fifty executors that poll share two cores with what they wait for
 
 
 def over_flower(folder: Path, files: list[Path]) -> dict[str, Any]:
     """A real round: its wall time, the sites' CPU time, seconds and answers of each step."""
     clients = len(files)
     # The sites share their cores with a relay that must keep time.
-    with Loopback(folder, poll=POLL, niceness=15) as federation:
+    with Loopback(folder, niceness=15) as federation:
         set_up_aggregator(federation.aggregator, folder / "public.csv", dropout=0.1)
         shutil.copy(federation.aggregator / "plan.json", folder / "plan.json")
         federation.start_relay()

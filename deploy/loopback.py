@@ -92,6 +92,11 @@ class Loopback:
 
     def start_relay(self) -> None:
         """The SuperLink, and the process that runs ServerApps in the aggregator's domain."""
+        self.start_superlink()
+        self.start_aggregator()
+
+    def start_superlink(self) -> None:
+        """The SuperLink alone."""
         self.start(
             "superlink",
             f"{BIN / 'fedprikl'} relay {self.relay}",
@@ -99,7 +104,6 @@ class Loopback:
             home=self.relay,
         )
         self._await_port()
-        self.start_aggregator()
 
     def start_aggregator(self) -> None:
         """The process that runs ServerApps; it holds the keys, the relay does not."""
@@ -131,10 +135,10 @@ class Loopback:
         )
         self._await_port()
 
-    def add_sites(self, settings: Sequence[Mapping[str, str | float]]) -> None:
-        """Registers and starts one SuperNode per node config."""
+    def register(self, sites: int) -> range:
+        """Makes the folders and node keys of so many sites, and registers them; their numbers."""
         first = len(list(self.folder.glob("site*")))
-        numbers = range(first, first + len(settings))
+        numbers = range(first, first + sites)
         keys = []
         for number in numbers:
             site = self.site(number)
@@ -148,7 +152,11 @@ class Loopback:
             capture_output=True,
             timeout=120,
         )
-        for number, config in zip(numbers, settings, strict=True):
+        return numbers
+
+    def add_sites(self, settings: Sequence[Mapping[str, str | float]]) -> None:
+        """Registers and starts one SuperNode per node config."""
+        for number, config in zip(self.register(len(settings)), settings, strict=True):
             site = self.site(number)
             known = {"data", "reference", "organiser"}
             extra = [f"--set {key}={json.dumps(config[key])}" for key in config if key not in known]

@@ -6,6 +6,7 @@ answer as it arrives, and never waits longer than a step may last.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from flwr.app import Message
@@ -21,6 +22,7 @@ from fedprikl.protocol import Reply, Step
 __all__ = ["FlowerNetwork", "FlowerTransport"]
 
 AT_ONCE = 10  # messages of one request: a busy SuperLink gives up on long ones
+TOGETHER = 4  # requests for answers at a time: each mostly waits for the relay
 TRIES, RETRY_AFTER = 3, 5.0  # of one message, and seconds before it is sent again
 SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
 PER_CLIENT = 0.04  # seconds more between two looks: each asks the relay about everybody who is late
@@ -139,13 +141,19 @@ class FlowerTransport:
 
     def _pull(self, ids: list[str]) -> list[Message]:
         """The answers that are there; none of those for which the relay is too busy now."""
-        found: list[Message] = []
-        for piece in _in_pieces(ids):
+
+        def pull(piece: list[str]) -> list[Message]:
             try:
-                found += self.grid.pull_messages(piece)
+                return list(self.grid.pull_messages(piece))
             except Exception as error:
                 log.warning("Flower could not look for answers (%s).", type(error).__name__)
-        return found
+                return []
+
+        pieces = _in_pieces(ids)
+        if len(pieces) == 1:
+            return pull(pieces[0])
+        with ThreadPoolExecutor(TOGETHER) as threads:
+            return [message for found in threads.map(pull, pieces) for message in found]
 
     def _reply(self, client: str, answer: Message) -> Reply | None:
         """What a client said; None for what is not of this round, or from another node."""
@@ -160,5 +168,5 @@ class FlowerTransport:
         return Reply(client, envelope.message, envelope.refusal)
 
 
-def _in_pieces(items: list[str]) -> Iterator[list[str]]:
-    return (items[i : i + AT_ONCE] for i in range(0, len(items), AT_ONCE))
+def _in_pieces(items: list[str]) -> list[list[str]]:
+    return [items[i : i + AT_ONCE] for i in range(0, len(items), AT_ONCE)]

@@ -33,6 +33,7 @@ __all__ = ["Executor", "check_can_fork"]
 
 STOPPING = 5.0  # seconds that a task has to end when the executor is stopped
 LONGEST_PAUSE = 30.0  # between two attempts to reach an API that does not answer
+IDLE_PAUSE = 2.0  # between two looks where nothing has been asked for a while
 log = logging.getLogger(__name__)
 
 
@@ -76,10 +77,18 @@ class Executor:
                 token = self._acquire()
                 if token:
                     self._fork(token)
-                pause = self.poll if token is not None else min(2 * pause, LONGEST_PAUSE)
+                pause = self._pause_after(token, pause)
                 time.sleep(pause)
         finally:
             self._end_forks()
+
+    def _pause_after(self, token: str | None, pause: float) -> float:
+        """Short while a round is on; an idle site costs little, and looks at least this often."""
+        if token:
+            return self.poll
+        if token is None:
+            return min(2 * pause, LONGEST_PAUSE)
+        return min(1.5 * pause, max(self.poll, IDLE_PAUSE))
 
     def _acquire(self) -> str | None:
         """The token of a task, empty if there is none; None if the API cannot be asked now."""

@@ -127,7 +127,7 @@ class RelaySetup:
             "--ssl-keyfile": folder / "server.key",
         }
         words = ["--enable-supernode-auth", *_words(options)]
-        command = watched("flwr.superlink.cli", "flower_superlink", *words)
+        command = watched("fedprikl.deployment.flower.tuning", "flower_superlink", *words)
         return [Child(name="superlink", command=command, environment=ENVIRONMENT)]
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # Flower brings it, and whoever has no Flower is told so
     import httpx
 
+from fedprikl.deployment.flower.tuning import hasten
+
 __all__ = ["explain_flower", "flower_supernode", "in_plain_words", "no_task_words", "tls_words"]
 
 Words = Callable[[str, str, str], str]
@@ -128,6 +130,7 @@ def flower_supernode() -> None:
     """Flower's own command of this name, which then speaks plainly."""
     from flwr.supernode import cli
 
+    hasten("flwr.supernode.start_client_internal")
     explain_flower(_option("--superlink"), _option("--auth-supernode-private-key"))
     cli.flower_supernode()
 

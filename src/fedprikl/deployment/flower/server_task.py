@@ -26,6 +26,7 @@ from flwr.superlink.grid import HttpGrid
 
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.runtime import Runtime, heartbeats
+from fedprikl.deployment.flower.tuning import hasten
 from fedprikl.errors import FedPriKLError
 
 __all__ = ["host_run"]
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 def host_run(runtime: Runtime, token: str, app: ServerApp) -> None:
     """Runs the app on the run of a task, and tells the SuperLink how it ended."""
+    hasten(HttpGrid.__module__)
     grid = HttpGrid(runtime.address, root_certificates=runtime.roots, token=token)
     client = grid._runtime_client
     status, details = SubStatus.FAILED, STOPPED
