@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import pytest
 from flwr.app import Message
 
+from fedprikl.deployment.flower.executor import Executor
 from tests.deployment.fake_grid import FakeFederation, FakeGrid
 from tests.deployment.test_roster_federation import NOBODY, with_roster
 
@@ -230,3 +231,16 @@ def is_running(pid: int) -> bool:
         return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
+
+
+def test_an_idle_executor_looks_less_often_and_soon_again_after_a_message() -> None:
+    executor = Executor(source=cast(Any, None), run=lambda _: None, poll=0.5)
+    pauses = [0.5]
+    for _ in range(10):
+        pauses.append(executor._pause_after("", pauses[-1]))
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 2.0
+    assert executor._pause_after("a task", pauses[-1]) == 0.5
+    slow = Executor(source=cast(Any, None), run=lambda _: None, poll=10.0)
+    assert slow._pause_after("", 10.0) == 10.0
+    assert executor._pause_after(None, 25.0) == 30.0  # an API that does not answer
