@@ -5,7 +5,7 @@
     exchange.py    the network: send, wait only so long, hand over what comes
     envelope.py    how Flower carries an envelope
     connection.py  whether a SuperLink can be reached
-    tuning.py      what we change in Flower: its waits, and its relay's database
+    tuning.py      what we change in Flower: its waits, and its relay's queues
     plain_words.py  Flower's errors, in words that say what to do
     following.py   a run as the organiser sees it, to its release
     asking.py      the organiser asks for a period of a series
