@@ -27,8 +27,8 @@ WAITING: dict[str, dict[str, float]] = {
 }
 
 # Flower puts nine middlewares around every request, all in the one thread that serves all sites: a
-# round of 50 sites took 280 s with them and 213 s without those that step aside, and the relay 178
-# and 126 s of CPU. They look at the path, and these step aside for all but
+# round of 50 sites took 280 s with them and 213 s without those that step aside (once each, on a
+# shared machine), and the relay 178 and 126 s of CPU. These step aside for all paths but
 SERVES = {
     "ControlSensitiveResponseMiddleware": "/v1/control/",
     "ControlAuthenticationMiddleware": "/v1/control/",
