@@ -48,12 +48,21 @@ class Effort:
     powers: int = 1000  # populations for each size of drift
     errors: int = 40  # populations for each cell of the table of errors
     draws: int = 25  # of the noise on the counts of each
+    few: int = 80  # cells: with fewer, so many times more populations and fewer draws, up to 4
     rounds: int = 40  # references for each rate of false alarms
     populations: int = 100  # for each reference
     splits: int = 300  # of the writers; alarms come in the same splits, so these must be many
     parts: int = 5  # of the writers of a split, each a population
     coverages: int = 1000  # releases for each case
     sampled: int = 400  # releases for a case whose points are drawn anew each time
+
+    def trials(self, cells: int) -> tuple[int, int]:
+        """Populations and draws of a cell of the table of errors.
+
+        The fewer cells, the more it matters which of them a drift lowers.
+        """
+        times = max(1, min(4, self.few // cells))
+        return times * self.errors, -(-self.draws // times)
 
 
 def measure_power(
@@ -134,14 +143,14 @@ def measure_errors(
         "ask_kl": plan_for(ask=("kl",)),
         "trust_none": plan_for(trust="none"),
     }
-    rows = []
+    rows, (populations, draws) = [], effort.trials(cells)
     for drift, (kind, nats) in DRIFTS.items():
         key = (name, cells, records, drift)
         rng = generator(effort.seed, "held", *key)
-        drifts = [drifted(pi, kind, nats, rng.permutation(len(pi))) for _ in range(effort.errors)]
+        drifts = [drifted(pi, kind, nats, rng.permutation(len(pi))) for _ in range(populations)]
         held = np.array([rng.multinomial(records, p) for p in drifts])
         truth, rng = truths(pi, held), generator(effort.seed, "noise", epsilon, *key)
-        standard = rng.standard_exponential((2, effort.errors, effort.draws, len(pi)))
+        standard = rng.standard_exponential((2, populations, draws, len(pi)))
         row: dict[str, Any] = {
             "domain": name,
             "cells": cells,
