@@ -36,6 +36,7 @@ SMALLEST, PRECISION = 1e-6, 1.02  # of a drift in nats; of the search, as a rati
 LEAST_CELL = 0.003  # what a cell that nearly vanishes keeps
 SAMPLED_CELLS, SAMPLED_BYTES = 2000, 256
 SAME_POINTS = 10  # releases of the same points: the errors behind an interval are computed once
+DROWNED = "drowned, "  # noise exceeds most counts
 DIGITS = "digit pairs, full size"
 
 
@@ -215,8 +216,10 @@ def upper_limit(rates: list[float], populations: int) -> float:
 
 
 def coverage_cases(data: Path | None) -> list[str]:
-    """Names of all cases; those in the middle are of 62 lognormal cells and 50,000 records."""
-    usual = ["none", "smooth", "rare", "heavy", "gone", "nearly gone", "sampled"]
+    """Names of all cases. Usual and drowned ones are of 62 lognormal cells."""
+    kinds = ["none", "smooth", "rare", "heavy", "gone"]
+    drowned = [f"{DROWNED}{kind}" for kind in kinds]
+    usual = [*kinds, "nearly gone", "sampled", *drowned]
     return usual if data is None else [*usual, DIGITS]
 
 
@@ -244,8 +247,8 @@ def measure_coverage(effort: Effort, case: str, trust: Trust) -> list[dict[str, 
 def _cover(effort: Effort, case: str, trust: Trust) -> Any:
     """Populations drawn anew for every release, from one P."""
     rng = generator(effort.seed, "coverage", case, trust)
-    records, epsilon = 50_000, 1.0
-    pi = domain("lognormal", 62, effort.seed)
+    records, epsilon = (5_000, 0.1) if case.startswith(DROWNED) else (50_000, 1.0)
+    case, pi = case.removeprefix(DROWNED), domain("lognormal", 62, effort.seed)
     if case == "nearly gone":  # a cell of 10% of the mass falls to 0.3% of itself
         records, epsilon = 402_953, 0.1
         pi = np.append(0.9 * pi, 0.1)

@@ -39,7 +39,7 @@ __all__ = ["TrialRound"]
 DESIGNS = 4  # draws of the points, where not all cells are asked
 NORMAL_QUANTILES = 21  # of what the choice of points adds
 EFFORT = {"value": (8, 100), "adaptive": (4, 100)}  # populations, and releases of each
-LOUD = 0.15  # noise on a count, in shares of the mean count of a cell
+LOUD = 4.0  # how many times larger a drift noise makes that counts find
 COUNTS = 2000  # in an eighth of the releases: few cells need many releases
 
 
@@ -115,9 +115,13 @@ class TrialRound:
 
     @property
     def loud(self) -> bool:
-        """Whether counts are released, with noise that matters beside the count of a usual cell."""
+        """Whether counts are released, with noise that makes them find much larger drifts only.
+
+        The variance of a usual count without drift is N / K, and with noise N / K + sd^2. The
+        statistic of the counts is compared with that: the drift it finds grows by their ratio.
+        """
         noise, usual = self._first, float(self.records.sum()) / len(self.points)
-        return isinstance(noise, CountsNoise) and noise.noise_sd > LOUD * usual
+        return isinstance(noise, CountsNoise) and 1 + noise.noise_sd**2 / usual > LOUD
 
     @property
     def largest_step(self) -> float:
