@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 from power_default import FALSE_ALARM, Default, planned
-from power_rivals import chi_square, chi_square_threshold, previous_errors, textbook_errors
+from power_rivals import (
+    chi_square,
+    chi_square_threshold,
+    least_error,
+    previous_errors,
+    textbook_errors,
+)
 from power_worlds import (
     KINDS,
     alarm_rounds,
@@ -33,6 +39,7 @@ from fedprikl.simulation import load_compact, load_stand_in
 
 POWER, CONFIDENCE = 0.95, 0.99
 SMALLEST, PRECISION = 1e-6, 1.02  # of a drift in nats; of the search, as a ratio
+SMALL_DRIFT = 0.05  # nats, up to which errors are compared with the least that any release has
 LEAST_CELL = 0.003  # what a cell that nearly vanishes keeps
 SAMPLED_CELLS, SAMPLED_BYTES = 2000, 256
 SAME_POINTS = 10  # releases of the same points: the errors behind an interval are computed once
@@ -145,6 +152,7 @@ def measure_errors(
         "trust_none": plan_for(trust="none"),
     }
     rows, (populations, draws) = [], effort.trials(cells)
+    least = least_error(pi, records, epsilon, SMALL_DRIFT)
     for drift, (kind, nats) in DRIFTS.items():
         key = (name, cells, records, drift)
         rng = generator(effort.seed, "held", *key)
@@ -166,6 +174,7 @@ def measure_errors(
             row[f"predicted{suffix}"] = plan.predicted(kind, typical)
         row["textbook"] = float(textbook_errors(held, truth, pi, epsilon, standard, rng).mean())
         row["previous"] = float(previous_errors(held, truth, pi, epsilon).mean())
+        row["least"] = least
         rows.append(row)
     return rows
 
