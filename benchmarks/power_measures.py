@@ -53,16 +53,16 @@ class Effort:
 
     seed: int = 0
     data: Path | None = None
-    powers: int = 1000  # populations for each size of drift
-    errors: int = 40  # populations for each cell of the table of errors
+    powers: int = 600  # populations for each size of drift
+    errors: int = 30  # populations for each cell of the table of errors
     draws: int = 25  # of the noise on the counts of each
     few: int = 80  # cells: with fewer, so many times more populations and fewer draws, up to 4
     rounds: int = 40  # references for each rate of false alarms
     populations: int = 100  # for each reference
-    splits: int = 300  # of the writers; alarms come in the same splits, so these must be many
+    splits: int = 150  # of the writers; alarms come in the same splits, so these must be many
     parts: int = 5  # of the writers of a split, each a population
-    coverages: int = 1000  # releases for each case
-    sampled: int = 400  # releases for a case whose points are drawn anew each time
+    coverages: int = 650  # releases for each case
+    sampled: int = 300  # releases for a case whose points are drawn anew each time
 
     def trials(self, cells: int) -> tuple[int, int]:
         """Populations and draws of a cell of the table of errors.
