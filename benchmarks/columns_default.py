@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import ColumnCase, NoisyViews, judge_columns
+from fedprikl.estimation import ColumnCase, NoisyViews, judge_columns, noise_views
 from fedprikl.estimation.moved_cells import CellNull, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import debias
@@ -24,7 +24,7 @@ from fedprikl.protocol import Plan, trust_of
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.view_sums import view_points, view_score
-from fedprikl.reference import Spread, View
+from fedprikl.reference import QueryPoints, Spread, View
 
 NOTHING = np.zeros(0, dtype=np.int64)
 
@@ -57,19 +57,34 @@ class Default:
         return [view.spread(clients=[self.clients]) for view in self.views]
 
     def released(self, exact: list[Ints], source: InsecureSeededNoise) -> NoisyViews:
-        """What a round releases about columns of one population, by the round's own code."""
-        cohorts, variance = cohort_sizes(self.plan, self.clients), 0.0
+        """What a round releases about columns of one population, by the round's own code.
+
+        What it may release about the whole beside that is left out.
+        """
+        points = [view_points(view) for view in self.views]
         if self.trust.shares_noise:
-            variance = self.trust.expected_noise(cohorts)[0] ** 2
-            exact = [np.append(each, 0) for each in exact]
-        opened = OpenedSum(NOTHING, np.concatenate(exact), self.records, variance)
-        found = self.trust.estimate(
-            None,
-            [view_points(view) for view in self.views],
-            [opened],
-            cohorts,
+            return self._in_shares(points, exact, source)
+        noise = self.trust.columns_noise
+        return noise_views(
+            points,
+            exact,
+            self.records,
+            vectors=[(view_score(name), vector) for name, vector in noise.values],
+            mechanism=noise.counts,
             source=source,
-            rng=public_simulation(),
+            moved=self.plan.moved,
+        )
+
+    def _in_shares(
+        self, points: list[QueryPoints], exact: list[Ints], source: InsecureSeededNoise
+    ) -> NoisyViews:
+        """Counts that carry the noise of all clients."""
+        cohorts = cohort_sizes(self.plan, self.clients)
+        variance = self.trust.expected_noise(cohorts)[0] ** 2
+        counts = np.concatenate([np.append(each, 0) for each in exact])
+        opened = OpenedSum(NOTHING, counts, self.records, variance)
+        found = self.trust.estimate(
+            None, points, [opened], cohorts, source=source, rng=public_simulation()
         )
         columns: NoisyViews = found.columns
         return columns

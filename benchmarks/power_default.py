@@ -37,6 +37,8 @@ FALSE_ALARM, RESAMPLES = 0.01, 40
 WHOLE = ("kl", "tv", "js")  # the default questions about the whole; columns.py asks about columns
 NO_VIEWS = np.zeros(0, dtype=np.int64)
 DRAWS = 200  # of the noise on a number for each population, spread evenly over its law
+SINGLE = 1e-6
+KNOTS = 60  # numbers whose intervals are computed
 LAWS = 6  # populations whose adaptive noise is computed, of the many whose verdict is simulated
 
 
@@ -102,7 +104,7 @@ class Default:
     ) -> Floats:
         """Mean absolute error of KL over the noise, per population.
 
-        Noise on counts is made of `standard`, as the textbook's is.
+        Noise on counts is made of `standard`, as the textbook's is, where it is of the same law.
         """
         if isinstance(self.release, CountsNoise):
             draws = standard.shape[2]
@@ -160,11 +162,28 @@ class Default:
 
     def intervals(self, held: Ints, rng: np.random.Generator) -> Floats:
         """The printed 95% interval of a release of each population, as the library makes them."""
+        if not isinstance(self.release, CountsNoise):
+            return self._intervals_of_numbers(held, rng)
         found = [
             self.estimate(self.points, self.opened(self.points, row[None], rng), rng).interval
             for row in held
         ]
         return np.array([(0.0, np.inf) if limits is None else limits for limits in found])
+
+    def _intervals_of_numbers(self, held: Ints, rng: np.random.Generator) -> Floats:
+        """The same where a number is released: its interval depends on nothing else.
+
+        Both ends grow with the number. They are computed at some, evenly spread over the numbers
+        that were released, and lie on a line between two of them.
+        """
+        values = self.values(held, rng)
+        limits: Any = self.estimate(
+            self.points, self.opened(self.points, held[:1], rng), rng
+        ).limits  # a `partial` whose first argument is the number
+        known = np.unique(np.quantile(values, np.linspace(0.0, 1.0, KNOTS)))
+        found = [limits.func(float(at), *limits.args[1:], **limits.keywords) for at in known]
+        ends = np.array([(0.0, np.inf) if each is None else each.printed for each in found])
+        return np.stack([np.interp(values, known, end) for end in ends.T], axis=1)
 
     def opened(
         self, points: QueryPoints, batches: Ints, rng: np.random.Generator
@@ -221,7 +240,9 @@ class Default:
         law = _law(self.points, self.totals, noise)
         counts = held[:, self.points.cells]
         on_counts, on_rest = law.draw_noise(rng, len(held))
-        if standard is not None and noise.laplace_scale is not None:
+        # Shares of few clients add up to more than one Laplace variable: then there is no pairing.
+        single = noise.laplace_scale is not None and abs(law.laplace_sums[0] - 1) < SINGLE
+        if standard is not None and single:
             on_counts = laplace_of(noise.laplace_scale, standard[..., self.points.cells])
         rest = held.sum(axis=1, keepdims=True) - counts.sum(axis=1, keepdims=True)
         found, _ = debias(

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 from power_default import FALSE_ALARM, Default, planned
-from power_rivals import chi_square, chi_square_threshold, previous_errors, textbook_errors
+from power_rivals import (
+    chi_square,
+    chi_square_threshold,
+    least_error,
+    previous_errors,
+    textbook_errors,
+)
 from power_worlds import (
     KINDS,
     alarm_rounds,
@@ -33,9 +39,11 @@ from fedprikl.simulation import load_compact, load_stand_in
 
 POWER, CONFIDENCE = 0.95, 0.99
 SMALLEST, PRECISION = 1e-6, 1.02  # of a drift in nats; of the search, as a ratio
+SMALL_DRIFT = 0.05  # nats, up to which errors are compared with the least that any release has
 LEAST_CELL = 0.003  # what a cell that nearly vanishes keeps
 SAMPLED_CELLS, SAMPLED_BYTES = 2000, 256
 SAME_POINTS = 10  # releases of the same points: the errors behind an interval are computed once
+DROWNED = "drowned, "  # noise exceeds most counts
 DIGITS = "digit pairs, full size"
 
 
@@ -45,15 +53,24 @@ class Effort:
 
     seed: int = 0
     data: Path | None = None
-    powers: int = 1000  # populations for each size of drift
-    errors: int = 40  # populations for each cell of the table of errors
+    powers: int = 600  # populations for each size of drift
+    errors: int = 30  # populations for each cell of the table of errors
     draws: int = 25  # of the noise on the counts of each
+    few: int = 80  # cells: with fewer, so many times more populations and fewer draws, up to 4
     rounds: int = 40  # references for each rate of false alarms
     populations: int = 100  # for each reference
-    splits: int = 300  # of the writers; alarms come in the same splits, so these must be many
+    splits: int = 150  # of the writers; alarms come in the same splits, so these must be many
     parts: int = 5  # of the writers of a split, each a population
-    coverages: int = 1000  # releases for each case
-    sampled: int = 400  # releases for a case whose points are drawn anew each time
+    coverages: int = 650  # releases for each case
+    sampled: int = 300  # releases for a case whose points are drawn anew each time
+
+    def trials(self, cells: int) -> tuple[int, int]:
+        """Populations and draws of a cell of the table of errors.
+
+        The fewer cells, the more it matters which of them a drift lowers.
+        """
+        times = max(1, min(4, self.few // cells))
+        return times * self.errors, -(-self.draws // times)
 
 
 def measure_power(
@@ -134,14 +151,15 @@ def measure_errors(
         "ask_kl": plan_for(ask=("kl",)),
         "trust_none": plan_for(trust="none"),
     }
-    rows = []
+    rows, (populations, draws) = [], effort.trials(cells)
+    least = least_error(pi, records, epsilon, SMALL_DRIFT)
     for drift, (kind, nats) in DRIFTS.items():
         key = (name, cells, records, drift)
         rng = generator(effort.seed, "held", *key)
-        drifts = [drifted(pi, kind, nats, rng.permutation(len(pi))) for _ in range(effort.errors)]
+        drifts = [drifted(pi, kind, nats, rng.permutation(len(pi))) for _ in range(populations)]
         held = np.array([rng.multinomial(records, p) for p in drifts])
         truth, rng = truths(pi, held), generator(effort.seed, "noise", epsilon, *key)
-        standard = rng.standard_exponential((2, effort.errors, effort.draws, len(pi)))
+        standard = rng.standard_exponential((2, populations, draws, len(pi)))
         row: dict[str, Any] = {
             "domain": name,
             "cells": cells,
@@ -156,6 +174,7 @@ def measure_errors(
             row[f"predicted{suffix}"] = plan.predicted(kind, typical)
         row["textbook"] = float(textbook_errors(held, truth, pi, epsilon, standard, rng).mean())
         row["previous"] = float(previous_errors(held, truth, pi, epsilon).mean())
+        row["least"] = least
         rows.append(row)
     return rows
 
@@ -206,8 +225,10 @@ def upper_limit(rates: list[float], populations: int) -> float:
 
 
 def coverage_cases(data: Path | None) -> list[str]:
-    """Names of all cases; those in the middle are of 62 lognormal cells and 50,000 records."""
-    usual = ["none", "smooth", "rare", "heavy", "gone", "nearly gone", "sampled"]
+    """Names of all cases. Usual and drowned ones are of 62 lognormal cells."""
+    kinds = ["none", "smooth", "rare", "heavy", "gone"]
+    drowned = [f"{DROWNED}{kind}" for kind in kinds]
+    usual = [*kinds, "nearly gone", "sampled", *drowned]
     return usual if data is None else [*usual, DIGITS]
 
 
@@ -235,8 +256,8 @@ def measure_coverage(effort: Effort, case: str, trust: Trust) -> list[dict[str, 
 def _cover(effort: Effort, case: str, trust: Trust) -> Any:
     """Populations drawn anew for every release, from one P."""
     rng = generator(effort.seed, "coverage", case, trust)
-    records, epsilon = 50_000, 1.0
-    pi = domain("lognormal", 62, effort.seed)
+    records, epsilon = (5_000, 0.1) if case.startswith(DROWNED) else (50_000, 1.0)
+    case, pi = case.removeprefix(DROWNED), domain("lognormal", 62, effort.seed)
     if case == "nearly gone":  # a cell of 10% of the mass falls to 0.3% of itself
         records, epsilon = 402_953, 0.1
         pi = np.append(0.9 * pi, 0.1)

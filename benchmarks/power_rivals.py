@@ -68,6 +68,45 @@ def previous_errors(held: Ints, truth: Floats, pi: Floats, epsilon: float) -> Fl
     return np.asarray(error + scale * np.exp(-error / scale))
 
 
+def least_error(pi: Floats, records: int, epsilon: float, nats: float) -> float:
+    """What no private release can beat at all drifts up to so many nats: a lower bound.
+
+    If k records make x' of x, every epsilon-DP release T has E|T - D(x)| + E|T - D(x')| >=
+    |D(x) - D(x')| (1 - TV) with 1 - TV >= 2 / (1 + e^(k epsilon)), so its mean error at one of
+    the two is at least
+
+        |D(x) - D(x')| / (1 + e^(k epsilon)).
+
+    Here some cells of x are empty, one or the rarest together, of at most so many nats; k records
+    of the heaviest cell return to them, each where it lowers D most. The largest bound of all.
+    """
+    order = np.argsort(pi)
+    empty = [order[:number] for number in range(1, len(pi))] + [
+        order[[i]] for i in range(len(pi) - 1)
+    ]
+    return max(_two_populations(pi, records, epsilon, nats, cells) for cells in empty)
+
+
+def _two_populations(pi: Floats, records: int, epsilon: float, nats: float, empty: Ints) -> float:
+    """The bound with these cells empty; 0 if that is too large a drift."""
+    moved, heaviest = np.arange(int(4 / epsilon) + 1), int(np.argmax(pi))
+    kept = pi.copy()
+    kept[empty] = 0.0
+    held = np.floor(records * kept / kept.sum())
+    held[heaviest] += records - held.sum()
+    if plug_in(held[None], pi)[0] > nats:
+        return 0.0
+    mass = pi[empty, None]
+    falls = np.diff(mass * np.log(SKEW + (1 - SKEW) * moved / (records * mass)), axis=1)
+    steepest = np.argsort(-falls, axis=None, kind="stable")[: len(moved) - 1]  # convex: in order
+    added = np.zeros((len(moved), len(pi)))
+    added[np.arange(1, len(moved)), empty[steepest // falls.shape[1]]] = 1.0
+    back = held + np.cumsum(added, axis=0)
+    back[:, heaviest] -= moved
+    sizes = plug_in(back, pi)
+    return float(np.max((sizes[0] - sizes) / (1 + np.exp(epsilon * moved))))
+
+
 def plug_in(counts: Floats, pi: Floats) -> Floats:
     """D(Pi || skew Pi + (1 - skew) P), per row of counts."""
     p = counts / counts.sum(axis=1, keepdims=True)

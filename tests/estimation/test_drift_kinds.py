@@ -6,7 +6,12 @@ import pytest
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score, Skew, skewed_divergence
-from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios, ratio_divergence
+from fedprikl.estimation.drift_kinds import (
+    KINDS,
+    drifted_ratios,
+    ratio_divergence,
+    smooth_examples,
+)
 
 SCORE = Score(Skew(0.01))
 
@@ -29,6 +34,20 @@ def test_the_size_is_exact(kind: str, size: float, cells: int) -> None:
     assert ratios.min() >= 0
     assert pi @ ratios == pytest.approx(1, abs=1e-12)
     assert skewed_divergence(pi, pi * ratios, skew=0.01) == pytest.approx(size, rel=1e-6)
+
+
+def test_examples_of_a_smooth_drift_raise_and_lower_every_cell_evenly() -> None:
+    pi = lognormal(40)
+    found = smooth_examples(pi, 0.2, SCORE, 8)
+    assert found is not None
+    assert found @ pi == pytest.approx(np.ones(8), abs=1e-12)
+    assert ratio_divergence(pi, found, SCORE) == pytest.approx(np.full(8, 0.2), rel=1e-6)
+    places = np.argsort(np.argsort(found, axis=1), axis=1)
+    assert np.std(places.mean(axis=0)) < 1.5  # of unrelated orders 40 / sqrt(12 * 8) = 4.1
+    assert smooth_examples(pi, 100.0, SCORE, 8) is None
+    nothing = smooth_examples(pi, 0.0, SCORE, 8)
+    assert nothing is not None
+    assert np.all(nothing == 1)
 
 
 def test_each_kind_hits_its_cells() -> None:

@@ -68,11 +68,11 @@ def test_the_bias_of_the_noise_is_reduced(rng: np.random.Generator) -> None:
     assert abs(np.mean(debiased) - truth) < 0.8 * abs(np.mean(plain) - truth)
 
 
-@pytest.mark.parametrize(("rest", "none"), [(-40.0, True), (90.0, True), (105.0, False)])
+@pytest.mark.parametrize(("rest", "none"), [(-40.0, True), (105.0, True), (113.0, False)])
 def test_a_rest_that_noise_explains_is_none(
     rest: float, none: bool, rng: np.random.Generator
 ) -> None:
-    """Below 20 / sqrt(2) ln 1000 = 98 it counts as 0, where all cells are asked."""
+    """Below 20 / sqrt(2) ln(100 sqrt(2110 / 4)) = 109 it is none, where all cells are asked."""
     found = noisy(20.0, rng, rest=np.array([rest]))
     likeliest = found.projected()
     assert bool(likeliest.sum() == pytest.approx(HELD.sum())) is none
@@ -181,3 +181,20 @@ def test_the_bias_of_laplace_noise_is_reduced(rng: np.random.Generator) -> None:
 def test_bad_input_says_what_is_wrong(changes: dict[str, Any], rng: np.random.Generator) -> None:
     with pytest.raises(InvalidInputError):
         noisy(1.0, rng, **changes)
+
+
+def test_a_rest_is_explained_by_noise_the_more_often_the_more_records(
+    rng: np.random.Generator,
+) -> None:
+    """8 scales: noise exceeds them once in 6,000 times, which matters beside 4,000,000 records."""
+    scale, pi = 10.0, PI[:4]
+    for records, explained in ((400, False), (4_000_000, True)):
+        found = noisy(
+            scale * np.sqrt(2),
+            rng,
+            points=all_points(pi),
+            counts=records * pi,
+            rest=np.array([8 * scale]),
+            records=np.array([records]),
+        ).projected()
+        assert found.sum() == pytest.approx(records if explained else records - 8 * scale, abs=20)

@@ -123,3 +123,12 @@ def test_batches_are_samples_of_everybody() -> None:
     )
     assert related.bias > 2 * found.bias
     assert math.isfinite(related.root_mean_square)
+
+
+def test_several_examples_of_a_drift_have_populations_of_their_own() -> None:
+    two = [drifted_ratios(POINTS.pi, "smooth", size, SCORE) for size in (0.1, 0.5)]
+    known = np.stack([ratios for ratios in two if ratios is not None])
+    found = trial_errors(POINTS, N, known, SCORE, ValueNoise(LAPLACE), effort=(6, 10))
+    assert found.signed.shape == (12, 10)
+    assert found.truths[:6] == pytest.approx(np.full(6, 0.1), rel=0.3)
+    assert found.truths[6:] == pytest.approx(np.full(6, 0.5), rel=0.2)

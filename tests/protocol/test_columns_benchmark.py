@@ -72,17 +72,20 @@ def test_one_json_object_with_every_table(saved: Path) -> None:
     assert all(set(bar) >= {"bar", "worst", "limit", "holds"} for bar in result["bars"])
 
 
-@pytest.mark.parametrize("trust", ["aggregator", "none"])
-def test_many_populations_are_judged_as_one_round_judges_them(bench: Any, trust: Any) -> None:
+@pytest.mark.parametrize(
+    ("trust", "ask"),
+    [("aggregator", ("columns",)), ("aggregator", ("kl", "columns")), ("none", ("columns",))],
+)
+def test_many_populations_are_judged_as_one_round_judges_them(
+    bench: Any, trust: Any, ask: tuple[str, ...]
+) -> None:
     """Without noise, so that both see the same numbers."""
     rng = np.random.default_rng(1)
     world = bench.columns_worlds.World.draw("alike", 3, rng)
     kinds = ("none", "smooth", "heavy")
     held = world.populations(2, 4_000, bench.columns_worlds.drifts(world.pi, kinds, 0.02, 1), rng)
     reference = world.reference(rng, 5_000)
-    plan = fk.plan(
-        reference, clients=40, records=4_000, epsilon=1.0, trust=trust, ask=("columns",)
-    ).plan
+    plan = fk.plan(reference, clients=40, records=4_000, epsilon=1.0, trust=trust, ask=ask).plan
     ours = bench.columns_default.Default(plan, reference.views, 40, 4_000)
     order = [[view.labels.index(label) for label in world.labels] for view in reference.views]
     held = np.stack([held[:, j][:, np.argsort(order[j])] for j in range(3)], axis=1)

@@ -24,7 +24,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.drift_model import SEED, skew_of
 from fedprikl.libraries import scipy
 
-__all__ = ["KINDS", "drifted_ratios", "ratio_divergence"]
+__all__ = ["KINDS", "drifted_ratios", "ratio_divergence", "smooth_examples"]
 
 LEVELS = 1024  # quantiles of a Gamma law that are told apart
 STEEPEST = 60.0  # theta: by then all mass is in one cell
@@ -75,6 +75,34 @@ def _drifted(
 ) -> Floats | None:
     cells = _Cells(np.frombuffer(pi), np.frombuffer(share), score, seed, nearest=nearest)
     return _KINDS[kind](cells, size)
+
+
+def smooth_examples(pi: Floats, size: float, score: Score, number: int) -> Floats | None:
+    """Smooth drifts of one size that raise different cells, (examples, cells); None if none is.
+
+    The places of the cells are a Latin hypercube (McKay, Beckman, Conover 1979): over the
+    examples every cell is raised and lowered evenly. So a mean over them hardly depends on
+    which were drawn, although a heavy cell that is lowered makes a far larger error than others.
+
+    >>> found = smooth_examples(np.full(4, 0.25), 0.1, Score(), 4)
+    >>> found.shape, np.allclose(found.mean(axis=1), 1)
+    ((4, 4), True)
+    """
+    if check_finite(size, "size") <= 0:
+        return np.ones((1, len(pi)))
+    found = _smooth_examples(np.asarray(pi, dtype=np.float64).tobytes(), size, score, number)
+    return None if found is None else found.copy()
+
+
+@lru_cache(maxsize=32)  # as above
+def _smooth_examples(pi: bytes, size: float, score: Score, number: int) -> Floats | None:
+    mass, rng = np.frombuffer(pi), np.random.default_rng(SEED)
+    cells = _Cells(mass, mass / mass.sum(), score, SEED, nearest=False)
+    strata = np.argsort(rng.random((number, len(mass))), axis=0)
+    places = np.argsort(np.argsort(strata + rng.random(strata.shape), axis=1), axis=1)
+    found = [_tilted(cells, order, size) for order in places]
+    known = [ratios for ratios in found if ratios is not None]
+    return np.stack(known) if known else None
 
 
 def ratio_divergence(mass: Floats, ratios: Floats, score: Score) -> Floats:
@@ -136,7 +164,10 @@ class _Cells:
 
 
 def _smooth(cells: _Cells, size: float) -> Floats | None:
-    order = cells.shuffled_order()
+    return _tilted(cells, cells.shuffled_order(), size)
+
+
+def _tilted(cells: _Cells, order: Ints, size: float) -> Floats | None:
     direction = (2 * order + 1) / len(order) - 1
 
     def path(theta: float) -> Floats:

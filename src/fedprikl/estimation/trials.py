@@ -112,6 +112,7 @@ class CountsNoise:
     noise_sd: float  # on each count
     laplace_scale: float | None = None  # of discrete Laplace noise; None: about normal noise
     shrink: bool = True  # see `debias`
+    resamples: int = RESAMPLES  # of the debiasing: few add errors of their own
     effort: ClassVar[tuple[int, int]] = (8, 8)
 
     def values(
@@ -131,7 +132,7 @@ class CountsNoise:
             records,
             score=score.plain,
             rng=rng,
-            resamples=RESAMPLES,
+            resamples=self.resamples,
             shrink=self.shrink,
         )
         return found.reshape(rows, draws)
@@ -190,9 +191,9 @@ def trial_errors(
     design_effect: float = 1.0,
     effort: tuple[int, int] | None = None,
 ) -> Errors:
-    """The errors of a release if P / Pi of the terms is `ratios`.
+    """The errors of a release if P / Pi of the terms is `ratios`, or each of its rows.
 
-    Several populations, each released several times (`effort`). The seed is fixed: the same
+    Several populations of each, each released several times (`effort`). The seed is fixed: the same
     question always gets the same answer. What the choice of points adds
     (`points.sampling_variance`) is not in it.
 
@@ -208,8 +209,17 @@ def trial_errors(
     (0.01, 0.1)
     """
     rng, (populations, draws) = np.random.default_rng(SEED), effort or release.effort
-    drawn = draw_populations(
-        points, records, ratios, rng, populations=populations, design_effect=design_effect
+    parts = [
+        draw_populations(
+            points, records, each, rng, populations=populations, design_effect=design_effect
+        )
+        for each in np.atleast_2d(ratios)
+    ]
+    drawn = Populations(
+        points,
+        records,
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate([part.everybody for part in parts]),
     )
     truths = drawn.truths(score)
     return Errors(release.values(drawn, score, rng, draws) - truths[:, None], truths)

@@ -6,8 +6,7 @@ import numpy as np
 
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
-from fedprikl.estimation.drift_kinds import drifted_ratios, ratio_divergence
-from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.drift_kinds import drifted_ratios, ratio_divergence, smooth_examples
 
 __all__ = ["POWER_KINDS", "WORDS", "DriftCase", "drift_case", "drift_cases"]
 
@@ -20,7 +19,8 @@ JUDGED = (
     ("rare", 0.05),
     ("heavy", 0.05),
 )
-EXAMPLES = ((64, 8), (512, 4))  # of a smooth drift, up to so many cells; of more, all are alike
+# Of a smooth drift, up to so many cells: the fewer, the more it matters which ones it raises.
+EXAMPLES = ((16, 16), (512, 8))
 POWER_KINDS = ("smooth", "rare", "heavy")  # the smallest drift is looked for in each
 WORDS = {
     "none": "nothing has drifted",
@@ -65,11 +65,13 @@ def drift_case(pi: Floats, kind: str, size: float, score: Score) -> DriftCase | 
         return DriftCase("none", 0.0, np.ones((1, len(pi))))
     if kind == "gone":
         return _gone(pi, score)
-    number = next((each for most, each in EXAMPLES if len(pi) <= most), 1)
-    seeds = range(SEED, SEED + (number if kind == "smooth" else 1))
-    found = [drifted_ratios(pi, kind, size, score, seed=seed) for seed in seeds]
-    known = [ratios for ratios in found if ratios is not None]
-    return DriftCase(kind, size, np.stack(known)) if known else None
+    if kind == "smooth":
+        number = next((each for most, each in EXAMPLES if len(pi) <= most), 1)
+        found = smooth_examples(pi, size, score, number)
+    else:
+        one = drifted_ratios(pi, kind, size, score)
+        found = None if one is None else one[None]
+    return None if found is None else DriftCase(kind, size, found)
 
 
 def _gone(pi: Floats, score: Score) -> DriftCase | None:

@@ -24,7 +24,6 @@ from fedprikl.estimation.trials import (
 )
 from fedprikl.libraries import scipy
 from fedprikl.planning.drift_cases import DriftCase
-from fedprikl.planning.forecast import typical_error
 from fedprikl.privacy import InsecureSeededNoise, Mechanism
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.cohort_sums import OpenedSum
@@ -40,8 +39,8 @@ __all__ = ["TrialRound"]
 DESIGNS = 4  # draws of the points, where not all cells are asked
 NORMAL_QUANTILES = 21  # of what the choice of points adds
 EFFORT = {"value": (8, 100), "adaptive": (4, 100)}  # populations, and releases of each
-LOUD = 0.15  # noise on a count, in shares of the mean count of a cell
-COUNTS = 4000  # of each population in all releases: few cells need many releases
+LOUD = 4.0  # how many times larger a drift noise makes that counts find
+COUNTS = 2000  # in an eighth of the releases: few cells need many releases
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +115,13 @@ class TrialRound:
 
     @property
     def loud(self) -> bool:
-        """Whether counts are released, with noise that matters beside the count of a usual cell."""
+        """Whether counts are released, with noise that makes them find much larger drifts only.
+
+        The variance of a usual count without drift is N / K, and with noise N / K + sd^2. The
+        statistic of the counts is compared with that: the drift it finds grows by their ratio.
+        """
         noise, usual = self._first, float(self.records.sum()) / len(self.points)
-        return isinstance(noise, CountsNoise) and noise.noise_sd > LOUD * usual
+        return isinstance(noise, CountsNoise) and 1 + noise.noise_sd**2 / usual > LOUD
 
     @property
     def largest_step(self) -> float:
@@ -131,16 +134,18 @@ class TrialRound:
     def error(self, case: DriftCase) -> float:
         """The mean absolute error of the answer to the first question at this drift.
 
-        Against the divergence of the population's very records, over all cells. Of several examples
-        of the drift, the geometric mean: how one usually is.
+        Against the divergence of the population's very records, over all cells. The mean over
+        several examples of the drift.
         """
         rounds, examples = self._rounds, case.ratios
+        if self.whole:
+            return self.examples_error(examples, len(examples))
         tries = max(len(rounds), len(examples))
         errors = [
-            rounds[i % len(rounds)].example_error(examples[i % len(examples)], tries)
+            rounds[i % len(rounds)].examples_error(examples[[i % len(examples)]], tries)
             for i in range(tries)
         ]
-        return typical_error(errors)
+        return float(np.mean(errors))
 
     @cached_property
     def _rounds(self) -> tuple["TrialRound", ...]:
@@ -154,19 +159,19 @@ class TrialRound:
         ]
         return (self, *others)
 
-    def example_error(self, ratios: Floats, tries: int) -> float:
-        """The same for one example of a drift and these points, if there are so many to try."""
+    def examples_error(self, ratios: Floats, tries: int) -> float:
+        """The same for examples of a drift and these points, if there are so many to try."""
         populations, draws = self._effort
         errors = trial_errors(
             self.points,
             self.records,
-            ratios[self.term_cells],
+            ratios[:, self.term_cells],
             self.score,
             self._first,
             design_effect=self.plan.client_effect,
             effort=(max(1, populations // tries), draws),
         )
-        sampling = self._sampling_sd(ratios)
+        sampling = 0.0 if self.whole else self._sampling_sd(ratios[0])
         if sampling == 0:
             return errors.mean_absolute
         levels = (np.arange(NORMAL_QUANTILES) + 0.5) / NORMAL_QUANTILES
@@ -175,8 +180,12 @@ class TrialRound:
 
     @property
     def _effort(self) -> tuple[int, int]:
-        usual = 8, max(12, min(64, COUNTS // len(self.points)))
-        return EFFORT.get(self.plan.question.release, usual)
+        """Noisy counts are released once each: another population costs no more than another draw
+        of the noise, and which few records rare cells hold matters most.
+        """
+        if isinstance(self._first, CountsNoise):
+            return 8 * max(12, min(64, COUNTS // len(self.points))), 1
+        return EFFORT[self.plan.question.release]
 
     @cached_property
     def _first(self) -> Release:
@@ -185,7 +194,8 @@ class TrialRound:
     def release(self, question: Question) -> Release:
         """How the answer to a question of the plan is released."""
         if isinstance(trust := trust_of(self.plan), NoisyHistogram):
-            return CountsNoise(*trust.expected_noise(cohort_sizes(self.plan, self.clients)))
+            sd, scale = trust.expected_noise(cohort_sizes(self.plan, self.clients))
+            return CountsNoise(sd, scale, resamples=self._resamples)
         for noise in trust.noises:
             if question not in noise.questions:
                 continue
@@ -195,11 +205,16 @@ class TrialRound:
                 case question_noise.CountsNoise():
                     scale = getattr(noise.charge, "scale", None)
                     sd = noise.charge.standard_deviation
-                    return CountsNoise(sd, scale, shrink=not self.textbook)
+                    return CountsNoise(sd, scale, not self.textbook, self._resamples)
                 case question_noise.ValueNoise():
                     moved = self.sensitivity(trust.score_of(question))
                     return self._additive(noise.calibrated.for_sensitivity(moved))
         raise InvalidInputError(f"The plan does not ask for {question.divergence!r}.")
+
+    @property
+    def _resamples(self) -> int:
+        """Of the debiasing: nearer to the many of a release where cells are few."""
+        return max(10, min(20, COUNTS // (2 * len(self.points))))
 
     def _additive(self, mechanism: Mechanism) -> Release:
         """Additive noise on a scored sum, or on a trimmed mean of cohorts."""

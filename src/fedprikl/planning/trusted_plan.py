@@ -32,7 +32,7 @@ from fedprikl.planning.shares import (
 )
 from fedprikl.planning.smallest import smallest_drifts
 from fedprikl.planning.trial_round import TrialRound
-from fedprikl.planning.ways import Way, best_limit, best_way, sees_more
+from fedprikl.planning.ways import Way, best_limit, best_way, regrets_less
 from fedprikl.privacy import Calibrated, Charge, NoiseKind
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.plan import Plan
@@ -154,8 +154,8 @@ class _Options:
             return taken
         if len(self.draft.questions) == 1 or not counts.is_no_worse(whole, allowed=FOR_THE_VERDICT):
             return taken
-        found = (smallest_drifts(way.trial) for way in (counts, taken))
-        return counts if sees_more(*found) else taken
+        found = (smallest_drifts(way.trial) | {"size": way.typical} for way in (counts, taken))
+        return counts if regrets_less(*found) else taken
 
     @cached_property
     def ways(self) -> tuple[Way, ...]:

@@ -1,5 +1,6 @@
 """Ways to release the same answers, compared on public drifts; and the choice among them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,12 +11,11 @@ from fedprikl.planning.forecast import Forecast, typical_error
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.protocol.plan import Plan
 
-__all__ = ["Way", "best_limit", "best_way", "sees_more"]
+__all__ = ["Way", "best_limit", "best_way", "regrets_less"]
 
 # How many times the error of a textbook's noisy counts with the whole budget another way may have,
 # at any drift: if it has the whole budget too, and if other questions share it.
 ALONE, SHARED = 1.05, 1.3
-MUCH = 3.0  # how many times smaller a drift must be that another way finds
 NEARLY_GONE = ("shuffled", 2.0)  # a drift with cells of which a little is left
 NAMES = {"value": "additive noise", "adaptive": "adaptive noise", "counts": "noisy counts"}
 
@@ -94,22 +94,29 @@ def best_way(ways: Sequence[Way], counts: Way | None, whole: Way | None) -> Way:
     return min([*able, counts], key=lambda way: way.typical)
 
 
-def sees_more(one: Mapping[str, float | None], other: Mapping[str, float | None]) -> bool:
-    """Whether a verdict finds a much smaller drift of some kind, and of none a much larger one.
+def regrets_less(one: Mapping[str, float | None], other: Mapping[str, float | None]) -> bool:
+    """Whether the worst loss of one against the other is less than that of the other against it.
 
-    Both are the smallest drifts of every kind that are found; None is found by no means.
+    Both are what is wanted small: the smallest drifts of every kind that are found (None is found
+    by no means), and the error of the size. A loss is a ratio. What the population is like
+    is unknown, so the largest ratio decides (minimax regret, Savage 1951).
 
-    >>> sees_more({"smooth": 0.02, "heavy": 0.1}, {"smooth": 0.015, "heavy": 0.4})
+    >>> regrets_less({"smooth": 0.02, "heavy": 0.1}, {"smooth": 0.015, "heavy": 0.4})
     True
-    >>> sees_more({"smooth": 0.05, "heavy": 0.1}, {"smooth": 0.015, "heavy": None})
+    >>> regrets_less({"smooth": 0.05, "heavy": None}, {"smooth": 0.1, "heavy": 1.0})
     False
     """
 
-    def much(less: float | None, more: float | None) -> bool:
-        return less is not None and (more is None or MUCH * less <= more)
+    def regret(mine: Mapping[str, float | None], best: Mapping[str, float | None]) -> float:
+        return max(_ratio(mine[kind], best[kind]) for kind in mine)
 
-    gains = any(much(one[kind], other[kind]) for kind in one)
-    return gains and not any(much(other[kind], one[kind]) for kind in one)
+    return regret(one, other) < regret(other, one)
+
+
+def _ratio(mine: float | None, best: float | None) -> float:
+    if mine is None:
+        return 1.0 if best is None else math.inf
+    return 0.0 if best is None else mine / best
 
 
 def best_limit(ways: Sequence[Way], whole: Way | None) -> Way:
