@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import coverage
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from tests.browser import NO_BROWSER
@@ -154,6 +155,13 @@ TRACED = {
     "test_whole_clients.py",
 }
 UNTRACED = set(SLOW) - TRACED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Iterator[None]:
+    """Examples are in docstrings of src. To look for them here would take seconds."""
+    found = yield
+    return [each for each in found if not isinstance(each, DoctestModule)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
