@@ -119,6 +119,15 @@ SLOW = (
     "test_ledger_crashes.py",
     "test_joint_verdict.py",
     "test_polya.py",
+    "test_moved_records.py",
+    "test_trimmed_plan.py",
+    "test_trimmed.py",
+    "test_client_plan.py",
+    "test_moved_counts.py",
+    "test_client_noise.py",
+    "test_adaptive_clients.py",
+    "test_spans.py",
+    "test_integer_laplace.py",
 )
 
 # Tracing lines may double the time of a test. Quick tests and these reach nearly every line, so
@@ -155,6 +164,7 @@ TRACED = {
     "test_vector_noise.py",
     "test_drawing.py",
     "test_whole_clients.py",
+    "test_client_plan.py",
 }
 UNTRACED = set(SLOW) - TRACED
 

@@ -78,10 +78,6 @@ def _drifted(
     return _KINDS[kind](cells, size)
 
 
-# A plan tries every way to release on the same drifts, some of them in several examples.
-_drifted_few, _drifted_many = lru_cache(maxsize=512)(_drifted), lru_cache(maxsize=32)(_drifted)
-
-
 def ratio_divergence(mass: Floats, ratios: Floats, score: Score) -> Floats:
     """sum mass f(v) of ratios with sum mass r = 1; `ratios` may have leading axes."""
     return _divergence(mass, ratios, score, 1 - skew_of(score))
@@ -212,3 +208,6 @@ _KINDS: dict[str, Callable[[_Cells, float], Floats | None]] = {
     "shuffled": _shuffled,
 }
 KINDS = tuple(_KINDS)
+
+# A plan tries every way to release on the same drifts, some of them in several examples.
+_drifted_few, _drifted_many = lru_cache(maxsize=512)(_drifted), lru_cache(maxsize=32)(_drifted)
