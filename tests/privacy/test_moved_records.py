@@ -23,7 +23,7 @@ from fedprikl.estimation.scoring import _scores_per_batch
 from fedprikl.privacy import moved_records as module
 from fedprikl.privacy import moved_sensitivity
 from fedprikl.reference import QueryPoints, all_points
-from tests.brute_force import Histogram, histograms, within
+from tests.brute_force import Histogram, distance, histograms, within
 
 DIVERGENCES = ("kl", "reverse_kl", "psi", "js", "hellinger", "tv")
 Case = tuple[QueryPoints, np.ndarray[Any, np.dtype[np.int64]], Score]

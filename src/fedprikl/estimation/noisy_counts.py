@@ -88,8 +88,8 @@ class NoisyCounts:
                 np.floor(each, out=each)
             above -= below
             return above
-        above, below = (rng.negative_binomial(sums, success, shape) for _ in range(2))
-        return (above - below).astype(np.float64)
+        more, less = (rng.negative_binomial(sums, success, shape) for _ in range(2))
+        return (more - less).astype(np.float64)
 
     @property
     def whole(self) -> npt.NDArray[np.bool_]:
