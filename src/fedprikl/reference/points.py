@@ -3,6 +3,7 @@
 Points depend on Pi and public randomness only, never on private records.
 """
 
+import hashlib
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,8 +66,9 @@ class QueryPoints:
             self._check_pooled()
         for array in self._arrays:
             array.flags.writeable = False
-        content = tuple(array.tobytes() for array in self._arrays)
-        object.__setattr__(self, "_digest", hash((content, *self._numbers)))
+        content = [array.tobytes() for array in self._arrays] + [np.array(self._numbers).tobytes()]
+        digest = hashlib.blake2b(b"".join(content), digest_size=7).digest()
+        object.__setattr__(self, "_digest", int.from_bytes(digest))
 
     @property
     def _arrays(self) -> tuple[Floats | Ints, ...]:
@@ -74,7 +76,7 @@ class QueryPoints:
 
     @property
     def _numbers(self) -> tuple[float, ...]:
-        return self.batches, self.pi_min, self.sampling_variance, self.pooled
+        return float(self.batches), self.pi_min, self.sampling_variance, float(self.pooled)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QueryPoints):
