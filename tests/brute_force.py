@@ -1,6 +1,7 @@
 """Brute force over small histograms: every data set, every neighbour."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 Histogram = tuple[int, ...]
 
@@ -30,6 +31,14 @@ def neighbours(histogram: Histogram) -> Iterator[Histogram]:
 def distance(one: Histogram, other: Histogram) -> int:
     """How many records must be substituted to turn one histogram into another."""
     return sum(abs(a - b) for a, b in zip(one, other, strict=True)) // 2
+
+
+@cache
+def within(histogram: Histogram, most: int) -> tuple[tuple[Histogram, int], ...]:
+    """All histograms at most so many substitutions away, each with how many."""
+    others = histograms(len(histogram), sum(histogram))
+    found = ((other, distance(histogram, other)) for other in others)
+    return tuple((other, k) for other, k in found if k <= most)
 
 
 def largest_change(

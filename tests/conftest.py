@@ -1,11 +1,14 @@
 """Shared by all tests: a seeded generator, and hypothesis without a clock."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import coverage
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from tests.browser import NO_BROWSER
@@ -117,6 +120,15 @@ SLOW = (
     "test_ledger_crashes.py",
     "test_joint_verdict.py",
     "test_polya.py",
+    "test_moved_records.py",
+    "test_trimmed_plan.py",
+    "test_trimmed.py",
+    "test_client_plan.py",
+    "test_moved_counts.py",
+    "test_client_noise.py",
+    "test_adaptive_clients.py",
+    "test_spans.py",
+    "test_integer_laplace.py",
 )
 
 # Tracing lines may double the time of a test. Quick tests and these reach nearly every line, so
@@ -153,8 +165,16 @@ TRACED = {
     "test_vector_noise.py",
     "test_drawing.py",
     "test_whole_clients.py",
+    "test_client_plan.py",
 }
 UNTRACED = set(SLOW) - TRACED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Examples are in docstrings of src. To look for them here would take seconds."""
+    found = yield
+    return [each for each in found if not isinstance(each, DoctestModule)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -178,19 +198,36 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Untraced tests and their fixtures run while coverage is stopped.
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Without coverage.
 
-    Every coverage, as a worker of xdist has two: if one stops, the one below it resumes. So a mark
-    `no_cover` of pytest-cov would still pay for tracing there.
+    Without every coverage, as a worker of xdist has two: if one stops, the one below it resumes. So
+    a mark `no_cover` of pytest-cov would still pay for tracing there.
     """
     stopped: list[coverage.Coverage] = []
-    while item.path.name in UNTRACED and (running := coverage.Coverage.current()):
+    while running := coverage.Coverage.current():
         running.stop()
         stopped.append(running)
     try:
-        return (yield)
+        yield
     finally:
         for each in reversed(stopped):
             each.start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Tests are read untraced, which halves the time, if src was imported before."""
+    imported = any(Path(each).name == "src" for each in collector.config.args)
+    with untraced() if imported else nullcontext():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Untraced tests and their fixtures run while coverage is stopped."""
+    with untraced() if item.path.name in UNTRACED else nullcontext():
+        return (yield)

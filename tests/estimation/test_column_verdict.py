@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -52,6 +53,12 @@ def judged(columns: list[Column], rate: float = RATE) -> tuple[column_verdict.Co
     return judge_columns([column.case() for column in columns], false_alarm=rate)
 
 
+@cache
+def verdicts_of(count: int, noise: str = "gaussian") -> tuple[column_verdict.ColumnVerdict, ...]:
+    """On columns of 12 cells, whose thresholds several tests look at."""
+    return judged(columns_of((12,) * count, noise=noise))
+
+
 def without_drift(columns: list[Column], rng: np.random.Generator) -> list[Ints]:
     return [rng.multinomial(each.records, each.pi, POPULATIONS) for each in columns]
 
@@ -59,8 +66,8 @@ def without_drift(columns: list[Column], rng: np.random.Generator) -> list[Ints]
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("count", [1, 3, 20])
 def test_the_family_keeps_its_rate(noise: str, count: int, rng: np.random.Generator) -> None:
-    columns = columns_of((12,) * count, noise=noise)
-    alarms, _ = alarm_rate(columns, judged(columns), without_drift(columns, rng), rng)
+    columns, verdicts = columns_of((12,) * count, noise=noise), verdicts_of(count, noise)
+    alarms, _ = alarm_rate(columns, verdicts, without_drift(columns, rng), rng)
     assert not alarms_too_often(alarms, POPULATIONS, RATE)
     assert alarms > 0.5 * RATE * POPULATIONS  # and the thresholds are not far too high
 
@@ -88,8 +95,7 @@ def test_without_a_correction_over_columns_the_rate_is_not_kept(rng: np.random.G
 
 def test_columns_that_go_together_raise_fewer_alarms(rng: np.random.Generator) -> None:
     """Twenty copies of one column, each with its own noise: the union bound covers them."""
-    columns = columns_of((12,) * 20)
-    verdicts = judged(columns)
+    columns, verdicts = columns_of((12,) * 20), verdicts_of(20)
     apart, _ = alarm_rate(columns, verdicts, without_drift(columns, rng), rng)
     same = without_drift(columns[:1], rng) * 20
     together, _ = alarm_rate(columns, verdicts, same, rng)
@@ -111,7 +117,7 @@ def test_the_rate_is_kept_for_clients_that_differ(count: int, rng: np.random.Gen
     alarms, _ = alarm_rate(columns, judged(columns), held, rng)
     assert not alarms_too_often(alarms, FEWER, RATE)
     unaware = [replace(column, spread=1.0) for column in columns]
-    alarms, _ = alarm_rate(unaware, judged(unaware), held, rng)
+    alarms, _ = alarm_rate(unaware, verdicts_of(count), held, rng)
     assert alarms_too_often(alarms, FEWER, RATE)  # the check has teeth
 
 

@@ -23,7 +23,7 @@ from fedprikl.estimation.scoring import _scores_per_batch
 from fedprikl.privacy import moved_records as module
 from fedprikl.privacy import moved_sensitivity
 from fedprikl.reference import QueryPoints, all_points
-from tests.brute_force import Histogram, distance, histograms
+from tests.brute_force import Histogram, distance, histograms, within
 
 DIVERGENCES = ("kl", "reverse_kl", "psi", "js", "hellinger", "tv")
 Case = tuple[QueryPoints, np.ndarray[Any, np.dtype[np.int64]], Score]
@@ -90,12 +90,10 @@ def largest_moves(case: Case, most: int) -> list[float]:
     values = all_values(case)
     found = [0.0] * (most + 1)
     for joint, value in values.items():
-        for t in range(len(joint)):
-            for other in histograms(len(joint[t]), sum(joint[t])):
-                k = distance(joint[t], other)
-                if k <= most:
-                    change = abs(value - values[(*joint[:t], other, *joint[t + 1 :])])
-                    found[k] = max(found[k], change)
+        for t, held in enumerate(joint):
+            for other, k in within(held, most):
+                change = abs(value - values[(*joint[:t], other, *joint[t + 1 :])])
+                found[k] = max(found[k], change)
     return list(itertools.accumulate(found, max))[1:]
 
 

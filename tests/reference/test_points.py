@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -265,3 +266,37 @@ def test_pooled_points_need_one_weight_per_cell() -> None:
         )
     with pytest.raises(InvalidInputError, match="between 0 and 1"):
         spread_points(zipf(9), 3, batches=1, exponent=2.0, rng=np.random.default_rng(5))
+
+
+def test_points_with_the_same_entries_are_equal() -> None:
+    """What is simulated for points is kept for all that are equal."""
+    one, other = (
+        spread_points(zipf(60), 5, batches=3, rng=np.random.default_rng(4)) for _ in range(2)
+    )
+    assert one is not other
+    assert one == other
+    assert hash(one) == hash(other)
+    changes: list[dict[str, Any]] = [
+        {"weights": 2 * one.weights},
+        {"pi": one.pi / 2},
+        {"draws": one.draws + 1},
+        {"cells": one.cells + 1},
+        {"batch": np.zeros(len(one), np.int64), "batches": 1, "cells": np.arange(len(one))},
+        {"pi_min": one.pi_min / 2},
+        {"sampling_variance": one.sampling_variance + 1},
+        {"pooled": False},
+    ]
+    for change in changes:
+        assert replace(one, **change) != one, change
+    assert one != "points"
+
+
+def test_points_do_not_change() -> None:
+    """Not even with the arrays they were made of: what is kept for them would be wrong."""
+    pi = np.array([0.5, 0.3, 0.2])
+    weights = pi.copy()
+    points = QueryPoints.build(pi, cells=[0, 1, 2], batch=[0, 0, 0], weights=weights)
+    weights[:] = 9.0
+    assert points == all_points(pi)
+    with pytest.raises(ValueError, match="read-only"):
+        points.weights[0] = 9.0

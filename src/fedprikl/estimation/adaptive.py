@@ -1,6 +1,7 @@
 """One number with adaptive noise, for a trusted aggregator: small where no record matters much."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -71,10 +72,8 @@ def adaptive_noise(
     `populations` are counts of the points, one population a row. The noise of populations of one
     kind is alike, so it is computed for the first 64 and used for all.
     """
-    laws = [
-        adaptive_law(BatchCounts(points, row, records), score, epsilon=epsilon, moved=moved)[1]
-        for row in populations[:LAWS]
-    ]
+    some = np.ascontiguousarray(populations[:LAWS], dtype=np.int64).tobytes()
+    laws = _laws(points, tuple(records.tolist()), score, epsilon, moved, some)
 
     def draw(rng: np.random.Generator, draws: int, repetitions: int) -> Floats:
         which = np.arange(draws) % len(laws)
@@ -86,3 +85,19 @@ def adaptive_noise(
         return found
 
     return draw
+
+
+@lru_cache(maxsize=16)  # rounds alike are judged by the same simulated populations
+def _laws(
+    points: QueryPoints,
+    records: tuple[int, ...],
+    score: Score,
+    epsilon: float,
+    moved: int,
+    populations: bytes,
+) -> tuple[NoiseLaw, ...]:
+    sizes, rows = np.array(records), np.frombuffer(populations, np.int64).reshape(-1, len(points))
+    return tuple(
+        adaptive_law(BatchCounts(points, row, sizes), score, epsilon=epsilon, moved=moved)[1]
+        for row in rows
+    )

@@ -29,6 +29,7 @@ __all__ = ["KINDS", "drifted_ratios", "ratio_divergence", "smooth_examples"]
 LEVELS = 1024  # quantiles of a Gamma law that are told apart
 STEEPEST = 60.0  # theta: by then all mass is in one cell
 LEAST_ALPHA, MOST_ALPHA = 1e-3, 1e9
+FEW = 1024  # cells: ratios of so few are small enough to keep hundreds
 
 
 def drifted_ratios(
@@ -65,11 +66,11 @@ def drifted_ratios(
     if check_finite(size, "size") <= 0:
         return np.ones(len(share))
     rare = np.asarray(pi, dtype=np.float64)
-    found = _drifted(rare.tobytes(), share.tobytes(), kind, size, score, seed, nearest)
+    known = _drifted_few if len(share) <= FEW else _drifted_many
+    found = known(rare.tobytes(), share.tobytes(), kind, size, score, seed, nearest)
     return None if found is None else found.copy()
 
 
-@lru_cache(maxsize=32)  # a plan tries every way to release on the same drifts
 def _drifted(
     pi: bytes, share: bytes, kind: str, size: float, score: Score, seed: int, nearest: bool
 ) -> Floats | None:
@@ -238,3 +239,6 @@ _KINDS: dict[str, Callable[[_Cells, float], Floats | None]] = {
     "shuffled": _shuffled,
 }
 KINDS = tuple(_KINDS)
+
+# A plan tries every way to release on the same drifts, some of them in several examples.
+_drifted_few, _drifted_many = lru_cache(maxsize=512)(_drifted), lru_cache(maxsize=32)(_drifted)

@@ -109,21 +109,22 @@ def _is_convex(score: Score, weights: Floats) -> bool:
 
 
 def _scores_per_batch(points: QueryPoints, records: Ints, score: Score) -> list[BatchScores]:
-    """The convex terms of every batch. All public."""
+    """The convex terms of every batch, those of batches that are alike once. All public."""
     terms = Terms.of(points, records)
     scores = _cell_scores(terms, score)
     kinds = _kinds(terms.pi, terms.records, terms.outside, terms.weights)
     ends = np.searchsorted(points.batch, np.arange(points.batches + 1)).tolist()
-    return [
-        BatchScores(
-            size=int(size),
+    found: dict[tuple[int, bytes], BatchScores] = {}
+    for size, (a, b) in zip(records.tolist(), itertools.pairwise(ends), strict=True):
+        at = terms.of_point[a:b]
+        batch = BatchScores(
+            size=size,
             records=terms.records[at],
             kinds=kinds[at],
             scores=partial(_scores_at, scores, at),
         )
-        for size, (a, b) in zip(records, itertools.pairwise(ends), strict=True)
-        for at in (terms.of_point[a:b],)
-    ]
+        found.setdefault((size, batch.kinds.tobytes()), batch)
+    return list(found.values())
 
 
 def _cell_scores(terms: Terms, score: Score) -> CellScores:

@@ -6,6 +6,7 @@ docs/decisions/0022-liars.md has the proofs.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -46,19 +47,7 @@ class TrimmedMean:
     @classmethod
     def of(cls, points: QueryPoints, records: Ints, trim: float) -> "TrimmedMean":
         """Of cohorts of so many records that are all asked the same points, those of one batch."""
-        cohorts = len(records)
-        cut = cut_off(cohorts, trim)
-        apart = QueryPoints(
-            batches=cohorts,
-            cells=np.tile(points.cells, cohorts),
-            batch=np.repeat(np.arange(cohorts), len(points)),
-            pi=np.tile(points.pi, cohorts),
-            weights=np.tile(points.weights / (cohorts - 2 * cut), cohorts),
-            draws=np.tile(points.draws, cohorts),
-            pi_min=points.pi_min,
-            sampling_variance=points.sampling_variance,
-        )
-        return cls(apart, np.asarray(records), cut)
+        return _trimmed_mean(points, tuple(records.tolist()), trim)
 
     @property
     def cohorts(self) -> int:
@@ -91,7 +80,7 @@ class TrimmedMean:
         that cohort's score, kept between two of the others. So it moves by no more than the score,
         which is divided by T - 2t already.
         """
-        return score_sensitivity(self.points, self.records, score, moved)
+        return _sensitivity(self, score, moved)
 
     def extremes(self, score: Score) -> tuple[float, float]:
         """Below and above all scores that a cohort can have, whatever its clients hold."""
@@ -129,6 +118,28 @@ class TrimmedMean:
         terms = Terms.of(self.points, self.records)
         found = terms.weights * terms.scores(counts, score)
         return found.reshape((*found.shape[:-1], self.cohorts, -1))
+
+
+@lru_cache(maxsize=16)  # trials of one round ask for the same one thousands of times
+def _trimmed_mean(points: QueryPoints, records: tuple[int, ...], trim: float) -> TrimmedMean:
+    cohorts = len(records)
+    cut = cut_off(cohorts, trim)
+    apart = QueryPoints(
+        batches=cohorts,
+        cells=np.tile(points.cells, cohorts),
+        batch=np.repeat(np.arange(cohorts), len(points)),
+        pi=np.tile(points.pi, cohorts),
+        weights=np.tile(points.weights / (cohorts - 2 * cut), cohorts),
+        draws=np.tile(points.draws, cohorts),
+        pi_min=points.pi_min,
+        sampling_variance=points.sampling_variance,
+    )
+    return TrimmedMean(apart, np.array(records), cut)
+
+
+@lru_cache(maxsize=64)
+def _sensitivity(mean: TrimmedMean, score: Score, moved: int) -> float:
+    return score_sensitivity(mean.points, mean.records, score, moved)
 
 
 def cut_off(cohorts: int, trim: float) -> int:

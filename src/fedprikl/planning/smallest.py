@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -30,6 +30,7 @@ TINY = 1e-300
 NOISES = 64  # populations whose adaptive noise is computed
 
 
+@lru_cache(maxsize=8)  # the choice among ways asks, and the plan again
 def smallest_drifts(trial: TrialRound) -> dict[str, float | None]:
     """The least drift of each kind found with 95% power; None if not even a large one is.
 

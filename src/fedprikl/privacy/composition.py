@@ -36,6 +36,7 @@ __all__ = ["basic_epsilon", "largest_fitting_epsilon", "total_epsilon"]
 
 GRID_POINTS = 8192  # of the discretised privacy loss, over the range of the expected total
 LARGEST = 500.0  # beyond, e^epsilon nears the end of the floats: no privacy left to account for
+TINY = 2.0**-10, 2.0**-20  # of a budget: where not even these fit, nothing is looked for
 FFT_ERROR = 1e-12  # of delta, per convolution; observed below 1e-14
 
 
@@ -113,6 +114,8 @@ def largest_fitting_epsilon(
     low, high = 0.0, epsilon
     if fits(high):
         return high
+    if not any(fits(share * epsilon) for share in TINY):
+        return 0.0
     while high - low > 1e-3 * high and high > 1e-6 * epsilon:
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)

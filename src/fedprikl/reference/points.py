@@ -3,7 +3,8 @@
 Points depend on Pi and public randomness only, never on private records.
 """
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,8 @@ class QueryPoints:
     """The asked points of all batches, as parallel arrays; each (batch, cell) stands once.
 
     The estimate is `sum weight * score` over all entries. Everything here is public. The
-    sensitivity relies on what is checked here, so nothing can be built that breaks it.
+    sensitivity relies on what is checked here, so nothing can be built that breaks it. Points with
+    the same entries are equal: what was simulated for one round serves the next.
     """
 
     batches: int  # T
@@ -46,13 +48,14 @@ class QueryPoints:
     pi_min: float  # the reference's smallest probability above 0
     sampling_variance: float = 0.0  # of the estimate per unit of mean squared score, at most
     pooled: bool = False  # whether the counts of one cell in several batches are added up
+    _digest: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_positive_int(self.batches, "batches")
         for name in ("cells", "batch", "draws"):
             object.__setattr__(self, name, check_counts(getattr(self, name), name))
         for name in ("pi", "weights"):
-            object.__setattr__(self, name, check_finite_list(getattr(self, name), name))
+            object.__setattr__(self, name, check_finite_list(getattr(self, name), name).copy())
         sizes = {len(self.cells), len(self.batch), len(self.pi), len(self.weights), len(self.draws)}
         if len(sizes) > 1 or not len(self.cells):
             raise InvalidInputError("Cells, batches and weights must be equally many, at least 1.")
@@ -61,6 +64,31 @@ class QueryPoints:
         self._check_batches()
         if self.pooled:
             self._check_pooled()
+        for array in self._arrays:
+            array.flags.writeable = False
+        content = [array.tobytes() for array in self._arrays] + [np.array(self._numbers).tobytes()]
+        digest = hashlib.blake2b(b"".join(content), digest_size=7).digest()
+        object.__setattr__(self, "_digest", int.from_bytes(digest))
+
+    @property
+    def _arrays(self) -> tuple[Floats | Ints, ...]:
+        return self.cells, self.batch, self.pi, self.weights, self.draws
+
+    @property
+    def _numbers(self) -> tuple[float, ...]:
+        return float(self.batches), self.pi_min, self.sampling_variance, float(self.pooled)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QueryPoints):
+            return NotImplemented
+        return (
+            self._digest == other._digest
+            and self._numbers == other._numbers
+            and all(map(np.array_equal, self._arrays, other._arrays))
+        )
+
+    def __hash__(self) -> int:
+        return self._digest
 
     def _check_pooled(self) -> None:
         order = np.argsort(self.cells, kind="stable")
