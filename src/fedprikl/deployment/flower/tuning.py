@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from starlette.middleware import Middleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+if TYPE_CHECKING:  # Flower's own dependency: not there without the extra `flower`
+    from starlette.middleware import Middleware
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = ["flower_superlink", "hasten", "name_of", "taking_turns", "where_needed"]
 
@@ -52,16 +53,20 @@ def _plain(function: Any) -> Any:
 class OnlyFor:
     """A middleware around the requests whose path has a prefix; all others pass it by."""
 
-    def __init__(self, app: ASGIApp, *, prefix: str, wrap: Callable[[ASGIApp], ASGIApp]) -> None:
+    def __init__(
+        self, app: "ASGIApp", *, prefix: str, wrap: "Callable[[ASGIApp], ASGIApp]"
+    ) -> None:
         self._app, self._prefix, self._wrapped = app, prefix, wrap(app)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         served = scope["type"] != "http" or scope["path"].startswith(self._prefix)
         await (self._wrapped if served else self._app)(scope, receive, send)
 
 
-def where_needed(found: list[Middleware]) -> list[Middleware]:
+def where_needed(found: "list[Middleware]") -> "list[Middleware]":
     """The same middlewares in the same order, each around the paths that it serves."""
+    from starlette.middleware import Middleware
+
     return [
         Middleware(OnlyFor, prefix=SERVES[name_of(each)], wrap=_wrapper(each))
         if name_of(each) in SERVES
@@ -70,12 +75,12 @@ def where_needed(found: list[Middleware]) -> list[Middleware]:
     ]
 
 
-def name_of(middleware: Middleware) -> str:
+def name_of(middleware: "Middleware") -> str:
     """Of its class."""
     return str(getattr(middleware.cls, "__name__", ""))
 
 
-def _wrapper(middleware: Middleware) -> Callable[[ASGIApp], ASGIApp]:
+def _wrapper(middleware: "Middleware") -> "Callable[[ASGIApp], ASGIApp]":
     return lambda app: middleware.cls(app, *middleware.args, **middleware.kwargs)
 
 
