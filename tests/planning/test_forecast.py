@@ -1,6 +1,7 @@
 """Drift models, spectra and forecasts: what a plan's predictions are made of."""
 
 import math
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from fedprikl.estimation.drift_model import fit_drift, model_drift
 from fedprikl.estimation.terms import Terms
 from fedprikl.planning import Design, Spectrum, search_designs
 from fedprikl.planning.simulated_scores import simulate_scores
+from fedprikl.planning.ways import Way
 from fedprikl.reference import spread_points, spread_shares
 
 
@@ -118,3 +120,28 @@ def test_the_search_tries_every_design() -> None:
     for each in clipped:
         same = plain[each.design.batches, each.design.exponent]
         assert each.forecasts[0].noise_sd < same.forecasts[0].noise_sd
+
+
+class _Trials:
+    """Stands for a `TrialRound`: the error of few trials, and of many."""
+
+    def __init__(self, few: float, many: float) -> None:
+        self.few, self.many, self.asked = few, many, 0
+
+    def error(self, case: Any, times: int = 1) -> float:  # noqa: ARG002
+        self.asked += times
+        return self.few if times == 1 else self.many
+
+
+@pytest.mark.parametrize(
+    ("mine", "many", "wins", "asked"),
+    [(1.03, 0.95, False, True), (1.08, 1.1, True, True), (0.5, 0.1, True, False)],
+)
+def test_more_trials_decide_where_chance_could(
+    mine: float, many: float, wins: bool, asked: bool
+) -> None:
+    ours, counts = _Trials(mine, mine), _Trials(1.0, many)
+    one, other = (Way(cast(Any, each), cast(Any, ("none",))) for each in (ours, counts))
+    assert one.is_no_worse(other, allowed=1.05) is wins
+    assert (counts.asked > 1) is asked
+    assert ours.asked == 1

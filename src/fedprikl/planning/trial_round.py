@@ -131,18 +131,18 @@ class TrialRound:
         steps = unlimited.increments(0, terms.pi, terms.records, outside=terms.outside)
         return float(np.max(-terms.weights * steps))
 
-    def error(self, case: DriftCase) -> float:
+    def error(self, case: DriftCase, times: int = 1) -> float:
         """The mean absolute error of the answer to the first question at this drift.
 
         Against the divergence of the population's very records, over all cells. The mean over
-        several examples of the drift.
+        several examples of the drift; of so many times as many populations as usual.
         """
         rounds, examples = self._rounds, case.ratios
         if self.whole:
-            return self.examples_error(examples, len(examples))
+            return self.examples_error(examples, len(examples), times)
         tries = max(len(rounds), len(examples))
         errors = [
-            rounds[i % len(rounds)].examples_error(examples[[i % len(examples)]], tries)
+            rounds[i % len(rounds)].examples_error(examples[[i % len(examples)]], tries, times)
             for i in range(tries)
         ]
         return float(np.mean(errors))
@@ -159,7 +159,7 @@ class TrialRound:
         ]
         return (self, *others)
 
-    def examples_error(self, ratios: Floats, tries: int) -> float:
+    def examples_error(self, ratios: Floats, tries: int, times: int) -> float:
         """The same for examples of a drift and these points, if there are so many to try."""
         populations, draws = self._effort
         errors = trial_errors(
@@ -169,7 +169,7 @@ class TrialRound:
             self.score,
             self._first,
             design_effect=self.plan.client_effect,
-            effort=(max(1, populations // tries), draws),
+            effort=(max(1, times * populations // tries), draws),
         )
         sampling = 0.0 if self.whole else self._sampling_sd(ratios[0])
         if sampling == 0:
