@@ -135,13 +135,12 @@ class _Trials:
 
 @pytest.mark.parametrize(
     ("mine", "many", "wins", "asked"),
-    [(1.03, 0.95, False, True), (1.08, 1.1, True, True), (0.5, 0.1, True, False)],
+    [(1.03, 0.9, False, True), (1.08, 1.0, True, True), (0.5, 0.1, True, False)],
 )
 def test_more_trials_decide_where_chance_could(
     mine: float, many: float, wins: bool, asked: bool
 ) -> None:
-    ours, counts = _Trials(mine, mine), _Trials(1.0, many)
+    ours, counts = _Trials(mine, 1.0), _Trials(1.0, many)
     one, other = (Way(cast(Any, each), cast(Any, ("none",))) for each in (ours, counts))
     assert one.is_no_worse(other, allowed=1.05) is wins
-    assert (counts.asked > 1) is asked
-    assert ours.asked == 1
+    assert (counts.asked > 1) is (ours.asked > 1) is asked

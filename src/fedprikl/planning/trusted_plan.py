@@ -191,19 +191,30 @@ class _Options:
 
     @cached_property
     def counts(self) -> Way | None:
-        """Noisy counts: if every cell is asked of everybody, and cohorts are not told apart."""
+        """Noisy counts: if every cell is asked of everybody, and cohorts are not told apart.
+
+        Where their noise is loud, they leave more of the budget to `tv`, if the size does not
+        suffer much.
+        """
+        quiet, whole = self._quiet_counts, self._whole
+        if quiet is None or whole is None or not quiet.trial.loud:
+            return quiet
+        sharing = self._way("counts", math.inf, MOST_BESIDE_LOUD_COUNTS)
+        return sharing if sharing.is_no_worse(whole, allowed=FOR_THE_VERDICT) else quiet
+
+    @cached_property
+    def _quiet_counts(self) -> Way | None:
         if not self._first.whole or self.draft.trim:
             return None
-        way = self._way("counts", math.inf)
-        return self._way("counts", math.inf, MOST_BESIDE_LOUD_COUNTS) if way.trial.loud else way
+        return self._way("counts", math.inf)
 
     @cached_property
     def _whole(self) -> Way | None:
         """A textbook's noisy counts with the whole budget: what other ways are measured against."""
-        if self.counts is None:
+        if self._quiet_counts is None:
             return None
-        (first, *_) = self.counts.plan.questions
-        plan = replace(self.counts.plan, questions=(replace(first, share=1.0),))
+        (first, *_) = self._quiet_counts.plan.questions
+        plan = replace(self._quiet_counts.plan, questions=(replace(first, share=1.0),))
         return Way(replace(self._first, plan=self._afforded(plan), textbook=True), self._cases)
 
     @cached_property

@@ -16,7 +16,7 @@ __all__ = ["Way", "best_limit", "best_way", "regrets_less"]
 # How many times the error of a textbook's noisy counts with the whole budget another way may have,
 # at any drift: if it has the whole budget too, and if other questions share it.
 ALONE, SHARED = 1.05, 1.3
-CLOSE, MANY = 1.2, 4  # errors of noisy counts differ by chance up to so much: then more trials
+CLOSE, MANY = 1.2, 4  # errors of trials differ by chance up to so much: then there are more
 NEARLY_GONE = ("shuffled", 2.0)  # a drift with cells of which a little is left
 NAMES = {"value": "additive noise", "adaptive": "adaptive noise", "counts": "noisy counts"}
 
@@ -83,10 +83,10 @@ class Way:
         return all(self._loses_little(other, case, allowed) for case in looked)
 
     def _loses_little(self, other: "Way", case: int, allowed: float) -> bool:
-        """Where chance in the other's trials could decide, more of them do."""
+        """Where chance in the trials could decide, more of them do."""
         mine, limit = self.error(case), allowed * other.error(case)
         if max(mine, limit) < CLOSE * min(mine, limit):
-            limit = allowed * other.error(case, MANY)
+            mine, limit = self.error(case, MANY), allowed * other.error(case, MANY)
         return mine <= limit
 
 
