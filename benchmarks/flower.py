@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from shown import show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # deploy/ is not part of the package
 
@@ -157,11 +158,7 @@ def main() -> None:
         "crypto_per_client": round(crypto / options.clients, 4),
         **sealing(),
     }
-    if options.json:
-        print(json.dumps(found, indent=2))
-        return
-    for key, value in found.items():
-        print(f"{key:32} {value}")
+    show(found, as_json=options.json)
 
 
 if __name__ == "__main__":

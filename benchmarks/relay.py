@@ -10,7 +10,6 @@ core, and a relay uses little more than one.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from typing import cast
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.supernode.fleet_http_connection import http_request_response
+from shown import show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # deploy/ is not part of the package
 
@@ -63,11 +63,7 @@ def main() -> None:
     options = parser.parse_args()
     answered = polls_per_core(options.polls)
     found = {"polls_per_core": round(answered, 1), "sites_per_core": int(EVERY * answered)}
-    if options.json:
-        print(json.dumps(found, indent=2))
-        return
-    for key, value in found.items():
-        print(f"{key:32} {value}")
+    show(found, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The network of a deployment over Flower's grid: send, look for answers, wait only so long.
 
 Flower's own `send_and_receive` looks for answers every 3 s; this looks more often, hands over each
-answer as it arrives, and never waits longer than a step may last.
+answer as it arrives, and waits no longer than a step may last, except for parts of an answer that
+are on their way: at most 20 s.
 """
 
 import logging
