@@ -19,6 +19,7 @@ from fedprikl import InsecureSeededNoise, InvalidInputError, Reference
 from fedprikl.divergence import skewed_divergence
 from fedprikl.estimation import Estimates
 from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.planning import trusted_plan
 from fedprikl.planning.drift_cases import drift_case
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
@@ -427,6 +428,23 @@ def test_it_takes_the_way_that_never_loses(name: str) -> None:
             )
             for o in others
         )
+
+
+def test_the_verdict_decides_where_sizes_are_about_as_good(monkeypatch: Any) -> None:
+    """Noisy counts of the rarer half together tell far more than one number of TV."""
+    settings: Any = {"clients": 500, "records": 50_000, "epsilon": 1.0}
+    masses = np.random.default_rng(2).lognormal(0, 1, 20)
+    reference = Reference.from_probabilities(masses / masses.sum())
+    found = plan_round(reference, **settings)
+    monkeypatch.setattr(trusted_plan, "FOR_THE_VERDICT", 0.0)  # the size alone
+    other = plan_round(reference, **settings)
+    assert found.plan.question.release == "counts" != other.plan.question.release
+    assert found.error < 1.5 * other.error
+    ours: Any = found.smallest_drifts
+    theirs: Any = other.smallest_drifts
+    gains = {kind: theirs[kind] / ours[kind] for kind in ("smooth", "rare", "heavy")}
+    assert gains["rare"] > 1.5
+    assert min(gains.values()) > 1 / gains["rare"]
 
 
 def test_counts_need_every_cell() -> None:

@@ -46,7 +46,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 COHORT = 50  # clients of a secure sum
 LIMITS = (math.inf, 0.8, 0.65, 0.5)  # of adaptive noise: shares of the largest step
 COHORT_LIMITS = (math.inf, 0.3, 0.1, 0.03)  # where all records of a client enter one cohort's score
-FOR_THE_VERDICT = 1.5  # times the error of counts with the whole budget, if they see more
+FOR_THE_VERDICT = 1.5  # times the error that noisy counts may have, if they see more
 NOISES: tuple[AdditiveNoise, ...] = ("laplace", "gaussian")
 
 
@@ -150,9 +150,10 @@ class _Options:
         others = [way for way in self.ways if way is not self.counts]
         taken, counts, whole = best_way(others, self.counts, self._whole), self.counts, self._whole
         # Few plans get further: the verdict is costly to simulate.
-        if counts is None or whole is None or taken is counts or not counts.trial.loud:
+        if counts is None or whole is None or taken is counts or len(self.draft.questions) == 1:
             return taken
-        if len(self.draft.questions) == 1 or not counts.is_no_worse(whole, allowed=FOR_THE_VERDICT):
+        near = counts.trial.loud or counts.typical <= FOR_THE_VERDICT * taken.typical
+        if not near or not counts.is_no_worse(whole, allowed=FOR_THE_VERDICT):
             return taken
         found = (smallest_drifts(way.trial) | {"size": way.typical} for way in (counts, taken))
         return counts if regrets_less(*found) else taken
