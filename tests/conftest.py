@@ -129,6 +129,19 @@ SLOW = (
     "test_adaptive_clients.py",
     "test_spans.py",
     "test_integer_laplace.py",
+    "test_warm_executor.py",
+    "test_clean_environment.py",
+    "test_clients_benchmark.py",
+    "test_client_case.py",
+    "test_transport.py",
+    "test_federate_command.py",
+    "test_divergence.py",
+    "test_deployment_page.py",
+    "test_mechanism.py",
+    "test_tuning.py",
+    "test_odd_values.py",
+    "test_abandoned_run.py",
+    "test_series_plan.py",
 )
 
 # Tracing lines may double the time of a test. Quick tests and these reach nearly every line, so
@@ -166,8 +179,27 @@ TRACED = {
     "test_drawing.py",
     "test_whole_clients.py",
     "test_client_plan.py",
+    "test_warm_executor.py",
+    "test_clean_environment.py",
+    "test_clients_benchmark.py",
+    "test_client_case.py",
+    "test_transport.py",
+    "test_federate_command.py",
+    "test_divergence.py",
+    "test_deployment_page.py",
+    "test_mechanism.py",
+    "test_tuning.py",
+    "test_odd_values.py",
+    "test_abandoned_run.py",
+    "test_series_plan.py",
 }
 UNTRACED = set(SLOW) - TRACED
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Slow tests that are left out need not be read."""
+    left_out = config.option.markexpr == "not slow" and collection_path.name in SLOW
+    return True if left_out else None
 
 
 @pytest.hookimpl(wrapper=True)
