@@ -109,16 +109,16 @@ class NoisyCounts:
     def _dead_zone(self) -> Floats:
         """Per batch, the rest below which Laplace noise alone explains it.
 
-            tau = b max(ln 1000, ln(100 sqrt(N / K))),   b = noise_sd / sqrt(2)
+            tau = b max(ln 1000, ln(5000 N / K^2)),   b = noise_sd / sqrt(2)
 
         Noise exceeds it with probability p = e^(-tau / b) / 2, and the estimate then errs by about
         tau / N. Noise on the counts of a population without drift moves KL by about
-        b sqrt(2 sum 1 / (N Pi)) / N, which is at least b K sqrt(2 / N) / N. So p tau / N adds about
-        0.01 of that at 10 cells, less at more, for any number of records; with p = 1 / 2,000 it
-        would add 0.15 at 10 cells and 400,000 records.
+        b sqrt(2 sum 1 / (N Pi)) / N, which is at least b K sqrt(2 / N) / N. So p (tau / N)^2 adds
+        at most about 0.01 to the square of that, for any number of records and cells: an error
+        hundreds of times the usual one must be rarer than its size.
         """
         cells = np.bincount(self.points.batch, minlength=self.points.batches)
-        rare = 100 * np.sqrt(np.asarray(self.records) / np.maximum(cells, 1))
+        rare = 5000 * np.asarray(self.records) / np.maximum(cells, 1) ** 2
         scale: Floats = np.asarray(self.noise_sd) / math.sqrt(2)
         return np.asarray(scale * np.log(np.maximum(rare, 1000.0)))
 
