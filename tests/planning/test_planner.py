@@ -440,6 +440,8 @@ def test_the_verdict_decides_where_sizes_are_about_as_good(monkeypatch: Any) -> 
     other = plan_round(reference, **settings)
     assert found.plan.question.release == "counts" != other.plan.question.release
     assert found.error < 1.5 * other.error
+    why = {each.parameter: each.why for each in found.reasons}["release"]
+    assert why.endswith("with adaptive noise, but they find smaller drifts of some kind")
     ours: Any = found.smallest_drifts
     theirs: Any = other.smallest_drifts
     gains = {kind: theirs[kind] / ours[kind] for kind in ("smooth", "rare", "heavy")}

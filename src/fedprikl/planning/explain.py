@@ -81,22 +81,26 @@ def _releases(plan: Plan) -> str:
     return f"{plan.releases} release{'s'[: plan.releases > 1]}"
 
 
-def way_reason(taken: Way, ways: Sequence[Way], counts: Way | None) -> Reason:
-    """Why the first answer is released as it is."""
+def way_reason(taken: Way, for_size: Way, ways: Sequence[Way], counts: Way | None) -> Reason:
+    """Why the first answer is released as it is; `for_size` is the best way for the size alone."""
+    error = f"predicted error {taken.typical:.3g}"
     if counts is None:
         others = [f"{way.typical:.3g} with {way.name}" for way in ways if way is not taken]
-        why = f"predicted error {taken.typical:.3g}"
-        why += f", against {' and '.join(others)}" if others else ""
-        return Reason("release", taken.name, f"{why}; noisy counts need every cell to be asked")
-    if taken is counts:
-        why = "with the whole budget they are predicted to beat every other way at some drift"
-        return Reason("release", taken.name, why)
-    return Reason(
-        "release",
-        taken.name,
-        f"predicted error {taken.typical:.3g}, against {counts.typical:.3g} with noisy counts, and "
-        "at no drift worse than they are",
-    )
+        against = f", against {' and '.join(others)}" if others else ""
+        why = f"{error}{against}; noisy counts need every cell to be asked"
+    elif taken is not for_size:
+        why = (
+            f"{error}, against {for_size.typical:.3g} with {for_size.name}, but they find smaller "
+            "drifts of some kind"
+        )
+    elif taken is counts:
+        why = f"{error}; every other way has a larger one, or at some drift far too large a one"
+    else:
+        why = (
+            f"{error}, against {counts.typical:.3g} with noisy counts, and at no drift much worse "
+            "than they are"
+        )
+    return Reason("release", taken.name, why)
 
 
 def trim_reason(taken: Way, untrimmed: Way) -> Reason:

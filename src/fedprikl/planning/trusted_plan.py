@@ -10,6 +10,7 @@ from fedprikl.estimation.trimmed import cut_off
 from fedprikl.planning.design import Design, DesignForecast, search_designs
 from fedprikl.planning.drift_cases import DriftCase, drift_cases
 from fedprikl.planning.explain import (
+    Reason,
     common_reasons,
     design_reasons,
     noise_reasons,
@@ -82,8 +83,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
         notes=known.notes(plan),
         reasons=(
             *common_reasons(plan, support=known.spectrum.cells),
-            *([trim_reason(*options.ways)] if plan.trim else []),
-            *([] if plan.trim else [way_reason(taken, options.ways, options.counts)]),
+            trim_reason(*options.ways) if plan.trim else options.reason,
             *share_reasons(plan),
             *noise_reasons(plan),
             *design_reasons(
@@ -144,11 +144,8 @@ class _Options:
 
     @cached_property
     def best(self) -> Way:
-        """The one that is taken."""
-        if self.draft.trim:
-            return self.ways[0]
-        others = [way for way in self.ways if way is not self.counts]
-        taken, counts, whole = best_way(others, self.counts, self._whole), self.counts, self._whole
+        """The one that is taken: the best for the size, or noisy counts for the verdict."""
+        taken, counts, whole = self.for_size, self.counts, self._whole
         # Few plans get further: the verdict is costly to simulate.
         if counts is None or whole is None or taken is counts or len(self.draft.questions) == 1:
             return taken
@@ -157,6 +154,19 @@ class _Options:
             return taken
         found = (smallest_drifts(way.trial) | {"size": way.typical} for way in (counts, taken))
         return counts if regrets_less(*found) else taken
+
+    @cached_property
+    def for_size(self) -> Way:
+        """The one with the least error that never loses much to noisy counts."""
+        if self.draft.trim:
+            return self.ways[0]
+        others = [way for way in self.ways if way is not self.counts]
+        return best_way(others, self.counts, self._whole)
+
+    @property
+    def reason(self) -> Reason:
+        """Why it is taken."""
+        return way_reason(self.best, self.for_size, self.ways, self.counts)
 
     @cached_property
     def ways(self) -> tuple[Way, ...]:
