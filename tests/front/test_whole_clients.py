@@ -2,6 +2,7 @@
 
 import gzip
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -163,17 +164,25 @@ def test_single_records_are_all_counted(people: Population, spy: Spy) -> None:
     assert [counts.sum() for counts in spy.counts] == [0, 60, 60, 60, 60, 60]
 
 
+ROWS = pl.DataFrame({"plan": ["basic"] * 30 + ["plus"] * 10, "age": list(range(40))})
+
+
+@cache  # planned once for all tests
+def five_clients() -> tuple[Reference, Plan]:
+    reference = Reference.fit(ROWS)
+    made = plan(reference, clients=5, records=200, epsilon=1.0, unit="client", per_client=5)
+    return reference, made.plan
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Reference, Path, Plan]:
     """Five clients with a folder each."""
-    rows = pl.DataFrame({"plan": ["basic"] * 30 + ["plus"] * 10, "age": list(range(40))})
-    reference = Reference.fit(rows)
     for number in range(5):
         place = tmp_path / "clients" / f"c{number}"
         place.mkdir(parents=True)
-        rows.write_csv(place / "a.csv")
-    made = plan(reference, clients=5, records=200, epsilon=1.0, unit="client", per_client=5)
-    return reference, tmp_path / "clients", made.plan
+        ROWS.write_csv(place / "a.csv")
+    reference, made = five_clients()
+    return reference, tmp_path / "clients", made
 
 
 @pytest.mark.parametrize("nothing", ["no file", "blank", "packed", "parquet", "header"])
