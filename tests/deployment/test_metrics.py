@@ -1,5 +1,6 @@
 """What an aggregator writes for Prometheus, read by a real parser."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -58,7 +59,8 @@ def test_metrics_add_up_over_rounds_and_are_read_back(tmp_path: Path) -> None:
     assert '# TYPE fedprikl_step_seconds gauge\nfedprikl_step_seconds{step="input"} 3\n' in text
     assert 'fedprikl_step_seconds{step="echo"} 0\n' in text  # whole seconds
     assert 'fedprikl_epsilon_left{population="a \\"name\\"\\\\"} 0.5' in text
-    assert [file.name for file in tmp_path.iterdir()] == ["metrics.prom"]
+    left = sorted(file.name for file in tmp_path.iterdir())
+    assert left == ["metrics.prom", "metrics.prom.lock"]  # rounds take turns
 
 
 def check_says(found: Mapping[str, Mapping[tuple[str, ...], float]], told: Release) -> None:
@@ -107,6 +109,45 @@ def _of(told: Release, population: str) -> Release:
     changed = replace(told)
     object.__setattr__(changed, "population", population)  # also names that no release may have
     return changed
+
+
+def test_no_column_stands_in_place_of_the_whole_or_of_another(tmp_path: Path) -> None:
+    """A table may have a column without a name, as pandas writes its index."""
+    path, told = tmp_path / "metrics.prom", release(two_of_six())
+    quiet = next(column for column in told.columns if not column.drifted)
+    loud = next(column for column in told.columns if column.drifted)
+    named = [(quiet, ("",)), (loud, ("a", "b")), (quiet, ("a and b",)), (quiet, ("c\0",))]
+    columns = (
+        *(replace(each, columns=own) for each, own in named),
+        replace(loud, columns=("c\1",)),
+    )
+    write_metrics(path, RoundMetrics(release=replace(told, columns=columns)))
+    assert told.drifted
+    assert of_release(path)["drift"] == {
+        (told.population, ""): 1,
+        (told.population, "(column 1)"): 0,
+        (told.population, "a and b"): 1,
+        (told.population, "a and b (column 3)"): 0,
+        (told.population, "c\ufffd"): 0,
+        (told.population, "c\ufffd (column 5)"): 1,
+    }
+
+
+def test_rounds_that_end_together_are_all_counted(tmp_path: Path) -> None:
+    """An aggregator hosts each round in a process of its own."""
+    path, each, processes = tmp_path / "metrics.prom", 25, []
+    for _ in range(3):
+        if (pid := os.fork()) == 0:
+            code = 1
+            try:
+                for _ in range(each):
+                    write_metrics(path, RoundMetrics(refused=1))
+                code = 0
+            finally:
+                os._exit(code)
+        processes.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in processes] == [0, 0, 0]
+    assert read_counters(path)["fedprikl_clients_refused_total"] == 3 * each
 
 
 def test_a_damaged_file_loses_no_round(tmp_path: Path) -> None:

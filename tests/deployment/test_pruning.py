@@ -21,7 +21,7 @@ from fedprikl.cli.app import app
 from fedprikl.cli.running import held
 from fedprikl.deployment.flower.relay_database import prune_relay
 from fedprikl.deployment.pruning import prune_refusals, prune_site
-from fedprikl.errors import DeploymentError
+from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Step
 from tests.deployment.test_site_memory import AT, counted, memory, refused, signed
 
@@ -69,6 +69,43 @@ def test_what_may_still_be_replayed_is_kept(tmp_path: Path) -> None:
     refused("answered already", lambda: this.begin("ab", signed(), most_counts=1, at=AT))
 
 
+def test_what_was_counted_is_known_under_a_plan_that_was_signed_for_longer(tmp_path: Path) -> None:
+    """Its own plan has expired and its rounds are removed; the longer one allows two counts."""
+    this, path = memory(tmp_path), tmp_path / "home" / "site.db"
+    counted(this, "cafe", signed(releases=2), most=2)
+    assert prune_site(path, before=datetime(2030, 4, 1, tzinfo=UTC)) == 1
+    longer = signed(releases=2, valid_until="2030-06-01T00:00:00+00:00")
+    counted(this, "beef", longer, most=2)
+    refused("counted as often", lambda: this.begin("feed", longer, most_counts=2, at=AT))
+
+
+class FullDisk(sqlite3.Connection):
+    """Removes as it should, and has no room to write the file again."""
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        if sql == "VACUUM":
+            raise sqlite3.OperationalError("database or disk is full")
+        return super().execute(sql, *values)
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *args, **more: connect(*args, **more, factory=FullDisk)
+    )
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_site_with_a_full_disk_forgets_and_says_so(tmp_path: Path) -> None:
+    this, path = memory(tmp_path), tmp_path / "home" / "site.db"
+    this.begin("cafe", signed(), most_counts=1, at=AT)
+    with pytest.raises(DeploymentError, match=r"was removed .* not smaller: .* disk is full"):
+        prune_site(path, before=datetime(2030, 4, 1, tzinfo=UTC))
+    assert site_rounds(path) == []
+    refused("expired", lambda: this.begin("cafe", signed(), most_counts=9, at=AT))
+
+
 # An aggregator
 
 
@@ -84,6 +121,24 @@ def test_old_refusals_go_and_nothing_else(tmp_path: Path) -> None:
     assert prune_refusals(folder, before=BEFORE) == 1
     assert [path.name for path in folder.iterdir()] == ["new.json"]
     assert (tmp_path / "releases" / "old.json").exists()
+
+
+def test_what_is_no_file_of_refusals_stays_and_stops_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "refusals"
+    folder.mkdir()
+    release = tmp_path / "release.json"
+    for path in (release, folder / "a.json", folder / "z.json"):
+        path.write_text("{}")
+    (folder / "folder.json").mkdir()
+    (folder / "link.json").symlink_to(release)
+    (folder / "lost.json").symlink_to(tmp_path / "nowhere")
+    for path in (release, *folder.iterdir()):
+        if path.exists():
+            os.utime(path, (0, 0))
+    assert prune_refusals(folder, before=BEFORE) == 2
+    left = ["folder.json", "link.json", "lost.json"]
+    assert sorted(path.name for path in folder.iterdir()) == left
+    assert release.exists()
 
 
 # A relay
@@ -192,6 +247,14 @@ def test_every_table_with_runs_or_tasks_is_known(relay: Relay) -> None:
     assert {table for table in named - push if table not in text} == set()
 
 
+@pytest.mark.usefixtures("full_disk")
+def test_a_relay_with_a_full_disk_says_what_was_removed(relay: Relay) -> None:
+    with pytest.raises(DeploymentError, match=r"was removed .* not smaller") as told:
+        prune_relay(relay.path, before=BEFORE)
+    assert "Nothing was removed" not in str(told.value)
+    assert rows(relay.path, "SELECT run_id FROM run") == [signed_id(relay.new)]
+
+
 def test_a_database_of_another_form_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with closing(sqlite3.connect(path)) as db, db:
@@ -216,3 +279,29 @@ def test_the_command_prunes_what_it_finds_and_refuses_while_it_runs(relay: Relay
     nothing = runner.invoke(app, ["prune", str(relay.path.parent / "nowhere")])
     assert nothing.exit_code == 1
     assert "nothing to prune" in str(nothing.exception)
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(["refusals", "--days", "nan"], "finite"), (["x" * 300], "File name too long")],
+)
+def test_what_cannot_be_used_is_told_in_words(words: list[str], told: str, tmp_path: Path) -> None:
+    folder, *rest = words
+    (tmp_path / "refusals").mkdir()
+    done = runner.invoke(app, ["prune", str(tmp_path / folder), *rest])
+    assert isinstance(done.exception, InvalidInputError)
+    assert told in str(done.exception)
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Or whoever prunes another user's folder would empty a file of that user's choice."""
+    home, precious = tmp_path / "home", tmp_path / "precious"
+    (home / "refusals").mkdir(parents=True)
+    precious.write_text("kept")
+    (home / "aggregator.lock").symlink_to(precious)
+    done = runner.invoke(app, ["prune", str(home)])
+    assert isinstance(done.exception, InvalidInputError)
+    assert precious.read_text() == "kept"

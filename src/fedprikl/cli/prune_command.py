@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedprikl.checks import check_finite
 from fedprikl.cli.console import print_json, say
 from fedprikl.cli.running import held
 from fedprikl.deployment.flower.relay_database import prune_relay
@@ -41,8 +42,12 @@ def prune_command(
 
     Example: `fedprikl prune /srv/fedprikl-relay --days 90`
     """
+    check_finite(days, "--days")
     found = {party: folder / file for party, (file, _, _) in PARTIES.items()}
-    found = {party: path for party, path in found.items() if path.exists()}
+    try:
+        found = {party: path for party, path in found.items() if path.exists()}
+    except OSError as error:  # of another user, mostly
+        raise InvalidInputError(f"Cannot use the folder {folder}: {error.strerror}.") from None
     if not found:
         raise InvalidInputError(
             f"{folder} has nothing to prune: neither state.db of a relay, nor site.db of a site, "

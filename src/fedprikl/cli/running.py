@@ -2,6 +2,7 @@
 
 import fcntl
 import importlib.util
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -83,7 +84,7 @@ def held(home: Path, name: str) -> Iterator[None]:
     """The folder of a party for this process alone; refused while the party runs."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (home / f"{name}.lock").open("w") as lock:
+        with open(home / f"{name}.lock", "a", opener=_follow_no_link) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
     except BlockingIOError:
@@ -93,6 +94,11 @@ def held(home: Path, name: str) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise InvalidInputError(f"Cannot use the folder {home}: {error.strerror}.") from None
+
+
+def _follow_no_link(path: str, flags: int) -> int:
+    """A link could name any file. Whoever prunes another's folder must not make or change it."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def check_flower() -> None:

@@ -1,14 +1,17 @@
 """The metrics of an aggregator, for the node exporter's textfile collector.
 
 Counters go on from the file of the round before, and what was last released stays until there is
-a newer release of the same population. The file is replaced at once, never half written.
+a newer release of the same population. The file is replaced at once, never half written, and rounds
+that end together take turns.
 
 All of it is public: how rounds went, what is left of the budget, and the numbers of a release.
 Times are in whole seconds, since to the millisecond they would tell how much was counted.
 """
 
+import fcntl
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -56,7 +59,25 @@ class RoundMetrics:
 
 def write_metrics(path: Path, current: RoundMetrics) -> None:
     """Adds a round to the file."""
-    samples = _read(path)
+    with _turn(path):
+        samples = _with_round(_read(path), current)
+        fresh = path.with_name(path.name + ".new")
+        fresh.write_text(samples_text(samples, METRICS), encoding="utf-8")
+        os.replace(fresh, path)
+
+
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """One process at a time: an aggregator hosts each round in a process of its own."""
+    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _with_round(samples: dict[str, float], current: RoundMetrics) -> dict[str, float]:
     outcome = "failed" if current.release is None else "released"
     for name in ("released", "failed"):
         _add(samples, "rounds_total", {"outcome": name}, name == outcome)
@@ -73,9 +94,7 @@ def write_metrics(path: Path, current: RoundMetrics) -> None:
         samples = _without(samples, RELEASE, sample_name("", own).rstrip("}"))
         for name, labels, value in _of_release(current.release):
             samples[sample_name(RELEASE + name, own | labels)] = value
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(samples_text(samples, METRICS), encoding="utf-8")
-    os.replace(fresh, path)
+    return samples
 
 
 def read_counters(path: Path) -> dict[str, float]:
@@ -119,10 +138,26 @@ def _of_release(release: Release) -> Iterator[tuple[str, dict[str, str], float]]
     yield "clients", {}, sum(cohort.included for cohort in release.cohorts)
     verdict = release.verdict
     yield from _part("", release.drifted, release.answers, verdict.witnesses if verdict else ())
-    for column in release.columns:
-        yield from _part(column.name, column.drifted, column.answers, column.witnesses)
+    names = _told_apart([column.name for column in release.columns])
+    for name, column in zip(names, release.columns, strict=True):
+        yield from _part(name, column.drifted, column.answers, column.witnesses)
     if verdict is not None:
         yield "false_alarm", {}, verdict.false_alarm
+
+
+def _told_apart(names: Iterable[str]) -> Iterator[str]:
+    """Labels of columns: no two alike, and none like the whole's.
+
+    A table may have a column without a name, or one that is called like a pair of others; its
+    numbers would stand in place of theirs, and a drift would not be seen.
+    """
+    told = {sample_name("", {"": ""})}
+    for place, name in enumerate(names, start=1):
+        label = name
+        while (shown := sample_name("", {"": label})) in told:
+            label = f"{label} (column {place})".strip()
+        told.add(shown)
+        yield label
 
 
 def _part(

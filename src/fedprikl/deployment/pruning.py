@@ -15,12 +15,16 @@ from pathlib import Path
 from fedprikl.deployment.site_memory import forget_expired
 from fedprikl.errors import DeploymentError
 
-__all__ = ["prune_refusals", "prune_site"]
+__all__ = ["make_smaller", "prune_refusals", "prune_site"]
 
 
 def prune_refusals(folder: Path, *, before: datetime) -> int:
-    """Removes the files of refusals that were written before a time; how many."""
-    old = [path for path in folder.glob("*.json") if path.stat().st_mtime < before.timestamp()]
+    """Removes the files of refusals that were written before a time; how many.
+
+    Folders and links are none of ours: they stay, and keep nothing else from being removed.
+    """
+    files = [path for path in folder.glob("*.json") if path.is_file() and not path.is_symlink()]
+    old = [path for path in files if path.stat().st_mtime < before.timestamp()]
     for path in old:
         path.unlink()
     return len(old)
@@ -29,9 +33,18 @@ def prune_refusals(folder: Path, *, before: datetime) -> int:
 def prune_site(path: Path, *, before: datetime) -> int:
     """Removes the rounds of plans that ended before a time from a site's memory; how many."""
     removed = forget_expired(path, at=before.isoformat())
+    make_smaller(path)
+    return removed
+
+
+def make_smaller(path: Path) -> None:
+    """Gives the room of what was removed from a database back to the disk."""
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except sqlite3.Error as error:
-        raise DeploymentError(f"Cannot make {path} smaller: {error}. Is the disk full?") from None
-    return removed
+        raise DeploymentError(
+            f"What is old was removed from {path}, but the file is not smaller: {error}. Is the "
+            "disk full? Make room, and prune again."
+        ) from None

@@ -9,6 +9,7 @@ import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fedprikl.deployment.pruning import make_smaller
 from fedprikl.errors import DeploymentError
 
 __all__ = ["prune_relay"]
@@ -64,11 +65,10 @@ def prune_relay(path: Path, *, before: datetime) -> int:
             if db.execute("PRAGMA foreign_key_check").fetchone():
                 raise sqlite3.DatabaseError("something would be left without its run")
             db.execute("COMMIT")
-            db.execute("VACUUM")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except sqlite3.Error as error:
         raise DeploymentError(
             f"Cannot prune the relay's database {path}: {error}. Nothing was removed. Is it of "
             "another version of Flower, or is a relay running?"
         ) from None
+    make_smaller(path)
     return int(runs)
