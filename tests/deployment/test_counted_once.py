@@ -2,12 +2,13 @@
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deploy.small_world import write_plan, write_roster
-from flwr.app import Context, RecordDict
+from flwr.app import Context, Message, RecordDict
 
 from fedprikl.deployment.company import Company
 from fedprikl.deployment.flower.envelope import unpack
@@ -195,6 +196,34 @@ def test_where_both_allow_it_cohorts_stay_together(federation: FakeFederation, k
     grid = federation.grid(most_counts=3)
     with pytest.raises(DeploymentError, match="only 0 clients"):
         federation.run(grid)
+
+
+def test_rounds_at_the_same_time_know_of_each_others_cohorts(federation: FakeFederation) -> None:
+    """Another one deals while this one waits for sites, and once more while it counts.
+
+    Dealt as if alone, cohorts would be the other's once in 35 runs.
+    """
+    write_plan(federation.home, cohort=4, dropout=0.1, points=4)
+    path, grid = Home(federation.home).cohorts, federation.grid()
+    odd, even = (frozenset(map(str, range(first, 9, 2))) for first in (1, 2))
+    nodes = grid.get_node_ids
+
+    def others_deal() -> Iterable[int]:
+        Company.load(path).after([odd, even]).save(path)
+        return nodes()
+
+    def others_count(asked: Message, answer: Message) -> list[Message]:
+        if asked.metadata.message_type == f"query.{Step.INPUT.value}":
+            Company.load(path).after([["21", "22", "23"]]).save(path)
+        return [answer]
+
+    grid.get_node_ids = others_deal  # type: ignore[method-assign]
+    grid.alter = others_count
+    federation.run(grid)
+    assert cohorts(grid) == {frozenset(map(int, odd)), frozenset(map(int, even))}
+    found = Company.load(path)
+    assert set(found.together) == {odd, even, frozenset({"21", "22", "23"})}
+    assert [sum(times.values()) for times in found.counted.values()] == [8]
 
 
 def test_a_damaged_list_of_cohorts_stops_the_run_and_says_so(federation: FakeFederation) -> None:

@@ -14,7 +14,7 @@ round is void, and what may have been released stays charged. The next run is a 
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 
 import numpy as np
@@ -37,10 +37,12 @@ from fedprikl.deployment.network import Network
 from fedprikl.deployment.period_runs import alone, check_period, find_release
 from fedprikl.deployment.progress import cohorts_line, release_line, step_line
 from fedprikl.deployment.settings import Home, RoundSettings
-from fedprikl.errors import ReleaseRefused
+from fedprikl.deployment.turns import turn
+from fedprikl.errors import DeploymentError, ReleaseRefused
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     Aggregator,
+    Plan,
     Release,
     Round,
     RoundDriver,
@@ -106,31 +108,31 @@ def _run_round(
         rng = np.random.default_rng()
         trial = rehearse(server, roster, settings, rng)
         _prepare(trial, signer, ledger, settings, host)
-        company = Company.load(home.cohorts)
-        names = gather(network, plan, roster, company, settings, host, metrics)
+        names = gather(network, plan, roster, Company.load(home.cohorts), settings, host, metrics)
         check_wanted(settings, at=host.now())
-        current = server.open_round(
-            list(names),
-            rng=rng,
-            randomness=os.urandom,
-            identities={node: bytes.fromhex(who) for node, who in names.items()}
-            if roster
-            else None,
-            together=company.groups(names),
-            period=period,
-        )
-        check_cohorts(current, roster)
-        driver = RoundDriver(current, _prepare(current, signer, ledger, settings, host), sealer)
+        identities = {node: bytes.fromhex(who) for node, who in names.items()} if roster else None
+        with turn(home.cohorts):  # rounds at the same time deal the same people alike
+            company = Company.load(home.cohorts)
+            current = server.open_round(
+                list(names),
+                rng=rng,
+                randomness=os.urandom,
+                identities=identities,
+                together=company.groups(names),
+                period=period,
+            )
+            check_cohorts(current, roster)
+            aggregator = _prepare(current, signer, ledger, settings, host)
+            dealt = [[names[n] for n in cohort.members] for cohort in current.cohorts]
+            company.after(dealt).save(home.cohorts)
+        driver = RoundDriver(current, aggregator, sealer)
         host.say(cohorts_line(current))
-        company = company.after([names[n] for n in cohort.members] for cohort in current.cohorts)
-        company.save(home.cohorts)
         try:
             transport = network.transport(current.round_id)
             for count in _timed(driver.drive(transport), names, host, metrics):
                 check_wanted(settings, at=host.now())  # before it asks again, and before it charges
                 if count.step is Step.INPUT:
-                    counted = company.counting((names[n] for n in driver.answered), plan, period)
-                    _keep(counted, home, host)
+                    _keep_counted([names[n] for n in driver.answered], plan, period, home, host)
             network.check_run()
             message = driver.release(at=host.now(), rng=rng)
         except ReleaseRefused as error:
@@ -181,11 +183,14 @@ def _timed(
         start = host.clock.now()
 
 
-def _keep(company: Company, home: Home, host: Host) -> None:
+def _keep_counted(
+    clients: Sequence[str], plan: Plan, period: int | None, home: Home, host: Host
+) -> None:
     try:
-        company.save(home.cohorts)
-    except OSError as error:  # the sites know it as well: never worth a release
-        host.say(f"[fedprikl] who was counted could not be written: {error.strerror}")
+        with turn(home.cohorts):
+            Company.load(home.cohorts).counting(clients, plan, period).save(home.cohorts)
+    except (OSError, DeploymentError):  # the sites know it as well: never worth a release
+        host.say(f"[fedprikl] who was counted could not be written to {home.cohorts.name}")
 
 
 def _announce(release: Release, driver: RoundDriver, left: float, home: Home, host: Host) -> None:

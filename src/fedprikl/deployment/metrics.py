@@ -8,14 +8,13 @@ All of it is public: how rounds went, what is left of the budget, and the number
 Times are in whole seconds, since to the millisecond they would tell how much was counted.
 """
 
-import fcntl
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from fedprikl.deployment.turns import turn
 from fedprikl.estimation import Witness
 from fedprikl.monitoring.exposition import read_samples, sample_name, samples_text
 from fedprikl.protocol import Answer, Release
@@ -59,22 +58,11 @@ class RoundMetrics:
 
 def write_metrics(path: Path, current: RoundMetrics) -> None:
     """Adds a round to the file."""
-    with _turn(path):
+    with turn(path):
         samples = _with_round(_read(path), current)
         fresh = path.with_name(path.name + ".new")
         fresh.write_text(samples_text(samples, METRICS), encoding="utf-8")
         os.replace(fresh, path)
-
-
-@contextmanager
-def _turn(path: Path) -> Iterator[None]:
-    """One process at a time: an aggregator hosts each round in a process of its own."""
-    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _with_round(samples: dict[str, float], current: RoundMetrics) -> dict[str, float]:
