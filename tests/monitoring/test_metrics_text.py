@@ -113,6 +113,16 @@ def test_hostile_names_stay_names() -> None:
     assert "\x1b" not in names.pop()
 
 
+def test_a_column_without_a_name_is_not_the_whole() -> None:
+    status = series(37, since=23)
+    *before, last = status.judged
+    first, *others = last.columns
+    nameless = replace(last, columns=(replace(first, name=""), *others))
+    changed = replace(status, points=(*before, nameless))
+    assert value(changed, "drift", column="") == last.speaks
+    assert value(changed, "drift", column="(column 1)") == first.speaks
+
+
 def test_small_and_large_values_keep_all_digits() -> None:
     status = replace(series(5), false_alarm=1.23456789012345e-7)
     assert value(status, "false_alarm_per_year") == 1.23456789012345e-7

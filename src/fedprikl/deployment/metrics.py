@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fedprikl.deployment.turns import turn
 from fedprikl.estimation import Witness
-from fedprikl.monitoring.exposition import read_samples, sample_name, samples_text
+from fedprikl.monitoring.exposition import read_samples, sample_name, samples_text, told_apart
 from fedprikl.protocol import Answer, Release
 
 __all__ = ["METRICS", "RoundMetrics", "read_counters", "write_metrics"]
@@ -126,26 +126,11 @@ def _of_release(release: Release) -> Iterator[tuple[str, dict[str, str], float]]
     yield "clients", {}, sum(cohort.included for cohort in release.cohorts)
     verdict = release.verdict
     yield from _part("", release.drifted, release.answers, verdict.witnesses if verdict else ())
-    names = _told_apart([column.name for column in release.columns])
+    names = told_apart([column.name for column in release.columns])
     for name, column in zip(names, release.columns, strict=True):
         yield from _part(name, column.drifted, column.answers, column.witnesses)
     if verdict is not None:
         yield "false_alarm", {}, verdict.false_alarm
-
-
-def _told_apart(names: Iterable[str]) -> Iterator[str]:
-    """Labels of columns: no two alike, and none like the whole's.
-
-    A table may have a column without a name, or one that is called like a pair of others; its
-    numbers would stand in place of theirs, and a drift would not be seen.
-    """
-    told = {sample_name("", {"": ""})}
-    for place, name in enumerate(names, start=1):
-        label = name
-        while (shown := sample_name("", {"": label})) in told:
-            label = f"{label} (column {place})".strip()
-        told.add(shown)
-        yield label
 
 
 def _part(

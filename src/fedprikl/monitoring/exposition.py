@@ -4,9 +4,9 @@ What is printed here is public, and names from outside cannot leave their label.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["Labels", "read_samples", "sample_name", "samples_text"]
+__all__ = ["Labels", "read_samples", "sample_name", "samples_text", "told_apart"]
 
 Labels = Mapping[str, str]
 _SAMPLE = re.compile(r"^(\w+(?:\{.*\})?) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII)
@@ -54,3 +54,21 @@ def _number(value: float) -> str:
 def _escaped(text: str) -> str:
     plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return "".join(each if each.isprintable() else "\ufffd" for each in plain)
+
+
+def told_apart(names: Iterable[str]) -> Iterator[str]:
+    """Labels of columns: no two alike, and none like the whole's.
+
+    A table may have a column without a name, or one that is called like a pair of others; its
+    numbers would stand in place of theirs, and a drift would not be seen.
+
+    >>> list(told_apart(["", "age", "age"]))
+    ['(column 1)', 'age', 'age (column 3)']
+    """
+    told = {sample_name("", {"": ""})}
+    for place, name in enumerate(names, start=1):
+        label = name
+        while (shown := sample_name("", {"": label})) in told:
+            label = f"{label} (column {place})".strip()
+        told.add(shown)
+        yield label

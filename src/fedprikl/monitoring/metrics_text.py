@@ -8,7 +8,7 @@ public. What is not known is left out, never zero.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from fedprikl.monitoring.exposition import sample_name, samples_text
+from fedprikl.monitoring.exposition import sample_name, samples_text, told_apart
 from fedprikl.monitoring.status import PeriodPoint, SeriesStatus, Size
 
 __all__ = ["METRICS", "metrics_text"]
@@ -121,10 +121,11 @@ def _last(point: PeriodPoint) -> Iterator[Sample]:
         yield "drift", {"column": ""}, point.speaks
     yield from _statistics("", point.statistic, point.cumulative)
     yield from _sizes("value", {"column": ""}, point.sizes)
-    for column in point.columns:
-        yield "drift", {"column": column.name}, column.speaks
-        yield from _statistics(column.name, column.statistic, column.cumulative)
-        yield from _sizes("value", {"column": column.name}, column.sizes)
+    names = told_apart(column.name for column in point.columns)
+    for name, column in zip(names, point.columns, strict=True):
+        yield "drift", {"column": name}, column.speaks
+        yield from _statistics(name, column.statistic, column.cumulative)
+        yield from _sizes("value", {"column": name}, column.sizes)
 
 
 def _statistics(column: str, alone: float | None, together: float | None) -> Iterator[Sample]:

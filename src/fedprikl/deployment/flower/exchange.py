@@ -2,7 +2,7 @@
 
 Flower's own `send_and_receive` looks for answers every 3 s; this looks more often, hands over each
 answer as it arrives, and waits no longer than a step may last, except for parts of an answer that
-are on their way: at most 20 s.
+are on their way: at most 20 s for each.
 """
 
 import logging
