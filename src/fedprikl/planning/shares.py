@@ -9,7 +9,7 @@ from fedprikl.planning.trial_round import TrialRound
 from fedprikl.privacy import Calibrated
 from fedprikl.protocol.question import Question
 
-__all__ = ["MOST_BESIDE_COUNTS", "MOST_BESIDE_LOUD_COUNTS", "needed_shares"]
+__all__ = ["BESIDE_LOUD_COUNTS", "MOST_BESIDE_COUNTS", "needed_shares"]
 
 DRAWS = 400  # populations without drift
 QUIET = 0.35  # noise over the spread of a statistic without drift: more would cost power
@@ -18,7 +18,7 @@ USUAL_MOST = 0.15
 HOPELESS = 4.0  # times the most: the noise would still be twice the spread, and drown the statistic
 MOST_TOGETHER = 0.5  # of all further questions: the first one is the size
 MOST_BESIDE_COUNTS = 0.08  # where the counts tell the size and most of the verdict
-MOST_BESIDE_LOUD_COUNTS = 0.25  # where their noise is loud, and they tell less
+BESIDE_LOUD_COUNTS = (0.25, 0.2, 0.16, 0.12)  # where their noise is loud: what the size can spare
 
 
 def needed_shares(

@@ -27,8 +27,8 @@ from fedprikl.planning.release_budget import (
     split_budget,
 )
 from fedprikl.planning.shares import (
+    BESIDE_LOUD_COUNTS,
     MOST_BESIDE_COUNTS,
-    MOST_BESIDE_LOUD_COUNTS,
     needed_shares,
 )
 from fedprikl.planning.smallest import smallest_drifts
@@ -204,14 +204,15 @@ class _Options:
     def counts(self) -> Way | None:
         """Noisy counts: if every cell is asked of everybody, and cohorts are not told apart.
 
-        Where their noise is loud, they leave more of the budget to `tv`, if the size does not
-        suffer much.
+        Where their noise is loud, they leave more of the budget to `tv`, as much as is possible
+        before the size suffers.
         """
         quiet, whole = self._quiet_counts, self._whole
         if quiet is None or whole is None or not quiet.trial.loud:
             return quiet
-        sharing = self._way("counts", math.inf, MOST_BESIDE_LOUD_COUNTS)
-        return sharing if sharing.is_no_worse(whole, allowed=FOR_THE_VERDICT) else quiet
+        sharing = (self._way("counts", math.inf, beside) for beside in BESIDE_LOUD_COUNTS)
+        able = (way for way in sharing if way.is_no_worse(whole, allowed=FOR_THE_VERDICT))
+        return next(able, quiet)
 
     @cached_property
     def _quiet_counts(self) -> Way | None:
