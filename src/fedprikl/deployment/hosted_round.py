@@ -189,8 +189,9 @@ def _keep_counted(
     try:
         with turn(home.cohorts):
             Company.load(home.cohorts).counting(clients, plan, period).save(home.cohorts)
-    except (OSError, DeploymentError):  # the sites know it as well: never worth a release
-        host.say(f"[fedprikl] who was counted could not be written to {home.cohorts.name}")
+    except (OSError, DeploymentError) as error:  # sites know it as well: never worth a release
+        why = error.strerror if isinstance(error, OSError) else f"{home.cohorts.name} is damaged"
+        host.say(f"[fedprikl] who was counted could not be written: {why}")
 
 
 def _announce(release: Release, driver: RoundDriver, left: float, home: Home, host: Host) -> None:

@@ -114,8 +114,9 @@ class NoisyCounts:
         Noise exceeds it with probability p = e^(-tau / b) / 2, and the estimate then errs by about
         tau / N. Noise on the counts of a population without drift moves KL by about
         b sqrt(2 sum 1 / (N Pi)) / N, which is at least b K sqrt(2 / N) / N. So p (tau / N)^2 adds
-        at most about 0.01 to the square of that, for any number of records and cells: an error
-        hundreds of times the usual one must be rarer than its size.
+        (tau / b)^2 / 20,000 to the square of that: 0.02 with a million records in 3 cells, less
+        with fewer records or more cells. An error may be hundreds of times the usual one, so it
+        must be rare enough that even its square hardly counts.
         """
         cells = np.bincount(self.points.batch, minlength=self.points.batches)
         rare = 5000 * np.asarray(self.records) / np.maximum(cells, 1) ** 2

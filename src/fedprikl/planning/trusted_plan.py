@@ -208,7 +208,7 @@ class _Options:
         before the size suffers.
         """
         quiet, whole = self._quiet_counts, self._whole
-        if quiet is None or whole is None or not quiet.trial.loud:
+        if quiet is None or whole is None or not quiet.trial.loud or "tv" not in self._shares:
             return quiet
         sharing = (self._way("counts", math.inf, beside) for beside in BESIDE_LOUD_COUNTS)
         able = (way for way in sharing if way.is_no_worse(whole, allowed=FOR_THE_VERDICT))
