@@ -18,7 +18,7 @@ setup: .venv/.ready  ## install the locked dependencies and fedprikl itself into
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fedprikl needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -61,7 +61,7 @@ matrix:  ## the suite on every Python from 3.11 to 3.13 that this machine has
 	  if ! python$$version -c '' 2>/dev/null; then echo "no Python $$version here: left out"; continue; fi; \
 	  echo "Python $$version"; place=.matrix/$$version; \
 	  python$$version -m venv $$place; \
-	  $$place/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements.lock; \
+	  $$place/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock; \
 	  $$place/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
 	  OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $$place/bin/python -m pytest -q -n 2 --dist worksteal; \
 	done
@@ -83,7 +83,7 @@ lint: setup
 lock: setup  ## resolve requirements.lock anew (exact versions and hashes, no addresses)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
-	  --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade --output-file requirements.lock
+	  --generate-hashes --no-strip-extras --no-header --no-annotate --no-emit-index-url --upgrade --output-file requirements.lock
 
 clean:  ## remove the environment and caches
 	rm -rf .venv .matrix docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache
