@@ -93,8 +93,6 @@ UNTRACED = (
     "test_relay.py",
     "test_replayed_release.py",
     "test_moved_records.py",
-    "test_trimmed_plan.py",
-    "test_trimmed.py",
     "test_moved_counts.py",
     "test_client_noise.py",
     "test_adaptive_clients.py",

@@ -32,15 +32,6 @@ def test_a_plan_has_a_serial_number_an_end_and_a_signer(planned: Path) -> None:
     assert "signed by nobody" in call(*PLAN, "-o", "third.json").stdout
 
 
-def test_a_plan_that_trims_says_what_is_cut_off(planned: Path) -> None:
-    assert planned
-    whole = ("plan", "ref.json", "--clients", "60", "--records", "1200", "--ask", "tv")
-    trimmed = ("--unit", "client", "--per-client", "5", "--trim", "0.2", "--cohort", "6")
-    said = " ".join(call(*whole, *trimmed, "-o", "trimmed.json").stdout.split())
-    assert "trimmed mean of the scores of 10 cohorts: 2 are cut off at either end" in said
-    assert SignedPlan.load("trimmed.json").plan.trim == 0.2
-
-
 def test_serial_and_validity_can_be_chosen(planned: Path) -> None:
     assert planned
     document = json.loads(

@@ -17,7 +17,6 @@ from fedprikl.cli.outputs import check_outputs
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.trimmed import cut_off
 from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.drift_cases import WORDS
 from fedprikl.planning.series_plan import LEAST_RATE
@@ -186,15 +185,6 @@ def plan_command(
             "away."
         ),
     ] = EmptyName.REFERENCE,
-    trim: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=0.49,
-            help="With --unit client: the share of cohort scores that is cut off at either end, "
-            "against clients that lie. Use small cohorts (--cohort).",
-        ),
-    ] = 0.0,
     explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
     aggregator: Annotated[
         str,
@@ -262,7 +252,6 @@ def plan_command(
         unit=unit.literal,
         per_client=per_client,
         empty="away" if empty is EmptyName.AWAY else "reference",
-        trim=trim,
     )
     plan = replace(
         planned.plan,
@@ -366,11 +355,6 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
             f"them together spend {plan.budget[0]:.3g} at delta {plan.budget[1]:g}."
         )
     console.print(f"Asked, with shares of the budget: {planned.asked}.")
-    if plan.trim:
-        console.print(
-            f"Each answer is a trimmed mean of the scores of {cost.cohorts:,} cohorts: "
-            f"{cut_off(cost.cohorts, plan.trim):,} are cut off at either end (--trim, --cohort)."
-        )
     if plan.questions:
         _print_whole(console, planned)
     if planned.liars:
@@ -473,13 +457,11 @@ def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
 def _print_liars(console: Console, planned: PlannedRound) -> None:
     """What clients that lie can do to the result."""
     heads = ["if so many lie", "they move", "by at most", "if nothing drifted", "breaking it"]
-    trimmed = planned.plan.trim > 0
-    table = Table(*heads, *(["of cohorts that are alike"] if trimmed else []), box=None)
+    table = Table(*heads, box=None)
     for bound in planned.liars:
         what = f"{bound.divergence} of {bound.column}" if bound.column else bound.divergence
         share = f"{100 * bound.share:g}% ({bound.liars:,})"
         sizes = [bound.moved, bound.faked, bound.broken]
-        sizes += [] if bound.dealt is None else [bound.dealt]
         table.add_row(share, escape(what), *(f"{size:.2g}" for size in sizes))
     console.print(
         "\nClients that lie about their records fake, or hide, no more than this. One that breaks "

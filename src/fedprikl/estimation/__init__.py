@@ -36,8 +36,6 @@ from fedprikl.estimation.trials import (
     ValueNoise,
     trial_errors,
 )
-from fedprikl.estimation.trimmed import TrimmedMean
-from fedprikl.estimation.trimmed_estimate import DebiasedNoise, estimate_trimmed_mean
 from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
 from fedprikl.estimation.verdict import Verdict, Witness
 
@@ -51,7 +49,6 @@ __all__ = [
     "ColumnVerdict",
     "ComparedEstimate",
     "CountsNoise",
-    "DebiasedNoise",
     "Errors",
     "Estimate",
     "Estimates",
@@ -59,7 +56,6 @@ __all__ = [
     "NoisyCounts",
     "NoisyDivergence",
     "NoisyViews",
-    "TrimmedMean",
     "ValueNoise",
     "Verdict",
     "ViewVector",
@@ -75,7 +71,6 @@ __all__ = [
     "drifted_ratios",
     "estimate_noisy_counts",
     "estimate_scored_sum",
-    "estimate_trimmed_mean",
     "estimates_from_counts",
     "increments_per_batch",
     "judge_columns",

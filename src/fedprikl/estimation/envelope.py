@@ -120,34 +120,6 @@ class Ladder:
             else:
                 return low, high
 
-    def centres(self, values: Floats) -> Floats:
-        """The divergences at which such values are expected: what is left is no bias but chance.
-
-        A rising function. Beyond the drifts that are simulated its slope is 1.
-        """
-        expected, truths = self._expected(float(np.max(values)))
-        inside = np.interp(values, expected, truths)
-        below, above = np.minimum(values - expected[0], 0), np.maximum(values - expected[-1], 0)
-        return np.asarray(inside + below + above)
-
-    def most_apart(self, shift: float) -> float:
-        """How far the centres of two values can be apart that differ by no more than `shift`."""
-        knots, _ = self._expected(np.inf)
-        lower = np.concatenate([knots, knots - shift])
-        return float((self.centres(lower + shift) - self.centres(lower)).max())
-
-    def _expected(self, most: float) -> tuple[Floats, Floats]:
-        """Mean values and truths of rungs up to this value, at least two."""
-        found: list[tuple[float, float]] = []
-        for i in range(len(self.sizes)):
-            if (rung := self.rung(i)) is not None:
-                found.append((rung.truth + rung.middle, rung.truth))
-            if len(found) > 1 and found[-1][0] > most:
-                break
-        expected, truths = np.maximum.accumulate(np.array(found or [(0.0, 0.0)])).T
-        distinct = np.append(True, np.diff(expected) > 0)
-        return expected[distinct], truths[distinct]
-
     def rung(self, i: int) -> Rung | None:
         """The errors at the i-th size; None if there is no drift, as with one cell only."""
         if i not in self._rungs:

@@ -19,7 +19,6 @@ __all__ = [
     "noise_reasons",
     "room_reason",
     "share_reasons",
-    "trim_reason",
     "way_reason",
 ]
 
@@ -103,18 +102,6 @@ def way_reason(taken: Way, for_size: Way, ways: Sequence[Way], counts: Way | Non
     return Reason("release", taken.name, why)
 
 
-def trim_reason(taken: Way, untrimmed: Way) -> Reason:
-    """What it costs to trim the scores of cohorts."""
-    mean = taken.trial.trimmed
-    assert mean is not None  # noqa: S101  asked for plans that trim
-    return Reason(
-        "trim",
-        f"{taken.plan.trim:g}",
-        f"asked for: {mean.cut} of {mean.cohorts} cohort scores are cut off at either end. "
-        f"Predicted error {taken.typical:.3g}, against {untrimmed.typical:.3g} without",
-    )
-
-
 def share_reasons(plan: Plan) -> list[Reason]:
     """What part of the budget each question has."""
     return [
@@ -146,8 +133,6 @@ def design_reasons(
     searched: Sequence[DesignForecast],
     divergence: Divergence,
     question: Question,
-    *,
-    trimmed: bool = False,
 ) -> list[Reason]:
     """What the search chose, beside the best it found otherwise."""
     chosen = best.design
@@ -162,9 +147,7 @@ def design_reasons(
     why_limit = {
         "counts": "noisy counts need none",
         "adaptive": BEST_LIMIT,
-        "value": BEST_LIMIT
-        if trimmed
-        else otherwise(
+        "value": otherwise(
             "with clipping" if limit == "none" else "without clipping",
             lambda d: (d.maximum_step == math.inf) != (chosen.maximum_step == math.inf),
         ),
@@ -181,7 +164,7 @@ def design_reasons(
             otherwise("with another", lambda d: d.exponent != chosen.exponent),
         ),
         Reason("maximum_step", limit, why_limit[question.release]),
-        _correction(chosen.batches > 1 or trimmed, divergence),
+        _correction(chosen.batches > 1, divergence),
     ]
 
 
@@ -190,5 +173,5 @@ def _correction(samples: bool, divergence: Divergence) -> Reason:
         return Reason("correction", "not needed", "the counts of everybody are no sample")
     if not divergence.corrects:
         return Reason("correction", "none", f"the divergence {divergence.name} has none")
-    why = "batches and cohorts are samples, and the score of a sample is biased"
+    why = "batches are samples, and the score of a sample is biased"
     return Reason("correction", "full", why)

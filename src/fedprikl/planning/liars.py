@@ -19,9 +19,7 @@ class LiarBound:
     A client that lies about its records moves its own, and no more: `moved`. `faked` is how far
     they get if nothing has drifted and all of them claim the records that are worst. One that
     breaks the protocol, and hands impossible counts to the secure sum, can do to the sum of its
-    cohort what all clients of the cohort could do together: `broken`. Where scores of cohorts are
-    trimmed, that is far less if the cohorts are alike: `dealt`, for clients that were dealt at
-    random and have not drifted, in 99% of simulated rounds.
+    cohort what all clients of the cohort could do together: `broken`.
     """
 
     share: float  # of the clients that lie
@@ -31,7 +29,6 @@ class LiarBound:
     moved: float
     faked: float
     broken: float
-    dealt: float | None = None  # known where scores of cohorts are trimmed
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -54,7 +51,7 @@ def liar_bounds(
         liars = max(1, round(share * known.clients))
         for targets in liar_targets(known, plan):
             reached = [(target.bounds(liars), target) for target in targets]
-            (moved, _, dealt), worst = max(reached, key=lambda each: each[0][0])
+            (moved, _), worst = max(reached, key=lambda each: each[0][0])
             found.append(
                 LiarBound(
                     share=share,
@@ -64,7 +61,6 @@ def liar_bounds(
                     moved=moved,
                     faked=max(target.faked(liars / known.clients) for target in targets),
                     broken=max(bounds[1] for bounds, _ in reached),
-                    dealt=dealt,
                 )
             )
     return tuple(found)

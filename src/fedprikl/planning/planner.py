@@ -66,7 +66,6 @@ def plan_round(
     unit: Unit = "record",
     per_client: int | None = None,
     empty: Empty = "reference",
-    trim: float = 0.0,
 ) -> PlannedRound:
     """The plan with the smallest predicted error that sends at most `payload` bytes of counts.
 
@@ -86,10 +85,7 @@ def plan_round(
     releases, `false_alarm` is per year, and every cell is asked. `unit` says whom the budget
     protects: one "record", or one "client" with all it holds; then each client contributes
     `per_client` records (default: what is predicted best), and one without records draws them from
-    the reference or stays away, as `empty` says. With a `trim` above 0, answers are trimmed means
-    of the scores of cohorts (of about `cohort` clients), so that lying clients in that share of the
-    cohorts hardly move them; columns are then not asked. Cost: some seconds, whatever the domain;
-    with a trim, in proportion to cohorts times cells.
+    the reference or stays away, as `empty` says. Cost: some seconds, whatever the domain.
 
     Examples
     --------
@@ -115,7 +111,6 @@ def plan_round(
         )
     _check_federation(trust, clients, cohort, threshold)
     names, by_column = _asked(ask, pi)
-    by_column = by_column and (ask is not None or not trim)
     beside = (WHOLE if names else 1.0) if by_column else 0.0
     draft = Plan(
         population=population,
@@ -137,15 +132,11 @@ def plan_round(
     )
     known = Known(pi, Spectrum.of(pi.probabilities), clients, records, payload or PAYLOAD, cohort)
     if unit == "record":
-        checked = replace(
-            draft, per_client=per_client, empty=empty, trim=trim
-        )  # a plan refuses all
+        checked = replace(draft, per_client=per_client, empty=empty)  # a plan refuses both
         return _plan(known, checked, payload, series)
 
     def plan_with(number: int) -> PlannedRound:
-        drawn = replace(
-            draft, unit=unit, per_client=number, empty=empty, most_records=number, trim=trim
-        )
+        drawn = replace(draft, unit=unit, per_client=number, empty=empty, most_records=number)
         return _plan(replace(known, records=number * clients), drawn, payload, series)
 
     if most_records is not None:

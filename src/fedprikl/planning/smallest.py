@@ -23,7 +23,6 @@ __all__ = ["smallest_drifts", "smallest_drifts_of"]
 
 POWER = 0.95
 POPULATIONS = 200  # always the same random numbers: a larger drift is not found less often
-FEW = 40  # the same, where each is scored in many cohorts, which takes long
 PRECISION = 1.04  # of the search, as a ratio
 LEAST = 1e-9  # nobody looks for less
 TINY = 1e-300
@@ -40,13 +39,13 @@ def smallest_drifts(trial: TrialRound) -> dict[str, float | None]:
         trial.statistics(),
         trial.no_drift,
         false_alarm=trial.plan.false_alarm_of_each,
-        populations=POPULATIONS if trial.trimmed is None else FEW,
+        populations=POPULATIONS,
     )
     start = math.sqrt(len(trial.pi)) / int(trial.records.sum())
 
     def power(kind: str, size: float) -> float | None:
         case = drift_case(trial.pi, kind, size, trial.score)
-        return None if case is None else verdict.power(case.ratios[:, trial.counted_cells])
+        return None if case is None else verdict.power(case.ratios[:, trial.term_cells])
 
     return {kind: _search(partial(power, kind), start) for kind in POWER_KINDS}
 

@@ -9,7 +9,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import DebiasedNoise, TrimmedMean, score_sensitivity
+from fedprikl.estimation import score_sensitivity
 from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import VariationStatistic
@@ -24,7 +24,7 @@ from fedprikl.estimation.trials import (
 )
 from fedprikl.libraries import scipy
 from fedprikl.planning.drift_cases import DriftCase
-from fedprikl.privacy import InsecureSeededNoise, Mechanism
+from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
@@ -62,9 +62,7 @@ class TrialRound:
         points = trust_of(plan).draw_points(pi, np.random.default_rng(SEED))
         sizes = np.full(plan.batches, max(1, records // plan.batches))
         spread: float | Spread | None = plan.design_effect
-        if spread is None and plan.trim:
-            spread = reference.spread(clients=cohort_sizes(plan, clients))
-        elif spread is None:
+        if spread is None:
             spread = reference.spread(clients=[clients // plan.batches] * plan.batches)
         return cls(plan, pi, points, sizes, clients, spread)
 
@@ -84,34 +82,18 @@ class TrialRound:
         return trust_of(self.plan).score
 
     @cached_property
-    def trimmed(self) -> TrimmedMean | None:
-        """The trimmed mean of the scores of cohorts, if the plan has one."""
-        if not self.plan.trim:
-            return None
-        sizes = np.array(cohort_sizes(self.plan, self.clients)) * self.plan.moved
-        return TrimmedMean.of(self.points, sizes, self.plan.trim)
-
-    @cached_property
-    def counted(self) -> tuple[QueryPoints, Ints]:
-        """The points and records of all that is scored by itself: of batches, or of cohorts."""
-        mean = self.trimmed
-        return (self.points, self.records) if mean is None else (mean.points, mean.records)
-
-    @cached_property
     def no_drift(self) -> NoDrift:
         """How what is scored varies without drift."""
-        return NoDrift.of(*self.counted, self.spread)
+        return NoDrift.of(self.points, self.records, self.spread)
 
     def before_noise(self, counts: Ints, score: Score) -> Floats:
         """An answer without noise, of counts like those of `no_drift`, (draws, terms)."""
-        if self.trimmed is not None:
-            return self.trimmed.values(counts, score)
         terms = Terms.of(self.points, self.records)
         return np.asarray(terms.scores(counts, score) @ terms.weights)
 
     def sensitivity(self, score: Score) -> float:
         """How far one protected unit can move an answer."""
-        return score_sensitivity(*self.counted, score, self.plan.moved)
+        return score_sensitivity(self.points, self.records, score, self.plan.moved)
 
     @property
     def loud(self) -> bool:
@@ -126,7 +108,7 @@ class TrialRound:
     @property
     def largest_step(self) -> float:
         """How far one record can lower the first answer, without a limit."""
-        terms, score = Terms.of(*self.counted), self.score
+        terms, score = Terms.of(self.points, self.records), self.score
         unlimited = replace(score, maximum_step=math.inf)
         steps = unlimited.increments(0, terms.pi, terms.records, outside=terms.outside)
         return float(np.max(-terms.weights * steps))
@@ -208,24 +190,13 @@ class TrialRound:
                     return CountsNoise(sd, scale, not self.textbook, self._resamples)
                 case question_noise.ValueNoise():
                     moved = self.sensitivity(trust.score_of(question))
-                    return self._additive(noise.calibrated.for_sensitivity(moved))
+                    return ValueNoise(noise.calibrated.for_sensitivity(moved))
         raise InvalidInputError(f"The plan does not ask for {question.divergence!r}.")
 
     @property
     def _resamples(self) -> int:
         """Of the debiasing: nearer to the many of a release where cells are few."""
         return max(10, min(20, COUNTS // (2 * len(self.points))))
-
-    def _additive(self, mechanism: Mechanism) -> Release:
-        """Additive noise on a scored sum, or on a trimmed mean of cohorts."""
-        if self.trimmed is None:
-            return ValueNoise(mechanism)
-        return DebiasedNoise.of(
-            mechanism,
-            self.trimmed.records,
-            trim=self.plan.trim,
-            client_effect=self.plan.client_effect,
-        )
 
     def statistics(self) -> tuple[Statistic, ...]:
         """What the verdict of such a round rests on; of a simulated one, so public."""
@@ -234,8 +205,8 @@ class TrialRound:
         if isinstance(trust, NoisyHistogram):
             noise = CountsNoise(*trust.expected_noise(cohorts))
             return (VariationStatistic.of(noise.law(self.points, self.records)),)
-        sums, (points, sizes) = [], self.counted
-        for batch, records in enumerate(sizes.tolist()):
+        sums, points = [], self.points
+        for batch, records in enumerate(self.records.tolist()):
             cells = points.cells[points.batch == batch]
             counts = rng.multinomial(records, self.probabilities)[cells]
             sums.append(OpenedSum(counts, np.zeros(0, dtype=np.int64), records))
@@ -245,15 +216,7 @@ class TrialRound:
     @cached_property
     def term_cells(self) -> Ints:
         """Positions in `pi` of the terms of a scored sum."""
-        return self._positions(self.points)
-
-    @cached_property
-    def counted_cells(self) -> Ints:
-        """Positions in `pi` of the terms of all that is scored by itself."""
-        return self._positions(self.counted[0])
-
-    def _positions(self, points: QueryPoints) -> Ints:
-        asked = np.unique(points.cells) if points.pooled else points.cells
+        asked = np.unique(self.points.cells) if self.points.pooled else self.points.cells
         return np.asarray(np.cumsum(self.probabilities > 0)[asked] - 1)
 
     @cached_property

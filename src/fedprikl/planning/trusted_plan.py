@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 
-from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.trimmed import cut_off
 from fedprikl.planning.design import Design, DesignForecast, search_designs
 from fedprikl.planning.drift_cases import DriftCase, drift_cases
 from fedprikl.planning.explain import (
@@ -15,7 +13,6 @@ from fedprikl.planning.explain import (
     design_reasons,
     noise_reasons,
     share_reasons,
-    trim_reason,
     way_reason,
 )
 from fedprikl.planning.known import Known
@@ -38,7 +35,6 @@ from fedprikl.privacy import Calibrated, Charge, NoiseKind
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ADAPTIVE, HowReleased, Question
-from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.scored_sum import ScoredSum
 
 __all__ = ["COHORT", "plan_trusted"]
@@ -46,7 +42,6 @@ __all__ = ["COHORT", "plan_trusted"]
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 COHORT = 50  # clients of a secure sum
 LIMITS = (math.inf, 0.8, 0.65, 0.5)  # of adaptive noise: shares of the largest step
-COHORT_LIMITS = (math.inf, 0.3, 0.1, 0.03)  # where all records of a client enter one cohort's score
 FOR_THE_VERDICT = 1.5  # times the error that noisy counts may have, if they see more
 NOISES: tuple[AdditiveNoise, ...] = ("laplace", "gaussian")
 
@@ -56,7 +51,6 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
     total, delta = draft.budget
     budget = split_budget(epsilon=total, delta=delta, releases=draft.releases)
     draft = replace(draft, cohort=known.cohort_of(COHORT))
-    _check_cohorts(known, draft)
     searched = _search(known, draft, budget)
     best = min(searched, key=lambda each: each.error)
     options = _Options(known, draft, best.design, budget)
@@ -83,29 +77,12 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
         notes=known.notes(plan),
         reasons=(
             *common_reasons(plan, support=known.spectrum.cells),
-            trim_reason(*options.ways) if plan.trim else options.reason,
+            options.reason,
             *share_reasons(plan),
             *noise_reasons(plan),
-            *design_reasons(
-                best,
-                searched,
-                taken.trial.score.divergence,
-                plan.question,
-                trimmed=plan.trim > 0,
-            ),
+            *design_reasons(best, searched, taken.trial.score.divergence, plan.question),
         ),
     )
-
-
-def _check_cohorts(known: Known, draft: Plan) -> None:
-    """Refuses a trim that cuts nothing off."""
-    cohorts = len(cohort_sizes(draft, known.clients))
-    if draft.trim and not cut_off(cohorts, draft.trim):
-        raise InvalidInputError(
-            f"A trim of {draft.trim:g} cuts nothing off {cohorts} cohorts of about {draft.cohort} "
-            f"clients: it needs {math.ceil(1 / draft.trim)}. Use smaller cohorts (--cohort), or a "
-            "larger trim."
-        )
 
 
 def _compared(way: Way, taken: Way) -> Compared:
@@ -116,7 +93,7 @@ def _search(known: Known, draft: Plan, budget: ReleaseBudget) -> list[DesignFore
     """Forecasts of all designs that fit, for one number with additive noise."""
     points = {
         batches: known.points_that_fit(replace(draft, batches=batches))
-        for batches in (BATCHES[:1] if draft.trim else BATCHES)
+        for batches in BATCHES
         if batches == 1 or known.clients // batches >= draft.cohort
     }
     return search_designs(
@@ -158,8 +135,6 @@ class _Options:
     @cached_property
     def for_size(self) -> Way:
         """The one with the least error that never loses much to noisy counts."""
-        if self.draft.trim:
-            return self.ways[0]
         others = [way for way in self.ways if way is not self.counts]
         return best_way(others, self.counts, self._whole)
 
@@ -170,13 +145,7 @@ class _Options:
 
     @cached_property
     def ways(self) -> tuple[Way, ...]:
-        """Additive noise, adaptive noise and noisy counts, as far as each is possible.
-
-        Scores of cohorts that are trimmed have additive noise only; beside them, what the same
-        answers would be like without trimming.
-        """
-        if self.draft.trim:
-            return self._trimmed, self._untrimmed
+        """Additive noise, adaptive noise and noisy counts, as far as each is possible."""
         found = [self._way("value", self.design.maximum_step)]
         if self.draft.question.divergence in ADAPTIVE:
             ways = [self._way("adaptive", limit) for limit in self._limits]
@@ -186,19 +155,7 @@ class _Options:
     @property
     def _limits(self) -> list[float]:
         """Maximum steps to try; infinite: none."""
-        shares = COHORT_LIMITS if self.draft.trim else LIMITS
-        return [share * self._first.largest_step if share < 1 else math.inf for share in shares]
-
-    @property
-    def _trimmed(self) -> Way:
-        """The trimmed mean of cohort scores."""
-        return best_limit([self._way("value", limit) for limit in self._limits], None)
-
-    @property
-    def _untrimmed(self) -> Way:
-        """The same questions and noise, of the sums of all cohorts together."""
-        trial = self._way("value", self.design.maximum_step).trial
-        return Way(replace(trial, plan=replace(trial.plan, trim=0.0)), self._cases)
+        return [share * self._first.largest_step if share < 1 else math.inf for share in LIMITS]
 
     @cached_property
     def counts(self) -> Way | None:
@@ -216,7 +173,7 @@ class _Options:
 
     @cached_property
     def _quiet_counts(self) -> Way | None:
-        if not self._first.whole or self.draft.trim:
+        if not self._first.whole:
             return None
         return self._way("counts", math.inf)
 
@@ -284,7 +241,7 @@ class _Options:
             name, first = question.divergence, question is asked[0]
             way = release
             if not first and (release != "counts" or name in shares):
-                way = "adaptive" if name in ADAPTIVE and not self.draft.trim else "value"
+                way = "adaptive" if name in ADAPTIVE else "value"
             limited = first and way != "counts" and maximum_step < math.inf
             found.append(
                 replace(

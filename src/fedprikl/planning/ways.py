@@ -38,8 +38,7 @@ class Way:
     def name(self) -> str:
         """In words."""
         release = self.plan.question.release
-        trimmed = ", cohorts trimmed" if self.plan.trim else ""
-        return f"{self.plan.noise} noise{trimmed}" if release == "value" else NAMES[release]
+        return f"{self.plan.noise} noise" if release == "value" else NAMES[release]
 
     def error(self, case: int, times: int = 1) -> float:
         """Mean absolute error at one of the cases, from so many times the usual populations."""

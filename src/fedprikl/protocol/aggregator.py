@@ -8,7 +8,6 @@ import numpy as np
 from fedprikl.errors import InvalidInputError, ReleaseRefused, SecureSumError
 from fedprikl.estimation import Estimates
 from fedprikl.estimation.estimates import Judgement
-from fedprikl.estimation.trimmed import cut_off
 from fedprikl.privacy import (
     SECURE_NOISE,
     Charge,
@@ -41,9 +40,8 @@ class Aggregator:
     """One round, seen from the aggregator. It learns cohort sums, never a client's counts.
 
     1. `sums[i]` is the `SumAggregator` of cohort i; the transport feeds it
-    2. `close(i)` reserves the budget, opens the sum and adds it to its batch (or keeps it apart, if
-       scores of cohorts are trimmed), or drops the cohort and says why; that depends on who
-       answered, never on the sum
+    2. `close(i)` reserves the budget, opens the sum and adds it to its batch, or drops the cohort
+       and says why; that depends on who answered, never on the sum
     3. `release` adds the noise and signs; the object is then spent
 
     Holds: cohort sums. Sends: one noised, signed release. What it holds never prints.
@@ -68,8 +66,7 @@ class Aggregator:
         self._previous = previous  # fingerprint of the release before this one, in a series
         self.sums = tuple(SumAggregator(cohort.sums) for cohort in current.cohorts)
         self._outcomes: dict[int, Outcome] = {}
-        # SECRET: of batches with an opened sum; of cohorts, where their scores are trimmed
-        self._batches: dict[int, OpenedSum] = {}
+        self._batches: dict[int, OpenedSum] = {}  # SECRET: of batches with an opened sum
         self._reservation: Reservation | None = None
         self._opened = False  # whether any sum was opened
         self._spent = False
@@ -93,9 +90,8 @@ class Aggregator:
         self._opened = True
         included = len(result.included)
         opened = self._trust.open(result.total, clients=cohort.sums.clients, included=included)
-        group = number if self._round.plan.trim else cohort.batch
-        before = self._batches.get(group)
-        self._batches[group] = opened if before is None else before + opened
+        before = self._batches.get(cohort.batch)
+        self._batches[cohort.batch] = opened if before is None else before + opened
         outcome = Outcome(cohort.batch, len(cohort.members), included)
         self._outcomes[number] = outcome
         return outcome
@@ -109,7 +105,7 @@ class Aggregator:
         return self._outcomes[number]
 
     def release(self, *, at: str, rng: np.random.Generator) -> bytes:
-        """The signed release; refuses if a batch is empty, or if too few cohorts are left to trim.
+        """The signed release; refuses if a batch is empty.
 
         `rng` serves the server's debiasing of noisy counts only; it never makes release noise.
         """
@@ -118,25 +114,19 @@ class Aggregator:
         missing = [n for n in range(len(self.sums)) if n not in self._outcomes]
         if missing:
             raise ReleaseRefused(f"Cohort {missing[0]} is still open; close or drop it first.")
-        groups = self._groups
-        for t in groups:
+        batches = range(self._round.plan.batches)
+        for t in batches:
             if t not in self._batches or self._batches[t].records == 0:
                 advice = self._give_back(at)
                 raise ReleaseRefused(
                     f"Batch {t} has no records left: its cohorts were dropped or hold nothing. "
                     f"Nothing was released{advice}"
                 )
-        if self._round.plan.trim and not cut_off(len(groups), self._round.plan.trim):
-            raise ReleaseRefused(
-                f"{len(groups)} cohorts are left, too few to cut any off: a client that breaks the "
-                f"protocol could move the result further than planned. Nothing was released"
-                f"{self._give_back(at)}"
-            )
         self._spent = True
         estimates = self._trust.estimate(
             self._round.points,
             [view_points(view) for view in self._views],
-            [self._batches[t] for t in groups],
+            [self._batches[t] for t in batches],
             self._sizes,
             source=self._source,
             rng=rng,
@@ -153,13 +143,6 @@ class Aggregator:
         """How counts vary without drift: by the plan, or by the reference for who was counted."""
         outcomes = [self._outcomes[n] for n in sorted(self._outcomes)]
         return spread_of(self._round.plan, self._round.reference, outcomes)
-
-    @property
-    def _groups(self) -> list[int]:
-        """The batches; or the cohorts that were opened, where their scores are trimmed."""
-        if self._round.plan.trim and self._batches:
-            return sorted(self._batches)
-        return list(range(self._round.plan.batches))
 
     @property
     def _sizes(self) -> list[int]:

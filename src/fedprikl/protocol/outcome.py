@@ -24,14 +24,9 @@ class Outcome:
 
 
 def spread_of(plan: Plan, reference: Reference, outcomes: Iterable[Outcome]) -> float | Spread:
-    """How counts vary without drift: by the plan, or by the reference for who was counted.
-
-    Where scores of cohorts are trimmed, every cohort that is counted is a batch of its own.
-    """
+    """How counts vary without drift: by the plan, or by the reference for who was counted."""
     if plan.design_effect is not None:
         return plan.design_effect
-    if plan.trim:
-        return reference.spread(clients=[each.included for each in outcomes if each.included])
     clients = [0] * plan.batches
     for outcome in outcomes:
         clients[outcome.batch] += outcome.included

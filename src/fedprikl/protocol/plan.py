@@ -37,11 +37,10 @@ NUMBERS = (
     "client_effect",
     "budget_epsilon",
     "budget_delta",
-    "trim",
 )
 Trust = Literal["aggregator", "none"]
 Empty = Literal["reference", "away"]
-FORMAT, VERSION = "fedprikl plan", 9
+FORMAT, VERSION = "fedprikl plan", 10
 SHARES = 1e-9  # how far the sum of all shares may be from 1
 LEAST_EPSILON, LARGEST_EPSILON = 1e-5, 1e7  # of one question: beyond, noise is slow or overflows
 
@@ -56,9 +55,8 @@ class Plan:
     count the same record. With a `series` there is a release for every period, from noisy counts;
     `false_alarm` is then the rate per year of the whole series. `unit` says whom the budget
     protects: one record, or one client with all it holds, which then contributes `per_client` drawn
-    records, no more and no fewer. With a `trim` an answer is the trimmed mean of the scores of
-    cohorts, which clients that lie in a few cohorts hardly move (docs/decisions/0022-liars.md).
-    `fedprikl.planning.plan_round` chooses what is best for a reference.
+    records, no more and no fewer. `fedprikl.planning.plan_round` chooses what is best for a
+    reference.
 
     Examples
     --------
@@ -80,7 +78,6 @@ class Plan:
     unit: Unit = "record"  # who is protected: one record, or all records of one client
     per_client: int | None = None  # k   records that each client draws, if the unit is the client
     empty: Empty = "reference"  # a client without records: draws of the reference, or stays away
-    trim: float = 0.0  # share of cohort scores that is cut off at either end; 0: sums are pooled
     epsilon: float
     delta: float = 1e-6
     questions: tuple[Question, ...]  # about the whole, from the same counts; the first is the size
@@ -122,7 +119,6 @@ class Plan:
         self._check_unit()
         self._check_releases()
         self._check_series()
-        self._check_trim()
         check_false_alarm(self.false_alarm)
         try:
             check_false_alarm(self.false_alarm_of_each)
@@ -271,25 +267,6 @@ class Plan:
             )
         if check_positive_int(self.per_client, "per_client") > self.most_records:
             raise InvalidInputError("per_client is above most_records, the most of one client.")
-
-    def _check_trim(self) -> None:
-        """Scores of cohorts are trimmed only where every cohort scores the same cells by itself."""
-        if not 0 <= check_finite(self.trim, "trim") < 0.5:
-            raise InvalidInputError("trim is a share from 0 to under one half.")
-        if self.trim > 0 and not (
-            self.unit == "client"
-            and self.trust == "aggregator"
-            and self.batches == 1
-            and self.columns is None
-            and self.series is None
-            and all(question.release == "value" for question in self.questions)
-        ):
-            raise InvalidInputError(
-                "Scores of cohorts are trimmed where a trusted aggregator releases values about "
-                "the whole and whole clients are protected: use unit='client', "
-                "trust='aggregator', batches=1 and release='value', and ask about no columns and "
-                "no series; or leave out trim."
-            )
 
     def _check_validity(self) -> None:
         if type(self.serial) is not int or not 0 <= self.serial < 2**53:

@@ -18,7 +18,6 @@ from fedprikl.estimation import (
     NoisyViews,
     adaptive_estimate,
     estimate_scored_sum,
-    estimate_trimmed_mean,
     estimates_from_counts,
     noise_counts,
     noise_views,
@@ -172,15 +171,12 @@ class ScoredSum:
     ) -> Estimates:
         """An estimate for each question, and of each view, each with its share of the budget.
 
-        `batches` are the sums of batches, or of cohorts, where their scores are trimmed.
         `rng` serves the debiasing of noisy counts only; it never makes release noise.
         """
         records = np.array([batch.records for batch in batches])
         answers: dict[Question, Estimate] = {}
         noisy: NoisyCounts | None = None
-        if points is not None and self.plan.trim:
-            answers = self._trimmed(points, batches, source)
-        elif points is not None:
+        if points is not None:
             asked = np.concatenate([batch.counts for batch in batches])
             answers, noisy = self._whole(BatchCounts(points, asked, records), source, rng)
         stated = [answers[noise.questions[0]].privacy for noise in self.noises]
@@ -213,26 +209,6 @@ class ScoredSum:
                     found = (self._one_number(counts, noise, source),)
             answers |= zip(noise.questions, found, strict=True)
         return answers, noisy
-
-    def _trimmed(
-        self, points: QueryPoints, cohorts: Sequence[OpenedSum], source: NoiseSource
-    ) -> dict[Question, Estimate]:
-        """The answers of a plan that trims the scores of cohorts: values only."""
-        plan = self.plan
-        return {
-            question: estimate_trimmed_mean(
-                points,
-                np.stack([cohort.counts for cohort in cohorts]),
-                np.array([cohort.records for cohort in cohorts]),
-                trim=plan.trim,
-                moved=plan.moved,
-                calibrated=self.calibrated(question),
-                score=self.score_of(question),
-                client_effect=plan.client_effect,
-                source=source,
-            )
-            for question in plan.questions
-        }
 
     def _columns(
         self,
