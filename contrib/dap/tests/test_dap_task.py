@@ -10,9 +10,9 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from contrib.dap import DapTask, Interval, Proof, dap_task, dap_tasks
+from contrib.dap.field import MODULUS
 from fedprikl.errors import InvalidInputError
-from fedprikl.interop import DapTask, Interval, Proof, dap_task, dap_tasks
-from fedprikl.interop.field import MODULUS
 from fedprikl.privacy import laplace_variance
 from fedprikl.protocol import ColumnQuestions, Plan, Question, ReleasedCounts, Series
 from fedprikl.protocol.noisy_histogram import NoisyHistogram

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedprikl.interop import (
+from contrib.dap import (
     Prio3,
     Prio3Histogram,
     Prio3L1BoundSum,
@@ -17,7 +17,7 @@ from fedprikl.interop import (
 )
 from fedprikl.protocol import Plan, Question
 
-DECISION = Path(__file__).parents[2] / "docs" / "decisions" / "0023-when-to-use-dap.md"
+DECISION = Path(__file__).parents[3] / "docs" / "decisions" / "0023-when-to-use-dap.md"
 
 
 @pytest.mark.parametrize(

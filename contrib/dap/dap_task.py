@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
+from contrib.dap.aggregator_noise import AggregatorNoise, aggregator_noise
+from contrib.dap.field import signed
+from contrib.dap.prio3 import Prio3, Prio3Histogram, Prio3L1BoundSum, Prio3SumVec
+from contrib.dap.report_size import ReportSize, best_chunk_length
+from contrib.dap.timing import Timing, timing_of
 from fedprikl.checks import check_positive_int
 from fedprikl.documents import digest
 from fedprikl.errors import InvalidInputError
-from fedprikl.interop.aggregator_noise import AggregatorNoise, aggregator_noise
-from fedprikl.interop.field import signed
-from fedprikl.interop.prio3 import Prio3, Prio3Histogram, Prio3L1BoundSum, Prio3SumVec
-from fedprikl.interop.report_size import ReportSize, best_chunk_length
-from fedprikl.interop.timing import Timing, timing_of
 from fedprikl.protocol import Plan
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from contrib.dap.bits import from_bits, to_bits
+from contrib.dap.report_size import ProofSize
 from fedprikl.checks import check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.interop.bits import from_bits, to_bits
-from fedprikl.interop.report_size import ProofSize
 
 __all__ = ["Prio3", "Prio3Histogram", "Prio3L1BoundSum", "Prio3SumVec"]
 

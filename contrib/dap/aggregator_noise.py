@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from contrib.dap.prio3 import Prio3
 from fedprikl.errors import InvalidInputError
-from fedprikl.interop.prio3 import Prio3
 from fedprikl.privacy import laplace_variance
 from fedprikl.privacy.integer_laplace import calibrate_integer_laplace
 from fedprikl.protocol import CountNoise, Plan

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fedprikl.interop import Prio3, Prio3Histogram, ReportSize
-from fedprikl.interop.field import ELEMENT_BYTES, MODULUS, read_elements, signed
-from tests.interop.published import FOLDERS, counts_of, read_vector, vector_files
+from contrib.dap import Prio3, Prio3Histogram, ReportSize
+from contrib.dap.field import ELEMENT_BYTES, MODULUS, read_elements, signed
+from contrib.dap.tests.published import FOLDERS, counts_of, read_vector, vector_files
 
 FILES = vector_files()
 pytestmark = pytest.mark.skipif(not FILES, reason=f"{FOLDERS} names no folder with vectors")

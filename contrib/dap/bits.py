@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from contrib.dap.field import MODULUS
 from fedprikl.errors import InvalidInputError
-from fedprikl.interop.field import MODULUS
 
 __all__ = ["bit_weights", "from_bits", "to_bits"]
 

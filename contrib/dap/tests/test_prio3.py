@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
+from contrib.dap import Prio3, Prio3Histogram, Prio3L1BoundSum, Prio3SumVec
+from contrib.dap.bits import bit_weights, from_bits, to_bits
+from contrib.dap.field import MODULUS, read_elements, signed
 from fedprikl.errors import InvalidInputError
-from fedprikl.interop import Prio3, Prio3Histogram, Prio3L1BoundSum, Prio3SumVec
-from fedprikl.interop.bits import bit_weights, from_bits, to_bits
-from fedprikl.interop.field import MODULUS, read_elements, signed
 
 
 @pytest.mark.parametrize("maximum", range(1, 40))

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fedprikl.interop import Prio3, Prio3Histogram, Prio3L1BoundSum, Prio3SumVec
+from contrib.dap import Prio3, Prio3Histogram, Prio3L1BoundSum, Prio3SumVec
 
 FOLDERS = "FEDPRIKL_VDAF_VECTORS"
 KINDS = {kind.name: kind for kind in (Prio3Histogram, Prio3L1BoundSum, Prio3SumVec)}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedprikl.interop.field import ELEMENT_BYTES
+from contrib.dap.field import ELEMENT_BYTES
 
 __all__ = ["ProofSize", "ReportSize", "best_chunk_length"]
 

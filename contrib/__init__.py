@@ -1,0 +1,1 @@
+"""Parts beside the package, each with its own tests: `pytest contrib`. `make validate` runs them."""
