@@ -1,1 +1,1 @@
-"""Parts beside the package, each with its own tests: `pytest contrib`. `make validate` runs them."""
+"""Beside the package, each part with tests of its own: `make validate` runs them."""
