@@ -1,12 +1,12 @@
 # Needs Python 3.11+ and make, nothing else. Everything is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-FLOWER := tests/deployment/test_loopback.py tests/deployment/test_simulation_engine.py
+FLOWER := tests/deployment/test_loopback.py
 
 # A federation is many processes: what Python compiles is kept for the next one.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo federation-demo monitor-demo paper check test quick-tests all-other-tests flower-tests \
+.PHONY: help setup demo federation-demo monitor-demo paper check test validate quick-tests other-tests flower-tests \
   matrix docs tables lint lock clean
 
 help:  ## this list
@@ -38,22 +38,24 @@ paper: setup  ## the paper's experiments: figures, numbers and RESULTS.md in exp
 check: setup  ## the daily loop: style, types, import rules and all tests that are quick
 	@$(MAKE) --no-print-directory -j 2 lint quick-tests
 
-test: setup  ## every check: style, types, import rules, tests, coverage
-	@$(MAKE) --no-print-directory -j 3 flower-tests lint all-other-tests
+test: setup  ## every check before a change lands: style, types, import rules, tests
+	@$(MAKE) --no-print-directory -j 3 flower-tests lint other-tests
+
+validate: setup  ## everything, also long statistics, benchmarks, coverage
+	$(BIN)/python -m pytest -n 2 --dist worksteal src tests contrib --cov --cov-report=term --cov-fail-under=95
 
 # Two processes of one thread each: threads of NumPy and polars would only wait for each other.
-quick-tests all-other-tests flower-tests: export OMP_NUM_THREADS = 1
-quick-tests all-other-tests flower-tests: export POLARS_MAX_THREADS = 1
+quick-tests other-tests flower-tests validate: export OMP_NUM_THREADS = 1
+quick-tests other-tests flower-tests validate: export POLARS_MAX_THREADS = 1
 
 quick-tests: setup
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not validation"
 
-all-other-tests: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(FLOWER:%=--ignore=%) \
-	  --cov --cov-report=term --cov-fail-under=95
+other-tests: setup
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(FLOWER:%=--ignore=%) -m "not validation"
 
 flower-tests: setup
-	@said=$$($(BIN)/python -m pytest $(FLOWER) 2>&1); code=$$?; echo "$$said"; exit $$code
+	@said=$$($(BIN)/python -m pytest $(FLOWER) -m "not validation" 2>&1); code=$$?; echo "$$said"; exit $$code
 
 # Each Python gets an environment of its own, beside .venv.
 matrix:  ## the suite on every Python from 3.11 to 3.13 that this machine has
@@ -63,7 +65,7 @@ matrix:  ## the suite on every Python from 3.11 to 3.13 that this machine has
 	  python$$version -m venv $$place; \
 	  $$place/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock; \
 	  $$place/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
-	  OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $$place/bin/python -m pytest -q -n 2 --dist worksteal; \
+	  OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $$place/bin/python -m pytest -q -n 2 --dist worksteal -m "not validation"; \
 	done
 
 docs: setup  ## build the site into docs/_build/site; open its index.html, no server is needed

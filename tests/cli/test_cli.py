@@ -15,7 +15,10 @@ from fedprikl.cli.app import app, main
 from fedprikl.simulation import drifted_population
 
 runner = CliRunner()
-pytestmark = pytest.mark.filterwarnings("ignore::fedprikl.errors.PaperCalibrationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::fedprikl.errors.PaperCalibrationWarning"),
+]
 
 
 def run_json(*arguments: str) -> Any:

@@ -15,6 +15,8 @@ from fedprikl.cli.app import app
 from fedprikl.protocol import Release
 from fedprikl.simulation.demo_table import DRIFTED, flight_table
 
+pytestmark = pytest.mark.slow
+
 runner = CliRunner()
 small = partial(  # as wide as the whole one: too many combinations to compare them
     flight_table, aircraft=24, flights=60, reference_aircraft=60, reference_flights=100

@@ -22,6 +22,8 @@ from fedprikl.protocol import RoundResult, SignedPlan, run_round
 from tests.cli.test_round_commands import call, folder, runner
 from tests.protocol.worlds import InsecureNoNoise
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["folder"]  # a fixture
 
 NEIGHBOURS = {

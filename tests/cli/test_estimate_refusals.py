@@ -14,6 +14,8 @@ from fedprikl.privacy import Ledger
 from fedprikl.protocol import Policy, SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
 
+pytestmark = pytest.mark.slow
+
 ESTIMATE = ("estimate", "plan.json", "clients")
 
 

@@ -31,6 +31,8 @@ from fedprikl.protocol import (
 from tests.cli.test_round_commands import fails, shown
 from tests.protocol.worlds import World
 
+pytestmark = pytest.mark.slow
+
 runner = CliRunner()
 
 

@@ -31,6 +31,8 @@ from tests.monitoring.small_series import (
     quick_folder,
 )
 
+pytestmark = pytest.mark.slow
+
 MONITOR = ("monitor", "plan.json")
 PLAN = plan_of(false_alarm=1e-4)  # a year: so rarely do these tests fail, as the noise is real
 runner = CliRunner()

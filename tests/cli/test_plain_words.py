@@ -20,6 +20,8 @@ from fedprikl.reference import Reference
 from fedprikl.reporting.facts import absences
 from tests.cli.test_round_commands import call, fails
 
+pytestmark = pytest.mark.slow
+
 ESTIMATE = ("estimate", "plan.json", "clients")
 PLAN = ("plan", "ref.json", "--clients", "6", "--records", "360")
 

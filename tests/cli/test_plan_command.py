@@ -15,6 +15,8 @@ from fedprikl.protocol import SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
 from tests.cli.test_verify_command import mutants
 
+pytestmark = pytest.mark.slow
+
 PLAN = ("plan", "ref.json", "--clients", "6", "--records", "360")
 
 

@@ -16,6 +16,8 @@ from fedprikl.front import comparing
 from fedprikl.protocol import Release, SigningKey
 from fedprikl.reporting import ReleaseFacts
 
+pytestmark = pytest.mark.slow
+
 runner = CliRunner()
 NINE = ("--clients", "9", "--records", "9")
 README = (Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")

@@ -18,6 +18,8 @@ from fedprikl.errors import InvalidInputError, MissingExtraError
 from tests.dashboard.sources import Source
 from tests.monitoring.statuses import series
 
+pytestmark = pytest.mark.slow
+
 STATUS = series(7, since=4, missed=(2,))
 GIVEN = ["history.db", "--plan", "plan.json"]
 

@@ -19,6 +19,8 @@ from fedprikl.reporting import ReleaseFacts, release_page
 from fedprikl.reporting.texts import decimals
 from tests.protocol.worlds import World
 
+pytestmark = pytest.mark.slow
+
 runner = CliRunner()
 KEY = SigningKey.generate()
 NEST: Any = []

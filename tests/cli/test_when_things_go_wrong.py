@@ -21,6 +21,8 @@ from fedprikl.protocol import Release
 from fedprikl.whole_files import write_whole
 from tests.cli.test_round_commands import call
 
+pytestmark = pytest.mark.slow
+
 ESTIMATE = ("estimate", "plan.json", "clients")
 # A command that says when it is busy, and then stays busy.
 BUSY = {

@@ -17,6 +17,8 @@ from tests.dashboard.sources import Source
 from tests.monitoring.statuses import SCENES, series
 from tests.reporting.test_in_browser import brightness, meet
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 

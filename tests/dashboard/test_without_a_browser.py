@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent.parent
 TEST = "tests/dashboard/test_page_in_browser.py::test_nothing_but_the_page_is_fetched"
 

@@ -19,6 +19,8 @@ from fedprikl.privacy import Ledger
 from fedprikl.protocol import Release, SignedPlan, Step
 from tests.deployment.fake_grid import AT, FakeFederation, FakeGrid, spent
 
+pytestmark = pytest.mark.slow
+
 SLOW = 20.0  # seconds that every site takes for a step
 
 

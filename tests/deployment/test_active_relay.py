@@ -27,6 +27,8 @@ from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
 from tests.deployment.in_process import in_process_value
 from tests.protocol.worlds import InsecureNoNoise, consistent
 
+pytestmark = pytest.mark.slow
+
 
 def test_without_a_trusted_party_strangers_are_asked_nothing(federation: FakeFederation) -> None:
     """A relay in the place of all clients but one would leave one share of the noise."""

@@ -18,6 +18,8 @@ from fedprikl.privacy import Ledger
 from fedprikl.protocol import Invitation, Step
 from tests.deployment.fake_grid import AT, FakeFederation, FakeGrid, spent
 
+pytestmark = pytest.mark.slow
+
 COUNTED = "its records have been counted as often"
 
 

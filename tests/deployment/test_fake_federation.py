@@ -37,6 +37,8 @@ from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
 from tests.deployment.in_process import in_process_value
 from tests.protocol.worlds import InsecureNoNoise
 
+pytestmark = pytest.mark.slow
+
 LEAVES = dict(zip(Step, Leaves, strict=True))
 
 

@@ -46,6 +46,8 @@ from tests.deployment.in_process import in_process_value
 from tests.deployment.test_warm_executor import wait_until
 from tests.protocol.test_views import contains
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parent.parent.parent
 ALL, KILLED, REFUSING = 6, 3, 5
 HOSTILE = """
@@ -315,6 +317,7 @@ def kill_executor(federation: Loopback, number: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.validation
 def test_a_run_without_an_aggregator_is_never_charged(finished: Finished) -> None:
     """The aggregator dies after a release, is absent, comes back: nothing moves until asked."""
     federation, home = finished.federation, finished.home
@@ -341,6 +344,7 @@ def test_a_run_without_an_aggregator_is_never_charged(finished: Finished) -> Non
     assert spent(home) == pytest.approx(2.0, abs=1e-4)
 
 
+@pytest.mark.validation
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -421,6 +425,7 @@ def test_a_site_stops_cleanly(finished: Finished) -> None:
     assert not (site / "run-site").exists()
 
 
+@pytest.mark.validation
 def test_an_expired_certificate_is_said_to_be_one(tmp_path: Path) -> None:
     with Loopback(tmp_path, days=-1.0) as federation:
         set_up_aggregator(federation.aggregator, _public(tmp_path))

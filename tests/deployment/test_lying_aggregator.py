@@ -36,6 +36,8 @@ from fedprikl.secure_sum import SumAggregator
 from tests.deployment.fake_grid import FakeFederation, FakeGrid
 from tests.protocol.worlds import consistent
 
+pytestmark = pytest.mark.slow
+
 VICTIM = 1
 POINTS = 4
 Lie = Callable[[Invitation], Invitation]

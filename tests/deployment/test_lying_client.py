@@ -12,6 +12,8 @@ from fedprikl.checks import Ints
 from fedprikl.protocol import Client, Invitation, Outcome
 from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
 
+pytestmark = pytest.mark.slow
+
 LIAR = 3
 
 

@@ -24,6 +24,8 @@ from fedprikl.protocol import Release, SigningKey
 from tests.deployment.fake_grid import AT, FakeFederation
 from tests.deployment.test_counted_once import all_refuse
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime.now(UTC)
 
 

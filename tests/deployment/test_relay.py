@@ -17,6 +17,8 @@ from tests.deployment.attack import sums_of_a_relay
 from tests.deployment.fake_grid import FakeFederation, FakeGrid
 from tests.protocol.test_views import contains
 
+pytestmark = pytest.mark.slow
+
 
 def envelopes(grid: FakeGrid) -> list[tuple[int, Envelope]]:
     """Every envelope with the node at its end."""

@@ -16,6 +16,8 @@ from fedprikl.deployment.host import Host
 from fedprikl.protocol import Release
 from tests.deployment.fake_grid import FakeFederation
 
+pytestmark = pytest.mark.slow
+
 
 def test_federate_takes_only_the_release_of_its_own_run(
     federation: FakeFederation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

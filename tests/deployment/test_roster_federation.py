@@ -30,6 +30,8 @@ from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
 from tests.deployment.in_process import in_process_release, in_process_value
 from tests.protocol.worlds import InsecureNoNoise, noisy_counts
 
+pytestmark = pytest.mark.slow
+
 NOBODY: dict[str, Any] = {"trust": "none", "corruption": 0.0}
 
 

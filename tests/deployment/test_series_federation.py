@@ -31,6 +31,8 @@ from tests.deployment.fake_grid import AT, FakeFederation, FakeGrid, spent
 from tests.deployment.test_counted_once import forgetful, steps, told
 from tests.protocol.worlds import InsecureNoNoise, consistent, noisy_counts
 
+pytestmark = pytest.mark.slow
+
 TODAY = datetime.fromisoformat(AT).astimezone(UTC).date()
 FIRST = TODAY - timedelta(days=4)  # periods 0 to 3 are over, 4 is today
 ROWS = 20  # of each site and day

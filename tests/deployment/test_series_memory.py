@@ -20,6 +20,8 @@ from fedprikl.records import Seen, count_parts, open_records
 from fedprikl.reference import Reference
 from tests.deployment.test_site_memory import AT, KEY, memory, refused, signed
 
+pytestmark = pytest.mark.slow
+
 OTHER = SigningKey.generate()
 NAMES = tuple("abcdefghijklmnop")  # one record each, so that each can be told
 REFERENCE = Reference.from_counts(dict.fromkeys(NAMES, 1))

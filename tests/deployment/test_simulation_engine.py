@@ -15,6 +15,8 @@ from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.protocol import Step
 from tests.deployment.losing import DIES
 
+pytestmark = pytest.mark.validation
+
 pytest.importorskip("ray", reason="the simulation engine is an extra of Flower")
 
 REPOSITORY = Path(__file__).parent.parent.parent

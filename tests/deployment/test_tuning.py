@@ -33,6 +33,8 @@ from fedprikl.deployment.flower.tuning import (
     where_needed,
 )
 
+pytestmark = pytest.mark.slow
+
 KEPT = ("ProtobufTranslationMiddleware", "NodeAuthMiddleware", "BaseHTTPMiddleware")
 
 

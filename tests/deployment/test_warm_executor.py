@@ -20,6 +20,8 @@ from fedprikl.deployment.flower.executor import Executor
 from tests.deployment.fake_grid import FakeFederation, FakeGrid
 from tests.deployment.test_roster_federation import NOBODY, with_roster
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parent.parent.parent
 ENVIRONMENT = os.environ | {
     "OPENBLAS_NUM_THREADS": "1",

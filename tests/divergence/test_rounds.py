@@ -12,6 +12,8 @@ from fedprikl.protocol import Plan, Question
 from fedprikl.protocol.plan import Trust
 from tests.protocol.worlds import InsecureNoNoise, World
 
+pytestmark = pytest.mark.slow
+
 OTHERS = ("reverse_kl", "psi", "js", "hellinger", "tv")
 
 

@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from fedprikl.cli.app import app
 from tests.docs.pages import DOCS, PAGES, ROOT, Block, blocks_of, code_of, text_of
 
+pytestmark = pytest.mark.slow
+
 CHAINS = (
     ("tutorial.md", "howto/files.md", "howto/reading-a-report.md"),
     ("howto/monitoring.md", "howto/handling-an-alarm.md"),

@@ -22,6 +22,8 @@ from fedprikl.protocol import Roster, SealingKey, SignedPlan, SigningKey
 from tests.docs.pages import code_of
 from tests.docs.test_code_blocks import lines_of
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("flwr")
 PAGE = "deployment.md"
 NOT_RUN = ("pip install", "flwr supernode register", "federate", "flwr run", "fedprikl prune")

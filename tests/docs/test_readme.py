@@ -21,6 +21,8 @@ from fedprikl import (
     simulation,
 )
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -48,6 +50,7 @@ def test_the_python_example_runs(
     assert "epsilon 1, delta 0: proved for every data set." in printed
 
 
+@pytest.mark.validation
 def test_the_demo_table_is_up_to_date() -> None:
     """Names and payloads to the letter, numbers to 5%, as libraries may change a last digit.
 

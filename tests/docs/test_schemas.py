@@ -12,6 +12,8 @@ import pytest
 import fedprikl as fk
 from tests.docs.pages import site_parts, text_of
 
+pytestmark = pytest.mark.slow
+
 Document = dict[str, Any]
 
 

@@ -12,6 +12,8 @@ import pytest
 import fedprikl as fk
 from tests.docs.pages import DOCS, PAGES, ROOT, site_parts, text_of
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_page_is_in_the_navigation() -> None:
     """By name in index.md, or as a decision."""

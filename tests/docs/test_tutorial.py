@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = Path(__file__).parent.parent.parent / "docs" / "tutorial.ipynb"
 DOCUMENT = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
 CODE = ["".join(cell["source"]) for cell in DOCUMENT["cells"] if cell["cell_type"] == "code"]

@@ -26,6 +26,8 @@ from tests.brute_force import Histogram, distance, histograms
 from tests.estimation.test_guaranteed import coverages
 from tests.privacy.test_reachable import convex_scores, nested
 
+pytestmark = pytest.mark.slow
+
 EPSILON = 6.0
 PI = {2: [0.3, 0.7], 3: [0.15, 0.5, 0.35]}
 SCORES = [Score(Skew(0.01)), Score(Skew(0.05), maximum_step=0.3)]

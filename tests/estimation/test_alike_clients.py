@@ -20,6 +20,8 @@ from fedprikl.reference.factors import Factors
 from fedprikl.simulation import load_compact
 from tests.estimation.alike_clients import carriers, dirichlet, some_unusual
 
+pytestmark = pytest.mark.slow
+
 DIGITS = data_folder() / "femnist_digits.npz"
 NOISE = 5.0  # on every count, without a trusted party
 STATED = 0.01
@@ -184,6 +186,7 @@ def test_a_verdict_says_that_it_takes_records_as_unrelated() -> None:
     assert several.witnesses == single.witnesses
 
 
+@pytest.mark.validation
 @pytest.mark.skipif(not DIGITS.exists(), reason="needs the FEMNIST digits, which are not at hand")
 @pytest.mark.parametrize("digit", [5, None])
 def test_the_other_half_of_the_writers_has_not_drifted(digit: int | None) -> None:

@@ -17,6 +17,8 @@ from fedprikl.reference import Correlation, Spread
 from tests.estimation.column_releases import Column, alarm_rate, falling
 from tests.estimation.test_verdict import alarms_too_often
 
+pytestmark = pytest.mark.slow
+
 RATE, POPULATIONS, FEWER = 0.05, 4000, 300
 SIZES = (2, 2, 3, 3, 4, 5, 6, 8, 10, 12, 12, 15, 20, 25, 30, 40, 60, 80, 120, 200)
 EXACT = Spread(clients=(100,), correlation=Correlation(icc=0.05, size_variation=0.0, clients=9999))
@@ -72,6 +74,7 @@ def test_the_family_keeps_its_rate(noise: str, count: int, rng: np.random.Genera
     assert alarms > 0.5 * RATE * POPULATIONS  # and the thresholds are not far too high
 
 
+@pytest.mark.validation
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("records", [300, 5000])
 def test_columns_of_all_sizes_share_it_fairly(

@@ -22,6 +22,8 @@ from fedprikl.privacy import calibrate_laplace
 from fedprikl.privacy.integer_laplace import calibrate_integer_laplace
 from fedprikl.reference import all_points
 
+pytestmark = pytest.mark.slow
+
 
 def lognormal(cells: int, seed: int = 4) -> Floats:
     mass = np.random.default_rng(seed).lognormal(0, 1, cells)

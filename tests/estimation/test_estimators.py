@@ -16,6 +16,8 @@ from fedprikl.privacy import NoiseKind, SecureNoise
 from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_points
 from tests.false_alarm import looks_centred
 
+pytestmark = pytest.mark.slow
+
 KINDS: tuple[NoiseKind, ...] = ("laplace", "gaussian")
 PI = np.array([0.4, 0.3, 0.2, 0.1, 0.0])
 HELD = np.array([100, 150, 90, 50, 10])  # the last ten are "other"

@@ -18,6 +18,8 @@ from fedprikl.reference import all_points, spread_points
 from tests.adaptive_losses import log, ratios
 from tests.brute_force import Histogram, histograms, neighbours
 
+pytestmark = pytest.mark.slow
+
 PI = {2: [0.3, 0.7], 3: [0.15, 0.5, 0.35]}
 SCORES = [Score(Skew(0.01)), Score(Skew(0.05), maximum_step=0.3)]
 EPSILON = 4.0  # a dead zone of 2.3 records and more

@@ -16,6 +16,8 @@ from fedprikl.estimation.interval import largest_raise, value_interval
 from fedprikl.privacy import NoiseLaw, calibrate_laplace
 from fedprikl.reference import QueryPoints, all_points
 
+pytestmark = pytest.mark.slow
+
 PI = np.array([0.55, 0.3, 0.15])
 POINTS = all_points(PI)
 LARGEST = math.log(100)

@@ -21,6 +21,8 @@ from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from fedprikl.reference import QueryPoints, distinct_points, spread_points
 from tests.false_alarm import Enough
 
+pytestmark = pytest.mark.slow
+
 COVERED = Enough(least=1880, trials=2000, good=0.98, poor=0.92, missed=1e-3)
 POOLED = Enough(least=88, trials=100, good=0.97, poor=0.75, missed=1e-3)
 ALIKE = Enough(least=33, trials=40, good=0.97, poor=0.65, missed=5e-3)

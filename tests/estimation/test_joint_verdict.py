@@ -25,6 +25,8 @@ from fedprikl.privacy import Calibrated, InsecureSeededNoise, calibrate_integer,
 from fedprikl.reference import QueryPoints, spread_points
 from tests.estimation.test_verdict import alarms_too_often
 
+pytestmark = pytest.mark.slow
+
 NORMAL = np.random.default_rng(3).normal(size=(4000, 1))
 LAPLACE = calibrate_laplace(epsilon=1.0, sensitivity=0.5)
 

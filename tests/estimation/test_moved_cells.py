@@ -16,6 +16,8 @@ from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Correlation, Spread, all_points, distinct_points
 from tests.estimation.column_releases import falling
 
+pytestmark = pytest.mark.slow
+
 RATE, RELEASES = 0.1, 2000
 TINY = np.concatenate([[0.5, 0.3, 0.2], 10.0 ** -np.arange(2, 9)])
 TINY = TINY / TINY.sum()

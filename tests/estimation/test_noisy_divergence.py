@@ -12,6 +12,8 @@ from fedprikl.estimation.no_drift import multinomial
 from fedprikl.reference import QueryPoints, all_points, distinct_points
 from tests.false_alarm import FALSE_ALARM
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("kl", "reverse_kl", "psi", "js", "hellinger", "tv")
 PI = np.arange(1.0, 41) / np.arange(1.0, 41).sum()
 N, SD = 40_000, 8.0

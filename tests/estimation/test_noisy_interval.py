@@ -20,6 +20,8 @@ from fedprikl.privacy import laplace_variance
 from fedprikl.reference import QueryPoints, all_points, spread_points
 from tests.estimation.test_interval import population
 
+pytestmark = pytest.mark.slow
+
 KINDS, ALL = ["no drift", "spread drift", "concentrated drift"], 600
 # Standard deviations of the noise: Laplace of epsilon 1, and normal; cells hold 15 to 8,700 records
 QUIET, LOUD = math.sqrt(laplace_variance(2.0)), 30.0

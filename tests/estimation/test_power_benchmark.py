@@ -19,6 +19,8 @@ from fedprikl.protocol.round import cohort_sizes
 from fedprikl.reference import Reference, all_points
 from tests.benchmark_modules import loaded
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PI = np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
 
@@ -52,6 +54,7 @@ def saved(bench: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.validation
 def test_one_json_object_with_every_table(saved: Path) -> None:
     result = json.loads(saved.read_text(encoding="utf-8"))
     keys = {name: set(result[name][0]) for name in ("power", "errors", "alarms", "coverage")}

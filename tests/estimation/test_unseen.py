@@ -15,6 +15,8 @@ from fedprikl.reference import Reference, Unseen, View, all_points
 from tests.estimation.column_releases import falling, score_of
 from tests.estimation.test_verdict import alarms_too_often
 
+pytestmark = pytest.mark.slow
+
 RATE, POPULATIONS = 0.05, 300
 NOTHING_MISSED = Unseen(shape=1.0, scale=0.0, effect=1.0)
 

@@ -30,6 +30,8 @@ from fedprikl.privacy import GaussianMechanism, LaplaceMechanism, Mechanism
 from fedprikl.reference import all_points, distinct_points
 from tests.false_alarm import FALSE_ALARM, looks_centred
 
+pytestmark = pytest.mark.slow
+
 TINY = NoDrift(
     pi=np.array([0.5, 0.2]),
     records=np.array([5]),

@@ -15,6 +15,8 @@ from fedprikl.reference import Correlation, all_points
 from fedprikl.simulation import load_compact
 from tests.false_alarm import FALSE_ALARM
 
+pytestmark = pytest.mark.slow
+
 DIGITS = data_folder() / "femnist_digits.npz"
 REPETITIONS = 1000
 

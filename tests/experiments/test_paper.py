@@ -23,6 +23,8 @@ from experiments.paper.world import HERE, PAIRS, World, data_folder, find_world
 
 from fedprikl.simulation import synthetic_handwriting
 
+pytestmark = pytest.mark.slow
+
 RESULTS = HERE / "results"
 SLICE = Path(__file__).with_name("made_up_slice.json")
 femnist = pytest.mark.skipif(

@@ -55,6 +55,8 @@ from tests.brute_force import Histogram, largest_change
 from tests.extending.page import module
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def triangular(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Divergence]:

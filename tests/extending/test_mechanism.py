@@ -39,6 +39,8 @@ from fedprikl.reference import spread_points
 from tests.extending.page import module
 from tests.false_alarm import FALSE_ALARM
 
+pytestmark = pytest.mark.slow
+
 AT = "2030-01-31T12:00:00+00:00"
 KIND = "twice_laplace"
 

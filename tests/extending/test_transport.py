@@ -27,6 +27,8 @@ from fedprikl.secure_sum import Leaves
 from tests.extending.page import blocks, module
 from tests.protocol.worlds import AT, World
 
+pytestmark = pytest.mark.slow
+
 WORLD = World.make(clients=12)
 LAST = {Step.INPUT: Leaves.BEFORE_INPUT, Step.REVEAL: Leaves.BEFORE_UNMASK}
 

@@ -33,6 +33,8 @@ from fedprikl.records import FrameRecords
 from tests.cli.test_round_commands import runner
 from tests.front.conftest import Population
 
+pytestmark = pytest.mark.slow
+
 LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
 
 

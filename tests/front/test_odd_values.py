@@ -9,6 +9,8 @@ import pytest
 
 import fedprikl as fk
 
+pytestmark = pytest.mark.slow
+
 
 def endless() -> Any:
     """An array that contains itself."""

@@ -16,6 +16,8 @@ from fedprikl import plan as make_plan
 from fedprikl.errors import MissingExtraError
 from tests.front.conftest import Population
 
+pytestmark = pytest.mark.slow
+
 NASTY = "<script>alert('people')</script>"
 
 

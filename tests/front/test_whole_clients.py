@@ -26,6 +26,8 @@ from fedprikl.front import comparing
 from fedprikl.protocol import Client
 from tests.front.conftest import Population
 
+pytestmark = pytest.mark.slow
+
 K = 20
 
 

@@ -9,6 +9,8 @@ import pytest
 from tests.golden.cases import CASES
 from tests.golden.compare import ELSEWHERE, VALUES, differences, leaves, round_trip, tolerance
 
+pytestmark = pytest.mark.slow
+
 RECORDED: dict[str, Any] = json.loads(VALUES.read_text())
 
 

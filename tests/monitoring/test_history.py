@@ -29,6 +29,8 @@ from fedprikl.shapes import to_plain
 from tests.monitoring.small_series import World, over, plan_of, quick_folder
 from tests.monitoring.statuses import series as made_up
 
+pytestmark = pytest.mark.slow
+
 AT = over(2)
 
 

@@ -13,6 +13,8 @@ from fedprikl.privacy import RoundState
 from tests.monitoring.monitor_children import crash, steps_of
 from tests.monitoring.small_series import ARRIVING, WEEKS, World, over, plan_of
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 60.0  # seconds, for a slow machine
 
 context = multiprocessing.get_context("forkserver")

@@ -13,6 +13,8 @@ from fedprikl.privacy import RoundState
 from tests.monitoring.monitor_children import monitor_at_once
 from tests.monitoring.small_series import World, over
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 60.0  # seconds, for a slow machine
 BUSY = "Another process is at work on this series; nothing was done here."
 

@@ -29,6 +29,8 @@ from fedprikl.protocol import Plan, Question, Series
 from fedprikl.records import Seen, count_parts
 from fedprikl.reference import Reference
 
+pytestmark = pytest.mark.slow
+
 CELLS = 24
 REFERENCE = Reference.from_counts([1] * CELLS)
 FAST = settings(

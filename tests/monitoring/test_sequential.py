@@ -16,6 +16,8 @@ from fedprikl.reference import Reference
 from tests.false_alarm import looks_as_frequent
 from tests.monitoring.series_worlds import MOVED, PI, YEAR, channel, drifting, weeks
 
+pytestmark = pytest.mark.slow
+
 RATE = YEAR["false_alarm"]
 SERIES = 400
 
@@ -78,6 +80,7 @@ def test_groups_hold_every_cell_once() -> None:
     assert lenses_of(PI, np.arange(8)) == ()
 
 
+@pytest.mark.validation
 def test_the_rate_of_a_year_is_kept_with_a_lasting_deviation() -> None:
     """At most 5% of 400 series raise an alarm, each with a deviation of 2e-5 nats.
 

@@ -11,6 +11,8 @@ from fedprikl.monitoring import nominal
 from fedprikl.privacy import laplace_variance
 from tests.benchmark_modules import loaded
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Any]:

@@ -26,6 +26,8 @@ from tests.deployment.fake_grid import FakeFederation, FakeGrid
 from tests.deployment.in_process import in_process_value
 from tests.protocol.worlds import InsecureNoNoise
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SITE = Path(__file__).with_name("site_process.py")
 NOT_NEEDED = ("dp_accounting", "duckdb", "flwr", "matplotlib", "opendp", "pandas", "scipy")
@@ -77,6 +79,7 @@ def cpu(folder: Path, *line: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.validation
 def test_it_is_small(clean: Path) -> None:
     for name in NOT_NEEDED:
         assert run(clean, "-c", f"import {name}").returncode != 0

@@ -12,6 +12,8 @@ import pytest
 
 from fedprikl import __version__
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 IMAGE = (ROOT / "deploy/container/Containerfile").read_text(encoding="utf-8")
 # Packages come from this environment and none from an index: the steps are what is tried here,

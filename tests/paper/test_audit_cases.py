@@ -10,6 +10,8 @@ from fedprikl.paper import AuditCase, exact_case, paper_case
 from fedprikl.privacy import LaplaceMechanism, SecureNoise, audit
 from tests.false_alarm import FALSE_ALARM
 
+pytestmark = pytest.mark.slow
+
 SETTINGS: dict[str, Any] = {
     "epsilon": 1.0,
     "delta": 1e-6,

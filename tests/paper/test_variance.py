@@ -21,6 +21,8 @@ from fedprikl.paper import (
     variance_bound,
 )
 
+pytestmark = pytest.mark.slow
+
 Pair = tuple[Floats, Floats]
 
 

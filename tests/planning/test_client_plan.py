@@ -20,6 +20,8 @@ from fedprikl.privacy import total_epsilon
 from fedprikl.protocol import Series, trust_of
 from fedprikl.protocol.round import cohort_sizes
 
+pytestmark = pytest.mark.slow
+
 REFERENCE = Reference.from_counts([30, 20, 15, 12, 9, 6, 4, 3, 1])
 CLIENTS, RECORDS, DELTA = 600, 30_000, 1e-6
 YEAR = Series(every="week", first="2027-01-04", periods=52)

@@ -36,6 +36,8 @@ from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.round import cohort_sizes
 from tests.false_alarm import Enough
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = 250
 
 
@@ -296,6 +298,7 @@ def test_it_asks_for_client_ids_or_a_design_effect_before_it_promises() -> None:
     assert plan_round(with_ids, clients=50, records=5000, epsilon=1.0).notes == ()
 
 
+@pytest.mark.validation
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_the_promised_power_is_reached(trust: Any) -> None:
     """Populations drifted by the smallest drift of a kind are found in at least 85 of 100 cases.

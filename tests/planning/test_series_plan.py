@@ -15,6 +15,8 @@ from fedprikl.privacy import total_epsilon
 from fedprikl.protocol import Series, trust_of
 from fedprikl.reference import Reference
 
+pytestmark = pytest.mark.slow
+
 CELLS, EPSILON, DELTA = 40, 1.0, 1e-6
 REFERENCE = Reference.from_counts(np.random.default_rng(1).integers(5, 50, CELLS))
 CLIENTS = 30

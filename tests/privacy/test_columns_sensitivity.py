@@ -13,6 +13,8 @@ from fedprikl.estimation import BatchCounts, score_sensitivity, weighted_score
 from fedprikl.reference import QueryPoints, all_points
 from tests.brute_force import histograms, neighbours
 
+pytestmark = pytest.mark.slow
+
 Table = tuple[tuple[float, ...], ...]  # per column: Pi of its cells, "other" last
 
 TABLES: list[tuple[Table, int]] = [

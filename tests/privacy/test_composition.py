@@ -29,6 +29,8 @@ from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrat
 from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
 from fedprikl.privacy.renyi import concentrated_epsilon
 
+pytestmark = pytest.mark.slow
+
 DELTA = 1e-6
 
 

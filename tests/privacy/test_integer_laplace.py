@@ -13,6 +13,8 @@ from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism, calibrate_
 from tests.false_alarm import looks_centred
 from tests.privacy.test_polya import fits
 
+pytestmark = pytest.mark.slow
+
 K = np.arange(-400, 401)
 
 

@@ -35,6 +35,8 @@ from tests.adaptive_losses import lengths, log, ratios
 from tests.brute_force import Histogram, histograms, neighbours
 from tests.false_alarm import FALSE_ALARM, looks_distributed
 
+pytestmark = pytest.mark.slow
+
 SCORES = [Score(Skew(0.01)), Score(Skew(0.1), correction=1.0, maximum_step=0.4)]
 PI = {2: [0.3, 0.7], 3: [0.2, 0.5, 0.3], 4: [0.1, 0.2, 0.3, 0.4]}
 DRAWS = 40_000

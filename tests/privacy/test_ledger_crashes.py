@@ -14,6 +14,8 @@ from fedprikl.errors import BudgetExceededError
 from fedprikl.privacy import AccountedRelease, Ledger, RoundState
 from tests.privacy import ledger_children as children
 
+pytestmark = pytest.mark.slow
+
 AT = children.AT
 PATIENCE = 60.0  # seconds, for a slow machine
 

@@ -37,6 +37,8 @@ from fedprikl.privacy.shared_gaussian import (
 from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
 from tests.brute_force import Histogram, histograms
 
+pytestmark = pytest.mark.slow
+
 DELTA = 1e-6
 
 

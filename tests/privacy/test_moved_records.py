@@ -25,6 +25,8 @@ from fedprikl.privacy import moved_sensitivity
 from fedprikl.reference import QueryPoints, all_points
 from tests.brute_force import Histogram, distance, histograms, within
 
+pytestmark = pytest.mark.slow
+
 DIVERGENCES = ("kl", "reverse_kl", "psi", "js", "hellinger", "tv")
 Case = tuple[QueryPoints, np.ndarray[Any, np.dtype[np.int64]], Score]
 

@@ -14,6 +14,8 @@ from fedprikl.privacy.audit import lowest_bit
 from fedprikl.privacy.noise import GRID_EXPONENT
 from tests.false_alarm import FALSE_ALARM, looks_distributed
 
+pytestmark = pytest.mark.slow
+
 SOURCES = [SecureNoise(), InsecureSeededNoise(7)]
 
 

@@ -20,6 +20,8 @@ from fedprikl.privacy.polya import PolyaTable, polya_reach, polya_table, tail_bi
 from tests.false_alarm import FALSE_ALARM
 from tests.privacy.polya_exactly import masses, share_probabilities, summed
 
+pytestmark = pytest.mark.slow
+
 CASES = [(2.0, 1), (2.0, 7), (20.0, 2800), (0.1, 3), (0.004, 5)]
 
 

@@ -33,6 +33,8 @@ from fedprikl.privacy import sensitivity as module
 from fedprikl.reference import QueryPoints, all_points
 from tests.brute_force import Histogram, histograms, largest_change, neighbours
 
+pytestmark = pytest.mark.slow
+
 OTHERS = ("reverse_kl", "psi", "js", "hellinger", "tv")
 Case = tuple[QueryPoints, np.ndarray[Any, np.dtype[np.int64]], Score]
 

@@ -25,6 +25,8 @@ from fedprikl.privacy.account import Account
 from fedprikl.privacy.ledger_file import LEDGER
 from fedprikl.privacy.spans import Spanned, exposures, worst_epsilon
 
+pytestmark = pytest.mark.slow
+
 AT = "2030-01-31T12:00:00+00:00"
 MONDAY = datetime(2027, 1, 4, tzinfo=UTC)
 DELTA = 1e-6

@@ -24,6 +24,8 @@ from fedprikl.privacy.noise import GRID_SLACK, NoiseSource
 from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism, calibrate_shared_gaussian
 from fedprikl.privacy.shared_laplace import SAMPLER_DELTA, SharedLaplaceMechanism
 
+pytestmark = pytest.mark.slow
+
 DELTAS = [1e-6, 1e-12, 1e-16, 1e-20, SMALLEST_DELTA]
 GRAPH_FAILURE = 2.0**-40
 mpf = mpmath.mpf

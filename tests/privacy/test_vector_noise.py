@@ -33,6 +33,8 @@ from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
 from fedprikl.privacy.noise import GRID_EXPONENT, GRID_SLACK
 from tests.false_alarm import FALSE_ALARM
 
+pytestmark = pytest.mark.slow
+
 AT = "2030-01-31T12:00:00+00:00"
 DELTA = 1e-6
 AUDITED_DELTA = 1e-2  # large, so that few trials tell noise from half of it

@@ -22,6 +22,8 @@ from fedprikl.reference import all_points
 from tests.brute_force import Histogram, distance, histograms
 from tests.protocol.worlds import InsecureNoNoise
 
+pytestmark = pytest.mark.slow
+
 # Two columns of two values each, and their joint cells: aa, ab, ba, bb.
 JOINT = np.array([0.4, 0.2, 0.1, 0.3])
 CLIENTS, EPSILON = 3, 2.0

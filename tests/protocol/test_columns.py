@@ -30,6 +30,8 @@ from fedprikl.reporting import release_page
 from fedprikl.reporting.column_facts import UNRELATED, column_lines
 from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise
 
+pytestmark = pytest.mark.slow
+
 CLIENTS, EACH = 12, 250
 Trust = Literal["aggregator", "none"]
 

@@ -17,6 +17,8 @@ from fedprikl.protocol.column_release import answer_columns
 from tests.benchmark_modules import loaded
 from tests.protocol.worlds import InsecureNoNoise
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SMALL = (6, 4_000, 1.0, 0.1)  # columns, records, epsilon, nats
 
@@ -55,6 +57,7 @@ def saved(bench: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.validation
 def test_one_json_object_with_every_table(saved: Path) -> None:
     result = json.loads(saved.read_text(encoding="utf-8"))
     asked = {"columns", "records", "epsilon", "trust", "drift"}

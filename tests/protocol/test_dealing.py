@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from fedprikl.protocol.dealing import deal
 from tests.protocol.worlds import World
 
+pytestmark = pytest.mark.slow
+
 WORLD = World.make(clients=9)
 NAMES = [f"c{i}" for i in range(60)]
 

@@ -19,6 +19,8 @@ from fedprikl.secure_sum import Leaves
 from tests.false_alarm import FALSE_ALARM, looks_as_frequent, missed
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted, noisy_counts
 
+pytestmark = pytest.mark.slow
+
 LEAVES = {"c2": Leaves.BEFORE_INPUT, "c17": Leaves.BEFORE_ECHO, "c30": Leaves.BEFORE_UNMASK}
 EARLY = {"c2"}  # its input is in no sum
 

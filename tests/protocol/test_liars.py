@@ -17,6 +17,8 @@ from fedprikl.protocol.possible_counts import possible_counts
 from fedprikl.secure_sum.ring import Ring
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted
 
+pytestmark = pytest.mark.slow
+
 TOP, RECORDS, RING = 5, 4, 16  # the largest honest count, the records of the cohort, 2^width
 PLACES = 3
 

@@ -27,6 +27,8 @@ from fedprikl.protocol import (
 from fedprikl.reporting import ReleaseFacts, release_page
 from tests.protocol.worlds import World
 
+pytestmark = pytest.mark.slow
+
 KEY = SigningKey.generate()
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63) + 1, 2**63 - 1)
 WHOLE = st.integers(0, 2**63 - 1)

@@ -25,6 +25,8 @@ from fedprikl.reporting.release_summary import release_summary
 from tests.extending.page import module
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted, noisy_counts
 
+pytestmark = pytest.mark.slow
+
 WORLD = World.make(clients=24)
 ALL = 12  # cells
 

@@ -39,6 +39,8 @@ from fedprikl.records.reference_draws import draw_reference
 from fedprikl.reference import BlockCode, Domain, Indices, Reference, View
 from tests.false_alarm import FALSE_ALARM, looks_as_frequent
 
+pytestmark = pytest.mark.slow
+
 A, B = [f"a{i}" for i in range(6)], [f"b{i}" for i in range(5)]
 EVERY = [(a, b) for a in A for b in B]  # one public record each, so that every pair has a cell
 

@@ -30,6 +30,8 @@ from fedprikl.reference.domain import all_codes
 from fedprikl.reference.values import level_text
 from fedprikl.reference.view_cells import view_of
 
+pytestmark = pytest.mark.slow
+
 BIG = 2**53
 DAY = datetime(2020, 2, 29)
 BASES: dict[str, list[Any]] = {

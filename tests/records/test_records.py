@@ -26,6 +26,8 @@ from fedprikl.records import FileRecords, FrameRecords, fit_reference, open_reco
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table
 from fedprikl.reference.domain import all_codes
 
+pytestmark = pytest.mark.slow
+
 EDGES = (-1.5, 0.0, 0.1, 3.0)
 CATEGORIES = ("red", "1", "0", "True", "1.5", "0.1", "007", "?", "", "ü'\"", "a.0", "1e+20", "-3")
 BINNED = Table((Bins("x", EDGES),))

@@ -20,6 +20,8 @@ from fedprikl.reference import Correlation, files
 from fedprikl.simulation import load_compact
 from tests.false_alarm import looks_centred
 
+pytestmark = pytest.mark.slow
+
 FRAME = pl.DataFrame({"id": [1, 2, 3, 4, 4], "gaps": [1, None, 2, None, 3], "x": list("aabbc")})
 DIGITS = data_folder() / "femnist_digits.npz"
 

@@ -16,6 +16,8 @@ from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_poi
 from fedprikl.reference.points import inclusion_probabilities, spread_shares, systematic_sample
 from tests.false_alarm import looks_centred
 
+pytestmark = pytest.mark.slow
+
 weights_lists = st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=9)
 
 

@@ -18,6 +18,8 @@ from fedprikl.reference import Correlation, files, fit_cells
 from fedprikl.reference.fit import fit_table
 from fedprikl.reference.values import MISSING_TEXTS
 
+pytestmark = pytest.mark.slow
+
 PUBLIC = pl.DataFrame(
     {
         "plan": ["basic", "basic", "plus", "plus", None, "basic"],

@@ -13,6 +13,8 @@ from fedprikl.reporting.release_summary import release_summary
 from tests.browser import look
 from tests.reporting.releases import PLAN, SCENES
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = (400, 1200)
 GAP = 4  # pixels between a bar and its number
 COSTS = {"bytes of masked counts per client": "1,024"}

@@ -18,6 +18,8 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.secure_sum import DEFAULT_FAILURE, Degree, choose_degree
 from fedprikl.secure_sum.graph import Graph
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-9
 STATED, TRIALS = 0.1, 600
 

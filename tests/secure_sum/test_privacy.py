@@ -25,6 +25,8 @@ from fedprikl.secure_sum.sum_keys import agree, stream_of
 
 from .helpers import Cohort, make_plan
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-9
 
 # Exact: three clients, one entry, the ring of integers modulo 4, all 4^6 masks.

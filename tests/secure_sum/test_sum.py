@@ -13,6 +13,8 @@ from fedprikl.secure_sum import Leaves, SumPlan, plan_sum, secure_sum
 
 from .helpers import identities, make_inputs, make_plan, seeded
 
+pytestmark = pytest.mark.slow
+
 
 def plain_sum_holds(plan: SumPlan, dropouts: dict[int, Leaves], seed: int) -> bool:
     inputs = make_inputs(plan, seed)

@@ -12,6 +12,8 @@ import pytest
 from fedprikl import errors
 from fedprikl.secure_sum import SumAggregator, SumClient, SumPlan
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "vectors" / "secure_sum"
 FILES = sorted(FOLDER.glob("*.json"))
 BAD = [path for path in FILES if path.name.startswith("bad_")]

@@ -7,6 +7,8 @@ from fedprikl.estimation import score_sensitivity
 from fedprikl.privacy import NoiseKind, SecureNoise, audit
 from fedprikl.simulation.client_case import ClientCase, client_case
 
+pytestmark = pytest.mark.slow
+
 TRIALS = 3000
 
 

@@ -10,6 +10,8 @@ from fedprikl.planning import per_client
 from fedprikl.simulation import Population
 from tests.benchmark_modules import loaded
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Any]:
@@ -58,6 +60,7 @@ def test_a_plan_is_measured_at_every_drift(bench: Any) -> None:
     assert 0 < rows[0]["smallest_drift"] < 0.1
 
 
+@pytest.mark.validation
 def test_liars_stay_within_the_bound(bench: Any) -> None:
     rows = bench.clients_liars.measure_liars(1, attacks=3)
     assert {row["divergence"] for row in rows if not row["column"]} == {"kl", "tv", "js"}

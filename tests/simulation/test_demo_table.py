@@ -11,6 +11,8 @@ from fedprikl.reference import Reference
 from fedprikl.simulation import demo_table
 from fedprikl.simulation.demo_table import CLIENT, DRIFTED, FlightTable, flight_table
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = [
     *("carrier", "origin", "weekday", "departure_hour", "departure_delay"),
     *("distance", "load", "aircraft_age"),

@@ -29,6 +29,8 @@ from fedprikl.simulation.methods import NoiseShares, TrustedAggregator
 from fedprikl.simulation.real_runs import RealRuns
 from tests.protocol.worlds import AT, InsecureNoNoise, noisy_counts
 
+pytestmark = pytest.mark.slow
+
 
 def plan_of(world: DriftedPopulation, **settings: Any) -> Plan:
     fixed: dict[str, Any] = {
