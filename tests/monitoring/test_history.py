@@ -14,7 +14,6 @@ import pytest
 
 from fedprikl.documents import canonical
 from fedprikl.errors import (
-    BudgetExceededError,
     HistoryDamagedError,
     HistoryError,
     InvalidInputError,
@@ -26,7 +25,7 @@ from fedprikl.privacy import Ledger
 from fedprikl.protocol import ReleasedPeriod, Series, SignedPlan, SigningKey
 from fedprikl.reporting.series_page import series_page
 from fedprikl.shapes import to_plain
-from tests.monitoring.small_series import World, over, plan_of, quick_folder
+from tests.monitoring.small_series import WEEKS, World, over, plan_of, quick_folder
 from tests.monitoring.statuses import series as made_up
 
 pytestmark = pytest.mark.slow
@@ -159,7 +158,7 @@ def test_a_release_that_was_taken_out_of_a_rewritten_chain_is_noticed(world: Wor
     )
     with pytest.raises(HistoryDamagedError, match="period 2 does not follow the one before it"):
         world.verify()
-    with pytest.raises(HistoryError, match="says that period 1 was counted, and the history does"):
+    with pytest.raises(HistoryError, match="charged period 1 of 'clients', and the history does"):
         world.monitor(AT)
 
 
@@ -222,9 +221,34 @@ def test_history_and_watermark_put_back_together_are_noticed_by_the_ledger(folde
     charged = world.charged()
     for path, data in saved.items():
         path.write_bytes(data)
-    with pytest.raises(BudgetExceededError, match="0 is left"):
+    with pytest.raises(HistoryError, match=r"has charged period 1 of 'clients', and the history"):
         world.monitor(over(1))
     assert world.charged() == charged
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_a_second_history_beside_the_same_ledger_is_refused(folder: Path, unit: str) -> None:
+    """Also where the budget has room: what was counted would be counted again."""
+    whole = {"unit": "client", "per_client": 5, "releases": 6} if unit == "client" else {}
+    plan = plan_of(budget_epsilon=20.0, **whole)
+    world = World.create(folder / "series", plan).grow(0).grow(1).grow(2)
+    world.monitor(over(0))
+    with pytest.raises(HistoryError, match=r"has charged period 0 of .* begins on 2027-01-11 or"):
+        world.monitor(over(0), history=folder / "second.db")
+    world.monitor(over(2))
+    charged = world.charged()
+    with pytest.raises(HistoryError, match=r"has charged 3 periods, 0 to 2, of 'clients'"):
+        world.monitor(over(2), history=folder / "third.db", watermark=folder / "third-marks.db")
+    assert world.charged() == charged
+    assert world.monitor(over(2)).points[2].state == "released"
+
+
+def test_the_next_series_has_a_history_of_its_own(folder: Path) -> None:
+    """It begins where the first one ended: what the ledger has charged is not about its periods."""
+    world = World.create(folder / "series", plan_of(replace(WEEKS, periods=1))).grow(0).grow(1)
+    world.monitor(over(0))
+    later = replace(world, plan=plan_of(replace(WEEKS, first="2027-01-11", periods=5)))
+    assert later.monitor(over(1), history=folder / "later.db").points[0].state == "released"
 
 
 def test_a_history_from_the_middle_of_a_period_is_noticed(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ from fedprikl.front.client_sources import find_clients
 from fedprikl.front.empty_clients import check_enough, stay_away, stay_away_words
 from fedprikl.front.plan_checks import check_plan
 from fedprikl.front.progress_calls import Progress, silent
-from fedprikl.monitoring.history import History, Kept
+from fedprikl.monitoring.history import History, Kept, SeriesHistory
 from fedprikl.monitoring.period_selection import records_of_period
 from fedprikl.monitoring.watermark import Claim, Watermark
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource, RoundState
+from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol import (
     Aggregator,
     Client,
@@ -29,6 +31,7 @@ from fedprikl.protocol import (
     draw_of,
     run_round,
 )
+from fedprikl.protocol.released_period import charged_periods
 from fedprikl.records import CsvFormat, PeriodRecords, check_times, count_parts
 from fedprikl.reference import Reference
 
@@ -79,7 +82,8 @@ class LocalSeries:
             return
         with Ledger.open(self.ledger) as book:
             self._check_ledger(book, history, found.last)
-            rounds = self._charged(book)
+            self._check_known(book, found)
+            rounds = {each.round_id: each.state for each in self._rounds(book)}
             for kept in found.kept.values():
                 if rounds.get(kept.round_id) is RoundState.OPEN:
                     held = book.reservation(kept.round_id)
@@ -99,11 +103,31 @@ class LocalSeries:
                     )
         self._check_watermark(history, marks)
 
-    def _charged(self, book: Ledger) -> dict[str, RoundState]:
+    def _rounds(self, book: Ledger) -> tuple[LedgerRound, ...]:
+        """Of the population, whatever became of them."""
         population = self.signed.plan.population
-        if population not in book.populations():
-            return {}
-        return {each.round_id: each.state for each in book.account(population).rounds}
+        return book.account(population).rounds if population in book.populations() else ()
+
+    def _check_known(self, book: Ledger, found: SeriesHistory) -> None:
+        """Refuses a history without rounds that the ledger has charged for its periods."""
+        unknown = [
+            charged_periods(each, self.signed.plan)
+            for each in self._rounds(book)
+            if each.charged and each.round_id not in found.rounds
+        ]
+        numbers = sorted(set(chain.from_iterable(unknown)))
+        if numbers:
+            many = f"period {numbers[0]}"
+            if numbers[1:]:
+                many = f"{len(numbers)} periods, {numbers[0]} to {numbers[-1]},"
+            end = self.series.period(numbers[-1]).end
+            raise HistoryError(
+                f"The ledger {self.ledger} has charged {many} of {self.signed.plan.population!r}, "
+                "and the history does not know it: the history is an older copy, or a second one "
+                "beside the same ledger. Nothing was counted. Bring the newer history back, or "
+                "name it with --history. If it is lost, plan a series that begins on "
+                f"{end:%Y-%m-%d} or later."
+            )
 
     def _check_ledger(self, book: Ledger, history: History, last: Kept | None) -> None:
         """Refuses a ledger that is older than the last release."""
@@ -194,7 +218,8 @@ class LocalSeries:
         at: str,
     ) -> None:
         """After a round without a release: it is void if nothing was opened, else missed."""
-        if self._charged(book).get(round_id) is RoundState.OPEN:
+        states = {each.round_id: each.state for each in self._rounds(book)}
+        if states.get(round_id) is RoundState.OPEN:
             history.miss(number, reason, at=at)
             return
         marks.forget(round_id)

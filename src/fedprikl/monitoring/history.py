@@ -61,6 +61,7 @@ class SeriesHistory:
     acknowledged: tuple[Mapping[str, Any], ...] = ()
     rebaselined: tuple[tuple[int, int], ...] = ()  # first and last period, in order
     told: frozenset[tuple[str, str]] = frozenset()  # which notice was delivered by which hook
+    rounds: frozenset[str] = frozenset()  # every round that it ever heard of
 
     @property
     def plan(self) -> Plan:
@@ -325,8 +326,11 @@ class _State:
         self.acknowledged: list[Mapping[str, Any]] = []
         self.rebaselined: list[tuple[int, int]] = []
         self.told: set[tuple[str, str]] = set()
+        self.rounds: set[str] = set()
 
     def apply(self, body: Mapping[str, Any]) -> None:
+        if "round" in body:
+            self.rounds.add(str(body["round"]))
         match body["event"]:
             case "begin":
                 self.begun[body["round"]] = int(body["period"])
@@ -379,4 +383,5 @@ class _State:
             tuple(self.acknowledged),
             tuple(self.rebaselined),
             frozenset(self.told),
+            frozenset(self.rounds),
         )

@@ -26,7 +26,7 @@ from fedprikl.protocol.never_lost import or_none
 from fedprikl.protocol.outcome import Outcome, spread_of
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.released_counts import ReleasedCounts
-from fedprikl.protocol.released_period import charged_span, in_series, released_period
+from fedprikl.protocol.released_period import charge_note, charged_span, in_series, released_period
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import asked_views, view_points
@@ -173,6 +173,7 @@ class Aggregator:
             self._charge(),
             round_id=self._round.round_id,
             at=at,
+            note=charge_note(self._round.plan, self._round.period),
             span=self._span,
             unit=self._round.plan.unit,
         )

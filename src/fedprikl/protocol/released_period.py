@@ -1,11 +1,20 @@
 """Which period of a series a release is about, and the release before it. Public."""
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from fedprikl.privacy import PrivacyStatement, Span
+from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol.plan import Plan
 
-__all__ = ["ReleasedPeriod", "charged_span", "in_series", "released_period"]
+__all__ = [
+    "ReleasedPeriod",
+    "charge_note",
+    "charged_periods",
+    "charged_span",
+    "in_series",
+    "released_period",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +51,29 @@ def charged_span(plan: Plan, number: int | None) -> Span | None:
     if plan.series is None or number is None or plan.unit == "client":
         return None
     return plan.series.counted_by(number).span
+
+
+def charge_note(plan: Plan, number: int | None) -> str:
+    """What a ledger notes where a charge has no span: the plan and the period it is for."""
+    if plan.series is None or number is None or plan.unit == "record":
+        return ""
+    return f"plan {plan.fingerprint[:16]}, period {number}"
+
+
+def charged_periods(known: LedgerRound, plan: Plan) -> list[int]:
+    """Periods of the plan's series with records that a round was charged for.
+
+    A charge without a span is one of the series only if its note says so.
+    """
+    series = plan.series
+    if series is None:
+        return []
+    if known.span is None:
+        return [n for n in range(series.periods) if known.note == charge_note(plan, n) != ""]
+    if known.span.clock != series.clock:
+        return []
+    later = range(series.last_over(known.span.start) + 1, series.periods)
+    return list(takewhile(lambda n: series.period(n).span.overlaps(known.span), later))
 
 
 def in_series(statement: PrivacyStatement, plan: Plan) -> PrivacyStatement:
