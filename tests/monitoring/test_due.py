@@ -14,6 +14,7 @@ from fedprikl.errors import (
     RecordsError,
     ReleaseRefused,
 )
+from fedprikl.front.local_series import EMPTY
 from fedprikl.monitoring.due import NOT_SEEN
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.privacy import Ledger, RoundState
@@ -120,19 +121,46 @@ def test_a_round_that_opens_nothing_leaves_its_period_due(folder: Path) -> None:
     assert [*world.charged().values()].count(RoundState.COMMITTED) == 1
 
 
-def test_a_round_that_opened_its_sums_and_cannot_release_is_missed(folder: Path) -> None:
-    """Nobody has records of the second week: that is known only once the sums are open."""
+def test_a_period_without_records_is_missed_and_not_charged(folder: Path) -> None:
+    """Nobody has records of the second week, and the third is there: they do not come any more."""
     world = World.create(folder / "series").grow(0).grow(2)
     status = world.monitor(over(2))
     assert states(status) == ["released", "missed", "released", "ahead"]
-    assert "the budget stays charged" in status.points[1].reason
-    assert sorted(world.charged().values()) == sorted(
-        [RoundState.COMMITTED, RoundState.OPEN, RoundState.COMMITTED]
-    )
+    assert status.points[1].reason == EMPTY
+    assert [*world.charged().values()] == 2 * [RoundState.COMMITTED]
     before = kept_bytes(world)
     world.grow(1).monitor(over(2))  # too late
     assert kept_bytes(world) == before
     assert world.verify() == 2
+
+
+@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize("whole", [False, True], ids=["records", "clients, empty away"])
+def test_a_clock_that_is_ahead_charges_nothing_for_weeks_to_come(
+    folder: Path, window: int, *, whole: bool
+) -> None:
+    """All six weeks are over by the clock of the machine; there are records of the first two."""
+    unit = {"unit": "client", "per_client": 5, "empty": "away"} if whole else {}
+    releases = 6 if whole else window
+    series = replace(WEEKS, window=window)
+    plan = plan_of(series, releases=releases, budget_epsilon=20.0, **unit)
+    world = World.create(folder / "series", plan).grow(0).grow(1)
+    for _ in range(2):
+        with pytest.raises(ReleaseRefused, match=r"Period 2 is still due: .* from 2027-01-18 on"):
+            world.monitor(over(60))
+        assert world.states(over(60)) == ["released"] * 2 + ["due"] * 4
+        assert [*world.charged().values()] == 2 * [RoundState.COMMITTED]
+    status = world.grow(2).monitor(over(2))  # the clock was set, and the third week is over
+    assert states(status) == ["released"] * 3 + ["ahead"]
+
+
+def test_whether_whole_clients_hold_records_decides_nothing_where_it_is_secret(
+    folder: Path,
+) -> None:
+    """Clients without records answer with draws of the reference: every week is counted."""
+    plan = plan_of(unit="client", per_client=5, releases=6, budget_epsilon=20.0)
+    world = World.create(folder / "series", plan).grow(0)
+    assert states(world.monitor(over(2))) == ["released"] * 3 + ["ahead"]
 
 
 def test_a_file_that_cannot_be_read_leaves_its_period_due(folder: Path) -> None:

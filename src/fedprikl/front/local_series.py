@@ -32,7 +32,15 @@ from fedprikl.protocol import (
     run_round,
 )
 from fedprikl.protocol.released_period import charged_periods
-from fedprikl.records import CsvFormat, PeriodRecords, check_times, count_parts
+from fedprikl.records import (
+    CsvFormat,
+    PeriodRecords,
+    RecordCounts,
+    TimeSlice,
+    check_times,
+    count_parts,
+    select_period,
+)
 from fedprikl.reference import Reference
 
 __all__ = ["LocalSeries"]
@@ -41,6 +49,7 @@ LOST = (
     "its process ended after the sums were opened, so what it counted is lost; the budget of these "
     "records is spent"
 )
+EMPTY = "no client holds a record of it; nothing was charged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,7 +165,11 @@ class LocalSeries:
             )
 
     def run(self, history: History, number: int, *, previous: str, at: str) -> None:
-        """Counts one period and keeps its release."""
+        """Counts one period and keeps its release.
+
+        A period without records is not opened: N = 0 is public. It is missed if later records are
+        there. If none are, it stays due: they may still arrive, or the clock is ahead.
+        """
         check_plan(self.signed, self.policy, at)
         server, marks = Server(self.signed, self.reference), Watermark(self.watermark)
         found = find_clients(
@@ -170,7 +183,14 @@ class LocalSeries:
             self.note(f"Left out: {found.bad_words}")
         files = {name: path for name, path in found.used.items() if isinstance(path, Path)}
         selected = self._select(files, number, marks)
-        members = self._count(selected, number)
+        counted = self._count(selected)
+        empty = not any(found.total for found in counted.values())
+        if empty or self.series.window > 1:
+            self._check_newest(files, number, at)
+        if empty:
+            history.miss(number, EMPTY, at=at)
+            return
+        members = self._members(counted, number)
         try:
             check_enough(self.signed.plan, len(selected) - len(members), len(selected))
         except ReleaseRefused as refused:  # final, like the release of a period; nothing is claimed
@@ -247,7 +267,26 @@ class LocalSeries:
                 raise RecordsError(f"{name}: {error} Nothing was counted.") from None
         return selected
 
-    def _count(self, selected: Mapping[str, PeriodRecords], number: int) -> dict[str, Client]:
+    def _check_newest(self, files: Mapping[str, Path], number: int, at: str) -> None:
+        """Refuses a period if no client holds a record of it or of a later one."""
+        series, begins = self.series, self.series.period(number).start
+        if not series.has_times:
+            return
+        times = TimeSlice(series.time_column, begins, series.end, series.zone)
+        later = {
+            name: select_period(
+                path, period=number, own=times, new=None, by_arrival=False, drawn=self._drawn
+            )
+            for name, path in files.items()
+        }
+        if not any(found.total for found in self._count(later).values()):
+            raise ReleaseRefused(
+                f"Period {number} is still due: no client holds a record from {begins:%Y-%m-%d} "
+                f"on, where it begins. Either the records have not arrived yet, or the clock of "
+                f"this machine is ahead: it says {at}. Nothing was counted and nothing was charged."
+            )
+
+    def _count(self, selected: Mapping[str, PeriodRecords]) -> dict[str, RecordCounts]:
         done = 0
 
         def count_one(_: str) -> None:
@@ -255,10 +294,11 @@ class LocalSeries:
             done += 1
             self.progress("counting records", done, len(selected))
 
+        draw = draw_of(self.signed.plan)
+        return count_parts(selected, self.reference, format=self.form, draw=draw, report=count_one)
+
+    def _members(self, counted: Mapping[str, RecordCounts], number: int) -> dict[str, Client]:
         plan = self.signed.plan
-        counted = count_parts(
-            selected, self.reference, format=self.form, draw=draw_of(plan), report=count_one
-        )
         away = stay_away(plan, counted)
         if away:
             self.note(stay_away_words(len(away), len(counted)))
