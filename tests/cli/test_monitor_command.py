@@ -185,6 +185,53 @@ def test_page_and_metrics_are_written() -> None:
     assert text.endswith("# EOF\n")
 
 
+def test_news_do_not_wait_for_the_periods_to_come(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The third of five weeks raises an alarm; records of the fifth are not there."""
+    Path("hook.py").write_text(
+        "import pathlib, shutil, sys\n"
+        "pathlib.Path('heard.json').write_text(sys.stdin.read())\n"
+        "shutil.copytree('public', 'seen')\n"
+        "shutil.copy('drift.prom', 'seen')\n"
+    )
+    clock(monkeypatch, over(4))
+    hook = ("--command", f"{sys.executable} hook.py")
+    shown = ("--site", "public", "--metrics", "drift.prom")
+    assert "Period 4 is still due" in fails(monkeypatch, capsys, *MONITOR, "clients", *shown, *hook)
+    told = json.loads(Path("heard.json").read_text())
+    assert (told["kind"], told["period"]) == ("alarm", 2)
+    then = Path("seen/drift.prom").read_text()  # when the hook was told: two weeks to go
+    assert 'fedprikl_series_last_period{population="clients"} 2\n' in then
+    assert sorted(path.name for path in Path("seen/periods").iterdir()) == [
+        f"000{n}.html" for n in range(3)
+    ]
+    assert 'last_period{population="clients"} 3\n' in Path("drift.prom").read_text()
+    assert "Drift since week 2" in Path("public/index.html").read_text()
+    assert len(fresh.charged()) == 4
+
+
+def test_a_page_that_cannot_be_written_is_noticed_before_anything_is_charged(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("public").write_text("a file")
+    assert "Cannot make the folder public" in fails(
+        monkeypatch, capsys, *MONITOR, "clients", "--site", "public"
+    )
+    assert not fresh.charged()
+
+
+def test_a_hook_that_fails_stops_nothing_and_is_tried_again_at_the_end(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("hook.py").write_text("open('tried', 'a').write('x')\nraise SystemExit('no network')\n")
+    clock(monkeypatch, over(3))
+    hook = ("--command", f"{sys.executable} hook.py")
+    assert "no network" in fails(monkeypatch, capsys, *MONITOR, "clients", *hook)
+    assert Path("tried").read_text() == "xx"  # not once for every week
+    assert len(fresh.charged()) == 4
+
+
 class Receiver(BaseHTTPRequestHandler):
     """Keeps what it is told."""
 

@@ -3,7 +3,8 @@
 import importlib.util
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from fedprikl.dashboard.site import write_site
 from fedprikl.errors import HistoryError, HookError, InvalidInputError, MissingExtraError
 from fedprikl.front.monitoring import HistorySource, monitor, read_status
 from fedprikl.front.plan_checks import now
-from fedprikl.front.series_news import deliver_news
+from fedprikl.front.series_news import deliver_locked, deliver_news
 from fedprikl.monitoring.due import run_due
 from fedprikl.monitoring.history import History
 from fedprikl.monitoring.hooks import CommandHook, Hook
@@ -123,6 +124,7 @@ def monitor_command(
     """
     signed = SignedPlan.load(plan)
     hooks = _hooks(webhook, webhook_secret, command)
+    news = _News(HistorySource(history, ledger, signed), site, metrics, hooks, dict(hooks))
     if verify:
         _stand(history, ledger, signed)
         with History.open(history, create=False) as opened:
@@ -133,7 +135,16 @@ def monitor_command(
     if status or acknowledge is not None or rebaseline:
         found = _stand(history, ledger, signed)
     elif federation:
-        _run_federated(signed, plan, reference, history, federation, aggregator, least_clients)
+        _run_federated(
+            signed,
+            plan,
+            reference,
+            history,
+            federation,
+            aggregator,
+            least_clients,
+            after=lambda: news.after_each(_stand(history, ledger, signed)),
+        )
         found = _stand(history, ledger, signed)
     else:
         if clients is None:
@@ -155,12 +166,10 @@ def monitor_command(
                 largest_delta=largest_delta,
                 progress=progress,
                 note=lambda text: say(text, console=notes),
+                after=news.after_each,
             )
     _show(found, json=json)
-    _write(found, HistorySource(history, ledger, signed), site, metrics)
-    failed = deliver_news(history, found, hooks, at=now())
-    if failed:
-        raise HookError(" ".join(failed))
+    news.at_the_end(found)
     if found.open_alarms:
         raise typer.Exit(DRIFT_FOUND)
 
@@ -173,6 +182,8 @@ def _run_federated(
     superlink: str,
     aggregator: str,
     clients: int,
+    *,
+    after: Callable[[], None],
 ) -> None:
     """What is due, counted by a federation."""
     if importlib.util.find_spec("flwr") is None:
@@ -202,6 +213,7 @@ def _run_federated(
         signer=key,
         at=now(),
         note=lambda text: say(text, console=notes),
+        after=after,
     )
 
 
@@ -292,11 +304,33 @@ def _show(found: SeriesStatus, *, json: bool) -> None:
         say(f"next due: {found.next_due}")
 
 
-def _write(
-    found: SeriesStatus, source: HistorySource, site: Path | None, metrics: Path | None
-) -> None:
-    if site is not None:
-        write_site(source, site)
-        say(f"page: {site / 'index.html'}", console=notes)
-    if metrics is not None:
-        write_whole(metrics, metrics_text([found]))
+@dataclass(frozen=True, slots=True)
+class _News:
+    """Page, metrics and notices: told after each period, and once more at the end."""
+
+    source: HistorySource
+    site: Path | None
+    metrics: Path | None
+    hooks: dict[str, Hook]
+    trusted: dict[str, Hook]  # those that have not failed in this call
+
+    def after_each(self, found: SeriesStatus) -> None:
+        """Tells at once what is known. A hook that failed is tried again at the end only."""
+        self._write(found)
+        for name in deliver_locked(self.source.history, found, self.trusted, at=now()):
+            del self.trusted[name]
+
+    def at_the_end(self, found: SeriesStatus) -> None:
+        """The same, and says what could not be delivered."""
+        self._write(found)
+        if self.site is not None:
+            say(f"page: {self.site / 'index.html'}", console=notes)
+        failed = deliver_news(self.source.history, found, self.hooks, at=now())
+        if failed:
+            raise HookError(" ".join(failed.values()))
+
+    def _write(self, found: SeriesStatus) -> None:
+        if self.site is not None:
+            write_site(self.source, self.site)
+        if self.metrics is not None:
+            write_whole(self.metrics, metrics_text([found]))

@@ -43,6 +43,7 @@ def monitor(
     source: NoiseSource = SECURE_NOISE,
     progress: Progress = silent,
     note: Callable[[str], None] = lambda _: None,
+    after: Callable[[SeriesStatus], None] | None = None,
 ) -> SeriesStatus:
     r"""Counts every period of a series that is over and not yet counted; how the series stands.
 
@@ -64,6 +65,9 @@ def monitor(
         The time now, ISO 8601 with an offset; default: that of this machine.
     csv_format, skip_bad_files, largest_epsilon, largest_delta, source, progress, note
         As in `fedprikl.compare`.
+    after
+        Is told how the series stands, before the first period that is due and after each. The
+        history is locked meanwhile.
 
     Examples
     --------
@@ -117,7 +121,12 @@ def monitor(
         progress=progress,
         note=note,
     )
-    run_due(place, signed, pi, runner, signer=signer.public, at=when, note=note)
+
+    def tell() -> None:
+        if after is not None:
+            after(read_status(place, ledger, at=when))
+
+    run_due(place, signed, pi, runner, signer=signer.public, at=when, note=note, after=tell)
     if not is_begun(place):  # another process is at work on its first period
         return status_of(SeriesHistory(signed, signer.public), None, at=when)
     return read_status(place, ledger, at=when)

@@ -10,33 +10,38 @@ from fedprikl.monitoring.hooks import Hook
 from fedprikl.monitoring.notices import notices
 from fedprikl.monitoring.status import SeriesStatus
 
-__all__ = ["deliver_news"]
+__all__ = ["deliver_locked", "deliver_news"]
 
 
 def deliver_news(
     history: Path, status: SeriesStatus, hooks: Mapping[str, Hook], *, at: str
-) -> list[str]:
-    """Tells every hook what it has not been told; what could not be delivered, in words.
+) -> dict[str, str]:
+    """Tells every hook what it has not been told; by hook, what could not be delivered, in words.
 
     A process that dies between delivery and the note of it delivers once more: notices have an
     identity, by which a receiver knows them again.
     """
-    failed: list[str] = []
     if not hooks:
-        return failed
+        return {}
     with alone(history) as first:
-        if not first:
-            return failed  # the other process tells
-        with History.open(history, create=False) as opened:
-            told = opened.read().told
-            for name, hook in hooks.items():
-                for notice in notices(status):
-                    if (notice.identity, name) in told:
-                        continue
-                    try:
-                        hook.deliver(notice)
-                    except HookError as error:
-                        failed.append(str(error))
-                        break  # in order: later news waits for the next call
-                    opened.tell(notice.identity, name, at=at)
+        return deliver_locked(history, status, hooks, at=at) if first else {}  # the other one tells
+
+
+def deliver_locked(
+    history: Path, status: SeriesStatus, hooks: Mapping[str, Hook], *, at: str
+) -> dict[str, str]:
+    """The same, for a process that is alone at work on the history already."""
+    failed: dict[str, str] = {}
+    with History.open(history, create=False) as opened:
+        told = opened.read().told
+        for name, hook in hooks.items():
+            for notice in notices(status):
+                if (notice.identity, name) in told:
+                    continue
+                try:
+                    hook.deliver(notice)
+                except HookError as error:
+                    failed[name] = str(error)
+                    break  # in order: later news waits for the next call
+                opened.tell(notice.identity, name, at=at)
     return failed

@@ -42,8 +42,12 @@ def run_due(
     signer: str,
     at: str,
     note: Callable[[str], None],
+    after: Callable[[], None] = lambda: None,
 ) -> tuple[int, ...]:
     """Counts every period that is over and not yet in the history; the numbers of those.
+
+    Where something is due, `after` is called before the first period and after each: what is known
+    by then can be told, whatever becomes of the others.
 
     Where records have no times, only the last one can be counted: what is new belongs to it, and
     the periods before are noted as missed.
@@ -59,12 +63,14 @@ def run_due(
             due = history.read().due(at)
             if due:  # before anything is charged
                 history.check_documents()
+                after()
             for number in due:
                 if _is_too_late(signed, number, due):
                     history.miss(number, NOT_SEEN, at=at)
-                    continue
-                runner.run(history, number, previous=_previous(history.read()), at=at)
-                keep_findings(history, reference, at=at)
+                else:
+                    runner.run(history, number, previous=_previous(history.read()), at=at)
+                    keep_findings(history, reference, at=at)
+                after()
             return tuple(due)
 
 
