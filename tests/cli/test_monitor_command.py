@@ -106,7 +106,7 @@ def test_what_is_due_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> Non
     assert called("--status").stdout == result.stdout
     assert "2 releases, each signed, none missing" in called("--verify").stdout
     clock(monkeypatch, over(2))
-    assert called("clients", code=3).stdout.startswith("Drift since week 2.\n")
+    assert called("clients", code=3).stdout.startswith("Drift since week 2 (18 January 2027).\n")
 
 
 @pytest.mark.usefixtures("drifted")
@@ -125,7 +125,7 @@ def test_what_is_said_depends_on_released_numbers_only() -> None:
 @pytest.mark.usefixtures("drifted")
 def test_json_is_the_status() -> None:
     found = json.loads(called("--status", "--json", code=3).stdout)
-    assert found["headline"] == "Drift since week 2."
+    assert found["headline"] == "Drift since week 2 (18 January 2027)."
     assert [point["state"] for point in found["points"]] == ["released"] * 4 + ["ahead"]
     (alarm,) = found["alarms"]
     assert (alarm["number"], alarm["raised"], alarm["since"], alarm["state"]) == (1, 2, 2, "open")
@@ -136,9 +136,9 @@ def test_json_is_the_status() -> None:
 @pytest.mark.usefixtures("drifted")
 def test_an_alarm_is_open_until_it_is_acknowledged() -> None:
     said = called("clients", code=3).stdout
-    assert "alarm 1 (open): Drift since week 2. Raised in week 2." in said
+    assert "alarm 1 (open): Drift since week 2 (18 January 2027). Raised in week 2." in said
     said = called("--acknowledge", "1", "--note", "new carrier").stdout
-    assert said.startswith("Drift since week 2; acknowledged.\n")
+    assert said.startswith("Drift since week 2 (18 January 2027); acknowledged.\n")
     assert "alarm 1 (acknowledged)" in said
     found = json.loads(called("clients", "--json").stdout)
     assert found["alarms"][0]["note"] == "new carrier"
@@ -176,7 +176,7 @@ def test_a_new_normal(
 def test_page_and_metrics_are_written() -> None:
     called("--status", "--site", "public", "--metrics", "fedprikl.prom", code=3)
     page = Path("public/index.html").read_text()
-    assert "Drift since week 2." in page
+    assert "Drift since week 2 (18 January 2027)." in page
     assert sorted(path.name for path in Path("public/periods").iterdir()) == [
         f"000{n}.html" for n in range(4)
     ]
@@ -207,7 +207,7 @@ def test_news_do_not_wait_for_the_periods_to_come(
         f"000{n}.html" for n in range(3)
     ]
     assert 'last_period{population="clients"} 3\n' in Path("drift.prom").read_text()
-    assert "Drift since week 2" in Path("public/index.html").read_text()
+    assert "Drift since week 2 (18 January 2027)" in Path("public/index.html").read_text()
     assert len(fresh.charged()) == 4
 
 
@@ -265,7 +265,7 @@ def test_a_webhook_is_told_once(receiver: Any, monkeypatch: pytest.MonkeyPatch) 
     for _ in range(2):
         called("--status", *hook, code=3)
         ((told, headers),) = receiver.heard
-    assert (told["kind"], told["words"]) == ("alarm", "Drift since week 2.")
+    assert (told["kind"], told["words"]) == ("alarm", "Drift since week 2 (18 January 2027).")
     assert any("signature" in name.lower() for name in headers)
     assert "a secret" not in json.dumps([told, headers])
     called("--acknowledge", "1", *hook)  # its state is news

@@ -331,5 +331,5 @@ def test_files_without_a_server(browser: "Browser", tmp_path: Path) -> None:
     page.get_by_role("link", name="week 6", exact=True).first.click()
     assert "Week 6:" in page.inner_text("h1")
     page.get_by_role("link", name="All weeks").click()
-    assert page.inner_text("h1") == "Drift since week 4, mostly departure delay."
+    assert page.inner_text("h1") == "Drift since week 4 (1 February 2027), mostly departure delay."
     page.close()

@@ -1,6 +1,7 @@
 """The state machine of alarms: tables of who speaks when, and what holds for every table."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -60,24 +61,34 @@ def follow(said: Sequence[str], **people: object) -> tuple[AlarmFacts, ...]:
     ],
 )
 def test_alarms_are_raised_once(said: list[str], raised: list[tuple[int, tuple[str, ...]]]) -> None:
-    """Numbers from 1, in order; open until somebody does something."""
+    """Numbers from 1, in order; an alarm that is followed by another of its column has ended."""
     alarms = follow(said)
     assert [(alarm.raised, alarm.columns) for alarm in alarms] == raised
     assert [alarm.number for alarm in alarms] == list(range(1, len(raised) + 1))
-    assert all(alarm.state == "open" and alarm.since == alarm.raised - 1 for alarm in alarms)
+    assert all(alarm.since == alarm.raised - 1 for alarm in alarms)
+    again = [any(set(a.columns) & set(b.columns) for b in alarms[a.number :]) for a in alarms]
+    assert [alarm.state for alarm in alarms] == ["ended" if over else "open" for over in again]
 
 
 @pytest.mark.parametrize(
     ("quiet", "acknowledged", "state"),
-    [(0, True, "acknowledged"), (3, True, "acknowledged"), (4, True, "ended"), (9, False, "open")],
+    [
+        (0, True, "acknowledged"),
+        (3, True, "acknowledged"),
+        (4, True, "ended"),
+        (3, False, "open"),
+        (4, False, "ended"),
+        (9, False, "ended"),
+    ],
 )
-def test_an_alarm_ends_when_it_is_acknowledged_and_silent(
+def test_an_alarm_ends_by_itself_after_four_quiet_periods(
     quiet: int, *, acknowledged: bool, state: str
 ) -> None:
-    """One that nobody looked at stays open."""
+    """Whether somebody has seen it or not; what was said about it is kept."""
     notes = [(1, "2027-01-31T12:00:00+00:00", "known")] if acknowledged else []
-    (alarm,) = follow(["a"] + quiet * [""], acknowledged=notes)
+    (alarm,) = follow(["a", "a"] + quiet * [""], acknowledged=notes)
     assert alarm.state == state
+    assert alarm.until == (1 if state == "ended" else None)
     assert alarm.note == ("known" if acknowledged else "")
 
 
@@ -113,6 +124,16 @@ def test_every_speaking_column_belongs_to_an_alarm(said: list[str]) -> None:
 
 @given(st.lists(st.sets(st.sampled_from("wab")).map("".join), max_size=20), st.integers(0, 20))
 def test_later_periods_never_change_earlier_alarms(said: list[str], cut: int) -> None:
-    """Alarms are news: they are not taken back."""
+    """Alarms are news: they are not taken back, they only end."""
     before = follow(said[:cut])
-    assert follow(said)[: len(before)] == before
+    for then, now in zip(before, follow(said)[: len(before)], strict=True):
+        assert now in (then, replace(then, state="ended", until=now.until))
+
+
+@given(st.lists(st.sets(st.sampled_from("wab")).map("".join), max_size=30))
+def test_a_column_has_one_open_alarm_at_most(said: list[str]) -> None:
+    """After every period."""
+    for cut in range(len(said)):
+        columns = [name for alarm in follow(said[:cut]) if alarm.state == "open"
+                   for name in alarm.columns]  # fmt: skip
+        assert len(columns) == len(set(columns))

@@ -20,6 +20,7 @@ from fedprikl.errors import (
     LedgerError,
 )
 from fedprikl.front.monitoring import HistorySource, read_status
+from fedprikl.monitoring.findings import read_alarms
 from fedprikl.monitoring.history import HISTORY, History
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import ReleasedPeriod, Series, SignedPlan, SigningKey
@@ -371,6 +372,13 @@ def test_a_damaged_ledger_is_a_fault_of_the_page(world: World) -> None:
 
 SECONDS = 1.0  # what is promised for each of the two, on a machine that has nothing else to do
 BUSY = 6.0  # how much slower a machine of many jobs is
+
+
+def test_alarms_of_older_versions_are_read() -> None:
+    """They had no `until`."""
+    old = to_plain(made_up(37, since=23).alarms[0])
+    del old["until"]
+    assert read_alarms({"alarms": [old]}) == made_up(37, since=23).alarms
 
 
 def test_a_thousand_releases_are_read_and_shown_in_a_second(folder: Path) -> None:

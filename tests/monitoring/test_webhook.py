@@ -85,7 +85,7 @@ def test_the_receiver_gets_the_notice() -> None:
     assert "webhook-signature" not in headers
     said = json.loads(body)
     assert said == ALARM.to_dict()
-    assert said["words"] == "Drift since week 23, mostly departure delay."
+    assert said["words"] == "Drift since week 23 (14 June 2027), mostly departure delay."
     assert said["alarm"]["columns"] == ["departure delay", "carrier"]
 
 

@@ -111,7 +111,7 @@ def test_missed_periods_are_gaps_with_their_reason() -> None:
 
 def test_alarms_and_what_people_did() -> None:
     text = PAGES["acknowledged"]
-    assert "Alarm 1: Drift since week 23, mostly departure delay. Also carrier." in text
+    assert "Alarm 1: Drift since week 23 (14 June 2027), mostly departure delay. Also carrier." in text
     assert "Acknowledged on 15 November 2027: New boarding software" in text
     assert text.count('class="c-known"') == text.count('class="c-flag"') == 2
     assert 'class="c-known"' not in PAGES["drift"]
@@ -177,7 +177,7 @@ def test_what_is_due_is_told() -> None:
 @pytest.mark.parametrize("every", ["day", "week", "month", "quarter"])
 def test_periods_have_the_name_of_their_length(every: str) -> None:
     text = series_page(replace(SCENES["drift"], every=every))
-    assert f"<h1>Drift since {every} 23, mostly departure delay.</h1>" in text
+    assert f"<h1>Drift since {every} 23 (14 June 2027), mostly departure delay.</h1>" in text
     assert f"Each {every} alone" in text
     if every != "week":
         body = text.replace("clients", "")

@@ -288,8 +288,7 @@ def _show(found: SeriesStatus, *, json: bool) -> None:
     for alarm in found.alarms:
         raised = period_name(alarm.raised, found.every)
         say(
-            f"alarm {alarm.number} ({alarm.state}): {alarm_words(alarm, found.every)} Raised in "
-            f"{raised}."
+            f"alarm {alarm.number} ({alarm.state}): {alarm_words(alarm, found)} Raised in {raised}."
         )
     missed = [point for point in found.points if point.state == "missed"]
     for point in missed[-3:]:

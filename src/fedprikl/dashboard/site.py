@@ -14,7 +14,7 @@ from fedprikl.whole_files import write_whole
 
 __all__ = ["write_site"]
 
-FORMAT = 1  # rises with the reports: those of an older format are written anew
+FORMAT = 2  # rises with the reports: those of an older format are written anew
 FILES = {"series.json": "json", "metrics.prom": "metrics", "index.html": "page"}  # in this order
 MARK = re.compile(r"<!-- fedprikl report ([0-9a-f]{64}) -->\n")
 

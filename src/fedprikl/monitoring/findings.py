@@ -152,4 +152,5 @@ def read_windows(found: Mapping[str, Any]) -> tuple[WindowFacts, ...]:
 
 def read_alarms(found: Mapping[str, Any]) -> tuple[AlarmFacts, ...]:
     """All alarms of the series up to it."""
-    return tuple(read_fields(AlarmFacts, dict(each)) for each in found.get("alarms", ()))
+    alarms = found.get("alarms", ())  # those of older versions say no `until`
+    return tuple(read_fields(AlarmFacts, {"until": None} | dict(each)) for each in alarms)

@@ -73,7 +73,7 @@ def _found(status: SeriesStatus) -> Iterator[Notice]:
                 status, "missed", point.number, f"{name} was missed: {point.reason or NO_REASON}."
             )
     for alarm in status.alarms:
-        words = alarm_words(alarm, status.every)
+        words = alarm_words(alarm, status)
         yield _notice(status, "alarm", alarm.raised, words, alarm=alarm)
     for fault in status.faults:
         yield _notice(status, "fault", None, fault)

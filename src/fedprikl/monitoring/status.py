@@ -90,6 +90,7 @@ class AlarmFacts:
     state: AlarmState
     acknowledged_at: str = ""
     note: str = ""
+    until: int | None = None  # of an ended one: the last period above a threshold
 
     @property
     def words(self) -> str:
@@ -143,7 +144,7 @@ class SeriesStatus:
 
     @property
     def open_alarms(self) -> tuple[AlarmFacts, ...]:
-        """Alarms that nobody has acknowledged."""
+        """Alarms that last and that nobody has acknowledged."""
         return tuple(alarm for alarm in self.alarms if alarm.state == "open")
 
     @property

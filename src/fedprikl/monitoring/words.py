@@ -32,17 +32,28 @@ def headline(status: SeriesStatus) -> str:
     if status.open_alarms:
         many = len(status.open_alarms)
         more = f" {many} alarms are open." if many > 1 else ""
-        return alarm_words(status.open_alarms[-1], status.every) + more
+        return alarm_words(status.open_alarms[-1], status) + more
     known = [alarm for alarm in status.alarms if alarm.state == "acknowledged"]
     if known:
-        return alarm_words(known[-1], status.every).removesuffix(".") + "; acknowledged."
+        return alarm_words(known[-1], status).removesuffix(".") + "; acknowledged."
     return _quiet(status)
 
 
-def alarm_words(alarm: AlarmFacts, every: str) -> str:
-    """Since when and where, as in "Drift since week 23, mostly departure delay."."""
+def alarm_words(alarm: AlarmFacts, status: SeriesStatus) -> str:
+    """Since when and where: "Drift since week 23 (14 June 2027), mostly departure delay."."""
     where = f", mostly {alarm.columns[0]}" if alarm.columns else ""
-    return f"Drift since {period_name(alarm.since, every)}{where}."
+    since = _dated(alarm.since, status)
+    if alarm.until is None:
+        return f"Drift since {since}{where}."
+    if alarm.until <= alarm.since:
+        return f"Drift in {since}{where}."
+    return f"Drift from {since} to {_dated(alarm.until, status)}{where}."
+
+
+def _dated(number: int, status: SeriesStatus) -> str:
+    """A period and its first day."""
+    start = next((point.start for point in status.points if point.number == number), "")
+    return period_name(number, status.every) + (f" ({day(start)})" if start else "")
 
 
 def period_name(number: int, every: str) -> str:

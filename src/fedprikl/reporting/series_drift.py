@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from fedprikl.monitoring.alarms import QUIET
 from fedprikl.monitoring.status import AlarmFacts, PeriodPoint, SeriesStatus
 from fedprikl.monitoring.words import alarm_words, counted, day, period_name
 from fedprikl.reporting.page import paragraphs
@@ -14,10 +15,9 @@ __all__ = ["drift_section", "largest"]
 
 NAMED = 8  # missed periods of one reason that are named
 STATES = {
-    "open": "Open",
-    "acknowledged": "Acknowledged",
-    "rebaselined": "Ended by a new baseline",
-    "ended": "Ended",
+    "open": "Open.",
+    "rebaselined": "Ended by a new baseline.",
+    "ended": "Ended by itself: nothing of it was above a threshold for {} {}s.",
 }
 TESTS = {"period": "one {} alone", "cumulative": "several {}s together"}
 
@@ -132,13 +132,13 @@ def _alarms(status: SeriesStatus) -> Iterator[str]:
     yield "<h3 id=alarms>Alarms</h3>"
     for alarm in reversed(status.alarms):
         raised = period_name(alarm.raised, status.every)
-        words = f"{alarm_words(alarm, status.every)} {_more(alarm.columns)}".strip()
+        words = f"{alarm_words(alarm, status)} {_more(alarm.columns)}".strip()
         how = f"Raised in {raised} by {TESTS[alarm.test].format(status.every)}."
         state = ' class="bad"' if alarm.state == "open" else ""
         yield (
             f'<section class="card"><p><strong>Alarm {alarm.number}: {escaped(words)}</strong></p>'
             f"<p>{escaped(how)} <span{state}>"
-            f"{escaped(_state(alarm))}</span></p></section>"
+            f"{escaped(_state(alarm, status.every))}</span></p></section>"
         )
 
 
@@ -146,9 +146,13 @@ def _more(columns: tuple[str, ...]) -> str:
     return f"Also {listed([clean(name) for name in columns[1:]])}." if columns[1:] else ""
 
 
-def _state(alarm: AlarmFacts) -> str:
-    when = f" on {day(alarm.acknowledged_at)}" if alarm.acknowledged_at else ""
-    return f"{STATES[alarm.state]}{when}{f': {alarm.note}' if alarm.note else '.'}"
+def _state(alarm: AlarmFacts, every: str) -> str:
+    """How it stands, and what people said about it."""
+    stands = "" if alarm.state == "acknowledged" else STATES[alarm.state].format(QUIET, every)
+    if not alarm.acknowledged_at:
+        return stands
+    said = f": {alarm.note}" if alarm.note else "."
+    return f"{stands} Acknowledged on {day(alarm.acknowledged_at)}{said}".strip()
 
 
 def _missed(status: SeriesStatus) -> Iterator[str]:

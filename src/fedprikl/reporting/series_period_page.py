@@ -90,7 +90,7 @@ def _facts(point: PeriodPoint, release: Release) -> dict[str, str]:
 def _alarms(status: SeriesStatus, point: PeriodPoint) -> Iterator[str]:
     for alarm in status.alarms:
         if alarm.raised == point.number:
-            words = alarm_words(alarm, status.every)
+            words = alarm_words(alarm, status)
             yield f'<p class="answer">Alarm {alarm.number} was raised here. {escaped(words)}</p>'
 
 
