@@ -144,6 +144,34 @@ def test_an_alarm_is_open_until_it_is_acknowledged() -> None:
     assert found["alarms"][0]["note"] == "new carrier"
 
 
+def test_an_alarm_ends_by_itself_and_may_be_raised_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One bad week stays in the windows for a year; what is repaired is not called drift so long."""
+    world = World.create(folder / "series", PLAN)
+    REFERENCE.save(world.folder / "ref.json")
+    write_plan(world.plan, world.folder / "plan.json")
+    for week, counts in enumerate([DRIFTED, LIKE_PI, LIKE_PI, LIKE_PI, LIKE_PI, DRIFTED]):
+        world.grow(week, [10 * count for count in counts])
+    monkeypatch.chdir(world.folder)
+    clock(monkeypatch, over(3))
+    assert (
+        "alarm 1 (open): Drift since week 0 (4 January 2027)." in called("clients", code=3).stdout
+    )
+    clock(monkeypatch, over(4))
+    said = called("clients", "--metrics", "drift.prom").stdout
+    assert said.startswith("No drift in the last 4 weeks.\n")
+    assert "alarm 1 (ended): Drift in week 0 (4 January 2027). Raised in week 0." in said
+    text = Path("drift.prom").read_text()
+    assert 'alarms{population="clients",state="open"} 0\n' in text
+    assert 'alarms{population="clients",state="ended"} 1\n' in text
+    clock(monkeypatch, over(5))
+    said = called("clients", code=3).stdout
+    assert said.startswith("Drift since week 5 (8 February 2027).\n")
+    assert "alarm 1 (ended)" in said
+    assert "alarm 2 (open)" in said
+
+
 def test_only_alarms_that_exist_are_acknowledged(
     drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,6 +27,7 @@ def period(number: int, speaking: str, baseline: tuple[int, int] | None = None) 
                 window=0,
                 period_speaks=name in order,
                 cumulative_speaks=False,
+                shortest=int(name in order),
             )
             for name in NAMES
         ),
@@ -36,8 +37,9 @@ def period(number: int, speaking: str, baseline: tuple[int, int] | None = None) 
     )
 
 
-def trace(number: int, names: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+def trace(number: int, names: Sequence[str], after: int) -> tuple[int, tuple[str, ...]]:
     """A drift that began a period earlier."""
+    assert after < number
     return number - 1, tuple(name for name in names if name)
 
 
@@ -90,6 +92,35 @@ def test_an_alarm_ends_by_itself_after_four_quiet_periods(
     assert alarm.state == state
     assert alarm.until == (1 if state == "ended" else None)
     assert alarm.note == ("known" if acknowledged else "")
+
+
+def windows(*shortest: int) -> list[JudgedPeriod]:
+    """Periods in which the shortest window of column a above its threshold has these lengths."""
+    found = []
+    for number, length in enumerate(shortest):
+        judged = period(number, "")
+        whole, a, b = judged.channels
+        a = replace(a, cumulative_speaks=length > 1, period_speaks=length == 1, shortest=length)
+        found.append(replace(judged, channels=(whole, a, b)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shortest", "alarms"),
+    [
+        ((1, 2, 4, 4, 8, 8, 8, 8, 16, 16), [("ended", 0, 0)]),  # one bad week, long in the windows
+        ((0, 1, 1, 2, 4, 4, 8, 1, 1), [("ended", 1, 2), ("open", 7, None)]),  # it comes back
+        ((0, 2, 2, 2, 2, 2, 2), [("open", 1, None)]),  # small, and lasts
+        ((0, 0, 0, 4, 8, 4, 8, 8, 4), [("open", 3, None)]),  # smaller, and lasts
+        ((1, 2, 4, 4, 8, 0, 0, 2, 2), [("ended", 0, 0), ("open", 7, None)]),  # comes back, small
+    ],
+)
+def test_a_window_that_still_holds_an_old_drift_is_no_new_evidence(
+    shortest: tuple[int, ...], alarms: list[tuple[str, int, int | None]]
+) -> None:
+    """State, period in which it was raised, and until when."""
+    found = follow_alarms(windows(*shortest), trace)
+    assert [(alarm.state, alarm.raised, alarm.until) for alarm in found] == alarms
 
 
 def test_acknowledging_what_does_not_exist_changes_nothing() -> None:

@@ -4,9 +4,13 @@
     open, acknowledged --4 quiet periods--> ended
     open, acknowledged --re-baselined--> rebaselined
 
-An alarm lasts while something of it is above a threshold, and ends after 4 counted periods in which
-nothing is. Meanwhile a second one is raised only for a column that is not part of it; afterwards
-the same column may raise another.
+A window that is above its threshold stays so for a while after a drift ended, because it still
+holds the drift. So what counts is where the shortest such window begins: a drift that lasts moves
+it on, one that ended does not. A period is *quiet* for an alarm if in none of its columns a window
+above its threshold begins later than any before. After 4 quiet counted periods the alarm ends.
+
+Until then a second one is raised only for columns that are not part of it. Afterwards the same
+column may raise another, by windows that begin after the drift of the first.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +21,12 @@ from fedprikl.monitoring.status import AlarmFacts, AlarmState
 
 __all__ = ["QUIET", "Acknowledgement", "Trace", "follow_alarms"]
 
-QUIET = 4  # counted periods in which nothing of an alarm is above a threshold: then it ends
+QUIET = 4  # counted periods without new evidence, after which an alarm ends
 
 Acknowledgement = tuple[int, str, str]  # the alarm's number, when, and a note
-# Period of the alarm and who speaks, loudest first -> since when, and columns, largest first.
-Trace = Callable[[int, Sequence[str]], tuple[int, tuple[str, ...]]]
+# Period of the alarm, who speaks (loudest first), and the last period of an earlier drift of the
+# first of them -> since when, and columns, largest first.
+Trace = Callable[[int, Sequence[str], int], tuple[int, tuple[str, ...]]]
 
 
 @dataclass(slots=True)
@@ -29,7 +34,7 @@ class _Lasting:
     """An alarm while it lasts."""
 
     number: int
-    spoke: int  # the last period in which something of it was above a threshold
+    seen: int  # the last period in which there was new evidence of it
     names: set[str] = field(default_factory=set)  # channels that belong to it
     quiet: int = 0
 
@@ -47,38 +52,48 @@ def follow_alarms(
     exist, or not any more (a later baseline may explain it), is ignored.
     """
     alarms: list[AlarmFacts] = []
-    over: dict[int, int] = {}  # alarms that ended, with the last period in which they spoke
+    over: dict[int, int] = {}  # alarms that ended, with the last period in which they were seen
     lasting: list[_Lasting] = []
+    ended: dict[str, int] = {}  # the last period of an earlier drift, by channel
+    begins: dict[str, int] = {}  # the latest place where a window above its threshold began
     baseline: tuple[int, int] | None = None
-    for period in judged:
+    for place, period in enumerate(judged):
         if period.baseline != baseline:  # everything begins anew
-            baseline, lasting = period.baseline, []
-        speaking = period.speaking
-        lasting = [_listen(each, period.period, set(speaking)) for each in lasting]
-        over |= {each.number: each.spoke for each in lasting if each.quiet >= QUIET}
+            baseline, lasting, begins = period.baseline, [], {}
+        latest = {c.name: place + 1 - c.shortest for c in period.channels if c.speaks}
+        new = {name for name, start in latest.items() if start > begins.get(name, -1)}
+        begins |= {name: latest[name] for name in new}
+        lasting = [_listen(each, period.period, new) for each in lasting]
+        for each in lasting:
+            if each.quiet >= QUIET:
+                over[each.number] = each.seen
+                ended |= dict.fromkeys(each.names, each.seen)
         lasting = [each for each in lasting if each.number not in over]
         part = set[str]().union(*(alarm.names for alarm in lasting))
-        fresh = [name for name in speaking if name not in part]
+        fresh = [name for name in period.speaking if name in new - part]
         if lasting and "" in fresh:  # the whole says nothing new of columns that have drifted
             lasting[-1].names.add("")
             fresh.remove("")
         if fresh:
-            alarms.append(_raise(period, fresh, len(alarms) + 1, trace))
+            after = ended.get(fresh[0], -1)
+            alarms.append(_raise(period, fresh, len(alarms) + 1, trace, after))
             lasting.append(_Lasting(len(alarms), period.period, set(fresh)))
     said = {number: (at, note) for number, at, note in acknowledged}
     accepted = max((last for _, last in rebaselined), default=-1)
     return tuple(_as_it_stands(alarm, said, over, accepted) for alarm in alarms)
 
 
-def _listen(alarm: _Lasting, period: int, speaking: set[str]) -> _Lasting:
-    """The alarm after one more period."""
-    if alarm.names & speaking:
-        return replace(alarm, spoke=period, quiet=0)
+def _listen(alarm: _Lasting, period: int, new: set[str]) -> _Lasting:
+    """The alarm after one more period, with new evidence in these channels."""
+    if alarm.names & new:
+        return replace(alarm, seen=period, quiet=0)
     return replace(alarm, quiet=alarm.quiet + 1)
 
 
-def _raise(period: JudgedPeriod, fresh: Sequence[str], number: int, trace: Trace) -> AlarmFacts:
-    since, columns = trace(period.period, fresh)
+def _raise(
+    period: JudgedPeriod, fresh: Sequence[str], number: int, trace: Trace, after: int
+) -> AlarmFacts:
+    since, columns = trace(period.period, fresh, after)
     loudest = next(each for each in period.channels if each.name == fresh[0])
     return AlarmFacts(
         number=number,

@@ -17,6 +17,7 @@ class JudgedChannel:
     window: int  # length of that window, in counted periods; 0: none
     period_speaks: bool  # the statistic is above the period's threshold
     cumulative_speaks: bool
+    shortest: int  # counted periods of the shortest window above its threshold, 1: alone; 0: none
 
     @property
     def speaks(self) -> bool:

@@ -210,14 +210,16 @@ def _period(
     for watched, (alone, over) in zip(segment.channels, values, strict=True):
         best = int(np.argmax(over))
         known = bool(np.isfinite(over[best]))
+        above = np.append(alone > period_limit, over > window_limit)
         channels.append(
             JudgedChannel(
                 name=watched.channel.name,
                 statistic=float(alone),
                 cumulative=float(over[best]) if known else None,
                 window=LENGTHS[best + 1] if known else 0,
-                period_speaks=bool(alone > period_limit),
-                cumulative_speaks=bool(known and over[best] > window_limit),
+                period_speaks=bool(above[0]),
+                cumulative_speaks=bool(above[1:].any()),
+                shortest=LENGTHS[int(np.argmax(above))] if above.any() else 0,
             )
         )
     return JudgedPeriod(
@@ -237,11 +239,15 @@ def _tracer(segments: Sequence[Segment]) -> Trace:
         for place, period in enumerate(segment.periods)
     }
 
-    def trace(period: int, names: Sequence[str]) -> tuple[int, tuple[str, ...]]:
-        """The window that ends here with the largest statistic of the first of these channels."""
+    def trace(period: int, names: Sequence[str], after: int) -> tuple[int, tuple[str, ...]]:
+        """The window that ends here with the largest statistic of the first of these channels.
+
+        It begins after the period `after`.
+        """
         segment, place = places[period]
         by_name = {watched.channel.name: watched for watched in segment.channels}
-        starts = np.arange(max(0, place + 1 - LENGTHS[-1]), place + 1)
+        earlier = sum(each.number <= after for each in segment.periods)
+        starts = np.arange(max(earlier, place + 1 - LENGTHS[-1]), place + 1)
         values = by_name[names[0]].statistics(starts, np.full(len(starts), place))
         since = int(starts[np.argmax(values.max(axis=0))])
         sizes = {name: float(by_name[name].statistics([since], [place]).max()) for name in names}

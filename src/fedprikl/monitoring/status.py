@@ -90,7 +90,7 @@ class AlarmFacts:
     state: AlarmState
     acknowledged_at: str = ""
     note: str = ""
-    until: int | None = None  # of an ended one: the last period above a threshold
+    until: int | None = None  # of an ended one: the last period with new evidence
 
     @property
     def words(self) -> str:

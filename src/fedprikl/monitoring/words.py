@@ -105,7 +105,8 @@ def _quiet(status: SeriesStatus) -> str:
     judged = [point for point in status.released if point.speaks is not None]
     if not judged:
         return f"{counted(len(status.released), status.every)} released, none judged yet."
-    quiet = _since_it_spoke(judged)
+    over = [alarm.until for alarm in status.alarms if alarm.until is not None]
+    quiet = _since_it_spoke(judged, max(over, default=None))
     if not quiet:
         last = period_name(judged[-1].number, status.every).capitalize()
         return f"{last} is above a threshold. No alarm is open."
@@ -114,9 +115,12 @@ def _quiet(status: SeriesStatus) -> str:
     return f"No drift in the last {counted(quiet, status.every)}."
 
 
-def _since_it_spoke(judged: list[PeriodPoint]) -> int:
-    """How many of the last periods are below every threshold."""
+def _since_it_spoke(judged: list[PeriodPoint], until: int | None) -> int:
+    """How many of the last periods are below every threshold, or come after the last drift.
+
+    Windows that hold a drift which has ended stay above theirs for a while.
+    """
     for quiet, point in enumerate(reversed(judged)):
-        if point.speaks:
+        if point.speaks and (until is None or point.number <= until):
             return quiet
     return len(judged)

@@ -17,7 +17,7 @@ NAMED = 8  # missed periods of one reason that are named
 STATES = {
     "open": "Open.",
     "rebaselined": "Ended by a new baseline.",
-    "ended": "Ended by itself: nothing of it was above a threshold for {} {}s.",
+    "ended": "Ended by itself: no new evidence of it in {} {}s.",
 }
 TESTS = {"period": "one {} alone", "cumulative": "several {}s together"}
 
