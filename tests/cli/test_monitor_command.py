@@ -147,7 +147,7 @@ def test_an_alarm_is_open_until_it_is_acknowledged() -> None:
 def test_an_alarm_ends_by_itself_and_may_be_raised_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One bad week stays in the windows for a year; what is repaired is not called drift so long."""
+    """One bad week stays in the windows for a year; what is repaired is not called drift."""
     world = World.create(folder / "series", PLAN)
     REFERENCE.save(world.folder / "ref.json")
     write_plan(world.plan, world.folder / "plan.json")
