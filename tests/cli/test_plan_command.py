@@ -2,18 +2,28 @@
 
 import json
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fedprikl.cli.options import plan_words
+from fedprikl.cli.plan_command import _column_words, _print_reasons
 from fedprikl.errors import FedPriKLError
 from fedprikl.front.plan_checks import check_valid, now
+from fedprikl.planning.column_forecast import ColumnForecast
+from fedprikl.planning.drift_cases import WORDS
+from fedprikl.planning.explain import Reason
+from fedprikl.planning.forecast import Forecast
+from fedprikl.planning.planned_round import Compared
 from fedprikl.protocol import SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
 from tests.cli.test_verify_command import mutants
+from tests.monitoring.small_series import plan_of
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +42,34 @@ def test_a_plan_has_a_serial_number_an_end_and_a_signer(planned: Path) -> None:
     words = f"serial {second.serial}, valid from {second.valid_from} until {second.valid_until}"
     assert f"plan: second.json: {words}, signed by {signer}" in said
     assert "signed by nobody" in call(*PLAN, "-o", "third.json").stdout
+
+
+def test_reasons_fit_into_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every way of release beside every kind of drift, and no word of it cut off."""
+    cases = [Forecast(kind, 0.0308, 0.000123) for kind in WORDS for _ in range(2)]
+    names = ("laplace noise", "gaussian noise", "adaptive noise", "noisy counts")
+    planned: Any = SimpleNamespace(
+        plan=plan_of(),
+        reasons=[Reason("share of columns' counts", "adaptive noise", "why " * 30)],
+        forecasts=cases,
+        comparison=[Compared(name, tuple(cases), name == names[2]) for name in names],
+        doublings={},
+    )
+    _print_reasons(Console(width=80, highlight=False), planned)
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert said.count("0.00012") == len(names) * len(cases)
+    words = said.split()
+    assert all(word in words for name in names for word in name.split())
+    assert "(taken)" in words
+
+
+def test_a_drift_that_is_never_found_is_said_so() -> None:
+    forecast = ColumnForecast(3, 21, "[site]", None, 0.0062, None)
+    said = _column_words(forecast, plan_of())
+    assert "a smooth drift is never found (95% power" in said
+    found = replace(forecast, smallest_drift=0.031)
+    assert "a smooth drift is found from 0.031 nats (95%" in _column_words(found, plan_of())
 
 
 def test_serial_and_validity_can_be_chosen(planned: Path) -> None:

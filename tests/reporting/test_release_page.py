@@ -137,6 +137,14 @@ def test_many_columns_and_many_categories_are_folded() -> None:
     assert "Charts of 3 more columns</summary>" in release_page(release(many), PLAN, {})
 
 
+def test_one_more_is_one() -> None:
+    eleven = column("c", tuple("abcdefghijk"), drift=0.1, seed=1)
+    said = column_story(replace(eleven, cells=eleven.cells[:11]))
+    assert said.endswith("The 10 that differ most are shown; 1 more is in the table below.")
+    many = tuple(column(f"c{n}", ("a", "b", "c", "d"), drift=0.1, seed=n) for n in range(7))
+    assert "Charts of 1 more column</summary>" in release_page(release(many), PLAN, {})
+
+
 def test_no_drift_says_what_that_means() -> None:
     text = release_page(SCENES["no drift"], PLAN, {})
     assert "<h1>No drift found among the 400 clients of aircraft.</h1>" in text

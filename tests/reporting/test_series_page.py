@@ -111,7 +111,9 @@ def test_missed_periods_are_gaps_with_their_reason() -> None:
 
 def test_alarms_and_what_people_did() -> None:
     text = PAGES["acknowledged"]
-    assert "Alarm 1: Drift since week 23 (14 June 2027), mostly departure delay. Also carrier." in text
+    assert (
+        "Alarm 1: Drift since week 23 (14 June 2027), mostly departure delay. Also carrier." in text
+    )
     assert "Acknowledged on 15 November 2027: New boarding software" in text
     assert text.count('class="c-known"') == text.count('class="c-flag"') == 2
     assert 'class="c-known"' not in PAGES["drift"]

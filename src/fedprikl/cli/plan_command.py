@@ -18,6 +18,7 @@ from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
+from fedprikl.planning.column_forecast import ColumnForecast
 from fedprikl.planning.drift_cases import WORDS
 from fedprikl.planning.series_plan import LEAST_RATE
 from fedprikl.planning.sum_cost import SumCost
@@ -360,13 +361,19 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
     if planned.liars:
         _print_liars(console, planned)
     if (column := planned.columns) is not None:
-        found = "no drift" if column.smallest_drift is None else f"{column.smallest_drift:.2g} nats"
-        later = "" if column.error_drifted is None else f", {column.error_drifted:.2g} at 0.05"
-        console.print(
-            f"\nOf the columns, {column.column} has the median number of cells: a smooth drift is "
-            f"found from {found} (95% power, {_rate_over_columns(plan)}); error of its kl: "
-            f"{column.error:.2g} nats without drift{later}."
-        )
+        console.print(f"\n{_column_words(column, plan)}", markup=False)
+
+
+def _column_words(column: ColumnForecast, plan: Plan) -> str:
+    """What to expect of a usual column."""
+    smallest = column.smallest_drift
+    found = "is never found" if smallest is None else f"is found from {smallest:.2g} nats"
+    later = "" if column.error_drifted is None else f", {column.error_drifted:.2g} at 0.05"
+    return (
+        f"Of the columns, {column.column} has the median number of cells: a smooth drift {found} "
+        f"(95% power, {_rate_over_columns(plan)}); error of its kl: {column.error:.2g} nats "
+        f"without drift{later}."
+    )
 
 
 def _whom(plan: Plan) -> str:
@@ -484,15 +491,13 @@ def _print_reasons(console: Console, planned: PlannedRound) -> None:
     console.print(table)
     if not planned.forecasts:
         return
-    cases = [
-        each.kind if each.kind in ("none", "gone") else f"{each.kind} {each.size:.2g}"
-        for each in planned.forecasts
-    ]
-    table = Table("released as", *cases, "", box=None)
-    for way in planned.comparison:
-        errors = [f"{forecast.error:.2g}" for forecast in way.forecasts]
-        table.add_row(way.name, *errors, "taken" if way.taken else "")
-    console.print(f"\nPredicted errors of {planned.plan.question.divergence} compared:")
+    ways = planned.comparison
+    names = [f"{way.name}{' (taken)' if way.taken else ''}" for way in ways]
+    table = Table("if the drift is", "of size", *names, box=None)
+    for place, case in enumerate(planned.forecasts):
+        errors = [f"{way.forecasts[place].error:.2g}" for way in ways]
+        table.add_row(WORDS[case.kind], f"{case.size:.3g}", *errors)
+    console.print(f"\nPredicted errors of {planned.plan.question.divergence}, by what is released:")
     console.print(table)
     for what, error in planned.doublings.items():
         console.print(

@@ -60,7 +60,10 @@ def column_story(column: ColumnAnswer) -> str:
     left = len(column.cells) - len(_shown(column))
     if not left:
         return first
-    return f"{first} The {CELLS} that differ most are shown; {left:,} more are in the table below."
+    verb = "is" if left == 1 else "are"
+    return (
+        f"{first} The {CELLS} that differ most are shown; {left:,} more {verb} in the table below."
+    )
 
 
 def _shown(column: ColumnAnswer) -> list[CellAnswer]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from fedprikl.monitoring.words import counted
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.column_answer import ColumnAnswer
 from fedprikl.reporting.column_charts import cells_chart, column_story, ranking_chart
@@ -70,7 +71,9 @@ def _moved(release: Release, plan: Plan) -> list[str]:
         return []
     cards = [_card(column, release.records) for column in drifted]
     first, more = cards[:CHARTS], cards[CHARTS:]
-    folded = [fold(f"Charts of {len(more):,} more columns", [_cards(more)])] if more else []
+    folded = (
+        [fold(f"Charts of {counted(len(more), 'more column')}", [_cards(more)])] if more else []
+    )
     return ["<h2>What has moved</h2>", paragraphs(_marked(plan), "note"), _cards(first), *folded]
 
 
@@ -126,7 +129,7 @@ def _ranking(release: Release) -> list[str]:
         ),
         *([paragraphs(UNRELATED, "note")] if any(map(takes_unrelated, columns)) else []),
         f'<div class="card">{_key(key)}\n{ranking_chart(columns[:RANKED])}</div>',
-        *([fold(f"{len(more):,} more columns", [ranking_chart(more)])] if more else []),
+        *([fold(counted(len(more), "more column"), [ranking_chart(more)])] if more else []),
     ]
 
 

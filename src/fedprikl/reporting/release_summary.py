@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from fedprikl.monitoring.words import counted
 from fedprikl.protocol import Plan, Release
 from fedprikl.reporting.column_charts import cells_chart, ranking_chart
 from fedprikl.reporting.column_facts import HEAD, facts_of
@@ -47,7 +48,7 @@ def _columns(release: Release) -> list[str]:
     left = len(order) - COLUMNS
     return [
         table(HEAD, [each.row for each in facts_of(order[:COLUMNS])]),
-        *([paragraphs(f"The report has {left:,} more columns.")] if left > 0 else []),
+        *([paragraphs(f"The report has {counted(left, 'more column')}.")] if left > 0 else []),
         paragraphs("tv of each column, with 95% intervals"),
         _chart(ranking_chart(order[:COLUMNS])),
         *(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fedprikl.monitoring.status import ColumnPoint, PeriodPoint, SeriesStatus
-from fedprikl.monitoring.words import day, period_name
+from fedprikl.monitoring.words import counted, day, period_name
 from fedprikl.reporting.bar_chart import FONT
 from fedprikl.reporting.page import fold, paragraphs, table
 from fedprikl.reporting.series_frame import Frame, file_of
@@ -64,7 +64,7 @@ def heat_map(status: SeriesStatus) -> list[str]:
     shown, more = order[:SHOWN], order[SHOWN:]
     parts = [paragraphs(_note(status, step), "note"), _key(), _drawn(frame, rows, shown)]
     if more:
-        parts.append(fold(f"{len(more):,} more columns", [_drawn(frame, rows, more)]))
+        parts.append(fold(counted(len(more), "more column"), [_drawn(frame, rows, more)]))
     numbers = fold("The same in numbers", [_table(status, rows, order, groups)], printed=False)
     return ["<h2 id=columns>Columns over time</h2>", f'<div class="card">{"".join(parts)}</div>',
             numbers]  # fmt: skip

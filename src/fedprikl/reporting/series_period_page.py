@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from fedprikl.monitoring.status import ColumnPoint, PeriodPoint, SeriesStatus, Size
-from fedprikl.monitoring.words import alarm_words, day, period_name
+from fedprikl.monitoring.words import alarm_words, counted, day, period_name
 from fedprikl.protocol import Plan, Release
 from fedprikl.protocol.column_answer import ColumnAnswer
 from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
@@ -195,7 +195,7 @@ def _cells(release: Release, spoken: Sequence[str]) -> Iterator[str]:
     yield "\n".join(['<div class="cards">', *cards[:CHARTS], "</div>"])
     if more := cards[CHARTS:]:
         inner = "\n".join(['<div class="cards">', *more, "</div>"])
-        yield fold(f"Charts of {len(more):,} more columns", [inner])
+        yield fold(f"Charts of {counted(len(more), 'more column')}", [inner])
 
 
 def _card(column: ColumnAnswer, records: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from fedprikl.monitoring.status import PeriodPoint, SeriesStatus, SiteHealth
-from fedprikl.monitoring.words import period_name, short_day
+from fedprikl.monitoring.words import counted, period_name, short_day
 from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
 from fedprikl.reporting.page import fold, paragraphs, table
 from fedprikl.reporting.series_drift import largest
@@ -124,7 +124,7 @@ def sites_section(status: SeriesStatus) -> Iterator[str]:
     yield table(SITE_HEAD, [_site(site, status.every) for site in order[:SITES]])
     if more := order[SITES:]:
         rows = [_site(site, status.every) for site in more]
-        yield fold(f"{len(more):,} more sites", [table(SITE_HEAD, rows)])
+        yield fold(counted(len(more), "more site"), [table(SITE_HEAD, rows)])
 
 
 def _share(site: SiteHealth) -> float:
