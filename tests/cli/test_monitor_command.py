@@ -235,6 +235,7 @@ def test_news_do_not_wait_for_the_periods_to_come(
         f"000{n}.html" for n in range(3)
     ]
     assert 'last_period{population="clients"} 3\n' in Path("drift.prom").read_text()
+    assert "due now: 1 week, from week 4 on" in called("--status", code=3).stdout
     assert "Drift since week 2 (18 January 2027)" in Path("public/index.html").read_text()
     assert len(fresh.charged()) == 4
 

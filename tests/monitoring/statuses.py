@@ -267,6 +267,22 @@ def unjudged() -> SeriesStatus:
     return replace(full, points=(*full.points[:-2], bare, full.points[-1]))
 
 
+def stopped() -> SeriesStatus:
+    """39 weeks are over and 15 were counted; several alarms, near each other."""
+    full = series(39, since=12, missed=(5,))
+    due = [
+        PeriodPoint(number=each.number, start=each.start, end=each.end, state="due")
+        for each in full.points[15:-1]
+    ]
+    (last,) = full.alarms
+    ended = [
+        replace(last, number=n, raised=at + 1, since=at, until=at + 3, state="ended")
+        for n, at in ((1, 3), (2, 8))
+    ]
+    alarms = (*ended, replace(last, number=3))
+    return replace(full, points=(*full.points[:15], *due), alarms=alarms, next_due="")
+
+
 def hostile() -> SeriesStatus:
     """Names and reasons that try to be more than text."""
     found = series(12, (HOSTILE, "漢字" * 40, LONG), since=6, missed=(3,))
@@ -294,5 +310,6 @@ SCENES: dict[str, SeriesStatus] = {
     "broken": broken(),
     "unreadable": unreadable(),
     "unjudged": unjudged(),
+    "stopped": stopped(),
     "hostile": hostile(),
 }

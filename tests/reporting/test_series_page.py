@@ -169,6 +169,23 @@ def test_a_release_that_is_not_judged_hides_nothing() -> None:
     assert "<td>not judged</td>" in text
 
 
+def test_drift_is_shaded_where_it_was_counted() -> None:
+    """Not in weeks to come, in missed ones, or after its end."""
+    text = PAGES["stopped"].split("Several weeks together")[0]
+    shaded = re.findall(r'class="c-drift" x="(\d+)" y="20" width="(\d+)"', text)
+    assert shaded == [("3", "2"), ("6", "1"), ("8", "4"), ("12", "3")]  # week 5 was missed
+
+
+def test_a_series_is_not_over_while_weeks_are_due() -> None:
+    text = PAGES["stopped"]
+    assert "<dd>24 weeks due now</dd>" in text
+    none = [replace(p, state="due") for p in SCENES["stopped"].points if p.state == "due"]
+    empty = series_page(replace(SCENES["stopped"], points=tuple(none), alarms=(), windows=()))
+    assert "24 weeks are over and not counted yet" in empty
+    assert "over, and nothing was released" not in text + empty
+    assert "the series is over" not in text + empty
+
+
 def test_what_is_due_is_told() -> None:
     status = SCENES["no drift"]
     due = replace(status.points[-1], state="due")
@@ -249,7 +266,7 @@ def test_many_alarms_share_labels() -> None:
     text = series_page(replace(status, alarms=many))
     labels = re.findall(r'class="c-alarm" x="([\d.]+)%"', text)
     places = sorted(map(float, labels[: len(labels) // 2]))
-    assert all(b - a >= 18 for a, b in pairwise(places))
+    assert all(b - a >= 13 for a, b in pairwise(places))
     assert text.count("<strong>Alarm ") == 119
 
 

@@ -25,7 +25,7 @@ from fedprikl.monitoring.hooks import CommandHook, Hook
 from fedprikl.monitoring.metrics_text import metrics_text
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.monitoring.webhook import Webhook, WebhookSecret
-from fedprikl.monitoring.words import alarm_words, headline, period_name
+from fedprikl.monitoring.words import alarm_words, counted, headline, period_name
 from fedprikl.protocol import Policy, SignedPlan
 from fedprikl.records import CsvFormat
 from fedprikl.whole_files import write_whole
@@ -298,6 +298,11 @@ def _show(found: SeriesStatus, *, json: bool) -> None:
         say(
             f"budget of one {budget.unit}: epsilon {budget.epsilon:g} for the whole series, at "
             f"most {budget.spent:.3g} of it spent"
+        )
+    due = [point.number for point in found.points if point.state == "due"]
+    if due:
+        say(
+            f"due now: {counted(len(due), found.every)}, from {period_name(due[0], found.every)} on"
         )
     if found.next_due:
         say(f"next due: {found.next_due}")

@@ -138,7 +138,7 @@ class SeriesStatus:
     budget: BudgetFacts | None = None  # None: no ledger is kept
     sites: tuple[SiteHealth, ...] = ()
     privacy: str = ""  # the statement, in words
-    next_due: str = ""  # when the next period can be counted; empty: the series is over
+    next_due: str = ""  # when the next period will be over; empty: all of them are
     last_success: str = ""  # when the last release was made
     faults: tuple[str, ...] = ()  # what is wrong with the history, in words
 

@@ -109,7 +109,7 @@ def _key(status: SeriesStatus, frame: Frame) -> str:
     if any(point.speaks for point in frame.points):
         items["dot"] = "above the threshold"
     if status.alarms:
-        items |= {"flag": "alarm raised", "drift": "drift, as the alarm dates it"}
+        items |= {"flag": "alarm raised, with its number", "drift": "drift, as the alarm dates it"}
     if any(alarm.acknowledged_at for alarm in status.alarms):
         items["known"] = "acknowledged"
     if any(point.state == "missed" for point in frame.points):

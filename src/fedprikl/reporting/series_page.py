@@ -84,10 +84,17 @@ def _facts(status: SeriesStatus) -> dict[str, str]:
         "Population": status.population,
         "Released": released + (f", {missed:,} missed" if missed else ""),
         "Last release": date(status.last_success) if status.last_success else "none yet",
-        "Next": f"after {date(status.next_due)}" if status.next_due else "the series is over",
+        "Next": _next(status),
         "False alarms": f"at most {100 * status.false_alarm:.3g}% per year",
         "As of": date(status.at),
     }
+
+
+def _next(status: SeriesStatus) -> str:
+    due = sum(1 for point in status.points if point.state == "due")
+    if due:
+        return f"{counted(due, status.every)} due now"
+    return f"after {date(status.next_due)}" if status.next_due else "the series is over"
 
 
 def _faults(status: SeriesStatus) -> Iterator[str]:
@@ -128,7 +135,7 @@ def _empty(status: SeriesStatus) -> Iterator[str]:
             "the first release. This page will then show whether there is drift, where, and since "
             "when.</p>"
         )
-    elif not status.next_due:
+    elif all(point.state == "missed" for point in status.points):
         yield paragraphs("The series is over, and nothing was released.")
     missed = [point for point in status.points if point.state == "missed"]
     if missed:

@@ -18,7 +18,7 @@ __all__ = ["Curve", "timeline_chart"]
 
 TOP, PLOT, BOTTOM = 20, 130, 22  # pixels: flags of alarms, values, dates
 DOTS = 60  # periods: up to so many, each has a dot
-NEAR = 4.5  # percent of the width: flags that are nearer share one
+LETTER = 2.6  # percent of the width: one letter of a flag, where the page is 400 pixels wide
 Values = Sequence[float | None]
 Value = TypeVar("Value")
 
@@ -100,15 +100,20 @@ def _gaps(frame: Frame, height: int) -> Iterator[str]:
 
 
 def _drift(frame: Frame, alarms: Sequence[AlarmFacts], height: int) -> Iterator[str]:
-    """Since when an alarm says that there is drift, up to where it was raised or goes on."""
+    """The counted periods of a drift, as its alarm dates it: until it ended, or goes on."""
     for alarm in alarms:
-        first = frame.place(alarm.since)
-        goes_on = alarm.state in ("open", "acknowledged")
-        last = len(frame) if goes_on else frame.place(alarm.raised) + 1
-        yield (
-            f'<rect class="c-drift" x="{first:g}" y="{TOP}" width="{last - first:g}" '
-            f'height="{height - TOP}"/>'
-        )
+        last = alarm.raised if alarm.until is None else alarm.until
+        if alarm.state in ("open", "acknowledged"):
+            last = frame.points[-1].number
+        counted = [
+            (point.state == "released" and alarm.since <= point.number <= last) or None
+            for point in frame.points
+        ]
+        for run in _runs(counted):
+            yield (
+                f'<rect class="c-drift" x="{run[0][0]}" y="{TOP}" width="{len(run)}" '
+                f'height="{height - TOP}"/>'
+            )
 
 
 def _band(band: Sequence[tuple[float, float] | None], scale: Scale) -> Iterator[str]:
@@ -195,7 +200,7 @@ def _flags(
             f'<line class="c-known" x1="{x:.2f}%" x2="{x:.2f}%" y1="{TOP - 4}" y2="{TOP + PLOT}"/>'
         )
     for x, words in _labels(raised):
-        anchor = "start" if x < 10 else "end" if x > 90 else "middle"
+        anchor, _, _ = _box(x, words)
         yield (
             f'<text class="c-alarm" x="{x:.2f}%" y="12" text-anchor="{anchor}">'
             f"{escaped(words)}</text>"
@@ -203,22 +208,36 @@ def _flags(
 
 
 def _labels(raised: Sequence[tuple[float, AlarmFacts]]) -> list[tuple[float, str]]:
-    """One label for alarms that are near each other; none where there is no room."""
+    """The numbers of alarms; one label for those whose labels would touch on a phone."""
     groups: list[list[tuple[float, AlarmFacts]]] = []
     for each in sorted(raised, key=lambda pair: pair[0]):
-        if groups and each[0] - groups[-1][0][0] < 4 * NEAR:
-            groups[-1].append(each)
-        else:
-            groups.append([each])
-    return [
-        (
-            group[0][0],
-            f"alarm {group[0][1].number}"
-            if len(group) == 1
-            else f"alarms {group[0][1].number}-{group[-1][1].number}",
-        )
-        for group in groups
-    ]
+        groups.append([each])
+        while len(groups) > 1 and _touch(groups[-2], groups[-1]):
+            last = groups.pop()
+            groups[-1] += last
+    return [_label(group) for group in groups]
+
+
+def _label(group: Sequence[tuple[float, AlarmFacts]]) -> tuple[float, str]:
+    (left, first), (right, last) = group[0], group[-1]
+    words = str(first.number) if len(group) == 1 else f"{first.number}-{last.number}"
+    return (left + right) / 2, words
+
+
+def _touch(
+    left: Sequence[tuple[float, AlarmFacts]], right: Sequence[tuple[float, AlarmFacts]]
+) -> bool:
+    return _box(*_label(right))[1] - _box(*_label(left))[2] < LETTER
+
+
+def _box(x: float, words: str) -> tuple[str, float, float]:
+    """Where a label stands: its anchor, and its ends in percent; none sticks out of the chart."""
+    wide = LETTER * len(words)
+    if x < wide / 2:
+        return "start", x, x + wide
+    if x > 100 - wide / 2:
+        return "end", x - wide, x
+    return "middle", x - wide / 2, x + wide / 2
 
 
 def _dates(frame: Frame, height: int) -> Iterator[str]:
