@@ -230,8 +230,8 @@ def test_history_and_watermark_put_back_together_are_noticed_by_the_ledger(folde
 @pytest.mark.parametrize("unit", ["record", "client"])
 def test_a_second_history_beside_the_same_ledger_is_refused(folder: Path, unit: str) -> None:
     """Also where the budget has room: what was counted would be counted again."""
-    whole = {"unit": "client", "per_client": 5, "releases": 6} if unit == "client" else {}
-    plan = plan_of(budget_epsilon=20.0, **whole)
+    whole: dict[str, Any] = {"unit": "client", "per_client": 5, "releases": 6}
+    plan = plan_of(budget_epsilon=20.0, **(whole if unit == "client" else {}))
     world = World.create(folder / "series", plan).grow(0).grow(1).grow(2)
     world.monitor(over(0))
     with pytest.raises(HistoryError, match=r"has charged period 0 of .* begins on 2027-01-11 or"):
