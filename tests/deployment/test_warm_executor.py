@@ -220,6 +220,98 @@ def test_tasks_run_in_forks_that_end_with_the_executor(tmp_path: Path) -> None:
     assert "secret" not in said
 
 
+STORM = """
+import os, pathlib, signal, sys
+from fedprikl.deployment.flower.executor import Executor
+folder, hook = pathlib.Path(sys.argv[1]), sys.argv[2]
+
+class Source:
+    asked = 0
+    def acquire(self):
+        self.asked += 1
+        if self.asked == 2 and hook == "after_in_child":
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            os.kill(os.getpid(), signal.SIGTERM)
+        if self.asked == 2 and hook:
+            os._exit(7)  # the signal was lost
+        return "token"
+
+def run(token):
+    if hook:
+        (folder / "ran").touch()
+        signal.pause() if hook == "after_in_parent" else None
+
+def stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+def serve():
+    try:
+        Executor(source=Source(), run=run, poll=0.001, parent=os.getppid()).serve()
+    except SystemExit as error:
+        os._exit(error.code)
+
+if hook:
+    os.register_at_fork(**{hook: stop})
+    serve()
+for _ in range(8):
+    pid = os.fork()
+    if pid == 0:
+        serve()
+    while not pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text():
+        pass
+    os.kill(pid, signal.SIGTERM)
+    assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+@pytest.mark.parametrize("hook", ["before", "after_in_parent", "after_in_child", ""])
+def test_a_signal_while_it_forks_is_obeyed(tmp_path: Path, hook: str) -> None:
+    """In what Python itself runs before and after a fork; and real ones in a storm of tasks."""
+    done = subprocess.run(
+        [sys.executable, "-c", STORM, str(tmp_path), hook],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert hook == "after_in_parent" or not (tmp_path / "ran").exists()
+
+
+def test_forks_have_a_limit() -> None:
+    """Two run, others wait at the API. In ten turns one of them ends, so three were taken."""
+    said = fresh(
+        """
+        import os, signal, time
+        from fedprikl.deployment.flower.executor import Executor
+        asked, turns, sleep = [], [], time.sleep
+
+        class Source:
+            def acquire(self):
+                asked.append("token")
+                return "token"
+
+        def turn(seconds):
+            turns.append(seconds)
+            if len(turns) == 5:
+                os.kill(min(executor._forks), signal.SIGKILL)
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            if len(turns) == 10:
+                os.kill(os.getpid(), signal.SIGTERM)
+            sleep(seconds)
+
+        time.sleep = turn
+        executor = Executor(source=Source(), run=lambda _: signal.pause(), poll=0.01, at_once=2)
+        try:
+            executor.serve()
+        except SystemExit:
+            print(len(asked), len(executor._forks))
+        """
+    )
+    assert said == "3 0\n"
+
+
 def wait_until(condition: Any, seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not condition():

@@ -31,7 +31,9 @@ from fedprikl.errors import DeploymentError
 
 __all__ = ["Executor", "check_can_fork"]
 
+STOPS = (signal.SIGTERM, signal.SIGINT)
 STOPPING = 5.0  # seconds that a task has to end when the executor is stopped
+AT_ONCE = 32  # forks; further tasks wait at the API until one of them has ended
 LONGEST_PAUSE = 30.0  # between two attempts to reach an API that does not answer
 IDLE_PAUSE = 2.0  # between two looks where nothing has been asked for a while
 log = logging.getLogger(__name__)
@@ -53,7 +55,7 @@ class Executor:
     """Acquires tasks and forks; `run` is handed a task's token in the fork.
 
     `beat` is touched whenever the API has answered, `parent` is the process without which this one
-    ends. Ends by SIGTERM or SIGINT, with all its forks.
+    ends. Ends by SIGTERM or SIGINT, with all its forks, of which there are `at_once` at most.
     """
 
     source: TaskSource
@@ -61,26 +63,41 @@ class Executor:
     poll: float
     beat: Path | None = None
     parent: int = 0
+    at_once: int = AT_ONCE
     _forks: set[int] = field(default_factory=set)
+    _stopping: bool = False
 
     def serve(self) -> None:
         """Until it is told to stop."""
         check_can_fork()
         gc.collect()
         gc.freeze()  # what is imported is shared with the forks, and never looked at again
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _stop)
-        pause = self.poll
+        for number in STOPS:
+            signal.signal(number, self._stop)
+        pause, full = self.poll, False
         try:
-            while not self.parent or os.getppid() == self.parent:
+            while not self._stopping and (not self.parent or os.getppid() == self.parent):
                 self._reap()
-                token = self._acquire()
+                before, full = full, len(self._forks) >= self.at_once
+                if full and not before:
+                    log.warning("%d tasks run at once; others wait for one to end", self.at_once)
+                token = "" if full else self._acquire()
                 if token:
                     self._fork(token)
-                pause = self._pause_after(token, pause)
+                pause = self.poll if full else self._pause_after(token, pause)
                 time.sleep(pause)
         finally:
+            self._stopping = True
             self._end_forks()
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        """Once is enough: what follows tidies up.
+
+        The loop looks as well: Python drops an exception that comes while a destructor runs.
+        """
+        if not self._stopping:
+            self._stopping = True
+            raise SystemExit(0)
 
     def _pause_after(self, token: str | None, pause: float) -> float:
         """Short while a round is on; an idle site costs little, and looks at least this often."""
@@ -104,11 +121,35 @@ class Executor:
     def _fork(self, token: str) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
-        if pid:
+        # os.fork calls functions of Python's own and drops their exceptions, so signals wait.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        try:
+            pid = os.fork()
+            if not pid:
+                self._run_task(token, mask)
             self._forks.add(pid)
-            return
-        _in_fork(self.run, token)
+        except OSError as error:
+            log.error("fedprikl: a task could not be started: %s", error.strerror)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _run_task(self, token: str, mask: set[int]) -> NoReturn:
+        """Ends the process, which is a fork, without the tidying up that is the parent's."""
+        code = 1
+        try:
+            self._forks, self._stopping = set(), False
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            watch_parent(os.getppid())
+            self.run(token)
+            code = 0
+        except Exception as error:
+            log.error("fedprikl: a task failed: %s", type(error).__name__)
+        finally:
+            self._stopping = True
+            with suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
 
     def _reap(self) -> None:
         for pid in list(self._forks):
@@ -128,27 +169,3 @@ class Executor:
         for pid in self._forks:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
-    for number in (signal.SIGTERM, signal.SIGINT):  # once is enough: what follows tidies up
-        signal.signal(number, signal.SIG_IGN)
-    raise SystemExit(0)
-
-
-def _in_fork(run: Callable[[str], None], token: str) -> NoReturn:
-    """Runs one task and ends the process, without the tidying up that is the parent's."""
-    code = 1
-    try:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _stop)
-        watch_parent(os.getppid())
-        run(token)
-        code = 0
-    except Exception as error:
-        log.error("fedprikl: a task failed: %s", type(error).__name__)
-    finally:
-        with suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
