@@ -305,3 +305,20 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     done = runner.invoke(app, ["prune", str(home)])
     assert isinstance(done.exception, InvalidInputError)
     assert precious.read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["refusals", "state.db", "site.db"])
+def test_what_is_reached_by_a_link_is_left_alone(name: str, tmp_path: Path) -> None:
+    """A folder `refusals` that leads to the releases would take the ledger's anchor away."""
+    home, releases = tmp_path / "home", tmp_path / "home" / "releases"
+    releases.mkdir(parents=True)
+    (releases / "old.json").write_text("{}")
+    os.utime(releases / "old.json", (0, 0))
+    (home / name).symlink_to(releases if name == "refusals" else releases / "old.json")
+    done = runner.invoke(app, ["prune", str(home), "--days", "0"])
+    assert (releases / "old.json").read_text() == "{}"
+    assert isinstance(done.exception, InvalidInputError)
+    assert f"{name} is a link" in str(done.exception)
+    assert sorted(path.name for path in home.iterdir()) == sorted(["releases", name])
+    with pytest.raises(OSError, match=r"symbolic|directory"):  # put there after the command looked
+        prune_refusals(home / name, before=NOW)

@@ -53,6 +53,12 @@ def prune_command(
             f"{folder} has nothing to prune: neither state.db of a relay, nor site.db of a site, "
             "nor refusals/ of an aggregator. Check the path."
         )
+    for path in found.values():
+        if path.is_symlink():
+            raise InvalidInputError(
+                f"{path} is a link, which may lead to files of others. Nothing was removed. Put "
+                "what it leads to in its place, and prune again."
+            )
     before = datetime.now(UTC) - timedelta(days=days)
     told = []
     for party, path in found.items():

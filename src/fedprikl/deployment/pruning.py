@@ -7,6 +7,7 @@ When the last of them ended is kept, so they stay refused also if the clock goes
 files and serial numbers stay.
 """
 
+import os
 import sqlite3
 from contextlib import closing
 from datetime import datetime
@@ -21,13 +22,20 @@ __all__ = ["make_smaller", "prune_refusals", "prune_site"]
 def prune_refusals(folder: Path, *, before: datetime) -> int:
     """Removes the files of refusals that were written before a time; how many.
 
-    Folders and links are none of ours: they stay, and keep nothing else from being removed.
+    Folders and links are none of ours: they stay, and keep nothing else from being removed. Nor may
+    `folder` be a link, not even from now on: it could lead to the releases, or to others' files.
     """
-    files = [path for path in folder.glob("*.json") if path.is_file() and not path.is_symlink()]
-    old = [path for path in files if path.stat().st_mtime < before.timestamp()]
-    for path in old:
-        path.unlink()
-    return len(old)
+    limit, removed = before.timestamp(), 0
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for entry in list(os.scandir(handle)):
+            ours = entry.name.endswith(".json") and entry.is_file(follow_symlinks=False)
+            if ours and entry.stat(follow_symlinks=False).st_mtime < limit:
+                os.unlink(entry.name, dir_fd=handle)
+                removed += 1
+    finally:
+        os.close(handle)
+    return removed
 
 
 def prune_site(path: Path, *, before: datetime) -> int:
