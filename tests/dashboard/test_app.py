@@ -3,15 +3,20 @@
 import http.client
 import json
 import logging
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from fedprikl.dashboard import serving as serving_module
 from fedprikl.dashboard.app import dashboard
-from fedprikl.dashboard.serving import open_socket, serving
+from fedprikl.dashboard.serving import AT_ONCE, open_socket, serving
 from fedprikl.dashboard.source import Kept
 from fedprikl.errors import FedPriKLError, InvalidInputError
 from fedprikl.monitoring.metrics_text import metrics_text
@@ -246,6 +251,51 @@ def test_a_taken_port_is_told() -> None:
             open_socket("127.0.0.1", port)
     with pytest.raises(InvalidInputError, match="Cannot listen"):
         open_socket("no such host", 8000)
+
+
+def connected(address: str) -> socket.socket:
+    parts = urlsplit(address)
+    return socket.create_connection((parts.hostname or "", parts.port or 0), 30)
+
+
+def test_hundreds_of_silent_connections_keep_nobody_out(address: str) -> None:
+    """Some have begun a request. The first made room for the last."""
+    with ExitStack() as stack:
+        silent = [stack.enter_context(connected(address)) for _ in range(AT_ONCE + 50)]
+        for one in silent[-100:]:
+            one.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        for path in ("/health", "/", "/metrics"):
+            assert ask(address, path).code == 200
+        with suppress(ConnectionError):
+            assert silent[0].recv(1) == b""
+
+
+def test_a_request_that_drips_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_module, "SECONDS", 0.2)
+    with serving(dashboard(Source(STATUS))) as address, connected(address) as one:
+        one.sendall(b"GET / HTTP/1.1\r\nX: ")
+        with suppress(ConnectionError):
+            for _ in range(3000):
+                one.sendall(b"x")
+                time.sleep(0.01)
+            pytest.fail("It was listened to for half a minute.")
+
+
+def test_an_answer_that_nobody_reads_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_module, "SECONDS", 0.2)
+    ended = threading.Event()
+
+    async def endless(_: Any, __: Any, send: Any) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(200):
+                await send({"type": "http.response.body", "body": bytes(2**18), "more_body": True})
+        finally:
+            ended.set()
+
+    with serving(endless) as address, connected(address) as one:
+        one.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert ended.wait(20)
 
 
 def test_a_name_cannot_become_markup() -> None:

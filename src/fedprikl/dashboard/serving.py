@@ -1,5 +1,6 @@
 """Serving an app with uvicorn: until a signal comes, or while a block of code runs."""
 
+import asyncio
 import signal
 import socket
 import time
@@ -7,16 +8,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from threading import Thread
 from types import FrameType
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedprikl.errors import InvalidInputError
 
 __all__ = ["address_of", "open_socket", "serve", "serving"]
 
-AT_ONCE = 64  # connections; more are told to come back
+AT_ONCE = 256  # connections; one more ends the oldest of those that wait for a request
+SECONDS = 30.0  # from a connection or the answer before, until a request is answered and read
 STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Connection(H11Protocol):
+    """Ends at its deadline whatever the other side does, or earlier to make room for others."""
+
+    since: float
+    ends: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        others = cast(set[_Connection], self.connections)
+        if len(others) >= AT_ONCE:
+            min(others, key=_by_need).end()
+        self.since = self.loop.time()
+        self.ends = self.loop.call_later(SECONDS, self.end)
+        super().connection_made(transport)
+
+    def on_response_complete(self) -> None:
+        self.ends.cancel()
+        self.ends = self.loop.call_later(SECONDS, self.end)
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ends.cancel()
+        super().connection_lost(exc)
+
+    def end(self) -> None:
+        """At once, also if something that was answered is not read."""
+        self.connections.discard(self)
+        self.transport.abort()
+
+
+def _by_need(connection: _Connection) -> tuple[bool, float]:
+    """First those that nothing is being answered to; the oldest of them first."""
+    cycle = connection.cycle
+    return cycle is not None and not cycle.response_complete, connection.since
 
 
 class _Server(uvicorn.Server):
@@ -87,11 +126,10 @@ def _server(app: ASGIApp) -> uvicorn.Server:
         lifespan="off",
         interface="asgi3",
         ws="none",
-        http="h11",
+        http=_Connection,
         access_log=False,
         log_level="warning",
         server_header=False,
-        limit_concurrency=AT_ONCE,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=3,
     )
