@@ -69,15 +69,23 @@ def test_the_key_is_that_of_the_releases(
     assert "are not signed by the key that you gave" in " ".join(error.split())
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "text"])
 @pytest.mark.usefixtures("world")
-def test_a_broken_history_is_a_page_that_says_so(damage: str, tmp_path: Path) -> None:
+def test_a_history_that_is_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in (["--static", str(tmp_path / "public")], ["--port", "0"]):
+        error = fails(monkeypatch, capsys, "serve", str(tmp_path / "none.db"), *more)
+        assert "There is no history" in " ".join(error.split())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database" * 99], ids=["empty", "text"])
+@pytest.mark.usefixtures("world")
+def test_a_broken_history_is_a_page_that_says_so(content: bytes, tmp_path: Path) -> None:
     broken = tmp_path / "broken.db"
-    if damage != "missing":
-        broken.write_bytes(b"" if damage == "empty" else b"not a database" * 99)
+    broken.write_bytes(content)
     call("serve", str(broken), "--static", str(tmp_path / "public"))
     assert "This history has faults" in (tmp_path / "public" / "index.html").read_text()
-    assert broken.exists() == (damage != "missing")
 
 
 @pytest.mark.usefixtures("world")

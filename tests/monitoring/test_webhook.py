@@ -4,9 +4,10 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,33 @@ def test_a_receiver_that_does_not_answer_is_left() -> None:
         with pytest.raises(HookError, match=r"no answer within 0\.1 seconds"):
             hook(server, attempts=1, timeout=0.1).deliver(ALARM)
         release.set()
+
+
+def test_a_receiver_that_drips_is_left() -> None:
+    """A byte now and then, for ever: no single wait is long, the whole attempt is."""
+    left = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            one, _ = listening.accept()
+            with one, suppress(ConnectionError):
+                one.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                for _ in range(3000):
+                    if left.wait(0.01):
+                        break
+                    one.sendall(b"x")
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        with pytest.raises(HookError, match=r"no answer within 0\.3 seconds"):
+            Webhook(url=url, attempts=1, timeout=0.3).deliver(ALARM)
+        assert thread.is_alive()  # it was left, it did not end
+        left.set()
+        thread.join()
+        for each in threading.enumerate():
+            if each.name == "webhook":
+                each.join()
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,15 @@ __all__ = ["open_series", "serve_command"]
 
 
 def open_series(history: Path, ledger: Path, plan: Path, key: str) -> "SeriesSource":
-    """The series of a history, if the key that is given signs its releases."""
+    """The series of a history that is there, if the key that is given signs its releases."""
     from fedprikl.front.monitoring import HistorySource
     from fedprikl.monitoring.history import History
 
     signed = SignedPlan.load(plan)
+    if not history.exists():
+        raise InvalidInputError(
+            f"There is no history {history}. Check the path; `fedprikl monitor` makes one."
+        )
     if key:
         with History.open(history, create=False) as opened:
             if opened.read().signer != key:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from urllib import request
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -120,7 +121,7 @@ class Webhook:
 
     url: str = field(repr=False)
     secret: WebhookSecret | None = None  # None: not signed
-    timeout: float = 10.0  # seconds for an attempt
+    timeout: float = 10.0  # seconds for a whole attempt, from the name of the host to the answer
     attempts: int = 4
     wait: float = 1.0  # seconds before the second attempt; then twice as long each time
     clock: Callable[[], float] = field(default=time.time, repr=False)
@@ -135,7 +136,7 @@ class Webhook:
         """Returns once the receiver answered with 2xx; else raises `HookError`."""
         body = notice.to_bytes()
         for attempt in range(self.attempts):
-            problem, again = self._try(notice.identity, body)
+            problem, again = self._in_time(notice.identity, body)
             if not problem:
                 return
             if not again or attempt + 1 == self.attempts:
@@ -145,6 +146,19 @@ class Webhook:
             f"The webhook at {_where(self.url)} was not delivered ({attempt + 1} of "
             f"{self.attempts} attempts): {problem}. Check its address and whether it is running."
         )
+
+    def _in_time(self, identity: str, body: bytes) -> tuple[str, bool]:
+        """As `_try`, within the timeout. A socket's own timeout begins anew with every byte.
+
+        What takes longer is left alone: its thread ends by itself, or with this process.
+        """
+        found = [(f"no answer within {self.timeout:g} seconds", True)]
+        thread = Thread(
+            target=lambda: found.append(self._try(identity, body)), name="webhook", daemon=True
+        )
+        thread.start()
+        thread.join(self.timeout)
+        return found[-1]
 
     def _try(self, identity: str, body: bytes) -> tuple[str, bool]:
         """The problem, empty if there is none, and whether another attempt may help."""
