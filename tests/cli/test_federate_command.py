@@ -228,9 +228,23 @@ def test_a_run_that_finished_meanwhile_is_read_to_its_end_once(
     monkeypatch.setattr(following, "_flwr", flwr)
     monkeypatch.setattr(following, "PAUSE", 0.0)
     said = fails(monkeypatch, capsys, "federate", "mine")
-    assert "Flower ended without one (finished:failed: why). Its last words:" in said
+    assert "Flower's last words:" in said
     assert "the end" in said
     assert asked == ["list", "log"]
+
+
+def test_after_a_killed_aggregator_it_says_what_was_charged_and_what_to_do(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [STARTED, "[fedprikl] round c0ffee: 9 clients in 1 cohort of 9 to 9\n"]
+    record(world, monkeypatch, *lines, released=False)
+    monkeypatch.setattr(following, "_flwr", lambda *_: iter(listed("finished:failed")))
+    monkeypatch.setattr(following, "PAUSE", 0.0)
+    said = " ".join(fails(monkeypatch, capsys, "federate", "mine").split())
+    assert "did not say how the run ended (finished:failed: why): it was stopped or killed" in said
+    assert "What round c0ffee has charged is in the aggregator's ledger" in said
+    assert "is open or committed stays charged" in said
+    assert "See that the aggregator runs, then run this again" in said
 
 
 def listed(status: str) -> list[str]:
@@ -352,7 +366,11 @@ STARTED = "Successfully started run 77\n"
     [
         ([], "the relay to take the run", "The relay did not take the run"),
         ([STARTED], "the aggregator to take the run", "start it with `fedprikl aggregator`"),
-        ([STARTED, "[fedprikl] input: 8 of 9\n"], "", "heard of it: input: 8 of 9"),
+        (
+            [STARTED, "[fedprikl] input: 8 of 9\n"],
+            "",
+            "heard of it: input: 8 of 9. What the run has charged is in the aggregator's ledger",
+        ),
     ],
 )
 def test_a_run_that_takes_too_long_is_stopped(

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from fedprikl.cli.app import app
 from fedprikl.documents import readable
 from fedprikl.front import monitoring
 from fedprikl.monitoring.history import History
-from fedprikl.protocol import Plan, SignedPlan
+from fedprikl.protocol import Plan, SignedPlan, SigningKey
 from tests.cli.test_round_commands import fails
 from tests.monitoring.small_series import (
     DRIFTED,
@@ -342,6 +343,23 @@ def test_a_command_is_told_once_and_again_if_it_failed(
         called("--status", *hook, code=3)
         one, two = Path("heard.txt").read_text().splitlines()
         assert json.loads(one)["id"] == json.loads(two)["id"]
+
+
+@pytest.mark.usefixtures("fresh")
+def test_where_nothing_is_due_no_relay_is_needed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("flwr")
+    monkeypatch.setenv("FLWR_HOME", str(Path.cwd()))
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = f"127.0.0.1:{gone.getsockname()[1]}"
+    Path("config.toml").write_text(f'[superlink.mine]\naddress = "{address}"\n')
+    line = ["--federation", "mine", "--aggregator", SigningKey.generate().public]
+    clock(monkeypatch, "2027-01-05T06:00:00+00:00")
+    assert "next due: 2027-01-11T00:00:00+00:00" in called(*line).stdout
+    clock(monkeypatch, over(0))
+    said = " ".join(fails(monkeypatch, capsys, *MONITOR, *line).split())
+    assert f"The relay {address} cannot be reached: Connection refused" in said
 
 
 def test_usage(

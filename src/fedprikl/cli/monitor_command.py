@@ -188,7 +188,6 @@ def _run_federated(
     """What is due, counted by a federation."""
     if importlib.util.find_spec("flwr") is None:
         raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
-    from fedprikl.deployment.flower.connection import check_connection
     from fedprikl.front.federated_series import FederatedSeries
 
     key = check_key(aggregator)
@@ -196,7 +195,6 @@ def _run_federated(
         raise typer.BadParameter(
             "--federation needs the aggregator's key, or anybody could make releases: --aggregator."
         )
-    check_connection(superlink)
     runner = FederatedSeries(
         signed=signed,
         superlink=superlink,

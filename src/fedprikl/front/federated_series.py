@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.asking import ask_for_period
+from fedprikl.deployment.flower.connection import check_connection
 from fedprikl.monitoring.history import History
 from fedprikl.protocol import SignedPlan
 
@@ -30,6 +31,7 @@ class FederatedSeries:
 
     def run(self, history: History, number: int, *, previous: str, at: str) -> None:
         """Has one period counted and keeps its release."""
+        check_connection(self.superlink)  # not before: where nothing is due, no relay is needed
         release = ask_for_period(
             self.superlink,
             self.signed.plan,

@@ -159,7 +159,20 @@ class _Watch:
             return "The relay did not take the run: check that it is running."
         if not self._progress:
             return "No aggregator took the run: start it with `fedprikl aggregator`."
-        return f"The last that was heard of it: {self._progress[-1]}"
+        return f"The last that was heard of it: {self._progress[-1]}. {self._what_it_cost}"
+
+    @property
+    def _what_it_cost(self) -> str:
+        """What an aggregator that ended without a word may have charged, and what to do."""
+        found = (re.match(r"round \w+(?=:)", line) for line in self._progress)
+        what = next((name[0] for name in found if name), "the run")
+        return (
+            f"What {what} has charged is in the aggregator's ledger: run `fedprikl ledger` in its "
+            "$FEDPRIKL_HOME. A round that is missing there, or cancelled, was not charged. A round "
+            "that is open or committed stays charged; its release, if it was made, is in releases/."
+            " See that the aggregator runs, then run this again: a period that was released is "
+            "told again, at no charge."
+        )
 
     def follow(self, lines: Iterator[str]) -> None:
         """Reads a stream to its end and tells the progress; what was told is not told again.
@@ -207,6 +220,12 @@ class _Watch:
         if self._release is None:
             last = "\n".join(self._last)
             status = f" ({self.status})" if self.status else ""
-            detail = self._failure or f"Flower ended without one{status}. Its last words:\n{last}"
+            silent = (
+                f"The aggregator did not say how the run ended{status}: it was stopped or killed, "
+                f"or it lost the relay. {self._what_it_cost}"
+                if self.run
+                else "Flower ended without one."
+            )
+            detail = self._failure or f"{silent} Flower's last words:\n{last}"
             raise DeploymentError(f"There is no release. {detail}")
         return self._release, self._progress
