@@ -1,7 +1,9 @@
 """Flower's errors, in words that say what to do: with Flower's own numbers and messages."""
 
 import logging
+import os
 import ssl
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -124,6 +126,44 @@ def test_why_there_is_no_task() -> None:
     assert "certificate has expired. Nothing was sent. Have the relay's operator renew it" in (
         no_task_words(expired)
     )
+
+
+def test_the_executor_of_a_site_does_not_blame_the_relay(tmp_path: Path) -> None:
+    """It asks the SuperNode of its own site: none, another's, or one with another secret."""
+    (tmp_path / "secret").write_bytes(b"x" * 32)
+    write_certificates(tmp_path)
+    with create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    words = [sys.executable, "-m", "fedprikl.deployment.flower.executing", "site", "--poll", "9"]
+    words += ["--address", f"127.0.0.1:{port}", "--secret", str(tmp_path / "secret")]
+    words += ["--root-certificates", str(tmp_path / "ca.pem")]
+    with subprocess.Popen(
+        words,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+    ) as executor:
+        assert executor.stderr is not None
+        said = next(line for line in executor.stderr if "answer" in line)
+        executor.terminate()
+    assert f"This site's own SuperNode (127.0.0.1:{port}) does not answer yet" in said
+    request = httpx.Request("POST", "https://127.0.0.1:9443/v1/runtime")
+    response = httpx.Response(401, request=request)
+    refused = httpx.HTTPStatusError("x", request=request, response=response)
+    assert no_task_words(refused, own=True) == (
+        "This site's own SuperNode (127.0.0.1:9443) refuses this process (HTTP 401): it has "
+        "another secret. Start this site again: both get a new one."
+    )
+    foreign = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get issuer"
+    untrusted = httpx.ConnectError(foreign, request=request)
+    for said in (
+        no_task_words(untrusted, own=True),
+        in_plain_words(foreign, relay="127.0.0.1:9443", own=True),
+    ):
+        assert "127.0.0.1:9443 is not this site's own SuperNode" in said
+        assert "relay" not in said
+    retry = "Connection attempt failed, retrying in 3.04 seconds"
+    assert "own SuperNode (a:1)" in in_plain_words(retry, relay="a:1", own=True)
 
 
 @pytest.fixture

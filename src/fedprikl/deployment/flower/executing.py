@@ -53,7 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Serves until it is stopped."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    explain_flower(options.address)
+    own = options.party == "site"  # whose SuperNode is at the address; else it is the relay's
+    explain_flower(options.address, own=own)
     run = preload(options.party, options.app, ledger=options.ledger)
     runtime = Runtime(
         address=options.address,
@@ -65,6 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
     executor = Executor(
         source=runtime.tasks(KINDS[options.party]),
         run=lambda token: run(runtime, token),
+        own=own,
         poll=options.poll,
         beat=options.beat,
         parent=options.parent,

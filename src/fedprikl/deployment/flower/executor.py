@@ -63,6 +63,7 @@ class Executor:
     poll: float
     beat: Path | None = None
     parent: int = 0
+    own: bool = False  # whether the API is that of this site's own SuperNode, not of a relay
     at_once: int = AT_ONCE
     _forks: set[int] = field(default_factory=set)
     _stopping: bool = False
@@ -112,7 +113,7 @@ class Executor:
         try:
             token = self.source.acquire()
         except httpx.HTTPError as error:
-            log.warning(no_task_words(error))
+            log.warning(no_task_words(error, own=self.own))
             return None
         if self.beat is not None:
             self.beat.touch()

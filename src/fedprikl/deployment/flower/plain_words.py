@@ -68,6 +68,20 @@ def _unreachable(message: str, relay: str, _: str) -> str:
     return f"The relay {relay} cannot be reached. Is it running, at this address? Next try {later}."
 
 
+def _own_untrusted(_: str, address: str, __: str) -> str:
+    return (
+        f"What answers at {address} is not this site's own SuperNode: its certificate is another. "
+        "Nothing was sent. Start this site again, which takes another port."
+    )
+
+
+def _own_unreachable(_: str, address: str, __: str) -> str:
+    return (
+        f"This site's own SuperNode ({address}) does not answer yet; trying again. Its lines in "
+        "this log say whether it reaches the relay."
+    )
+
+
 _KNOWN: tuple[tuple[re.Pattern[str], Words], ...] = (
     (re.compile(r"\[code: 2004\]"), _unknown_site),
     (re.compile(r"Exit Code: 606|version mismatch"), _other_version),
@@ -75,55 +89,73 @@ _KNOWN: tuple[tuple[re.Pattern[str], Words], ...] = (
     (re.compile(r"CERTIFICATE_VERIFY_FAILED"), _untrusted),
     (re.compile(r"^Connection attempt failed, retrying"), _unreachable),
 )
+_OF_OWN_SUPERNODE: tuple[tuple[re.Pattern[str], Words], ...] = (
+    (re.compile(r"CERTIFICATE_VERIFY_FAILED"), _own_untrusted),
+    (re.compile(r"^Connection attempt failed, retrying"), _own_unreachable),
+)
 _SILENT = re.compile(r"^SSL/TLS handshake error detected|^EXPERIMENTAL: SuperExec authentication")
 
 
-def in_plain_words(message: str, *, relay: str, key: str = "node") -> str:
+def in_plain_words(message: str, *, relay: str, key: str = "node", own: bool = False) -> str:
     """What a message of Flower means; empty if it says nothing more than others do.
+
+    `own`: what is at the address `relay` is the site's own SuperNode, as its executor sees it.
 
     >>> in_plain_words("Connection attempt failed, retrying in 3.04 seconds", relay="relay:9443")
     'The relay relay:9443 cannot be reached. Is it running, at this address? Next try in 3 s.'
     """
     if _SILENT.search(message):
         return ""
-    told = (words(message, relay, key) for known, words in _KNOWN if known.search(message))
+    all_known = _OF_OWN_SUPERNODE if own else _KNOWN
+    told = (words(message, relay, key) for known, words in all_known if known.search(message))
     return next(told, message)
 
 
-def no_task_words(error: "httpx.HTTPError") -> str:
-    """Why there is no task now, from what went wrong when one was asked for."""
+def no_task_words(error: "httpx.HTTPError", *, own: bool = False) -> str:
+    """Why there is no task now, from what went wrong when one was asked for.
+
+    `own`: a site's executor asked, and asks the site's own SuperNode; else it is the relay.
+    """
     url = error.request.url
     where = f"{url.host}:{url.port}"
+    who = f"This site's own SuperNode ({where})" if own else where
     response: httpx.Response | None = getattr(error, "response", None)
     if response is not None:
         code = response.status_code
         if code in (401, 403):
-            return (
-                f"{where} refuses this process (HTTP {code}): it has another secret. Take the "
-                "relay's superexec.secret (--secret), and check that both clocks are right."
+            advice = (
+                "Start this site again: both get a new one."
+                if own
+                else "Take the relay's superexec.secret (--secret), and check that both clocks are "
+                "right."
             )
-        return f"{where} hands out no tasks now (HTTP {code}); trying again."
+            return f"{who} refuses this process (HTTP {code}): it has another secret. {advice}"
+        return f"{who} hands out no tasks now (HTTP {code}); trying again."
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return _untrusted(str(error), where, "")
+        return (_own_untrusted if own else _untrusted)(str(error), where, "")
+    if own:
+        return _own_unreachable("", where, "")
     return f"Nothing answers at {where} yet ({type(error).__name__}); trying again."
 
 
 class _PlainWords(logging.Filter):
     """Replaces the messages of a logger."""
 
-    def __init__(self, relay: str, key: str) -> None:
+    def __init__(self, relay: str, key: str, own: bool) -> None:
         super().__init__()
-        self._relay, self._key = relay, key
+        self._relay, self._key, self._own = relay, key, own
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = in_plain_words(record.getMessage(), relay=self._relay, key=self._key)
+        record.msg = in_plain_words(
+            record.getMessage(), relay=self._relay, key=self._key, own=self._own
+        )
         record.args = ()
         return bool(record.msg)
 
 
-def explain_flower(relay: str, key: str = "node") -> None:
-    """From now on, what Flower logs in this process is in plain words."""
-    logging.getLogger("flwr").addFilter(_PlainWords(relay, key))
+def explain_flower(relay: str, key: str = "node", *, own: bool = False) -> None:
+    """From now on, what Flower logs in this process is in plain words; see `in_plain_words`."""
+    logging.getLogger("flwr").addFilter(_PlainWords(relay, key, own))
 
 
 def flower_supernode() -> None:
