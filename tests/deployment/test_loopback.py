@@ -7,6 +7,7 @@ middle, and the log stream broke off once. The app that the relay ships is hosti
 
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -185,6 +186,9 @@ def test_a_serverapp_killed_in_the_middle_leaves_a_void_round(finished: Finished
     assert "There is no release" in finished.void_output
     assert "6 clients in 1 cohort of 6 to 6" in finished.void_output
     assert "Traceback" not in finished.void_output
+    said = " ".join(finished.void_output.split())
+    assert re.search(r"What round \w+ has charged is in the aggregator's ledger", said), said
+    assert "See that the aggregator runs, then run this again" in said
     (release,) = Home(finished.home).releases.iterdir()
     assert release.stem == Release.load(finished.federation.folder / "release.json").round_id
     begun = finished.federation.rounds(0)
