@@ -221,7 +221,7 @@ def test_tasks_run_in_forks_that_end_with_the_executor(tmp_path: Path) -> None:
 
 
 STORM = """
-import os, pathlib, signal, sys
+import contextlib, os, pathlib, signal, sys
 from fedprikl.deployment.flower.executor import Executor
 folder, hook = pathlib.Path(sys.argv[1]), sys.argv[2]
 
@@ -230,7 +230,8 @@ class Source:
     def acquire(self):
         self.asked += 1
         if self.asked == 2 and hook == "after_in_child":
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            with contextlib.suppress(ChildProcessError):  # it has been reaped already
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
             os.kill(os.getpid(), signal.SIGTERM)
         if self.asked == 2 and hook:
             os._exit(7)  # the signal was lost
@@ -306,10 +307,10 @@ def test_forks_have_a_limit() -> None:
         try:
             executor.serve()
         except SystemExit:
-            print(len(asked), len(executor._forks))
+            print(len(asked))
         """
     )
-    assert said == "3 0\n"
+    assert said == "3\n"
 
 
 def wait_until(condition: Any, seconds: float = 30.0) -> None:
