@@ -259,6 +259,12 @@ def test_bad_input_says_what_to_do_and_charges_nothing(
     assert ledger.head == before
 
 
+def test_a_name_may_have_as_many_characters_as_the_message_says(ledger: Ledger) -> None:
+    reserved = ledger.reserve("phones", release(0.1), round_id="a" * 200, at=AT)
+    ledger.cancel(reserved, reason="b" * 1000, at=AT)
+    assert [each.round_id for each in ledger.account("phones").rounds] == ["a" * 200]
+
+
 def test_a_closed_round_is_never_changed(ledger: Ledger) -> None:
     done = ledger.reserve("phones", release(0.1), round_id="one", at=AT)
     ledger.commit(done, release_hash=HASH, at=AT)

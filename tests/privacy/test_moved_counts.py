@@ -137,6 +137,30 @@ def centre(probabilities: Floats, reach: int) -> Floats:
     return probabilities[max(0, middle - reach) : middle + reach + 1]
 
 
+def cut_short(reach: int) -> Floats:
+    """Noise that ends: the last outcomes happen in one of two worlds only."""
+    weights = np.exp(-np.abs(np.arange(-reach, reach + 1)) / 2.0)
+    return np.asarray(weights / weights.sum())
+
+
+@pytest.mark.parametrize("moved", [2, 3])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0, 50.0])
+def test_outcomes_of_one_world_only_are_a_certain_loss(moved: int, epsilon: float) -> None:
+    """delta is never below that of any shift, nor below what gives a world away for certain."""
+    noise = cut_short(12)
+    found = moved_counts_delta(noise, 2, moved)(epsilon)
+    assert found >= largest_delta(noise, 3, moved, epsilon) > 0
+
+
+@pytest.mark.parametrize(("coordinates", "moved"), [(2, 2), (2, 5), (6, 3)])
+def test_beyond_all_losses_what_is_cut_is_left(coordinates: int, moved: int) -> None:
+    """At most coordinates k counts move, each by at most k, with and without the shift."""
+    noise = cut_short(12)
+    expected = 2 * coordinates * moved * noise[-moved:].sum()
+    found = moved_counts_delta(noise, coordinates, moved)(1e4)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
 @pytest.mark.parametrize(("sigma", "shares"), [(0.25, 400), (0.4, 60), (1.0, 9), (2.9, 2)])
 def test_renyi_divergences_of_all_shifts_are_bounded(sigma: float, shares: int) -> None:
     """Shares that are mostly 0 add up to no Gaussian: the delta is above that of each shift."""

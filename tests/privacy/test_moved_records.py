@@ -20,8 +20,8 @@ from fedprikl.estimation import (
     weighted_score,
 )
 from fedprikl.estimation.scoring import _scores_per_batch
+from fedprikl.privacy import moved_anywhere, moved_sensitivity
 from fedprikl.privacy import moved_records as module
-from fedprikl.privacy import moved_sensitivity
 from fedprikl.reference import QueryPoints, all_points
 from tests.brute_force import Histogram, distance, histograms, within
 
@@ -193,6 +193,22 @@ def test_looking_at_few_cells_gives_a_little_more(
         with monkeypatch.context() as patch:
             patch.setattr(module, "LOOKED", 0)
             assert found <= score_sensitivity(points, records, score, k) <= 1.5 * found
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+@pytest.mark.parametrize(("cells", "moved"), [(2, 150), (7, 40), (60, 3), (60, 90)])
+def test_a_large_table_has_the_sensitivity_of_a_small_one(
+    name: str, cells: int, moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether all steps are computed, or only those that matter."""
+    rng = np.random.default_rng([len(name), cells])
+    points, records = all_points(rng.dirichlet(np.full(cells, 2.0))), np.array([200])
+    score = Score(Skew(0.01), divergence_named(name))
+    scores = _scores_per_batch(points, records, score)
+    small = moved_sensitivity(scores, moved), moved_anywhere(scores[0], moved)
+    monkeypatch.setattr(module, "SMALL_TABLE", 0)
+    large = moved_sensitivity(scores, moved), moved_anywhere(scores[0], moved)
+    assert large == pytest.approx(small, rel=1e-12)
 
 
 def as_written(points: QueryPoints, records: Any, score: Score, k: int) -> float:

@@ -209,6 +209,32 @@ def test_divisible_records_reach_a_little_further(seed: int) -> None:
     assert np.all(found <= exact + one + 1000)
 
 
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**32))
+def test_large_tables_have_the_ranges_of_small_ones(seed: int) -> None:
+    """Whether all gains are computed, or only those that matter, a few at a time."""
+    rng = np.random.default_rng(seed)
+    cells, steps = int(rng.integers(1, 60)), int(rng.integers(2, 60))
+    moved = int(rng.integers(1, 6))
+    scores = convex_scores(rng, cells)
+    counts = rng.negative_binomial(0.5, rng.choice([0.3, 0.03, 0.003]), cells)
+    records = np.full(cells, int(counts.sum()) + 2)
+
+    def found() -> Ranges:
+        return reachable_ranges(
+            counts, records, scores, magnitude=200.0 * cells, steps=steps, moved=moved
+        )
+
+    small = found()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reachable, "SMALL_TABLE", 0)
+        patch.setattr(reachable, "LARGEST_TABLE", 50)
+        large = found()
+    rounding = 8 * np.arange(1, steps) * moved  # of each gain, in steps of the grid
+    assert np.all(np.abs(large.lows - small.lows) <= rounding)
+    assert np.all(np.abs(large.highs - small.highs) <= rounding)
+
+
 def test_gains_below_the_grid_have_ranges() -> None:
     """Rounded, they are no longer convex; cells are chosen with room for that."""
     rng = np.random.default_rng(3)

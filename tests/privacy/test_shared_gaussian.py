@@ -9,7 +9,7 @@ from scipy import stats
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.privacy import SecureNoise, calibrate_gaussian
+from fedprikl.privacy import SecureNoise, calibrate_gaussian, integer_account
 from fedprikl.privacy.integer_account import integer_gaussian_delta, two_counts_delta
 from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
 from fedprikl.privacy.many_counts import many_counts_delta
@@ -39,6 +39,17 @@ def test_the_sum_has_the_convolved_probabilities(sigma: float, shares: int) -> N
         found, expected[middle - reach : middle + reach + 1], rtol=1e-9, atol=1e-50
     )
     assert found.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("coordinates", [2, 7, 30])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_wide_noise_has_the_account_of_any_noise(
+    coordinates: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a sigma of 3 on, all cosets weigh the same."""
+    wide = integer_gaussian_delta(3.0, coordinates)(epsilon)
+    monkeypatch.setattr(integer_account, "WIDE", math.inf)
+    assert wide == pytest.approx(integer_gaussian_delta(3.0, coordinates)(epsilon), rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,9 @@ def test_a_charge_that_cannot_be_computed_is_refused(change: Any, words: str) ->
     ("settings", "words"),
     [
         ({"epsilon": 0.0}, "above 0"),
+        ({"epsilon": 0.0, "kind": "laplace"}, "above 0"),
+        ({"epsilon": 0.0, "kind": "gaussian"}, "above 0"),
+        ({"epsilon": -1.0, "kind": "gaussian"}, "above 0"),
         ({"delta": 1.0}, "strictly between"),
         ({"coordinates": 0}, "at least 1"),
         ({"kind": "x"}, "'laplace' or 'gaussian'"),

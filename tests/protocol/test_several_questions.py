@@ -107,6 +107,17 @@ def test_a_plan_of_two_questions_comes_back() -> None:
     assert asked.question.divergence == "kl"
 
 
+def test_noisy_counts_are_scored_without_a_maximum_step_and_without_correction() -> None:
+    """They are public already: clipping would only move the answer. Exact counts need both."""
+    value, counts = (replace(each, maximum_step=0.25) for each in questions("value", "counts"))
+    asked = plan("value", "counts")
+    trust = ScoredSum(replace(asked, questions=(value, counts)))
+    assert trust.score_of(value).maximum_step == 0.25
+    assert trust.score_of(value).correction == asked.client_effect > 0
+    assert trust.score_of(counts).maximum_step == np.inf
+    assert trust.score_of(counts).correction == 0
+
+
 def test_every_answer_is_the_score_of_the_same_counts_without_noise() -> None:
     asked = plan("value", "value")
     result = WORLD.run(asked, source=InsecureNoNoise())
