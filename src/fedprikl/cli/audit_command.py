@@ -1,22 +1,39 @@
-"""`fedprikl audit`: try to refute the privacy claim of a calibration by experiment."""
+"""`fedprikl audit`: try to refute the privacy claim of a plan, or of a calibration."""
 
 import time
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
 from fedprikl.checks import check_delta, check_epsilon
-from fedprikl.cli.console import notes, print_json
-from fedprikl.cli.options import UnitName
+from fedprikl.cli.console import notes, print_json, say, shown_progress
+from fedprikl.cli.options import UnitName, reference_of
 from fedprikl.paper import exact_case, paper_case
 from fedprikl.paper.audit_cases import AuditCase
 from fedprikl.privacy import SecureNoise, audit
+from fedprikl.protocol import SignedPlan
 from fedprikl.simulation.client_case import ClientCase, client_case
+from fedprikl.simulation.plan_audit import AuditedPlan, audit_plan
 
 __all__ = ["audit_command"]
+
+
+OF_CALIBRATIONS = (
+    "calibration",
+    "epsilon",
+    "delta",
+    "points",
+    "batches",
+    "noise",
+    "released",
+    "unit",
+    "per_client",
+)
 
 
 class CalibrationName(StrEnum):
@@ -42,8 +59,15 @@ class ReleasedName(StrEnum):
 
 
 def audit_command(
+    context: typer.Context,
+    plan: Annotated[
+        Path | None, typer.Argument(help="A plan, whose every question is attacked.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="The plan's reference; default: ref.json beside the plan.")
+    ] = None,
     calibration: Annotated[
-        CalibrationName, typer.Option(help="The calibration on trial.")
+        CalibrationName, typer.Option(help="Without a plan: the calibration on trial.")
     ] = CalibrationName.EXACT,
     epsilon: Annotated[float, typer.Option(help="The claimed epsilon.")] = 1.0,
     delta: Annotated[float, typer.Option(help="The claimed delta.")] = 1e-6,
@@ -53,7 +77,10 @@ def audit_command(
     released: Annotated[ReleasedName, typer.Option(help="Only for paper.")] = ReleasedName.TERMS,
     trials: Annotated[
         int | None,
-        typer.Option(min=200, help="Releases per data set; default: 100,000, of clients 20,000."),
+        typer.Option(
+            min=200,
+            help="Releases per data set; default: 100,000, of clients 20,000, of a plan fewer.",
+        ),
     ] = None,
     unit: Annotated[
         UnitName, typer.Option(help="Whom the claim protects: one record, or one client.")
@@ -68,17 +95,35 @@ def audit_command(
 ) -> None:
     """Releases many times from two neighbouring data sets and tries to tell them apart.
 
-    With --unit client the two differ in all records of one client, and every release counts and
-    draws anew, with the code that clients run.
+    With a plan, each of its questions is attacked on made-up data that its noise hides worst, which
+    differ in one record, or in all records of one client. The release is computed by the code that
+    releases, from the sums of counts on. Of noise shares, only those of the fewest honest clients
+    that the plan allows are added up. Exit code 1 if a question costs more than its share.
 
-    The lower bound on epsilon is sound: a claim below it is false, but for the stated false-alarm
-    rate. An audit that refutes nothing proves nothing; the proof is in the calibration.
+    Without a plan, a calibration is attacked. With --unit client the data sets differ in all
+    records of one client, and every release counts and draws anew, with the code that clients run.
+
+    A claim below a lower bound on epsilon is false, but for the stated false-alarm rate. An audit
+    that refutes nothing proves nothing; the proof is in the calibration.
+
+    Example: `fedprikl audit plan.json`
 
     Example: `fedprikl audit --calibration paper --epsilon 1 --points 10 --batches 20`
 
     Example: `fedprikl audit --unit client --per-client 20`
     """
     start = time.perf_counter()
+    if plan is not None:
+        given = [name for name in OF_CALIBRATIONS if _given(context, name)]
+        if given:
+            option = given[0].replace("_", "-")
+            raise typer.BadParameter(
+                f"--{option} is for an audit without a plan: the plan says it."
+            )
+        _audit_plan(plan, reference, trials, false_alarm, json=json)
+        return
+    if reference is not None:
+        raise typer.BadParameter("--reference is for the audit of a plan; name the plan too.")
     check_epsilon(epsilon)
     check_delta(delta)
     source = SecureNoise()
@@ -147,3 +192,45 @@ def audit_command(
         f"by theory these two data sets show {case.true_epsilon:.3g}."
     )
     console.print(f"{2 * trials:,} releases, false-alarm rate {false_alarm:g}, {seconds:.1f} s")
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+
+def _audit_plan(
+    path: Path, reference: Path | None, trials: int | None, false_alarm: float, *, json: bool
+) -> None:
+    """Attacks every question of a plan; ends with exit code 1 if one is refuted."""
+    start, signed = time.perf_counter(), SignedPlan.load(path)
+    pi = reference_of(path, signed, reference)
+    with shown_progress() as progress:
+        found = audit_plan(
+            signed.plan, pi, trials=trials, false_alarm=false_alarm, progress=progress
+        )
+    seconds = round(time.perf_counter() - start, 3)
+    if json:
+        plan = {"plan": signed.plan.fingerprint, "unit": signed.plan.unit}
+        print_json(found.to_dict() | plan | {"seconds": seconds})
+    else:
+        _print_plan(found, seconds)
+    if found.refuted:
+        raise typer.Exit(1)
+
+
+def _print_plan(found: AuditedPlan, seconds: float) -> None:
+    for each in found.questions:
+        result = each.result
+        verdict = "REFUTED" if result.refuted else "not refuted"
+        say(
+            f"{each.name}: epsilon {result.claimed_epsilon:.4g} (delta {result.delta:.2g}) is "
+            f"{verdict}",
+            style="red" if result.refuted else "",
+        )
+        for test in result.tests:
+            say(f"    {test.name}: epsilon is at least {test.lower_bound_epsilon:.4g}")
+    say(
+        f"The plan is {'REFUTED' if found.refuted else 'not refuted'}. "
+        f"{sum(2 * each.result.trials for each in found.questions):,} releases, false-alarm rate "
+        f"{found.false_alarm:g}, {seconds:.1f} s"
+    )

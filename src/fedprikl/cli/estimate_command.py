@@ -6,15 +6,13 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
-from fedprikl.cli.options import load_reference
+from fedprikl.cli.options import reference_of
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.cli.reference_command import SEPARATORS
 from fedprikl.cli.released import exit_on_drift, print_release, write_release
-from fedprikl.errors import InvalidInputError
 from fedprikl.front import compare
 from fedprikl.protocol import Policy, SignedPlan
 from fedprikl.records import CsvFormat
-from fedprikl.reference import Reference
 
 __all__ = ["estimate_command"]
 
@@ -66,7 +64,7 @@ def estimate_command(
     """
     check_outputs(output, report, force=force)
     signed = SignedPlan.load(plan)
-    pi = _load_reference(plan, signed, reference or plan.parent / "ref.json")
+    pi = reference_of(plan, signed, reference)
     with shown_progress() as progress:
         result = compare(
             pi,
@@ -92,15 +90,3 @@ def estimate_command(
         say(f"signer, for `fedprikl verify --key`: {release.signer}")
         say(f"release: {output}\nreport: {report}")
     exit_on_drift(release, fail_on_drift)
-
-
-def _load_reference(plan: Path, signed: SignedPlan, path: Path) -> Reference:
-    if not path.exists():
-        raise InvalidInputError(f"There is no reference {path}. Name the file with --reference.")
-    found = load_reference(path)
-    if signed.plan.reference != found.fingerprint:
-        raise InvalidInputError(
-            f"{plan} was made with another reference than {path}. Name the one that it was made "
-            "with (--reference), or plan again."
-        )
-    return found

@@ -13,7 +13,7 @@ from fedprikl.privacy import Unit
 from fedprikl.protocol import SignedPlan
 from fedprikl.reference import Reference
 
-__all__ = ["UnitName", "check_key", "load_reference", "plan_words"]
+__all__ = ["UnitName", "check_key", "load_reference", "plan_words", "reference_of"]
 
 DATA = (".csv", ".csv.gz", ".parquet")
 
@@ -52,6 +52,20 @@ def load_reference(path: Path) -> Reference:
             f"{path} is no reference: it holds data. If they are public, make a reference of them "
             f"with `fedprikl reference {shlex.quote(str(path))} -o ref.json`, and use ref.json."
         ) from None
+
+
+def reference_of(plan: Path, signed: SignedPlan, path: Path | None) -> Reference:
+    """The reference of a plan: the file that was named, or ref.json beside the plan."""
+    path = path or plan.parent / "ref.json"
+    if not path.exists():
+        raise InvalidInputError(f"There is no reference {path}. Name the file with --reference.")
+    found = load_reference(path)
+    if signed.plan.reference != found.fingerprint:
+        raise InvalidInputError(
+            f"{plan} was made with another reference than {path}. Name the one that it was made "
+            "with (--reference), or plan again."
+        )
+    return found
 
 
 def plan_words(signed: SignedPlan) -> str:

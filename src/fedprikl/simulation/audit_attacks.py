@@ -1,0 +1,374 @@
+"""Attacks on noise: bounds on epsilon from what a release asked for, and from draws of the same.
+
+Each attack knows two neighbouring data sets. Three kinds of bounds:
+
+- noise asked for: what the noise, of the law and size that were asked for, gives the two;
+- told apart (`privacy.audit`): from draws, whatever their law;
+- size of the noise: what noise of that law gives, as large as the draws allow.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.privacy import NoiseSource, Ranges, adaptive_release, audit
+from fedprikl.privacy.audit import AuditResult, AuditTest
+from fedprikl.privacy.gaussian_account import gaussian_epsilon
+from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
+from fedprikl.privacy.integer_laplace import laplace_variance
+from fedprikl.privacy.inverse_sensitivity import ring_sizes, ring_weights
+
+__all__ = [
+    "Adaptive",
+    "Additive",
+    "Asked",
+    "Attack",
+    "Claim",
+    "Listener",
+    "Losses",
+    "Without",
+    "account_of",
+    "drawn_below",
+]
+
+DRAWS = 200_000  # numbers with noise that are drawn for a question, about
+FEWEST = 500  # releases of either data set; of as many numbers as can be drawn so often
+ROUNDING = 1e-9  # of the account
+ASKED, SIZE = "noise asked for", "size of the noise"
+Claim = tuple[str, float, float]  # the question, its epsilon and delta
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Noise that a release asked for: on which numbers, of which law."""
+
+    values: Floats
+    draw: Callable[[Floats], Floats | Ints]  # such numbers with noise
+    scale: float
+    variance: float
+    gaussian: bool
+    whole: bool  # noise on counts
+
+
+class Listener:
+    """Noise of a release about made-up data, which notes what it is asked for."""
+
+    insecure: ClassVar[bool] = True
+
+    def __init__(self, source: NoiseSource) -> None:
+        self._source, self.asked, self.ends = source, list[Asked](), list[int]()
+        self.given: list[Floats] = []
+
+    def _note(self, asked: Asked) -> Floats:
+        self.asked.append(asked)
+        self.given.append(np.asarray(asked.draw(asked.values), dtype=np.float64))
+        return self.given[-1]
+
+    def laplace(self, values: npt.ArrayLike, *, scale: float) -> Floats:
+        """values + Laplace(scale)."""
+        draw = partial(self._source.laplace, scale=scale)
+        exact = np.asarray(values, dtype=np.float64)
+        return self._note(Asked(exact, draw, scale, 2 * scale**2, gaussian=False, whole=False))
+
+    def gaussian(self, values: npt.ArrayLike, *, sigma: float) -> Floats:
+        """values + N(0, sigma^2)."""
+        draw = partial(self._source.gaussian, sigma=sigma)
+        exact = np.asarray(values, dtype=np.float64)
+        return self._note(Asked(exact, draw, sigma, sigma**2, gaussian=True, whole=False))
+
+    def integer_gaussian(self, counts: npt.ArrayLike, *, sigma: float) -> Ints:
+        """counts + discrete Gaussian."""
+        draw = partial(self._source.integer_gaussian, sigma=sigma)
+        variance = IntegerGaussianMechanism(sigma=sigma, coordinates=1).standard_deviation ** 2
+        exact = np.asarray(counts, dtype=np.float64)
+        asked = Asked(exact, draw, sigma, variance, gaussian=True, whole=True)
+        return self._note(asked).astype(np.int64)
+
+    def integer_laplace(self, counts: npt.ArrayLike, *, scale: float) -> Ints:
+        """counts + discrete Laplace."""
+        draw = partial(self._source.integer_laplace, scale=scale)
+        exact = np.asarray(counts, dtype=np.float64)
+        asked = Asked(exact, draw, scale, laplace_variance(scale), gaussian=False, whole=True)
+        return self._note(asked).astype(np.int64)
+
+    def laplace_share(
+        self, entries: int, *, scale: float, shares: int, coordinates: int = 2
+    ) -> Ints:
+        """A share of discrete Laplace noise."""
+
+        def draw(zeros: Floats) -> Ints:
+            law = {"scale": scale, "shares": shares, "coordinates": coordinates}
+            return self._source.laplace_share(len(zeros), **law)  # type: ignore[arg-type]
+
+        variance = laplace_variance(scale) / shares
+        asked = Asked(np.zeros(entries), draw, scale, variance, gaussian=False, whole=True)
+        return self._note(asked).astype(np.int64)
+
+    def below(self, end: int) -> int:
+        """From 0 up to, and without, `end`."""
+        self.ends.append(end)
+        return self._source.below(end)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Without:
+    """Numbers that are released without noise, or with noise whose size depends on the data."""
+
+    claim: Claim
+    affordable: int = 0
+
+    def run(self, trials: int, false_alarm: float) -> AuditResult:  # noqa: ARG002
+        """Nothing is hidden."""
+        _, epsilon, delta = self.claim
+        return AuditResult(
+            claimed_epsilon=epsilon,
+            delta=delta,
+            trials=0,
+            false_alarm=false_alarm,
+            tests=(AuditTest(name=ASKED, lower_bound_epsilon=math.inf),),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Additive:
+    """Noise on numbers, of which the two data sets differ in these."""
+
+    claim: Claim
+    left: Floats
+    right: Floats
+    laws: tuple[Asked, ...]  # of each
+    account: Callable[["Additive", float], float]  # epsilon, with so many times the noise
+    budget: int  # numbers with noise that may be drawn
+    squares: list[tuple[float, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, claim: Claim, left: Sequence[Asked], right: Sequence[Asked]) -> "Attack":
+        """The attack on noise that was asked for in either world, which must be the same."""
+        moved, laws = list[tuple[float, float]](), list[Asked]()
+        if [each.scale for each in left] != [each.scale for each in right]:
+            return Without(claim)
+        for one, other in zip(left, right, strict=True):
+            places = np.flatnonzero(one.values != other.values)
+            moved += zip(one.values[places].tolist(), other.values[places].tolist(), strict=True)
+            laws += [one] * len(places)
+        if not laws:
+            return Without(claim)
+        ends = np.array(moved).T
+        return cls(
+            claim=claim,
+            left=ends[0],
+            right=ends[1],
+            laws=tuple(laws),
+            account=account_of,
+            budget=DRAWS,
+        )
+
+    @property
+    def scales(self) -> Floats:
+        """Of the noise on each number."""
+        return np.array([law.scale for law in self.laws])
+
+    @property
+    def width(self) -> int:
+        """Numbers whose noise is drawn; the others would only help to tell the worlds apart."""
+        return min(len(self.laws), max(1, self.budget // (2 * FEWEST)))
+
+    @property
+    def affordable(self) -> int:
+        """Releases of either data set."""
+        return max(FEWEST, self.budget // (2 * self.width))
+
+    def sample(self, world: Floats, trials: int) -> Floats:
+        """How much more each release looks like that of the right world; raw, if one number."""
+        left, right, scales = (each[: self.width] for each in (self.left, self.right, self.scales))
+        values, laws = world[: self.width], self.laws[: self.width]
+        drawn = [law.draw(np.full(trials, x)) for law, x in zip(laws, values, strict=True)]
+        noisy = np.stack(drawn, axis=1).astype(np.float64)
+        squares = (noisy - values) ** 2 / [law.variance for law in laws]
+        self.squares.append((float(squares.sum()), squares.size))
+        if len(laws) == 1:  # no arithmetic, so that every bit of the release is examined
+            return noisy[:, 0]
+        if laws[0].gaussian:
+            return np.asarray(noisy @ ((right - left) / scales**2))
+        return np.asarray((np.abs(noisy - left) - np.abs(noisy - right)) @ (1 / scales))
+
+    def run(self, trials: int, false_alarm: float) -> AuditResult:
+        """All bounds; half of the false alarms are for the size of the noise."""
+        self.squares.clear()
+        samplers = partial(self.sample, self.left), partial(self.sample, self.right)
+        result = _told_apart(
+            self.claim, samplers, trials, false_alarm / 2, gaussian=self.laws[0].gaussian
+        )
+        size = self.account(self, self.most_noise(false_alarm / 2))
+        return _with_bounds(result, self.account(self, 1.0), size, false_alarm)
+
+    def most_noise(self, chance: float) -> float:
+        """The noise is at most so many times what was asked for, if it has the right shape.
+
+        The mean of n squares x falls short of its expectation by a share t with probability at most
+        exp(-n t^2 / (2 K)), K = E x^2 / (E x)^2 (Maurer 2003): the kurtosis, 6 of Laplace and 3 of
+        normal noise, and at most 1 / variance more of whole numbers.
+        """
+        total, number = (sum(each) for each in zip(*self.squares, strict=True))
+        law = min(self.laws, key=lambda each: each.variance)
+        kurtosis = (3.0 if law.gaussian else 6.0) + (1 / law.variance if law.whole else 0.0)
+        short = math.sqrt(2 * kurtosis * math.log(1 / chance) / number)
+        return math.sqrt(total / number / (1 - short)) if short < 1 else math.inf
+
+
+def account_of(attack: Additive, factor: float) -> float:
+    """The epsilon of the pair at delta, with `factor` times the noise that was asked for."""
+    moves, scales, law = np.abs(attack.right - attack.left), factor * attack.scales, attack.laws[0]
+    if not law.gaussian or factor == math.inf:
+        return math.fsum((moves / scales).tolist())
+    if not law.whole:
+        return gaussian_epsilon(1 / float(np.linalg.norm(moves / scales)), attack.claim[2])
+    found = IntegerGaussianMechanism(
+        sigma=float(scales.min()), coordinates=len(moves), moved=round(float(moves.max()))
+    )
+    return found.epsilon(attack.claim[2])
+
+
+def _told_apart(
+    claim: Claim, samplers: Any, trials: int, false_alarm: float, *, gaussian: bool = False
+) -> AuditResult:
+    return audit(
+        *samplers,
+        epsilon=claim[1],
+        delta=claim[2],
+        gaussian=gaussian,
+        trials=trials,
+        false_alarm=false_alarm,
+    )
+
+
+def _with_bounds(result: AuditResult, asked: float, size: float, false_alarm: float) -> AuditResult:
+    first = AuditTest(name=ASKED, lower_bound_epsilon=asked * (1 - ROUNDING))
+    last = AuditTest(name=SIZE, lower_bound_epsilon=size * (1 - ROUNDING))
+    return replace(result, false_alarm=false_alarm, tests=(first, *result.tests, last))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Adaptive:
+    """An adaptive answer, drawn from the ranges of either world."""
+
+    claim: Claim
+    ranges: tuple[Ranges, Ranges]  # of the pair that is told apart best
+    hardest: tuple[Ranges, Ranges]  # of the pair with the largest loss
+    epsilon: float  # of the draws
+    same: bool  # whether the release draws from such ranges, with the weights of this epsilon
+    source: NoiseSource
+    affordable: int = DRAWS // 10
+
+    def run(self, trials: int, false_alarm: float) -> AuditResult:
+        """All bounds; half of the false alarms are for the size of the noise."""
+        law, seen = Losses.of(self.ranges, self.epsilon), dict[int, list[Ints]]({0: [], 1: []})
+
+        def sample(world: int, number: int) -> Floats:
+            ranges = self.ranges[world]
+            draw = partial(adaptive_release, ranges, epsilon=self.epsilon, source=self.source)
+            answers = np.array([round(draw() / ranges.grid) for _ in range(number)])
+            seen[world].append(_rings(ranges, answers))
+            return law.at(answers)
+
+        samplers = [partial(sample, world) for world in (0, 1)]
+        result = _told_apart(self.claim, samplers, trials, false_alarm / 2)
+        drawn_at = max(
+            _least_epsilon(ranges, np.concatenate(seen[world]), false_alarm / 4)
+            for world, ranges in enumerate(self.ranges)
+        )
+        asked = Losses.of(self.hardest, self.epsilon).largest if self.same else math.inf
+        return _with_bounds(result, asked, Losses.of(self.hardest, drawn_at).largest, false_alarm)
+
+
+Attack = Additive | Adaptive | Without
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Losses:
+    """ln P(t) / P'(t) of an adaptive answer t in two worlds: constant between starts."""
+
+    starts: Ints
+    losses: Floats
+    masses: Floats  # P of each piece
+
+    @classmethod
+    def of(cls, worlds: tuple[Ranges, Ranges], epsilon: float) -> "Losses":
+        """Of answers drawn at this epsilon."""
+        first, last = worlds[0].outer
+        edges = [np.concatenate([world.lows, world.highs + 1]) for world in worlds]
+        starts = np.unique(np.concatenate([*edges, [first]]))
+        starts = starts[starts <= last]
+        one, other = (_log_density(world, starts, epsilon) for world in worlds)
+        widths = np.diff(np.append(starts, last + 1))
+        return cls(starts, one - other, np.exp(one) * widths)
+
+    def at(self, answers: Ints) -> Floats:
+        """The loss of each answer."""
+        return self.losses[np.searchsorted(self.starts, answers, side="right") - 1]
+
+    @property
+    def largest(self) -> float:
+        """In either direction."""
+        return float(np.abs(self.losses).max())
+
+    @property
+    def power(self) -> float:
+        """ln P(S) / P'(S) of the best event S, less five standard errors of some thousand draws."""
+        order = np.argsort(self.losses)
+        one, other = self.masses[order], (self.masses * np.exp(-self.losses))[order]
+        found = []
+        for p, q in ((other, one), (one[::-1], other[::-1])):
+            seen, missed = np.cumsum(p), np.cumsum(q)
+            error = np.sqrt((1 / seen + 1 / missed) * 20 / DRAWS)
+            found.append(float((np.log(seen / missed) - 5 * error).max()))
+        return max(found)
+
+
+def _log_density(ranges: Ranges, at: Ints, epsilon: float) -> Floats:
+    """ln P of each of these points of the grid."""
+    sizes = np.array(ring_sizes(ranges), dtype=np.float64)
+    total = math.log(float(sizes @ np.exp(-epsilon / 2 * np.arange(len(sizes)))))
+    return np.asarray(-epsilon / 2 * (_rings(ranges, at) - 1) - total)
+
+
+def _rings(ranges: Ranges, at: Ints) -> Ints:
+    """len(t) of each of these points of the grid: 1 in the innermost range."""
+    above = np.searchsorted(-ranges.lows, -at, side="left")  # ranges that begin above the point
+    below = np.searchsorted(ranges.highs, at, side="left")  # and that end below it
+    return np.asarray(1 + np.maximum(above, below))
+
+
+def _least_epsilon(ranges: Ranges, seen: Ints, chance: float) -> float:
+    """The answers were drawn at this epsilon at least, from these ranges.
+
+    P(len) ~ e^(-epsilon len / 2) times the points of that len. The less epsilon, the larger len on
+    average; the mean of len - 1 falls short of that as in `Additive.most_noise`.
+    """
+    sizes, rings = np.array(ring_sizes(ranges), dtype=np.float64), np.arange(ranges.steps)
+    observed, unknown = float(seen.mean()) - 1, 2 * math.log(1 / chance) / len(seen)
+
+    def excluded(epsilon: float) -> bool:
+        masses = sizes * np.exp(-epsilon / 2 * rings)
+        masses /= masses.sum()
+        short = math.sqrt(unknown * float(masses @ rings**2))
+        return float(masses @ rings) - short > observed
+
+    low, high = 0.0, 2.0**-10
+    while excluded(high) and high < 2.0**10:
+        low, high = high, 2 * high
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excluded(middle) else (low, middle)
+    return low
+
+
+def drawn_below(ranges: Ranges, epsilon: float) -> int:
+    """What an answer is drawn below."""
+    return sum(n * w for n, w in zip(ring_sizes(ranges), ring_weights(epsilon), strict=True))

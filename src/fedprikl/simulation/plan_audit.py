@@ -1,0 +1,330 @@
+"""The audit of a plan: everything that it releases is attacked, through the code that releases.
+
+1. For each question two neighbouring data sets are made up that its noise hides worst.
+2. The release is computed for both, with a listener beside the noise. It notes which noise is asked
+   for, and on which numbers. What that noise gives the pair is the first bound on epsilon.
+3. The same noise is drawn thousands of times, from the source that releases use. How well the two
+   data sets are told apart is the second bound, how large the noise is the third.
+
+Of noise shares, those of the fewest honest clients with which a sum can be opened are added up.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedprikl.checks import Floats, Ints
+from fedprikl.estimation import BatchCounts, Estimates
+from fedprikl.estimation.adaptive import adaptive_ranges
+from fedprikl.privacy import SECURE_NOISE, NoiseSource
+from fedprikl.privacy.audit import AuditResult
+from fedprikl.privacy.integer_laplace import laplace_variance
+from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
+from fedprikl.protocol import ColumnQuestions, Plan, trust_of
+from fedprikl.protocol.cohort_sums import OpenedSum
+from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.question_noise import AdaptiveNoise, CountsNoise
+from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.protocol.view_sums import asked_views, view_points, view_score
+from fedprikl.reference import QueryPoints, Reference
+from fedprikl.simulation.audit_attacks import (
+    Adaptive,
+    Additive,
+    Asked,
+    Attack,
+    Claim,
+    Listener,
+    Losses,
+    Without,
+    account_of,
+    drawn_below,
+)
+from fedprikl.simulation.worst_pairs import Pair, adaptive_pairs, counts_pair, value_pair
+
+__all__ = ["AuditedPlan", "AuditedQuestion", "audit_plan"]
+
+SHARES = 500_000  # noise shares that are drawn; of Laplace noise, which is faster, 5 times as many
+UNITS = 20  # records of a batch, times those of whoever is protected
+COHORT = 50  # clients of the audited cohort, at most
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditedQuestion:
+    """What the audit found about one question."""
+
+    name: str
+    result: AuditResult
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"question": self.name} | self.result.to_dict()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditedPlan:
+    """What the audit found. `refuted` is wrong with probability at most `false_alarm`."""
+
+    questions: tuple[AuditedQuestion, ...]
+    false_alarm: float
+
+    @property
+    def refuted(self) -> bool:
+        """Whether any question costs more than its share of the plan's epsilon."""
+        return any(each.result.refuted for each in self.questions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "refuted": self.refuted,
+            "false_alarm": self.false_alarm,
+            "questions": [each.to_dict() for each in self.questions],
+        }
+
+
+def audit_plan(
+    plan: Plan,
+    reference: Reference,
+    *,
+    trials: int | None = None,
+    false_alarm: float = 1e-6,
+    source: NoiseSource = SECURE_NOISE,
+    progress: Report = lambda *_: None,
+) -> AuditedPlan:
+    """Attacks every question of the plan: each may cost its share of epsilon and delta.
+
+    `trials` are releases of either data set (default: as many as take some seconds).
+    """
+    trust, found = trust_of(plan), list[AuditedQuestion]()
+    if isinstance(trust, NoisyHistogram):
+        attacks, number = iter([_shares_attack(trust, source)]), 1
+    else:
+        attacks, number = _attacks(trust, reference, source), len(_claims(trust))
+    progress("attacking", 0, number)
+    for attack in attacks:
+        result = attack.run(trials or attack.affordable, false_alarm / number)
+        found.append(AuditedQuestion(attack.claim[0], result))
+        progress("attacking", len(found), number)
+    return AuditedPlan(tuple(found), false_alarm)
+
+
+def _attacks(trust: ScoredSum, reference: Reference, source: NoiseSource) -> Iterator[Attack]:
+    """One for each noise of a trusted aggregator."""
+    plan, rng = trust.plan, np.random.default_rng(1)
+    points = trust.draw_points(reference.probabilities, rng) if plan.questions else None
+    views = [view_points(view) for view in asked_views(plan, reference)]
+    world = _World(trust, points, views, source)
+    records = np.full(plan.batches, UNITS * _moved(plan))
+    additive = [noise for noise in trust.noises if not isinstance(noise, AdaptiveNoise)]
+    claims = iter(_claims(trust))
+    for noise in trust.noises:
+        assert points is not None  # noqa: S101  there are questions
+        counted, claim = isinstance(noise, CountsNoise), next(claims)
+        score = trust.score_of(noise.questions[0])
+        if isinstance(noise, AdaptiveNoise):
+            yield _adaptive_attack(claim, world, noise)
+            continue
+        pair = (
+            counts_pair(points, records, _moved(plan))
+            if counted
+            else value_pair(points, records, score, _moved(plan))
+        )
+        place = additive.index(noise)
+        heard = [world.listen(pair, side, records) for side in (0, 1)]
+        yield _attack(claim, heard, slice(place, place + 1))
+    if plan.columns is None:
+        return
+    first, total = len(additive), np.array([int(records.sum())])
+    for name in _released_of(plan.columns):
+        pairs = [
+            counts_pair(view, total, _moved(plan))
+            if name == "counts"
+            else value_pair(view, total, view_score(name), _moved(plan))
+            for view in views
+        ]
+        heard = [world.listen_to_views(pairs, side, records) for side in (0, 1)]
+        yield _attack(next(claims), heard, slice(first, first + len(views)))
+        first += len(views)
+
+
+def _claims(trust: ScoredSum) -> list[Claim]:
+    """What each noise may cost: its share of the plan's epsilon and delta."""
+    plan, found = trust.plan, list[Claim]()
+    for noise in trust.noises:
+        share = math.fsum(question.share for question in noise.questions)
+        asked = ", ".join(question.divergence for question in noise.questions)
+        how = "noisy counts" if isinstance(noise, CountsNoise) else noise.questions[0].release
+        found.append((f"{asked}: {how}", share * plan.epsilon, share * plan.delta))
+    if plan.columns is not None:
+        for name in _released_of(plan.columns):
+            share = getattr(plan.columns, name)
+            what = "noisy counts" if name == "counts" else name
+            title = f"{what} of {len(plan.columns.views)} columns"
+            found.append((title, share * plan.epsilon, share * plan.delta))
+    return found
+
+
+def _released_of(columns: ColumnQuestions) -> list[str]:
+    """What is released about columns, in the order in which noise is asked for."""
+    return [name for name in ("counts", "tv", "js") if getattr(columns, name) > 0]
+
+
+def _moved(plan: Plan) -> int:
+    """Records in which neighbours differ, by the plan's own words."""
+    return (plan.per_client or 1) if plan.unit == "client" else 1
+
+
+def _attack(claim: Claim, heard: Sequence[list[Asked] | None], places: slice) -> Attack:
+    left, right = heard
+    if left is None or right is None:
+        return Without(claim)
+    return Additive.of(claim, left[places], right[places])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _World:
+    """Releases about made-up data."""
+
+    trust: ScoredSum
+    points: QueryPoints | None
+    views: Sequence[QueryPoints]
+    source: NoiseSource
+
+    def listen(self, pair: Pair, side: int, records: Ints) -> list[Asked] | None:
+        """Which noise the release about one of two data sets asks for."""
+        return self._heard(self._opened(pair, side, records))
+
+    def ends(self, pair: Pair, side: int, records: Ints) -> list[int]:
+        """Below which numbers adaptive answers are drawn."""
+        listener = Listener(self.source)
+        self._estimate(self._opened(pair, side, records), listener)
+        return listener.ends
+
+    def listen_to_views(
+        self, pairs: Sequence[Pair], side: int, records: Ints
+    ) -> list[Asked] | None:
+        """The same, of data sets that differ in all views."""
+        nothing = np.zeros(0 if self.points is None else len(self.points), np.int64)
+        counted = np.concatenate([pair[side] for pair in pairs])
+        first, *others = self._opened((nothing, nothing), side, records)
+        return self._heard([replace(first, views=counted), *others])
+
+    def _opened(self, pair: Pair, side: int, records: Ints) -> list[OpenedSum]:
+        """One sum for each batch."""
+        batch = np.zeros(0, np.int64) if self.points is None else self.points.batch
+        empty = np.zeros(self.trust.plan.counted, np.int64)
+        return [OpenedSum(pair[side][batch == t], empty, int(n)) for t, n in enumerate(records)]
+
+    def _estimate(self, sums: Sequence[OpenedSum], listener: Listener) -> Estimates:
+        cohorts, rng = [self.trust.plan.cohort], np.random.default_rng(1)
+        return self.trust.estimate(self.points, self.views, sums, cohorts, source=listener, rng=rng)
+
+    def _heard(self, sums: Sequence[OpenedSum]) -> list[Asked] | None:
+        """None where anything else is released than the numbers with noise."""
+        listener = Listener(self.source)
+        released = _released(self.trust, self._estimate(sums, listener))
+        given = np.concatenate([np.zeros(0), *listener.given])
+        return listener.asked if np.array_equal(released, given) else None
+
+
+def _released(trust: ScoredSum, found: Estimates) -> Floats:
+    """All numbers with additive noise, in the order in which it is asked for."""
+    parts = []
+    for noise in trust.noises:
+        if isinstance(noise, CountsNoise) and found.noisy_counts is not None:
+            parts += [found.noisy_counts.counts, found.noisy_counts.rest]
+        elif not isinstance(noise, AdaptiveNoise):
+            places = [trust.plan.questions.index(question) for question in noise.questions]
+            parts.append(np.array([found.each[place].value for place in places]))
+    if found.columns is not None:
+        parts += [part for each in found.columns.counts for part in (each.counts, each.rest)]
+        parts += [vector.values for vector in found.columns.vectors]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _adaptive_attack(claim: Claim, world: _World, noise: AdaptiveNoise) -> Attack:
+    """On several pairs of data sets."""
+    plan, points = world.trust.plan, world.points
+    assert points is not None  # noqa: S101  there are questions
+    epsilon, score = noise.charge.epsilon, world.trust.score_of(noise.questions[0])
+    found = []
+    for records, pair in adaptive_pairs(points, _moved(plan)):
+        left, right = (
+            adaptive_ranges(
+                BatchCounts(points, counts, records), score, epsilon=epsilon, moved=_moved(plan)
+            )
+            for counts in pair
+        )
+        law = Losses.of((left, right), epsilon)
+        found.append((law.power, law.largest, (left, right), pair, records))
+    _, _, ranges, pair, records = max(found, key=lambda each: each[0])
+    ends = [world.ends(pair, side, records) for side in (0, 1)]
+    return Adaptive(
+        claim=claim,
+        ranges=ranges,
+        hardest=max(found, key=lambda each: each[1])[2],
+        epsilon=epsilon,
+        same=ends == [[drawn_below(each, epsilon)] for each in ranges],
+        source=world.source,
+    )
+
+
+def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> Attack:
+    """The noisy counts of a cohort of which as many are missing, and collude, as may be."""
+    plan = trust.plan
+    clients = min(plan.cohort, COHORT)
+    inputs = max(trust.degree(clients).threshold + 1, math.floor((1 - plan.dropout) * clients))
+    honest = inputs - max(1, math.ceil(plan.corruption * clients))
+    share = trust.share(clients)
+    name = f"noise shares of {honest} honest clients, of a cohort of {clients}"
+    claim = name, plan.epsilon, plan.delta
+
+    def listen(side: int) -> Asked:
+        """The sum, in which one client's records are all in the first cell, or in the second."""
+        listener, sizes = Listener(source), list(plan.columns.sizes if plan.columns else ())
+        blocks = [
+            np.array([*(_moved(plan) * (cell == side) for cell in range(size))])
+            for size in ([plan.points] if plan.questions else [0]) + sizes
+        ]
+        vector = trust.vector(
+            blocks[0],
+            blocks[1:],
+            _moved(plan),
+            clients=clients,
+            source=listener,
+            randomness=os.urandom,
+        )
+        (one,), (noise,) = listener.asked, listener.given
+
+        def summed(values: Floats) -> Floats:
+            drawn = one.draw(np.zeros(honest * len(values)))
+            clipped = np.clip(drawn, -share.reach, share.reach).reshape(honest, -1)
+            return np.asarray(values + clipped.sum(axis=0))
+
+        known = share.reach + np.clip(noise, -share.reach, share.reach)
+        exact = vector[:-2].astype(np.float64) - known
+        return replace(one, values=exact, draw=summed, variance=honest * one.variance)
+
+    def account(attack: Additive, factor: float) -> float:
+        law, moves = attack.laws[0], np.abs(attack.right - attack.left)
+        if not law.gaussian or factor == math.inf:
+            missing = math.sqrt(law.variance / laplace_variance(law.scale))
+            return account_of(attack, factor * min(1.0, missing))
+        summed = SharedGaussianMechanism(
+            sigma=factor * law.scale,
+            shares=honest,
+            failure=share.failure,
+            coordinates=len(moves),
+            moved=round(float(moves.max())),
+        )
+        return summed.epsilon(plan.delta)
+
+    made = Additive.of(claim, [listen(0)], [listen(1)])
+    if not isinstance(made, Additive):
+        return made
+    budget = SHARES if made.laws[0].gaussian else 5 * SHARES
+    return replace(made, account=account, budget=budget // honest)

@@ -1,0 +1,282 @@
+"""The audit of a plan: intact plans stand, and each mechanism is refuted once it is broken."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from fedprikl import Reference
+from fedprikl.checks import Floats
+from fedprikl.cli.app import app
+from fedprikl.documents import canonical
+from fedprikl.estimation import estimate_scored_sum, weighted_score
+from fedprikl.privacy import (
+    SecureNoise,
+    VectorCalibrated,
+    calibrate_integer,
+    inverse_sensitivity,
+)
+from fedprikl.privacy.inverse_sensitivity import ring_weights
+from fedprikl.privacy.laplace import LaplaceMechanism
+from fedprikl.protocol import (
+    ColumnQuestions,
+    Plan,
+    Question,
+    SignedPlan,
+    question_noise,
+    scored_sum,
+)
+from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.simulation.plan_audit import AuditedPlan, audit_plan
+from tests.false_alarm import FALSE_ALARM
+
+VALUES = list("abcd")
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+@cache
+def reference() -> Reference:
+    rng = np.random.default_rng(1)
+    columns = {f"c{i}": rng.choice(VALUES, 2000, p=[0.4, 0.3, 0.2, 0.1]) for i in range(2)}
+    return Reference.fit(pl.DataFrame(columns))
+
+
+def planned(
+    *asked: Question, columns: tuple[float, float, float] | None = None, **more: Any
+) -> Plan:
+    """Questions about the whole, and shares of tv, js and counts for both columns."""
+    found = None
+    if columns is not None:
+        tv, js, counts = columns
+        views = tuple(view.columns for view in reference().views[:2])
+        sizes = tuple(view.size for view in reference().views[:2])
+        found = ColumnQuestions(views=views, sizes=sizes, tv=tv, js=js, counts=counts)
+    settings = {"population": "testers", "reference": reference().fingerprint, "epsilon": 2.0}
+    return Plan(**settings | {"questions": asked, "columns": found} | more)  # type: ignore[arg-type]
+
+
+def whole(divergence: str, release: Any, share: float = 1.0) -> Question:
+    cells = int(np.count_nonzero(reference().probabilities))
+    return Question(divergence=divergence, release=release, share=share, points=cells)
+
+
+CLIENT: dict[str, Any] = {"unit": "client", "per_client": 5}
+PLANS: dict[str, Callable[[], Plan]] = {
+    "adaptive": lambda: planned(whole("kl", "adaptive")),
+    "adaptive client": lambda: planned(whole("kl", "adaptive"), **CLIENT),
+    "adaptive batches": lambda: planned(
+        replace(whole("kl", "adaptive"), points=5), batches=2, client_effect=2.0
+    ),
+    "value batches": lambda: planned(replace(whole("kl", "value"), points=5), batches=2, **CLIENT),
+    "value": lambda: planned(whole("tv", "value"), noise="laplace"),
+    "gaussian value": lambda: planned(whole("js", "value"), noise="gaussian"),
+    "value client": lambda: planned(whole("kl", "value"), **CLIENT),
+    "counts": lambda: planned(whole("kl", "counts"), noise="laplace"),
+    "counts client": lambda: planned(whole("kl", "counts"), noise="gaussian", **CLIENT),
+    "columns": lambda: planned(columns=(0.3, 0.3, 0.4)),
+    "columns client": lambda: planned(columns=(0.3, 0.0, 0.7), **CLIENT),
+    "both": lambda: planned(
+        whole("kl", "adaptive", 0.3), whole("tv", "value", 0.3), columns=(0.2, 0.0, 0.2)
+    ),
+    "shares": lambda: planned(whole("kl", "counts"), trust="none", noise="laplace"),
+    "gaussian shares": lambda: planned(
+        whole("kl", "counts", 0.5),
+        columns=(0.0, 0.0, 0.5),
+        trust="none",
+        noise="gaussian",
+        cohort=6,
+    ),
+    "shares client": lambda: planned(whole("kl", "counts"), trust="none", **CLIENT),
+}
+
+
+def audited(name: str, trials: int | None = 1000) -> AuditedPlan:
+    return audit_plan(PLANS[name](), reference(), trials=trials, false_alarm=FALSE_ALARM)
+
+
+def bounds(found: AuditedPlan) -> list[dict[str, float]]:
+    """The bounds of each question, as multiples of what it may cost."""
+    return [
+        {
+            test.name: test.lower_bound_epsilon / each.result.claimed_epsilon
+            for test in each.result.tests
+        }
+        for each in found.questions
+    ]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_an_intact_plan_is_not_refuted(name: str) -> None:
+    """The made-up data are hard: they cost nearly what the plan allows."""
+    found = audited(name)
+    assert not found.refuted
+    for each in bounds(found):
+        assert 0.7 < each["noise asked for"] <= 1
+
+
+def twice_epsilon(patch: pytest.MonkeyPatch) -> None:
+    """Adaptive answers are drawn with the weights of twice their epsilon."""
+
+    def weights(epsilon: float) -> tuple[int, ...]:
+        return tuple(weight * weight for weight in ring_weights(epsilon))
+
+    patch.setattr(inverse_sensitivity, "ring_weights", weights)
+
+
+def half_the_vector(patch: pytest.MonkeyPatch) -> None:
+    full = VectorCalibrated.for_sensitivity
+    patch.setattr(VectorCalibrated, "for_sensitivity", lambda self, at: full(self, at / 2))
+
+
+def half_the_coordinates(patch: pytest.MonkeyPatch) -> None:
+    """Counts of d columns are calibrated for d moved counts instead of 2 d."""
+
+    def calibrate(*, coordinates: int = 2, **settings: Any) -> Any:
+        return calibrate_integer(coordinates=coordinates // 2, **settings)
+
+    patch.setattr(question_noise, "calibrate_integer", calibrate)
+
+
+def without_k(patch: pytest.MonkeyPatch) -> None:
+    """Clients are protected as if each had one record."""
+    patch.setattr(Plan, "moved", property(lambda _: 1))
+
+
+def without_k_in_the_release(patch: pytest.MonkeyPatch) -> None:
+    for name in ("estimate_scored_sum", "adaptive_estimate", "noise_views"):
+        full = getattr(scored_sum, name)
+
+        def release(*given: Any, full: Any = full, **settings: Any) -> Any:
+            return full(*given, **settings | {"moved": 1})
+
+        patch.setattr(scored_sum, name, release)
+
+
+def without_dropouts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NoisyHistogram, "minimum", lambda _, clients: clients)
+
+
+def half_of(kind: str) -> Break:
+    """The source draws half the noise that it is asked for."""
+
+    def broken(patch: pytest.MonkeyPatch) -> None:
+        full = getattr(SecureNoise, kind)
+
+        def draw(self: SecureNoise, values: npt.ArrayLike, **law: float) -> Floats:
+            (name, size), *more = law.items()
+            drawn: Floats = full(self, values, **{name: size / 2}, **dict(more))
+            return drawn
+
+        patch.setattr(SecureNoise, kind, draw)
+
+    return broken
+
+
+def no_noise(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LaplaceMechanism, "add_to", lambda _, values, __: np.asarray(values))
+
+
+def noise_that_is_not_released(patch: pytest.MonkeyPatch) -> None:
+    """Noise is drawn, but another number leaves."""
+
+    def release(counts: Any, *, score: Any, **settings: Any) -> Any:
+        exact = weighted_score(counts, score)
+        return replace(estimate_scored_sum(counts, score=score, **settings), value=exact)
+
+    patch.setattr(scored_sum, "estimate_scored_sum", release)
+
+
+BROKEN: list[tuple[str, Break]] = [
+    ("adaptive", twice_epsilon),
+    ("columns", half_the_vector),
+    ("columns client", half_the_vector),
+    ("columns", half_the_coordinates),
+    ("counts", half_the_coordinates),
+    ("value client", without_k),
+    ("counts client", without_k),
+    ("columns client", without_k),
+    ("adaptive client", without_k),
+    ("shares client", without_k),
+    ("value client", without_k_in_the_release),
+    ("columns client", without_k_in_the_release),
+    ("adaptive client", without_k_in_the_release),
+    ("shares", without_dropouts),
+    ("gaussian shares", without_dropouts),
+    ("value", half_of("laplace")),
+    ("columns", half_of("laplace")),
+    ("gaussian value", half_of("gaussian")),
+    ("counts", half_of("integer_laplace")),
+    ("counts client", half_of("integer_gaussian")),
+    ("gaussian shares", half_of("integer_gaussian")),
+    ("shares", half_of("laplace_share")),
+    ("value", no_noise),
+    ("value", noise_that_is_not_released),
+]
+
+
+QUICK = ("shares",)  # drawn so quickly that more of them can be
+
+
+@pytest.mark.parametrize(("name", "broken"), BROKEN)
+def test_a_broken_mechanism_is_refuted(
+    name: str, broken: Break, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the noise that is asked for, or by the draws alone; by the draws wherever there are any.
+
+    An adaptive answer of a client that is drawn from other ranges is seen before it is drawn.
+    """
+    broken(monkeypatch)
+    found = audited(name, None if name in QUICK else 1000)
+    assert found.refuted
+    if found.questions[0].result.trials and name != "adaptive client":
+        drawn = [{**each, "noise asked for": 0.0} for each in bounds(found)]
+        assert max(max(each.values()) for each in drawn) > 1
+
+
+def test_the_command_attacks_the_plan_and_says_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, ledger = tmp_path / "plan.json", tmp_path / "ledger.db"
+    plan.write_bytes(canonical(SignedPlan(PLANS["value"]()).to_dict()))
+    reference().save(tmp_path / "ref.json")
+    runner, call = CliRunner(), ["audit", str(plan), "--trials", "1000"]
+    intact = runner.invoke(app, [*call, "--json"])
+    assert intact.exit_code == 0
+    found = json.loads(intact.stdout)
+    assert found["refuted"] is False
+    assert [each["question"] for each in found["questions"]] == ["tv: value"]
+    assert found["plan"] == PLANS["value"]().fingerprint
+    half_of("laplace")(monkeypatch)
+    broken = runner.invoke(app, call)
+    assert broken.exit_code == 1
+    assert "tv: value: epsilon 2 (delta 1e-06) is REFUTED" in broken.stdout
+    assert not ledger.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plan.json", "--epsilon", "3"], "--epsilon is for an audit without a plan"),
+        (["--reference", "ref.json"], "--reference is for the audit of a plan"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(app, ["audit", *arguments], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_another_reference_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_bytes(canonical(SignedPlan(PLANS["value"]()).to_dict()))
+    Reference.from_counts([1, 2]).save(tmp_path / "ref.json")
+    result = CliRunner().invoke(app, ["audit", str(tmp_path / "plan.json")])
+    assert result.exit_code == 1
+    assert "made with another reference" in str(result.exception)
