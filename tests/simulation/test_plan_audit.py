@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 from fedprikl import Reference
@@ -19,6 +20,7 @@ from fedprikl.cli.app import app
 from fedprikl.documents import canonical
 from fedprikl.estimation import estimate_scored_sum, weighted_score
 from fedprikl.privacy import (
+    InsecureSeededNoise,
     SecureNoise,
     VectorCalibrated,
     calibrate_integer,
@@ -120,6 +122,17 @@ def test_an_intact_plan_is_not_refuted(name: str) -> None:
     assert not found.refuted
     for each in bounds(found):
         assert 0.7 < each["noise asked for"] <= 1
+
+
+@pytest.mark.parametrize("name", ["gaussian value", "counts", "shares"])
+def test_an_intact_plan_is_refuted_no_more_often_than_stated(name: str) -> None:
+    """30 audits that may each be wrong with probability 0.2."""
+    plan, wrong = PLANS[name](), 0
+    for seed in range(30):
+        noise = InsecureSeededNoise(seed)
+        found = audit_plan(plan, reference(), trials=200, false_alarm=0.2, source=noise)
+        wrong += found.refuted
+    assert stats.binom.sf(wrong - 1, 30, 0.2) > FALSE_ALARM
 
 
 def twice_epsilon(patch: pytest.MonkeyPatch) -> None:
