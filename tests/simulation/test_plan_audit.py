@@ -40,6 +40,7 @@ from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.simulation.plan_audit import AuditedPlan, audit_plan
 from tests.false_alarm import FALSE_ALARM
 
+pytestmark = pytest.mark.slow
 VALUES = list("abcd")
 Break = Callable[[pytest.MonkeyPatch], None]
 
