@@ -63,7 +63,7 @@ __all__ = [
     "verify",
 ]
 
-# Imported when first asked for: numpy, scipy and duckdb take seconds, `fedprikl --help` needs none.
+# Imported when first asked for: numpy and scipy take seconds, and `fedprikl --help` needs neither.
 _HOMES = {
     "BudgetExceededError": "errors",
     "Comparison": "front",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedprikl.errors import MissingExtraError
 
-__all__ = ["dp_accounting", "duckdb", "loss_distributions", "opendp", "scipy"]
+__all__ = ["dp_accounting", "loss_distributions", "opendp", "parquet", "pyarrow", "scipy"]
 
 
 class _Library:
@@ -44,10 +44,12 @@ def _load(name: str, extra: str) -> Any:
 
 
 if TYPE_CHECKING:
-    import duckdb
+    import pyarrow
     import scipy
+    from pyarrow import parquet
 else:
-    duckdb, scipy = _Library("duckdb", "parquet"), _Library("scipy", "plan")
+    parquet = _Library("pyarrow.parquet", "parquet")
+    pyarrow, scipy = _Library("pyarrow", "parquet"), _Library("scipy", "plan")
 
 
 @cache

@@ -11,7 +11,7 @@ import fedprikl
 from fedprikl.errors import FedPriKLError
 
 NAMES = [name for name in fedprikl.__all__ if name != "__version__"]
-HEAVY = {"numpy", "scipy", "duckdb", "narwhals", "cryptography", "opendp", "rich", "typer"}
+HEAVY = {"numpy", "scipy", "pyarrow", "narwhals", "cryptography", "opendp", "rich", "typer"}
 
 
 def is_plain_error(found: object) -> bool:

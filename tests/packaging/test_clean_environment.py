@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(__file__).with_name("site_process.py")
-NOT_NEEDED = ("dp_accounting", "duckdb", "flwr", "matplotlib", "opendp", "pandas", "scipy")
+NOT_NEEDED = ("dp_accounting", "flwr", "matplotlib", "opendp", "pandas", "pyarrow", "scipy")
 MEGABYTES = 120  # 92 measured without compiled files, of which NumPy is 61
 NO_INDEX = ("from versions: none", "Could not fetch", "NewConnectionError", "No such file")
 
@@ -103,7 +103,7 @@ def test_a_missing_extra_is_named(clean: Path) -> None:
     (clean / "some.parquet").write_bytes(b"PAR1")
     done = run(clean, "-m", "fedprikl", "reference", "some.parquet", "-o", "ref.json")
     assert done.returncode == 1
-    assert done.stderr.startswith("fedprikl: This needs duckdb")
+    assert done.stderr.startswith("fedprikl: This needs pyarrow")
     assert "pip install 'fedprikl[parquet]'" in done.stderr
     options = ("--data", "--reference", "--organiser", "--node-key")
     words = [word for option in options for word in (option, "x")]

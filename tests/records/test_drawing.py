@@ -372,7 +372,7 @@ def test_a_view_of_strays_without_mass_is_other() -> None:
 
 MEASURE = """
 import json, resource, sys
-sys.modules |= dict.fromkeys(["pandas", "polars", "pyarrow"])  # as if not installed
+sys.modules |= dict.fromkeys(["pandas", "polars"])  # as if not installed
 from pathlib import Path
 from fedprikl.records import Draw, FileRecords
 from fedprikl.reference import Reference

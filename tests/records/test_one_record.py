@@ -5,8 +5,7 @@ one, however the library that holds the records changes the type of their column
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -22,9 +21,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from fedprikl.records import CsvFormat, FileRecords, count_all, sources
+from fedprikl.records import CsvFormat, FileRecords, FrameRecords, count_all
 from fedprikl.records.csv_files import read_block, read_line
-from fedprikl.records.parquet_files import session
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table, Times
 from fedprikl.reference.domain import all_codes
 from fedprikl.reference.values import level_text
@@ -201,7 +199,7 @@ def test_in_every_view_of_a_frame(data: st.DataObject, base: str) -> None:
     one = made(lambda: pd.DataFrame({"x": values, "y": values, "z": [None] * len(values)}))
     two = made(lambda: pd.DataFrame({"x": others, "y": gaps, "z": appears}))
     for reference in VIEWED:
-        before, after = (sources.FrameRecords(frame).count(reference) for frame in (one, two))
+        before, after = (FrameRecords(frame).count(reference) for frame in (one, two))
         assert before.counts.tolist() == after.counts.tolist() == [len(values)]
         for of_one, of_two in zip(before.views, after.views, strict=True):
             assert of_one.sum() == of_two.sum() == len(values)
@@ -225,16 +223,7 @@ FILES: dict[str, tuple[str, str, Callable[[Any, Path], Any]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def one_duckdb() -> Iterator[None]:
-    """One for all examples: starting it takes longer than reading a small file."""
-    with session() as shared, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "session", lambda: nullcontext(shared))
-        yield
-
-
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("one_duckdb")
 @pytest.mark.parametrize("kind", FILES)
 @quicker
 @given(data=st.data(), base=st.sampled_from(sorted(BASES)))

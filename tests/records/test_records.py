@@ -383,24 +383,13 @@ def test_a_file_name_that_is_no_text(tmp_path: Path) -> None:
         FileRecords(path).count(whole(BINNED))
 
 
-def test_no_memory_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = parquet(tmp_path, pl.DataFrame({"x": [1]}))
-
-    def fail(*_: Any) -> None:
-        raise duckdb.OutOfMemoryException("SECRET")
-
-    monkeypatch.setattr("fedprikl.records.parquet_files._parameters", fail)
-    with pytest.raises(RecordsError, match="512MB"):
-        FileRecords(path).count(whole(BINNED))
-
-
 def test_an_empty_file_with_a_header_has_no_records(tmp_path: Path) -> None:
     assert FileRecords(text_file(tmp_path, "x\n")).count(whole(BINNED)).total == 0
 
 
 MEASURE = """
 import json, resource, sys
-sys.modules |= dict.fromkeys(["pandas", "polars", "pyarrow"])  # as if not installed
+sys.modules |= dict.fromkeys(["pandas", "polars"])  # as if not installed
 from pathlib import Path
 from fedprikl.records import FileRecords
 from fedprikl.reference import Reference

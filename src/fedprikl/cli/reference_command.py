@@ -15,7 +15,7 @@ from rich.table import Table as Grid
 from fedprikl.cli.console import notes, print_json
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import CsvFormat, fit_reference
-from fedprikl.records.data_files import open_file, quoted_names, session
+from fedprikl.records.data_files import open_file, quoted_names
 from fedprikl.reference import Correlation, Reference, Table, View
 from fedprikl.reference.columns import Column
 from fedprikl.reference.values import MISSING_TEXTS
@@ -140,12 +140,11 @@ def _gaps(data: Path, reference: Reference, form: CsvFormat) -> list[str]:
     names = [column.name for column in _columns(reference)]
     texts = set(MISSING_TEXTS) - set(ALWAYS_MISSING)
     found: dict[str, set[str]] = {}
-    with session() as shared:
-        for chunk in open_file(data, shared, form).chunks(names):
-            for name, values in chunk.columns.items():
-                if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf":
-                    seen = {value for value in values if isinstance(value, str)} & texts
-                    found.setdefault(name, set()).update(seen)
+    for chunk in open_file(data, form).chunks(names):
+        for name, values in chunk.columns.items():
+            if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf":
+                seen = {value for value in values if isinstance(value, str)} & texts
+                found.setdefault(name, set()).update(seen)
     return [
         f"Column {name!r}: {quoted_names(sorted(seen))} is taken as missing. If it is a value, say "
         "which texts are gaps with --missing."

@@ -8,19 +8,17 @@ from typing import Protocol
 
 from fedprikl.errors import RecordsError
 from fedprikl.records.csv_files import Chunk, CsvFile, CsvFormat, quoted_names
-from fedprikl.records.parquet_files import ParquetFile, Session, session
+from fedprikl.records.parquet_files import ParquetFile
 
 __all__ = [
     "Chunk",
     "CsvFormat",
     "DataFile",
-    "Session",
     "data_files",
     "is_csv",
     "open_file",
     "quoted_names",
     "require_columns",
-    "session",
 ]
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
@@ -60,11 +58,11 @@ class DataFile(Protocol):
         ...
 
 
-def open_file(path: Path, shared: Session, form: CsvFormat) -> DataFile:
+def open_file(path: Path, form: CsvFormat) -> DataFile:
     """The file with its columns; reads no rows."""
-    if re.search("[\\ud800-\\udfff]", str(path)):  # undecodable bytes; duckdb takes text
+    if re.search("[\\ud800-\\udfff]", str(path)):  # undecodable bytes; pyarrow takes text
         raise RecordsError(f"The file name {str(path)!a} is not plain text. Rename the file.")
-    file = CsvFile.open(path, form) if is_csv(path) else ParquetFile.open(path, shared)
+    file = CsvFile.open(path, form) if is_csv(path) else ParquetFile.open(path)
     twice = sorted({name for name in file.names if file.names.count(name) > 1})
     if twice:
         raise RecordsError(

@@ -13,7 +13,6 @@ from fedprikl.records.data_files import (
     open_file,
     quoted_names,
     require_columns,
-    session,
 )
 from fedprikl.reference import Domain, Reference
 from fedprikl.reference.columns import Values
@@ -60,29 +59,28 @@ def fit_reference(
     files = data_files(Path(path))
     if Path(path).is_dir():
         raise InvalidInputError(f"{path} is a folder. Give one public file.")
-    with session() as shared:
-        file = open_file(files[0], shared, format or CsvFormat())
-        names = compared_columns(file.names, columns, clients)
-        forced = set(categorical)
-        ids = [] if clients is None else [clients]
-        require_columns(file, [*names, *sorted(forced), *ids])
-        stray = sorted(forced - set(names))
-        if stray:
-            raise InvalidInputError(
-                f"Categorical {quoted_names(stray)} is not among the columns {quoted_names(names)}."
-            )
-        wanted = list(dict.fromkeys([*names, *ids]))
-        table = fit_table(
-            names,
-            lambda: _whole_rows(file, wanted),
-            bins=bins,
-            categorical=forced,
-            missing=missing,
-            texts=is_csv(file.path),
-            note=note,
+    file = open_file(files[0], format or CsvFormat())
+    names = compared_columns(file.names, columns, clients)
+    forced = set(categorical)
+    ids = [] if clients is None else [clients]
+    require_columns(file, [*names, *sorted(forced), *ids])
+    stray = sorted(forced - set(names))
+    if stray:
+        raise InvalidInputError(
+            f"Categorical {quoted_names(stray)} is not among the columns {quoted_names(names)}."
         )
-        rows = _whole_rows(file, wanted)
-        found = fit_cells(table, rows, clients, pairs=pairs, joint=joint)
+    wanted = list(dict.fromkeys([*names, *ids]))
+    table = fit_table(
+        names,
+        lambda: _whole_rows(file, wanted),
+        bins=bins,
+        categorical=forced,
+        missing=missing,
+        texts=is_csv(file.path),
+        note=note,
+    )
+    rows = _whole_rows(file, wanted)
+    found = fit_cells(table, rows, clients, pairs=pairs, joint=joint)
     return Reference(Domain(table, found.codes), found.mass, found.correlation, found.views)
 
 

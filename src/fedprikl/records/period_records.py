@@ -10,11 +10,9 @@ from fedprikl.records.data_files import (
     Chunk,
     CsvFormat,
     DataFile,
-    Session,
     data_files,
     open_file,
     require_columns,
-    session,
 )
 from fedprikl.records.drawing import Draw
 from fedprikl.records.time_slices import TimeSlice
@@ -74,11 +72,9 @@ def count_parts(
     With a `draw`, of k records of the period, drawn anew for every period.
     """
     reader, counted = CellReader(reference), {}
-    with session() as shared:
-        for name, records in clients.items():
-            chunks = _chunks(records, reader, shared, format or CsvFormat())
-            counted[name] = reader.count(chunks, draw)
-            report(name)
+    for name, records in clients.items():
+        counted[name] = reader.count(_chunks(records, reader, format or CsvFormat()), draw)
+        report(name)
     return counted
 
 
@@ -90,18 +86,15 @@ def check_times(
     drawn: bool = False,
 ) -> None:
     """Refuses files without the column of times, as far as their headers tell."""
-    with session() as shared:
-        for file in data_files(path, blank=drawn):
-            require_columns(open_file(file, shared, format or CsvFormat()), [column])
+    for file in data_files(path, blank=drawn):
+        require_columns(open_file(file, format or CsvFormat()), [column])
 
 
-def _chunks(
-    records: PeriodRecords, reader: CellReader, shared: Session, form: CsvFormat
-) -> Iterator[Chunk]:
+def _chunks(records: PeriodRecords, reader: CellReader, form: CsvFormat) -> Iterator[Chunk]:
     opened: dict[Path, DataFile] = {}
     for part, times in records.parts:
         if part.path not in opened:
-            opened[part.path] = open_file(part.path, shared, form)
+            opened[part.path] = open_file(part.path, form)
         file = opened[part.path]
         columns = reader.columns([n for n in file.names if not _is(n, times)], file.path)
         wanted = list(dict.fromkeys([*columns, *([] if times is None else [times.column])]))

@@ -14,12 +14,10 @@ from fedprikl.records.data_files import (
     Chunk,
     CsvFormat,
     DataFile,
-    Session,
     data_files,
     open_file,
     quoted_names,
     require_columns,
-    session,
 )
 from fedprikl.records.drawing import Draw
 from fedprikl.reference import Reference, Table
@@ -61,8 +59,7 @@ class FileRecords:
 
         With a `draw`, of k records drawn from all files together.
         """
-        with session() as shared:
-            return _count_files(self.path, CellReader(reference), shared, self.format, draw)
+        return _count_files(self.path, CellReader(reference), self.format, draw)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -182,14 +179,13 @@ def count_all(
     """
     counted, refused = {}, {}
     reader, form = CellReader(reference), format or CsvFormat()
-    with session() as shared:
-        for name, path in sources.items():
-            try:
-                counted[name] = _count_files(Path(path), reader, shared, form, draw)
-            except RecordsError as error:
-                refused[name] = str(error)
-            if report is not None:
-                report(name)
+    for name, path in sources.items():
+        try:
+            counted[name] = _count_files(Path(path), reader, form, draw)
+        except RecordsError as error:
+            refused[name] = str(error)
+        if report is not None:
+            report(name)
     return CountedClients(counted, refused)
 
 
@@ -207,27 +203,26 @@ def check_all(
     """
     refused = {}
     reader = CellReader(reference)
-    with session() as shared:
-        for name, path in sources.items():
-            try:
-                _open_files(Path(path), reader, shared, format or CsvFormat(), drawn=drawn)
-            except RecordsError as error:
-                refused[name] = str(error)
+    for name, path in sources.items():
+        try:
+            _open_files(Path(path), reader, format or CsvFormat(), drawn=drawn)
+        except RecordsError as error:
+            refused[name] = str(error)
     return refused
 
 
 def _count_files(
-    path: Path, reader: CellReader, shared: Session, form: CsvFormat, draw: Draw | None
+    path: Path, reader: CellReader, form: CsvFormat, draw: Draw | None
 ) -> RecordCounts:
-    files, columns = _open_files(path, reader, shared, form, drawn=draw is not None)
+    files, columns = _open_files(path, reader, form, drawn=draw is not None)
     return reader.count(chain.from_iterable(file.chunks(columns) for file in files), draw)
 
 
 def _open_files(
-    path: Path, reader: CellReader, shared: Session, form: CsvFormat, *, drawn: bool
+    path: Path, reader: CellReader, form: CsvFormat, *, drawn: bool
 ) -> tuple[list[DataFile], tuple[str, ...]]:
     """The files of one client, and the columns to read."""
-    files = [open_file(file, shared, form) for file in data_files(path, blank=drawn)]
+    files = [open_file(file, form) for file in data_files(path, blank=drawn)]
     if not files:
         return [], ()
     _check_same_columns(files)

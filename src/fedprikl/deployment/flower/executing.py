@@ -28,8 +28,9 @@ APPS = {
     "aggregator": "fedprikl.deployment.flower.server_app:app",
 }
 KINDS = {"site": TaskType.CLIENT_APP, "aggregator": TaskType.SERVER_APP}
-# What tasks would import late. Not OpenDP: it starts threads, so a fork that needs it imports it.
-LATE = {"site": ("duckdb",), "aggregator": ("scipy.optimize",)}
+# What tasks would import late. Not OpenDP and pyarrow, which start threads: a fork that needs them
+# imports them.
+LATE: dict[str, tuple[str, ...]] = {"site": (), "aggregator": ("scipy.optimize",)}
 # What a site with a budget of its own needs as well, to keep count of it.
 LEDGER = ("scipy.optimize", "scipy.special")
 
@@ -74,7 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
     with suppress(SystemExit):
         executor.serve()
     sys.stderr.flush()
-    os._exit(0)  # without the tidying up, in which DuckDB complains of itself for fifty lines
+    os._exit(0)
 
 
 def _parser() -> argparse.ArgumentParser:
