@@ -1,5 +1,6 @@
 """No value of any column, compared or not, decides whether a file or a frame is read."""
 
+from datetime import UTC, date, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fedprikl as fk
+from fedprikl.errors import InvalidInputError
 from fedprikl.records import FrameRecords, count_all
 from fedprikl.records.sources import check_all
 
@@ -109,6 +111,35 @@ def test_in_a_frame() -> None:
         for reference in (BESIDE, *COMPARED):
             records.check(reference)
             assert records.count(reference).total == 2, name
+
+
+def test_columns_of_objects_in_polars_are_refused_where_they_are_compared() -> None:
+    """By their type. Beside what is compared, they do not matter."""
+    objects = pl.Series([object(), 1, None], dtype=pl.Object)
+    records = FrameRecords(pl.DataFrame({"x": ["a", "b", "b"], "odd": objects}))
+    records.check(BESIDE)
+    assert records.count(BESIDE).counts.tolist() == [1, 2, 0]
+    for call in (records.check, records.count, lambda r: r.count(records.records)):
+        with pytest.raises(
+            InvalidInputError, match="'odd' of the polars frame has the type Object"
+        ):
+            call(COMPARED[0])
+    with pytest.raises(InvalidInputError, match="type Object"):
+        fk.Reference.fit(records.records, columns=["odd"])
+    FrameRecords(records.records.to_pandas()).check(COMPARED[0])
+
+
+def test_libraries_change_values_as_the_documentation_says() -> None:
+    """docs/data-files.md: what polars and pyarrow do without a word, and what polars refuses."""
+    assert pl.Series([1, True]).to_list() == [1, 1]
+    with pytest.raises(TypeError):
+        pl.Series([True, 1])
+    noon = datetime(2020, 1, 1, 12)
+    assert pa.array([1.5, True]).to_pylist() == [1.5, 1.0]
+    assert pa.array([noon.date(), noon]).to_pylist() == [noon.date()] * 2
+    assert pa.array([noon.date(), 1]).to_pylist() == [noon.date(), date(1970, 1, 2)]
+    assert pa.array([noon, noon.replace(tzinfo=UTC)]).to_pylist() == [noon, noon]
+    assert pl.Series([True, noon.date()], strict=False).dtype == pl.Object
 
 
 def test_in_a_csv_file(tmp_path: Path) -> None:

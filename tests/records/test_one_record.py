@@ -106,7 +106,6 @@ FRAMES: dict[str, Callable[[list[Any]], Any]] = {
     "pandas categories": lambda values: pandas(values).astype("category"),
     "pandas dates in seconds": lambda values: pandas(values).astype("datetime64[s]"),
     "polars": lambda values: pl.DataFrame({"x": pl.Series(values, strict=False)}),
-    "polars objects": lambda values: pl.DataFrame({"x": pl.Series(values, dtype=pl.Object)}),
     "arrow": arrow,
     "arrow dictionary": typed_arrow,
 }

@@ -1,5 +1,6 @@
 """Data frames of any library, behind one interface."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -8,7 +9,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.reference.columns import Values
 from fedprikl.reference.values import Odd
 
-__all__ = ["column_values", "eager_frame"]
+__all__ = ["check_types", "column_values", "eager_frame"]
 
 
 def eager_frame(records: Any) -> "nw.DataFrame[Any]":
@@ -25,6 +26,18 @@ def eager_frame(records: Any) -> "nw.DataFrame[Any]":
     if not all(isinstance(name, str) for name in eager.columns):
         raise InvalidInputError("Columns must have names that are texts. Rename them first.")
     return eager
+
+
+def check_types(frame: "nw.DataFrame[Any]", names: Iterable[str]) -> None:
+    """Refuses polars columns of Python objects, which polars supports only in part."""
+    if not frame.implementation.is_polars():
+        return
+    odd = [name for name in names if frame.schema.get(name) == nw.Object]
+    if odd:
+        raise InvalidInputError(
+            f"Column {', '.join(map(repr, odd))} of the polars frame has the type Object. Cast it "
+            "to texts or numbers, or give it a type when you build the frame."
+        )
 
 
 def column_values(series: "nw.Series[Any]") -> Values:

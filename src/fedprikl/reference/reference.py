@@ -16,7 +16,7 @@ from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Indices, Table, all_codes
 from fedprikl.reference.fit import check_lists, compared_columns, fit_table
 from fedprikl.reference.fit_cells import fit_cells
-from fedprikl.reference.frames import column_values, eager_frame
+from fedprikl.reference.frames import check_types, column_values, eager_frame
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.spread import Spread, spread_around
 from fedprikl.reference.values import MISSING_TEXTS, level_text
@@ -117,6 +117,7 @@ class Reference:
         if len(table) == 0:
             raise InvalidInputError("The reference data has no rows. Give at least one record.")
         wanted = dict.fromkeys([*names, *ids])
+        check_types(table, wanted)
         chunk = {name: column_values(table[name]) for name in wanted}
         encoder = fit_table(
             names, lambda: [chunk], bins=bins, categorical=categorical, missing=missing, note=note
