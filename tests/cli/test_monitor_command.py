@@ -20,6 +20,7 @@ from fedprikl.cli.app import app
 from fedprikl.documents import readable
 from fedprikl.front import monitoring
 from fedprikl.monitoring.history import History
+from fedprikl.privacy import Ledger
 from fedprikl.protocol import Plan, SignedPlan, SigningKey
 from tests.cli.test_round_commands import fails
 from tests.monitoring.small_series import (
@@ -399,3 +400,28 @@ def test_verify_names_what_was_changed(
     drifted.history.write_bytes(bytes(data))
     error = " ".join(fails(monkeypatch, capsys, *MONITOR, "--verify").split())
     assert re.search("release of period [0-3] is not the one that was kept", error)
+
+
+@pytest.mark.parametrize("first", ["monitor", "estimate"])
+def test_clients_that_are_folders_are_one_population_to_series_and_rounds(
+    fresh: World, first: str
+) -> None:
+    """Whichever comes first binds the folders and the files in them."""
+    for file in sorted((fresh.folder / "clients").iterdir()):
+        folder = file.with_suffix("")
+        folder.mkdir()
+        file.rename(folder / file.name)
+    once = replace(PLAN, series=None, population="others")
+    write_plan(once, fresh.folder / "once.json")
+    lines = {
+        "monitor": ["monitor", "plan.json", "clients"],
+        "estimate": ["estimate", "once.json", "clients", "-o", "release.json"],
+    }
+    done = runner.invoke(app, lines.pop(first))
+    assert done.exit_code == 0, done.output
+    (second,) = lines.values()
+    refused = runner.invoke(app, second)
+    assert refused.exit_code == 1
+    assert "bound to the population" in str(refused.exception)
+    with Ledger.open(fresh.ledger, create=False) as book:
+        assert len(book.populations()) == 1

@@ -16,7 +16,7 @@ from fedprikl.records.data_files import data_files
 from fedprikl.reference.columns import Values
 from fedprikl.reference.frames import column_values
 
-__all__ = ["content_digests"]
+__all__ = ["content_digests", "places"]
 
 
 def content_digests(
@@ -24,12 +24,14 @@ def content_digests(
 ) -> dict[str, str]:
     """The place of each client's records, and SHA-256 of what they hold; empty if they hold none.
 
-    Files are known by their absolute path and their bytes. Frames and arrays have no place of
+    Files are known by their absolute path, that of their folder if it is the client's, and their
+    bytes. Frames and arrays have no place of
     their own (their name belongs to the population) and are known by their values.
     """
     found: dict[str, str] = {}
     for done, (name, source) in enumerate(clients.items(), start=1):
         if isinstance(source, Path):
+            found |= dict.fromkeys(places(source), "")
             found |= {
                 str(file.resolve()): _of_file(file) for file in data_files(source, blank=True)
             }
@@ -37,6 +39,11 @@ def content_digests(
             found[f"in memory: {population}: {name}"] = _of_records(source)
         progress("reading records", done, len(clients))
     return found
+
+
+def places(path: Path) -> set[str]:
+    """Of a client's file or folder: its own place, and those of the files in it."""
+    return {str(each.resolve()) for each in (path, *data_files(path, blank=True))}
 
 
 def _of_file(path: Path) -> str:

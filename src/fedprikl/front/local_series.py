@@ -11,6 +11,7 @@ import numpy as np
 from fedprikl.errors import HistoryError, RecordsError, ReleaseRefused
 from fedprikl.front.bookkeeping import open_account
 from fedprikl.front.client_sources import find_clients
+from fedprikl.front.digests import places
 from fedprikl.front.empty_clients import check_enough, stay_away, stay_away_words
 from fedprikl.front.plan_checks import check_plan
 from fedprikl.front.progress_calls import Progress, silent
@@ -324,5 +325,5 @@ class LocalSeries:
             sorted(files), rng=np.random.default_rng(), randomness=os.urandom, period=number
         )
         aggregator = Aggregator(trial, key=self.key, ledger=book, software=self.software)
-        places = {str(path.resolve()): "" for path in files.values()}
-        open_account(aggregator, book, self.signed.plan, places, at=at, note=self.note)
+        bound = {place: "" for path in files.values() for place in places(path)}
+        open_account(aggregator, book, self.signed.plan, bound, at=at, note=self.note)
