@@ -57,7 +57,7 @@ def append(file: Path, rows: int, at: str) -> None:
 
 def plan(federation: FakeFederation, **changes: Any) -> SignedPlan:
     series = {"every": "day", "first": day(0), "periods": 6, "time_column": "at"}
-    series |= {name: changes.pop(name) for name in list(changes) if name in ("late", "time_column")}
+    series |= {name: changes.pop(name) for name in list(changes) if name == "time_column"}
     return write_plan(federation.home, series=Series(**series), **changes)  # type: ignore[arg-type]
 
 
@@ -216,31 +216,36 @@ def test_two_runs_at_once_are_one(federation: FakeFederation) -> None:
 # Late records
 
 
-@pytest.mark.parametrize(("late", "more"), [("leave", 0), ("next", 7)])
-def test_late_records_count_once_or_not_at_all(
-    federation: FakeFederation, late: str, more: int
-) -> None:
+def test_late_records_are_left_out(federation: FakeFederation) -> None:
     with_times(federation)
-    plan(federation, late=late)
+    plan(federation)
     assert run(federation, 0).records == 8 * ROWS
     append(federation.files[2], 7, day(0))
-    assert run(federation, 1).records == 8 * ROWS + more
+    assert run(federation, 1).records == 8 * ROWS
     assert run(federation, 2).records == 8 * ROWS
 
 
-def test_without_times_what_is_new_counts(federation: FakeFederation) -> None:
+# Periods by name
+
+
+def test_names_of_files_tell_the_period(federation: FakeFederation) -> None:
+    """A site without a file of the period has no records; one with a name of no period refuses."""
     plan(federation, time_column="")
-    assert run(federation, 0).records == 8 * 60
     for number, file in enumerate(federation.files):
-        with file.open("a") as stream:
-            stream.write("46.0,basic\n" * number)
-    assert run(federation, 1).records == sum(range(8))
-    assert run(federation, 0).records == 8 * 60  # told again
-    federation.files[3].write_text("age,plan\n46.0,basic\n")  # what was counted has changed
-    with federation.files[0].open("a") as stream:
-        stream.write("46.0,basic\n")
+        header, *rows = file.read_text().splitlines()
+        file.unlink()
+        for index in range(3):
+            part = file / (f"{day(index)}.csv" if index else f"day={day(index)}/some.csv")
+            part.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text("\n".join([header, *rows[: ROWS + number], ""]))
+    (federation.files[5] / f"{day(1)}.csv").unlink()
+    all_rows = 8 * ROWS + sum(range(8))
+    assert run(federation, 0).records == all_rows
+    assert run(federation, 1).records == all_rows - ROWS - 5
+    assert run(federation, 0).records == all_rows  # told again
+    (federation.files[3] / "some.csv").write_text("age,plan\n")
     release = run(federation, 2)
-    assert release.records == 1
+    assert release.records == all_rows - ROWS - 3
     assert release.cohorts[0].included == 7
 
 

@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedprikl.deployment import site_memory
-from fedprikl.deployment.site_arrivals import Arrivals
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import PolicyRefusal
 from fedprikl.monitoring.period_selection import records_of_period
 from fedprikl.protocol import Question, Series, SignedPlan, SigningKey, Step
-from fedprikl.records import Seen, count_parts, open_records
+from fedprikl.records import count_parts, open_records
 from fedprikl.reference import Reference
 from tests.deployment.test_site_memory import AT, KEY, memory, refused, signed
 
@@ -34,17 +33,16 @@ def plan(key: SigningKey = KEY, *, population: str = "sites", **series: str | in
 
 
 LEAVE = plan(time_column="at")
-NEXT = plan(time_column="at", late="next")
-ARRIVAL = plan()
+NAMED = plan()
 PLANS = (
     signed(),
     LEAVE,
-    NEXT,
-    ARRIVAL,
+    NAMED,
     plan(time_column="at", population="renamed"),
-    plan(time_column="at", late="next", first="2030-01-07"),
+    plan(time_column="at", first="2030-01-07"),
     plan(first="2030-01-06"),
-    plan(OTHER, time_column="at", late="next"),
+    plan(every="week", first="2030-01-07"),
+    plan(OTHER, time_column="at"),
     plan(time_column="left"),
     plan(time_column="at", zone="Asia/Tokyo"),
 )
@@ -54,23 +52,14 @@ def count(
     this: SiteMemory, name: str, one: SignedPlan, period: int | None, folder: Path, most: int = 1
 ) -> Counter[str]:
     """As a site does it, up to the step in which its counts leave."""
-    known = this.begin(name, one, most_counts=most, at=AT, period=period)
-    counts, arrived = read(one, period, folder, known)
-    this.count(name, one, most_counts=most, at=AT, period=period, arrived=arrived)
-    return counts
-
-
-def read(
-    one: SignedPlan, period: int | None, folder: Path, known: Arrivals
-) -> tuple[Counter[str], Arrivals]:
-    new: tuple[Seen, ...] = ()
+    this.begin(name, one, most_counts=most, at=AT, period=period)
     if one.plan.series is None or period is None:
         counts = open_records(folder).count(REFERENCE).counts
     else:
-        found = records_of_period(one.plan.series, period, folder, known.seen)
-        counts, new = count_parts({"": found}, REFERENCE)[""].counts, found.new
-    told = Counter({n: int(c) for n, c in zip(NAMES, counts, strict=False) if c})
-    return told, Arrivals.from_bytes(Arrivals(known.counted, new).to_bytes())
+        found = records_of_period(one.plan.series, period, folder)
+        counts = count_parts({"": found}, REFERENCE)[""].counts
+    this.count(name, one, most_counts=most, at=AT, period=period)
+    return Counter({n: int(c) for n, c in zip(NAMES, counts, strict=False) if c})
 
 
 def write(folder: Path, lines: list[str], file: str = "a.csv") -> None:
@@ -102,14 +91,14 @@ def test_no_record_is_counted_twice_by_any_plans(
     start = LEAVE.plan.series.period(0).start  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
-        write(folder / "data", [])
+        write(folder / "data", [], "2030-01-05.csv")
         for turn, (one, period, size) in enumerate(asked):
             new, names = names[:size], names[size:]
             for name in new:
                 at, stay = hours[NAMES.index(name)]
                 times = [start + timedelta(hours=at), start + timedelta(hours=at + stay)]
                 line = ",".join([name, *(f"{each:%Y-%m-%dT%H:%M}" for each in times)])
-                write(folder / "data", [line], file="ab"[turn % 2] + ".csv")
+                write(folder / "data", [line], file=f"2030-01-{5 + (at % 100) // 24:02}.csv")
             try:
                 this = memory(folder, "data")
                 which = None if one.plan.series is None else period
@@ -124,7 +113,7 @@ def test_another_period_is_counted_and_the_same_never_again(tmp_path: Path) -> N
     this = memory(tmp_path, "data")
     assert count(this, "r0", LEAVE, 0, tmp_path / "data") == {"a": 1}
     assert count(this, "r1", LEAVE, 1, tmp_path / "data") == {"b": 1}
-    for again in (LEAVE, NEXT, ARRIVAL, plan(time_column="at", window=3)):
+    for again in (LEAVE, NAMED, plan(time_column="at", window=3)):
         refused("of this period", count, this, "r2", again, 1, tmp_path / "data", most=9)
     assert count(this, "r3", LEAVE, 2, tmp_path / "data") == {}
 
@@ -135,46 +124,6 @@ def test_a_window_needs_the_sites_consent(tmp_path: Path) -> None:
     assert count(this, "r0", one, 0, tmp_path / "data", most=2) == {"a": 1}
     refused("as often as the plan", count, this, "r1", one, 1, tmp_path / "data", most=1)
     assert count(this, "r2", one, 1, tmp_path / "data", most=2) == {"a": 1, "b": 1}
-
-
-def test_what_is_new_is_known_across_periods_and_plans_of_a_line(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    write(data, ["a,,"])
-    this = memory(tmp_path, "data")
-    assert count(this, "r0", ARRIVAL, 0, data) == {"a": 1}
-    write(data, ["b,,"])
-    assert count(this, "r1", ARRIVAL, 1, data) == {"b": 1}
-    assert count(this, "r2", ARRIVAL, 2, data) == {}
-    write(data, ["c,,"])
-    renewed = plan(first="2030-01-08")  # whose period 0 is not the one of before
-    assert count(this, "r3", renewed, 0, data) == {"c": 1}
-    refused("as often as the plan", count, this, "r4", plan(OTHER), 5, data)
-
-
-def test_two_rounds_that_saw_the_same_new_lines_are_not_both_counted(tmp_path: Path) -> None:
-    """Whether anything was new: the refusal must not tell."""
-    data = tmp_path / "data"
-    for lines in (["a,,"], []):
-        this = SiteMemory(tmp_path / f"{len(lines)}.db", data)
-        write(data, lines)
-        begun = [
-            (
-                n,
-                read(
-                    ARRIVAL, n, data, this.begin(f"r{n}", ARRIVAL, most_counts=1, at=AT, period=n)
-                ),
-            )
-            for n in (0, 1)
-        ]
-        for number, (_, arrived) in begun[:1]:
-            this.count("r0", ARRIVAL, most_counts=1, at=AT, period=number, arrived=arrived)
-        late = begun[1][1][1]
-        refused(
-            "another round in the meantime",
-            lambda this=this, late=late: this.count(
-                "r1", ARRIVAL, most_counts=1, at=AT, period=1, arrived=late
-            ),
-        )
 
 
 def test_a_long_series_may_have_more_rounds(
@@ -216,7 +165,7 @@ def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
     this = memory(tmp_path, "data")
     write(tmp_path / "data", ["a,2030-01-05T10:00,"])
     write_first_version(tmp_path / "home" / "site.db", this._records)
-    for one in (LEAVE, NEXT, ARRIVAL, signed()):
+    for one in (LEAVE, NAMED, signed()):
         period = None if one.plan.series is None else 0
         refused("as often as the plan", count, this, "new", one, period, tmp_path / "data")
     refused("round has been answered", count, this, "old", signed(), None, tmp_path / "data")

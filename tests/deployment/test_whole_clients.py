@@ -89,12 +89,11 @@ def test_too_few_sites_with_records_fail_clearly(federation: FakeFederation) -> 
     assert spent(federation) == 0
 
 
-@pytest.mark.parametrize("late", ["leave", "next"])
 def test_sites_draw_from_the_records_of_the_period(
-    federation: FakeFederation, drawn: list[int], late: str
+    federation: FakeFederation, drawn: list[int]
 ) -> None:
     with_times(federation, days=2)
-    plan(federation, late=late, unit="client", per_client=3 * ROWS, releases=6)
+    plan(federation, unit="client", per_client=3 * ROWS, releases=6)
     previous = ""
     for number in range(3):  # nobody has records of the last
         release = run(federation, number, previous=previous)
@@ -160,8 +159,8 @@ def test_a_client_is_in_every_count_whatever_the_population_is_called(tmp_path: 
         )
 
     def count(name: str, plan: SignedPlan, period: int) -> None:
-        known = memory.begin(name, plan, most_counts=1, at=at, period=period)
-        memory.count(name, plan, most_counts=1, at=at, period=period, arrived=known)
+        memory.begin(name, plan, most_counts=1, at=at, period=period)
+        memory.count(name, plan, most_counts=1, at=at, period=period)
 
     first = signed("phones", "2027-01-04", "client")
     count("a1", first, 0)

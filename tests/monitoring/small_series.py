@@ -22,7 +22,7 @@ REFERENCE = fk.Reference.from_counts([600, 300, 100])
 
 LIKE_PI, DRIFTED = (12, 6, 2), (2, 6, 12)  # records of a client in a period, by cell
 WEEKS = Series(every="week", first="2027-01-04", periods=6, time_column="day")
-ARRIVING = replace(WEEKS, time_column="")
+NAMED = replace(WEEKS, time_column="")  # by the names of folders, which hold clients' files
 
 
 def plan_of(series: Series | None = WEEKS, **known: Any) -> Plan:
@@ -81,15 +81,22 @@ class World:
     @classmethod
     def create(cls, folder: Path, plan: Plan | None = None) -> "World":
         (folder / "clients").mkdir(parents=True)
-        for name in NAMES:
-            (folder / "clients" / name).write_text("day,cell\n", encoding="utf-8")
-        return cls(folder, plan or plan_of())
+        world = cls(folder, plan or plan_of())
+        if world.plan.series is None or world.plan.series.time_column:
+            for name in NAMES:
+                (folder / "clients" / name).write_text("day,cell\n", encoding="utf-8")
+        return world
 
     def grow(self, week: int, counts: Iterable[int] = LIKE_PI) -> "World":
         """The files of all clients go on with another week."""
+        place = self.folder / "clients"
+        if self.plan.series == NAMED:
+            place /= f"week=2027-W{week + 1:02}"
+            place.mkdir(exist_ok=True)
         for name in NAMES:
-            with (self.folder / "clients" / name).open("a", encoding="utf-8") as file:
-                file.write("\n".join([*rows(week, counts), ""]))
+            with (place / name).open("a", encoding="utf-8") as file:
+                header = [] if file.tell() else ["day,cell"]
+                file.write("\n".join([*header, *rows(week, counts), ""]))
         return self
 
     @property

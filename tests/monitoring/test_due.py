@@ -15,13 +15,12 @@ from fedprikl.errors import (
     ReleaseRefused,
 )
 from fedprikl.front.local_series import EMPTY
-from fedprikl.monitoring.due import NOT_SEEN
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.privacy import Ledger, RoundState
 from fedprikl.protocol import SigningKey
 from tests.monitoring.small_series import (
-    ARRIVING,
     FIRST,
+    NAMED,
     NAMES,
     WEEKS,
     World,
@@ -78,33 +77,46 @@ def test_periods_are_caught_up_in_order(folder: Path) -> None:
     assert status.budget.spent == pytest.approx(2.0)  # of one record, however many periods
 
 
-def test_without_times_only_the_last_period_can_be_counted(folder: Path) -> None:
-    world = World.create(folder / "series", plan_of(ARRIVING)).grow(0)
+def test_names_of_folders_tell_the_period(folder: Path) -> None:
+    """All that are due are counted; what comes late, or is nobody's file, is not."""
+    world = World.create(folder / "series", plan_of(NAMED)).grow(0)
     world.monitor(over(0))
-    status = world.grow(1).grow(2).grow(3).monitor(over(3))
-    assert states(status) == ["released", "missed", "missed", "released", "ahead"]
-    assert [point.reason for point in status.points[1:3]] == [NOT_SEEN] * 2
-    assert records(status) == [3 * EACH, 0, 0, 3 * 3 * EACH]  # all that is new belongs to it
-    assert records(world.grow(4, (5, 0, 0)).monitor(over(4)))[-1] == 3 * 5
-    assert world.verify() == 3
+    world.grow(0, (5, 3, 1)).grow(1).grow(2, (5, 0, 0)).grow(3)
+    (world.folder / "clients" / "week=2027-W03" / "b.csv").unlink()
+    status = world.monitor(over(3))
+    assert states(status) == [*["released"] * 4, "ahead"]
+    assert records(status) == [3 * EACH, 3 * EACH, 2 * 5, 3 * EACH]
+    assert world.verify() == 4
 
 
-@pytest.mark.parametrize(("late", "expected"), [("leave", [60, 60, 60]), ("next", [60, 60, 87])])
-def test_records_that_come_late(folder: Path, late: str, expected: list[int]) -> None:
+def test_each_client_may_have_its_own_folder_of_periods(folder: Path) -> None:
+    world = World.create(folder / "series", plan_of(NAMED)).grow(0).grow(1)
+    for week in sorted((world.folder / "clients").iterdir()):
+        for file in sorted(week.iterdir()):
+            own = world.folder / "own" / file.stem
+            own.mkdir(parents=True, exist_ok=True)
+            file.rename(own / f"{week.name.removeprefix('week=')}.csv")
+        week.rmdir()
+    (world.folder / "clients").rmdir()
+    (world.folder / "own").rename(world.folder / "clients")
+    assert records(world.monitor(over(1))) == [3 * EACH, 3 * EACH]
+
+
+def test_a_name_that_tells_no_period_stops_before_anything_is_counted(folder: Path) -> None:
+    world = World.create(folder / "series", plan_of(NAMED)).grow(0)
+    (world.folder / "clients" / "2027-W1").mkdir()
+    with pytest.raises(RecordsError, match="2027-W1 says no period"):
+        world.monitor(over(0))
+    assert world.charged() == {}
+
+
+def test_late_records_are_left_out(folder: Path) -> None:
     """Nine records of the first week are seen after the second was counted."""
-    series = replace(WEEKS, late=late)  # type: ignore[arg-type]
-    world = World.create(folder / "series", plan_of(series)).grow(0)
+    world = World.create(folder / "series").grow(0)
     world.monitor(over(0))
     world.grow(1).monitor(over(1))
     world.grow(0, (5, 3, 1)).grow(2)
-    assert records(world.monitor(over(2))) == expected
-
-
-def test_records_of_a_period_that_is_not_over_wait_for_it(folder: Path) -> None:
-    series = replace(WEEKS, late="next")
-    world = World.create(folder / "series", plan_of(series)).grow(0).grow(1)
-    assert records(world.monitor(over(0))) == [60]
-    assert records(world.monitor(over(1))) == [60, 60]
+    assert records(world.monitor(over(2))) == [60, 60, 60]
 
 
 def test_a_round_that_opens_nothing_leaves_its_period_due(folder: Path) -> None:

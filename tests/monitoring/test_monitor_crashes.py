@@ -11,7 +11,7 @@ from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.watermark import Watermark
 from fedprikl.privacy import RoundState
 from tests.monitoring.monitor_children import crash, steps_of
-from tests.monitoring.small_series import ARRIVING, WEEKS, World, over, plan_of
+from tests.monitoring.small_series import WEEKS, World, over, plan_of
 
 pytestmark = pytest.mark.slow
 
@@ -131,21 +131,6 @@ def test_the_first_period(folder: Path) -> None:
         ("new ledger.db", "due", "due"),
         ("records", "due", "due"),
         ("budget", "due", "due"),
-        ("begin", "due", "due"),
-        ("claim", "due", "due"),
-        ("reserve", "due", "missed"),
-        ("release", "missed", "kept"),
-        ("commit", "kept", "kept"),
-        ("judged", "kept", "kept"),
-    ]
-
-
-def test_a_later_period_of_records_without_times(folder: Path) -> None:
-    """What is new is claimed with the period: both or neither."""
-    world = World.create(folder / "series", plan_of(ARRIVING)).grow(0)
-    world.monitor(over(0))
-    assert fates(crash_everywhere(world.grow(1), 1)) == [
-        ("records", "due", "due"),
         ("begin", "due", "due"),
         ("claim", "due", "due"),
         ("reserve", "due", "missed"),

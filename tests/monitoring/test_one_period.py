@@ -5,11 +5,12 @@ Records have a cell of their own, so that a record that is counted twice shows.
 
 import contextlib
 import gzip
-import os
+import json
 import shutil
+import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -22,11 +23,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from fedprikl.checks import Ints
-from fedprikl.errors import HistoryError, RecordsError
+from fedprikl.errors import HistoryError
 from fedprikl.monitoring.period_selection import records_of_period
-from fedprikl.monitoring.watermark import Claim, Watermark
+from fedprikl.monitoring.watermark import Watermark
 from fedprikl.protocol import Plan, Question, Series
-from fedprikl.records import Seen, count_parts
+from fedprikl.records import count_parts
 from fedprikl.reference import Reference
 
 pytestmark = pytest.mark.slow
@@ -80,12 +81,11 @@ class Site:
     def count(self, number: int) -> Ints:
         """As a round does: select, count, claim."""
         marks = Watermark(self.marks)
-        known = marks.seen(plan_of(self.series, self.population), self.data)
-        selected = records_of_period(self.series, number, self.data, known)
+        selected = records_of_period(self.series, number, self.data)
         counted = count_parts({"client": selected}, REFERENCE)["client"]
         self.rounds.append(f"{self.population} {len(self.rounds)}")
         plan = plan_of(self.series, self.population)
-        marks.claim(plan, number, self.rounds[-1], {"client": Claim(self.data, selected.new)})
+        marks.claim(plan, number, self.rounds[-1], {"client": self.data})
         return counted.counts
 
     def forget(self) -> None:
@@ -195,218 +195,6 @@ def test_a_line_that_is_still_written_is_not_counted_before_it_has_its_time(tmp_
     assert [int(each[3]) for each in count_by_time(series, tmp_path)] == [0, 1]
 
 
-# Arrivals
-
-ACTIONS = ("append", "append", "half", "new", "packed")
-REARRANGED = ("nothing", "rename", "touch", "remove", "move all")
-
-
-class Growing:
-    """A folder to which records are added; knows when each was there, with its time."""
-
-    def __init__(self, data: Path, series: Series) -> None:
-        self.data, self.has_times = data, series.has_times
-        self.head = "cell,at\n" if series.has_times else "cell\n"
-        self.half: dict[str, str] = {}  # the unfinished line of a file
-        self.arrived: dict[int, tuple[int, int]] = {}  # when, and of which day
-        self.gone: dict[int, int] = {}  # the last period in which they were there
-        self.cells = iter(range(CELLS))
-        self.moved = ""  # renamed since it was last looked at
-        self.open = contextlib.ExitStack()  # removed files: nothing else gets their place
-
-    def line(self, day: int) -> str:
-        at = datetime(2027, 1, 2) + timedelta(days=day)
-        return f"{next(self.cells)}" + (f",{at}" if self.has_times else f",{day}")
-
-    def add(self, name: str, lines: Sequence[str], period: int, *, ended: bool = True) -> None:
-        file, before = self.data / name, self.half.pop(name, None)
-        text = self.head if not file.exists() else ""
-        text += "" if before is None else "\n"
-        text += "\n".join(self._shown(line) for line in lines) + ("\n" if ended and lines else "")
-        if name.endswith(".gz"):
-            with gzip.open(file, "wt") as packed:
-                packed.write(text)
-        else:
-            with file.open("a") as stream:
-                stream.write(text)
-        if not ended:
-            self.half[name] = lines[-1]
-        there = [*([] if before is None else [before]), *(lines if ended else lines[:-1])]
-        for line in there:
-            cell, day = line.split(",")
-            first = datetime(2027, 1, 2)
-            days = (datetime.fromisoformat(day) - first).days if self.has_times else int(day)
-            self.arrived[int(cell)] = period, days
-
-    def _shown(self, line: str) -> str:
-        return line if self.has_times else line.split(",")[0]
-
-    def rearrange(self, how: str, name: str, period: int) -> None:
-        """What changes no record."""
-        file = self.data / name
-        if how == "rename":
-            self.moved = f"{period}-{name}"
-            file.rename(self.data / self.moved)
-            if name in self.half:
-                self.half[f"{period}-{name}"] = self.half.pop(name)
-        elif how == "touch":
-            os.utime(file)
-        elif how == "remove":
-            content = gzip.decompress(file.read_bytes()) if ".gz" in name else file.read_bytes()
-            for line in content.splitlines()[1:]:
-                self.gone[int(line.split(b",")[0])] = period
-            self.open.enter_context(file.open())
-            file.unlink()
-            self.half.pop(name, None)
-        elif how == "move all":
-            moved = self.data.parent.with_name(f"disk {period}")
-            shutil.move(self.data.parent, moved)
-            self.data = moved / self.data.name
-
-
-@FEWER
-@given(st.data(), st.sampled_from(["", "at"]))
-def test_what_arrives_counts_once_whatever_happens_to_the_files(
-    data: st.DataObject, column: str
-) -> None:
-    series = Series(every="week", first="2027-01-04", periods=4, time_column=column, late="next")
-    with folder() as where, contextlib.ExitStack() as removed:
-        (where / "clients" / "one").mkdir(parents=True)
-        site = Site(series, where / "clients" / "one", where / "marks")
-        growing, counts = Growing(site.data, series), []
-        removed.enter_context(growing.open)
-        for period in range(series.periods):
-            growing.add(f"w{period}.csv", [growing.line(7 * period)], period)
-            for action in data.draw(st.lists(st.sampled_from(ACTIONS), max_size=3)):
-                _add(data, growing, action, period)
-            if data.draw(st.booleans()):
-                site.count(period)
-                site.forget()  # nothing was opened: it is as if it had not been
-            counts.append(site.count(period))
-            growing.moved = ""
-            names = sorted(each.name for each in growing.data.iterdir())
-            name, how = data.draw(st.tuples(st.sampled_from(names), st.sampled_from(REARRANGED)))
-            growing.rearrange(how, name, period)
-            site.data = growing.data
-    for cell in range(CELLS):
-        found = [n for n, of_period in enumerate(counts) for _ in range(int(of_period[cell]))]
-        assert found == _expected(series, growing, cell), cell
-
-
-def _add(data: st.DataObject, growing: Growing, action: str, period: int) -> None:
-    days = data.draw(st.lists(st.integers(0, 32), min_size=1, max_size=2))
-    name = {"new": "n", "packed": "z"}.get(action, "") + str(len(list(growing.data.iterdir())))
-    if action in ("append", "half"):
-        files = {each.name for each in growing.data.glob("*.csv")} - {growing.moved}
-        name = data.draw(st.sampled_from(sorted(files)))
-    elif action == "packed":
-        name = f"{period}{name}.csv.gz"
-    else:
-        name = f"{period}{name}.csv"
-    if not (growing.data / name).exists() or action in ("append", "half"):
-        lines = [growing.line(day) for day in days]
-        growing.add(name, lines, period, ended=action != "half")
-
-
-def _expected(series: Series, growing: Growing, cell: int) -> list[int]:
-    """In its own week if it was there by then, else when it was first seen."""
-    if cell not in growing.arrived:
-        return []
-    seen, day = growing.arrived[cell]
-    own = (day - 2) // 7 if series.has_times else seen
-    number = max(own, seen)
-    inside = 0 <= own < series.periods
-    return [number] if inside and growing.gone.get(cell, number) >= number else []
-
-
-def test_a_file_that_was_renamed_and_written_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "clients").mkdir()
-    site = Site(
-        Series(every="week", first="2027-01-04", periods=2),
-        tmp_path / "clients",
-        tmp_path / "marks",
-    )
-    file = site.data / "a.csv"
-    file.write_text("cell\n0\n")
-    site.count(0)
-    renamed = file.rename(site.data / "b.csv")
-    with renamed.open("a") as stream:
-        stream.write("1\n")
-    os.utime(renamed, ns=(0, 0))  # however coarse the clock of the disk is
-    with pytest.raises(RecordsError, match=r"b\.csv lies where a\.csv lay on the disk"):
-        site.count(1)
-    renamed.rename(file)
-    assert site.count(1)[:2].tolist() == [0, 1]
-
-
-def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:
-    (tmp_path / "clients").mkdir()
-    site = Site(
-        Series(every="week", first="2027-01-04", periods=3),
-        tmp_path / "clients",
-        tmp_path / "marks",
-    )
-    (site.data / "b.csv").write_text("cell\n0\n")
-    os.link(site.data / "b.csv", site.data / "a.csv")
-    assert site.count(0)[0] == 1
-    with (site.data / "a.csv").open("a") as stream:
-        stream.write("1\n")
-    os.link(site.data / "b.csv", site.data / "0.csv")
-    assert site.count(1)[:2].tolist() == [0, 1]
-    assert site.count(2).sum() == 0
-
-
-def test_the_content_of_a_file_does_not_decide_whether_it_is_new(tmp_path: Path) -> None:
-    """Else the number of records would tell that two files are equal, so all of their values."""
-    series = Series(every="week", first="2027-01-04", periods=2)
-    (tmp_path / "clients").mkdir()
-    site = Site(series, tmp_path / "clients", tmp_path / "marks")
-    (site.data / "monday.csv").write_text("cell\n" + "0\n" * 20)
-    (site.data / "tuesday.csv").write_text("cell\n" + "0\n" * 20)
-    assert site.count(0)[0] == 40
-    (site.data / "wednesday.csv").write_text("cell\n" + "0\n" * 21)
-    assert site.count(1)[0] == 21
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda file: file.write_text("cell\n1\n0\n"),
-        lambda file: file.write_text("cell\n0\n"),
-        lambda file: (file.rename(file.with_name("b.csv")), file.write_text("cell\n5\n6\n")),
-    ],
-    ids=["another value", "shorter", "rotated"],
-)
-def test_a_file_that_changed_in_what_was_counted_is_refused(
-    tmp_path: Path, change: Callable[[Path], object]
-) -> None:
-    (tmp_path / "clients").mkdir()
-    site = Site(
-        Series(every="week", first="2027-01-04", periods=2),
-        tmp_path / "clients",
-        tmp_path / "marks",
-    )
-    file = site.data / "a.csv"
-    file.write_text("cell\n0\n1\n")
-    site.count(0)
-    change(file)
-    with pytest.raises(RecordsError, match=r"a\.csv was changed after its records were counted"):
-        site.count(1)
-
-
-def test_a_packed_file_does_not_grow(tmp_path: Path) -> None:
-    (tmp_path / "clients").mkdir()
-    series = Series(every="week", first="2027-01-04", periods=2)
-    site = Site(series, tmp_path / "clients", tmp_path / "marks")
-    for text in ("cell\n" + "0\n" * 500, "1\n"):
-        with gzip.open(site.data / "a.csv.gz", "at") as packed:
-            packed.write(text)
-        if text.startswith("cell"):
-            assert site.count(0)[0] == 500  # all lines, not as many bytes as the file has
-    with pytest.raises(RecordsError, match="was changed"):
-        site.count(1)
-
-
 # Claims
 
 
@@ -443,33 +231,28 @@ def test_another_name_of_the_population_does_not_count_the_same_records_again(
     assert other.count(2).sum() == 0  # another week: other records
 
 
-@pytest.mark.parametrize("first", ["2027-02-01", "2026-11-02"])
-@pytest.mark.parametrize("how", [{"time_column": ""}, {"late": "next"}])
-def test_what_arrives_is_not_counted_again_under_another_name(
-    tmp_path: Path, first: str, how: dict[str, str]
-) -> None:
-    """Whatever the periods are: what arrived in one may be of any time."""
-    if how == {"time_column": ""}:
-        site = small_site(tmp_path, "others", first=first, **how)
-        (site.data / "a.csv").write_text("cell\n0\n1\n")
-    else:
-        site = small_site(tmp_path, "others", first=first, **how)
-    Site(site.series, site.data, site.marks).count(3)
-    with pytest.raises(HistoryError, match="counted before, under this or another"):
-        site.count(5)
+def test_a_series_by_time_may_not_become_one_by_name(tmp_path: Path) -> None:
+    """Nor the other way round: a name need not be the time of a record."""
+    for columns in (("at", ""), ("", "at")):
+        here = tmp_path / f"from {columns[0]}"
+        (here / "clients").mkdir(parents=True)
+        first, second = (small_site(here, time_column=column) for column in columns)
+        (here / "clients" / "a.csv").rename(here / "clients" / "2027-W01.csv")
+        first.count(0)
+        with pytest.raises(HistoryError, match="counted before"):
+            second.count(1)
 
 
-def test_a_series_by_time_may_not_become_one_by_arrival(tmp_path: Path) -> None:
-    small_site(tmp_path).count(0)
+def test_a_claim_of_an_earlier_version_is_still_known(tmp_path: Path) -> None:
+    """It said whether records counted by arrival, and when the period itself began."""
+    site = small_site(tmp_path)
+    site.count(0)
+    with sqlite3.connect(site.marks) as db:
+        ((content,),) = db.execute("SELECT counted FROM claims").fetchall()
+        old = json.loads(content) | {"arrival": True, "start": 0.0, "clock": ""}
+        db.execute("UPDATE claims SET counted = ?", (json.dumps(old),))
     with pytest.raises(HistoryError, match="counted before"):
-        small_site(tmp_path, late="next").count(1)
-
-
-def test_a_series_by_arrival_may_not_become_one_by_time(tmp_path: Path) -> None:
-    """Its first weeks are over: records of them arrived, and were counted, later."""
-    small_site(tmp_path, late="next").count(3)
-    with pytest.raises(HistoryError, match="counted before"):
-        small_site(tmp_path, "others", first="2027-01-04").count(0)
+        site.count(1)
 
 
 def test_a_window_counts_a_record_as_often_as_the_plan_says(tmp_path: Path) -> None:
@@ -481,16 +264,13 @@ def test_a_window_counts_a_record_as_often_as_the_plan_says(tmp_path: Path) -> N
 
 def test_an_older_copy_of_the_watermark_does_not_know_the_round(tmp_path: Path) -> None:
     """By which it is found out: the history knows it."""
-    site = small_site(tmp_path, time_column="")
-    (site.data / "a.csv").write_text("cell\n0\n")
+    site = small_site(tmp_path)
     site.count(0)
     shutil.copy(site.marks, tmp_path / "backup")
-    (site.data / "a.csv").write_text("cell\n0\n1\n")
     assert site.count(1)[:2].tolist() == [0, 1]
     shutil.copy(tmp_path / "backup", site.marks)
     plan = plan_of(site.series, site.population)
     assert Watermark(site.marks).rounds(plan) == {"people 0": 0}
-    assert [seen.period for seen in Watermark(site.marks).seen(plan, site.data)] == [0]
 
 
 # Neighbours
@@ -503,19 +283,18 @@ ORDERS = (("at", "cell"), ("cell", "at"), ("note", "at", "cell"))
 
 
 @FAST
-@given(st.data(), st.sampled_from(["none", "leave", "next"]), st.sampled_from(ORDERS))
+@given(st.data(), st.sampled_from(["", "at"]), st.sampled_from(ORDERS))
 def test_replacing_a_record_moves_one_count_of_one_period(
-    data: st.DataObject, mode: str, order: tuple[str, ...]
+    data: st.DataObject, column: str, order: tuple[str, ...]
 ) -> None:
     """The time and the place of the record stay: what is protected is all the rest."""
     series = Series(
         every="week",
         first="2027-01-04",
         periods=3,
-        time_column="" if mode == "none" else "at",
-        late="leave" if mode == "leave" else "next",
+        time_column=column,
     )
-    weeks = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=8))  # of arrival
+    weeks = data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=8))  # of its file
     records = [_record(data, order) for _ in weeks]
     place = data.draw(st.integers(0, len(weeks) - 1))
     other = dict(zip(order, _record(data, order), strict=True))
@@ -529,7 +308,7 @@ def test_replacing_a_record_moves_one_count_of_one_period(
         change = Counter((after[n] - before[n]).tolist())
         assert (change[1], change[-1], change[0]) == (1, 1, CELLS - 1)
     assert [each.sum() for each in before] == [each.sum() for each in after]
-    assert mode != "none" or sum(each.sum() for each in before) == len(weeks)
+    assert column or sum(each.sum() for each in before) == len(weeks)
 
 
 def _record(data: st.DataObject, order: Sequence[str]) -> tuple[bytes, ...]:
@@ -545,18 +324,10 @@ def _record(data: st.DataObject, order: Sequence[str]) -> tuple[bytes, ...]:
 def _all_counts(
     series: Series, order: Sequence[str], weeks: Sequence[int], records: Sequence[tuple[bytes, ...]]
 ) -> list[Ints]:
-    """Records arrive week by week, at the end of two files by turns."""
-    known: list[Seen] = []
-    counts = []
+    """One file for each week: where names tell the period, that of its records."""
     with folder() as where:
-        for name in "ab":
-            (where / f"{name}.csv").write_text(",".join(order) + "\n")
         for week in range(series.periods):
-            for i, record in enumerate(records):
-                if weeks[i] == week:
-                    with (where / f"{'ab'[i % 2]}.csv").open("ab") as stream:
-                        stream.write(b",".join(record) + b"\n")
-            selected = records_of_period(series, week, where, known)
-            known += selected.new
-            counts.append(count_parts({"c": selected}, REFERENCE)["c"].counts)
-    return counts
+            lines = [b",".join(each) for each, of in zip(records, weeks, strict=True) if of == week]
+            text = b"\n".join([",".join(order).encode(), *lines, b""])
+            (where / f"2027-W{week + 1:02}.csv").write_bytes(text)
+        return count_by_time(series, where)

@@ -1,15 +1,13 @@
 """A series that protects whole clients: k records of each client in every period."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedprikl.front import local_series
-from fedprikl.monitoring.watermark import Watermark
 from fedprikl.protocol import Client
-from tests.monitoring.small_series import ARRIVING, NAMES, WEEKS, World, over, plan_of, rows
+from tests.monitoring.small_series import NAMED, NAMES, WEEKS, World, over, plan_of, rows
 
 K = 5
 
@@ -38,7 +36,7 @@ def write(world: World, name: str, week: int, counts: tuple[int, ...]) -> None:
         file.write("\n".join([*rows(week, counts), ""]))
 
 
-@pytest.mark.parametrize("series", [WEEKS, replace(WEEKS, late="next"), ARRIVING])
+@pytest.mark.parametrize("series", [WEEKS, NAMED])
 def test_every_period_draws_from_its_own_records(
     folder: Path, drawn: list[list[int]], series: Any
 ) -> None:
@@ -46,13 +44,12 @@ def test_every_period_draws_from_its_own_records(
     world.grow(0, (20, 0, 0))
     world.monitor(over(0))
     world.grow(1, (0, 30, 0))
-    world.grow(2, (0, 0, 2)) if series.has_times else None
+    world.grow(2, (0, 0, 2))
     status = world.monitor(over(1))
     assert drawn == [[K, 0, 0, 0]] * 3 + [[0, K, 0, 0]] * 3
     assert [point.records for point in status.points[:2]] == [3 * K, 3 * K]
-    if series.has_times:
-        status = world.monitor(over(2))
-        assert drawn[6:] == [[0, 0, K, 0]] * 3
+    world.monitor(over(2))
+    assert drawn[6:] == [[0, 0, K, 0]] * 3
 
 
 def test_a_client_without_records_of_a_period(folder: Path, drawn: list[list[int]]) -> None:
@@ -65,22 +62,16 @@ def test_a_client_without_records_of_a_period(folder: Path, drawn: list[list[int
     assert not any("hold no records" in note for note in notes)
 
 
-@pytest.mark.parametrize("series", [WEEKS, ARRIVING])
 def test_a_client_without_records_of_a_period_stays_away(
-    folder: Path, drawn: list[list[int]], series: Any
+    folder: Path, drawn: list[list[int]]
 ) -> None:
-    world, notes = world_of(folder, empty="away", series=series), list[str]()
+    world, notes = world_of(folder, empty="away"), list[str]()
     (world.folder / "clients" / "d.csv").write_text("day,cell\n", encoding="utf-8")
     world.grow(0, (9, 0, 0))
     status = world.monitor(over(0), note=notes.append)
     assert status.points[0].records == 3 * K
     assert len(drawn) == 3
     assert "1 of 4 clients hold no records and stay away, as the plan says." in notes
-    seen = {
-        name: bool(Watermark(world.watermark).seen(world.plan, world.folder / "clients" / name))
-        for name in (*NAMES, "d.csv")
-    }
-    assert seen == {name: not series.has_times and name != "d.csv" for name in seen}
     for name in (*NAMES[1:], "d.csv"):  # nothing of the last was claimed
         write(world, name, 1, (0, 8, 0))
     status = world.monitor(over(1), note=notes.append)

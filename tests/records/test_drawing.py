@@ -25,13 +25,13 @@ from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import (
     Draw,
+    PeriodRecords,
     RecordCounts,
     TimeSlice,
     count_all,
     count_parts,
     draw_counts,
     open_records,
-    select_period,
 )
 from fedprikl.records import csv_files as csv
 from fedprikl.records.drawing import Randomness
@@ -217,13 +217,13 @@ def test_a_period_is_drawn_from_its_own_records(tmp_path: Path, k: int) -> None:
     january = TimeSlice(
         "at", datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC), "UTC"
     )
-    selected = select_period(path, period=0, own=january, new=None, by_arrival=False)
+    selected = PeriodRecords((path,), january)
     found = count_parts({"one": selected}, TABLE, draw=Draw(k))["one"]
     assert sums(found) == {k}
     assert found.counts[0] + found.unreadable == k
     assert k // 4 <= found.unreadable <= -(-k // 4)
     late = replace(january, start=january.end, end=datetime(2027, 3, 1, tzinfo=UTC))
-    selected = select_period(path, period=1, own=late, new=None, by_arrival=False)
+    selected = PeriodRecords((path,), late)
     assert count_parts({"one": selected}, TABLE, draw=Draw(k))["one"].unreadable == 0
 
 

@@ -63,13 +63,6 @@ class Every(StrEnum):
     QUARTER = "quarter"
 
 
-class Late(StrEnum):
-    """What becomes of records that are seen late."""
-
-    LEAVE = "leave"
-    NEXT = "next"
-
-
 def plan_command(
     reference: Annotated[Path, typer.Argument(help="The reference, from `fedprikl reference`.")],
     clients: Annotated[int, typer.Option(min=3, help="How many clients there are, about.")],
@@ -152,17 +145,13 @@ def plan_command(
     time_column: Annotated[
         str,
         typer.Option(
-            help="Column with the time of a record, which says its period. Default: the period in "
-            "which a client first sees it."
+            help="Column with the time of a record, which says its period. Default: the name of "
+            "its file or folder says it, like 2027-W01."
         ),
     ] = "",
     time_zone: Annotated[
         str, typer.Option(help="Where days of the series begin, like Europe/Amsterdam.")
     ] = "UTC",
-    late: Annotated[
-        Late,
-        typer.Option(help="Records seen after their period was counted: leave out, or count next."),
-    ] = Late.LEAVE,
     window: Annotated[
         int,
         typer.Option(min=1, help="Periods that each release counts; a record is in as many."),
@@ -224,7 +213,7 @@ def plan_command(
         )
     check_outputs(output, force=force)
     begin = datetime.now(UTC).replace(microsecond=0)
-    series = _series(every, first, until, time_column, time_zone, late, window, now=begin)
+    series = _series(every, first, until, time_column, time_zone, window, now=begin)
     if series is not None and valid_days is None and valid_until is None:
         valid_until = series.end + AFTER_SERIES
     end = _end(begin, valid_days, valid_until)
@@ -281,17 +270,16 @@ def _series(
     until: datetime | None,
     time_column: str,
     time_zone: str,
-    late: "Late",
     window: int,
     *,
     now: datetime,
 ) -> Series | None:
     """The series that is asked for; None: one release about all records."""
     if every is None:
-        if first or until or time_column or time_zone != "UTC" or late is Late.NEXT or window > 1:
+        if first or until or time_column or time_zone != "UTC" or window > 1:
             raise typer.BadParameter(
-                "--first, --until, --time-column, --time-zone, --late and --window are for a "
-                "series: say how often with --every."
+                "--first, --until, --time-column, --time-zone and --window are for a series: say "
+                "how often with --every."
             )
         return None
     if until is None:
@@ -303,7 +291,6 @@ def _series(
         now=now,
         zone=time_zone,
         time_column=time_column,
-        late=late.value,
         window=window,
     )
 
@@ -395,12 +382,10 @@ def _series_words(plan: Plan) -> str:
     series = plan.series
     assert series is not None  # noqa: S101  asked before
     begin, end = series.period(0).start, series.end
-    which = "first seen in it" if not series.time_column else f"by their {series.time_column}"
-    late = "left out" if series.late == "leave" else "counted in the period in which they are seen"
+    which = f"by their {series.time_column}" if series.time_column else "of files named after it"
     said = (
         f"A series of {series.periods:,} releases, one per {series.every} from {begin:%Y-%m-%d} to "
-        f"{end:%Y-%m-%d}. Each counts the records {which}; "
-        f"{'late records are ' + late if series.time_column else 'none is counted twice'}.\n"
+        f"{end:%Y-%m-%d}. Each counts the records {which}; late records are left out.\n"
     )
     if plan.unit == "client":
         said += (

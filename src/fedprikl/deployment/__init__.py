@@ -7,7 +7,7 @@ company.py        who was together before, and stays together
 ledger_anchor.py  a ledger that is older than its releases is refused
 site.py           a site that answers a round (site_checks.py)
 site_memory.py    what a site must never forget: steps answered, records counted, plans replaced
-                  (site_tables.py, site_arrivals.py)
+                  (site_tables.py)
 pruning.py        what an aggregator and a site may forget after a while
 answers.py        what an organiser checks of a release that came over a relay
 network.py        what both need of a network

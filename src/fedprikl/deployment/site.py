@@ -23,7 +23,6 @@ from typing import Protocol
 from fedprikl.deployment.host import now
 from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import NodeSettings
-from fedprikl.deployment.site_arrivals import Arrivals
 from fedprikl.deployment.site_checks import charge_own_budget, check_before_reading, credentials
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import FedPriKLError, PolicyRefusal, SecureSumError
@@ -38,7 +37,7 @@ from fedprikl.protocol import (
     seal_answer,
     seal_refusal,
 )
-from fedprikl.records import Seen, count_parts, open_records
+from fedprikl.records import count_parts, open_records
 from fedprikl.reference import Reference
 
 __all__ = ["Kept", "Site", "SiteState"]
@@ -53,7 +52,6 @@ class Kept:
     asked: bytes  # digest of the last message that was answered
     answer: bytes  # sealed
     session: bytes = b""  # of the round; empty when it is over
-    arrived: bytes = b""  # what is new of the site's files, until it is counted
 
     def __repr__(self) -> str:
         return "<Kept by a site between two messages>"
@@ -126,7 +124,7 @@ class Site:
         settings = NodeSettings.of(self.config)
         invitation = Invitation.from_bytes(asked.message)
         check_before_reading(invitation, settings, at=now())
-        known = _memory(settings).begin(
+        _memory(settings).begin(
             invitation.round_id,
             invitation.signed,
             most_counts=settings.policy.most_counts,
@@ -135,10 +133,10 @@ class Site:
         )
         self.state.erase()  # what is left of a round that never ended
         try:
-            session, arrived = _open_session(invitation, settings, known)
+            session = _open_session(invitation, settings)
         except Exception as error:
             return self._refuse_sealed(error, Step.ADVERTISE, asked, invitation, settings)
-        return self._answer(Step.ADVERTISE, asked, session, arrived, settings)
+        return self._answer(Step.ADVERTISE, asked, session, settings)
 
     def _go_on(self, step: Step, asked: Envelope) -> Envelope:
         """A later step: take the session up again, if it is of this round."""
@@ -149,14 +147,13 @@ class Site:
         session = ClientSession.from_bytes(kept.session, identity=settings.load_identity())
         if session.invitation.round_id != asked.round_id:
             return _refuse(asked, "it sits in another round")
-        return self._answer(step, asked, session, Arrivals.from_bytes(kept.arrived), settings)
+        return self._answer(step, asked, session, settings)
 
     def _answer(
         self,
         step: Step,
         asked: Envelope,
         session: ClientSession,
-        arrived: Arrivals,
         settings: NodeSettings,
     ) -> Envelope:
         """Works the answer out, claims the step in the site's memory, and only then lets it go."""
@@ -171,10 +168,10 @@ class Site:
             if step is not Step.ADVERTISE:
                 _memory(settings).go_on(invitation.round_id, step)  # a refusal is an answer too
             return self._refuse_sealed(error, step, asked, invitation, settings)
-        _claim(step, session, arrived, settings)
+        _claim(step, session, settings)
         sealed = seal_answer(answer, invitation.signed.plan.aggregator, session.address(step))
-        rest = () if session.is_over else (session.to_bytes(), arrived.to_bytes())
-        self.state.save(Kept(_digest(step, asked), sealed, *rest))
+        rest = b"" if session.is_over else session.to_bytes()
+        self.state.save(Kept(_digest(step, asked), sealed, rest))
         return Envelope(invitation.round_id, sealed)
 
     def _refuse_sealed(
@@ -200,10 +197,8 @@ class Site:
         return kept.answer if kept is not None and kept.asked == _digest(step, asked) else b""
 
 
-def _open_session(
-    invitation: Invitation, settings: NodeSettings, known: Arrivals
-) -> tuple[ClientSession, Arrivals]:
-    """Reads the records; of a series, those of the period. And what is new of them.
+def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSession:
+    """Reads the records; of a series, those of the period.
 
     Where the plan protects whole clients, exactly as many records are drawn as the invitation's
     signed plan says, so a round sees neither how many there are nor which were drawn. A site
@@ -213,14 +208,13 @@ def _open_session(
     """
     reference, plan = Reference.load(settings.reference), invitation.signed.plan
     draw = draw_of(plan)
-    new: tuple[Seen, ...] = ()
     if plan.series is None or invitation.period is None:
         found = open_records(settings.data, drawn=draw is not None).count(reference, draw)
     else:
         asked = records_of_period(
-            plan.series, invitation.period, settings.data, known.seen, drawn=draw is not None
+            plan.series, invitation.period, settings.data, drawn=draw is not None
         )
-        (found,), new = count_parts({"": asked}, reference, draw=draw).values(), asked.new
+        (found,) = count_parts({"": asked}, reference, draw=draw).values()
     roster, identity = credentials(plan, settings)
     client = Client(
         found.counts,
@@ -232,10 +226,10 @@ def _open_session(
         roster=roster,
         period=invitation.period,
     )
-    return client.join(invitation.to_bytes(), at=now()), Arrivals(known.counted, new)
+    return client.join(invitation.to_bytes(), at=now())
 
 
-def _claim(step: Step, session: ClientSession, arrived: Arrivals, settings: NodeSettings) -> None:
+def _claim(step: Step, session: ClientSession, settings: NodeSettings) -> None:
     """Claims a step in the site's memory; where the counts leave, that they did, and the charge.
 
     The first step is claimed before the records are read.
@@ -249,7 +243,6 @@ def _claim(step: Step, session: ClientSession, arrived: Arrivals, settings: Node
             most_counts=settings.policy.most_counts,
             at=now(),
             period=invitation.period,
-            arrived=arrived,
         )
         charge_own_budget(session, settings, at=now())
     elif step is not Step.ADVERTISE:

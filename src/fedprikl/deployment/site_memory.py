@@ -2,7 +2,6 @@
 
     rounds   how far each round was answered: no step is answered twice
     counts   each time the site's records were counted, under whatever population's name, and which
-    seen     of a series by arrival: which bytes of which file were first seen in which period
     plans    the newest plan of each organiser and population: older ones are void
 
 What a client remembers of a running round lives in its SuperNode's memory, which Flower updates
@@ -27,18 +26,15 @@ from dataclasses import astuple, fields
 from datetime import datetime
 from pathlib import Path
 
-from fedprikl.deployment.site_arrivals import Arrivals
 from fedprikl.deployment.site_tables import open_tables
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.monitoring.counted_records import CountedRecords
 from fedprikl.protocol import Plan, SignedPlan, Step
-from fedprikl.records import Seen
 
 __all__ = ["SiteMemory", "forget_expired"]
 
 MOST_ROUNDS = 1000  # of one plan ...
 TRIES = 4  # ... or so many for each period of a long series
-BEFORE = -1  # the period of what another series of the same line has seen: before all of this one
 LIMITS = tuple(field.name for field in fields(CountedRecords))  # columns of the same names
 _ROUND = re.compile("[0-9a-zA-Z]{1,64}")
 
@@ -63,11 +59,8 @@ class SiteMemory:
         most_counts: int,
         at: str,
         period: int | None = None,
-    ) -> Arrivals:
-        """Takes part in a round, once for ever; remembers the plan's serial number.
-
-        Returns what was seen before of the site's files, for a series that asks what is new.
-        """
+    ) -> None:
+        """Takes part in a round, once for ever; remembers the plan's serial number."""
         if not _ROUND.fullmatch(round_id):
             raise PolicyRefusal("the round's name is not made of letters and digits")
         with _transaction(self._path, self._timeout) as db:
@@ -76,7 +69,7 @@ class SiteMemory:
             if db.execute("SELECT 1 FROM rounds WHERE records = ? AND round = ?", mine).fetchone():
                 raise PolicyRefusal("this round has been answered already")
             asked = CountedRecords.of(plan, period, organiser=signed.signer)
-            times = self._check(db, signed, asked, most_counts, at)
+            self._check(db, signed, asked, most_counts, at)
             begun = "SELECT count(*) FROM rounds WHERE records = ? AND plan = ?"
             (rounds,) = db.execute(begun, (self._records, plan.fingerprint)).fetchone()
             most = max(MOST_ROUNDS, 0 if plan.series is None else TRIES * plan.series.periods)
@@ -90,7 +83,6 @@ class SiteMemory:
                 "INSERT OR REPLACE INTO plans VALUES (?, ?, ?)",
                 (signed.signer, plan.population, plan.serial),
             )
-            return Arrivals(times, self._seen(db, asked) if asked.arrival else ())
 
     def go_on(self, round_id: str, step: Step) -> None:
         """Claims a step of a round that was begun; those before it are closed as well."""
@@ -105,33 +97,21 @@ class SiteMemory:
         most_counts: int,
         at: str,
         period: int | None = None,
-        arrived: Arrivals | None = None,
     ) -> None:
         """Claims the step in which the counts leave, and that the records are counted.
 
-        `arrived` is what is new of a series by arrival, given what was known when the round began.
         Whether the sum is opened afterwards nobody here can know: they stay counted.
         """
         with _transaction(self._path, self._timeout) as db:
             self._claim(db, round_id, Step.INPUT)
             asked = CountedRecords.of(signed.plan, period, organiser=signed.signer)
-            times = self._check(db, signed, asked, most_counts, at)
-            if asked.arrival and (arrived is None or arrived.counted != times):
-                raise PolicyRefusal("its records were counted in another round in the meantime")
+            self._check(db, signed, asked, most_counts, at)
             columns = ", ".join(("records", "round", "at", *LIMITS))
             places = ", ".join("?" * (3 + len(LIMITS)))
             db.execute(
                 f"INSERT INTO counts ({columns}) VALUES ({places})",  # noqa: S608
                 (self._records, round_id, at, *astuple(asked)),
             )
-            if asked.arrival and arrived is not None:
-                db.executemany(
-                    "INSERT INTO seen VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [
-                        (self._records, *asked.line, asked.series, *astuple(seen), round_id)
-                        for seen in arrived.seen
-                    ],
-                )
 
     def _claim(self, db: sqlite3.Connection, round_id: str, step: Step) -> None:
         number = _number(step)
@@ -149,8 +129,8 @@ class SiteMemory:
         asked: CountedRecords,
         most_counts: int,
         at: str,
-    ) -> int:
-        """Refuses a plan that is void, and records that were counted enough; all counts so far."""
+    ) -> None:
+        """Refuses a plan that is void, and records that were counted enough."""
         plan, end = signed.plan, _end(signed)
         (until,) = db.execute("SELECT until FROM forgotten").fetchone()
         if not plan.is_valid(at) or (end is not None and end <= until):
@@ -167,26 +147,12 @@ class SiteMemory:
                 "its records have been counted as often as the plan (releases) and its own policy "
                 "(most-counts) allow"
             )
-        return len(counts)
 
     def _counts(self, db: sqlite3.Connection) -> list[CountedRecords]:
         """What was counted of these records."""
         found = f"SELECT {', '.join(LIMITS)} FROM counts WHERE records = ?"  # noqa: S608
         rows = db.execute(found, (self._records,)).fetchall()
         return [CountedRecords(**dict(zip(LIMITS, row, strict=True))) for row in rows]
-
-    def _seen(self, db: sqlite3.Connection, asked: CountedRecords) -> tuple[Seen, ...]:
-        """What was seen of the site's files by series of the same line."""
-        found = (
-            "SELECT series, file, end, period, digest, place FROM seen "
-            "WHERE records = ? AND organiser = ? AND population = ?"
-        )
-        return tuple(
-            Seen(file, end, period if series == asked.series else BEFORE, digest, place)
-            for series, file, end, period, digest, place in db.execute(
-                found, (self._records, *asked.line)
-            )
-        )
 
 
 def _may_count_again(

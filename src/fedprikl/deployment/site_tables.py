@@ -14,19 +14,11 @@ APPLICATION_ID, VERSION = 0x46504B53, 2  # "FPKS", in the header of the file
 _LIMITS = (
     "organiser TEXT NOT NULL DEFAULT ''",
     "series TEXT NOT NULL DEFAULT ''",
-    "arrival INTEGER NOT NULL DEFAULT 0",
     "clock TEXT NOT NULL DEFAULT ''",
     "first REAL NOT NULL DEFAULT 0",
-    "start REAL NOT NULL DEFAULT 0",
     "end REAL NOT NULL DEFAULT 0",
 )
-_SEEN = (
-    "CREATE TABLE seen (records TEXT, organiser TEXT, population TEXT, series TEXT, file TEXT, "
-    "end INTEGER NOT NULL, period INTEGER NOT NULL, digest TEXT NOT NULL, place TEXT NOT NULL, "
-    "round TEXT)",
-    "CREATE INDEX seen_of_records ON seen (records, organiser, population)",
-    "CREATE INDEX counts_of_records ON counts (records)",
-)
+_INDEX = "CREATE INDEX counts_of_records ON counts (records)"
 _SCHEMA = (
     "CREATE TABLE rounds (records TEXT, round TEXT, plan TEXT, ends REAL, step INTEGER NOT NULL, "
     "PRIMARY KEY (records, round)) WITHOUT ROWID",
@@ -36,7 +28,7 @@ _SCHEMA = (
     "PRIMARY KEY (organiser, population)) WITHOUT ROWID",
     "CREATE TABLE forgotten (until REAL NOT NULL)",  # rounds of plans that ended up to then
     "INSERT INTO forgotten VALUES (0)",
-    *_SEEN,
+    _INDEX,
 )
 
 
@@ -59,5 +51,4 @@ def _upgrade(db: sqlite3.Connection) -> None:
     """From version 1."""
     for column in _LIMITS:
         db.execute(f"ALTER TABLE counts ADD COLUMN {column}")
-    for statement in _SEEN:
-        db.execute(statement)
+    db.execute(_INDEX)

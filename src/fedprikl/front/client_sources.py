@@ -9,7 +9,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError
-from fedprikl.records import CsvFormat, FrameRecords
+from fedprikl.records import CsvFormat, Days, FrameRecords
+from fedprikl.records.data_files import ANY, named_days
 from fedprikl.records.sources import check_all
 from fedprikl.reference import Reference
 
@@ -29,17 +30,24 @@ class ClientSources:
 
 
 def find_clients(
-    clients: Any, reference: Reference, *, form: CsvFormat, skip_bad: bool, drawn: bool = False
+    clients: Any,
+    reference: Reference,
+    *,
+    form: CsvFormat,
+    skip_bad: bool,
+    drawn: bool = False,
+    days: Days | None = None,
 ) -> ClientSources:
     """The clients of a folder, a mapping of names, or a list.
 
     A source is bad if it cannot be opened or lacks a column: that is known from its header, so
     that whether it is left out never depends on a record. Where records are `drawn`, whole clients
-    are protected: one without files, or with files that hold nothing, is not bad.
+    are protected: one without files, or with files that hold nothing, is not bad. With `days`,
+    only the files named after them are looked at; they may lie in folders by period or by client.
     """
-    found = _named(clients)
+    found = _named(clients if days is None else _by_period(clients))
     files = {name: source for name, source in found.items() if isinstance(source, Path)}
-    bad = check_all(files, reference, format=form, drawn=drawn)
+    bad = check_all(files, reference, format=form, drawn=drawn, days=days)
     bad |= _check_frames(found, reference, drawn=drawn)
     words = _listed(bad, found) if bad else ""
     if bad and not skip_bad:
@@ -118,6 +126,13 @@ def _source(source: Any, name: str) -> Source:
 
 def _is_frame(source: Any) -> bool:
     return nw.from_native(source, pass_through=True) is not source
+
+
+def _by_period(folder: Path) -> Path | dict[str, Path]:
+    """The clients whose files lie in folders by period, under the same name in each of them."""
+    periods = [entry for entry in _entries(folder) if entry.is_dir() and named_days(entry)]
+    names = {entry.name for period in periods for entry in _entries(period)}
+    return {name: folder / ANY / name for name in sorted(names)} if periods else folder
 
 
 def _entries(folder: Path) -> list[Path]:

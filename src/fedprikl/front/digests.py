@@ -11,8 +11,7 @@ import numpy as np
 from fedprikl.errors import RecordsError
 from fedprikl.front.client_sources import Source
 from fedprikl.front.progress_calls import Progress
-from fedprikl.records import FrameRecords
-from fedprikl.records.data_files import data_files
+from fedprikl.records import Days, FrameRecords, data_files
 from fedprikl.reference.columns import Values
 from fedprikl.reference.frames import column_values
 
@@ -41,9 +40,9 @@ def content_digests(
     return found
 
 
-def places(path: Path) -> set[str]:
-    """Of a client's file or folder: its own place, and those of the files in it."""
-    return {str(each.resolve()) for each in (path, *data_files(path, blank=True))}
+def places(path: Path, days: Days | None = None) -> set[str]:
+    """Of a client's file or folder: its own place, and those of the files in it, of some days."""
+    return {str(each.resolve()) for each in (path, *data_files(path, blank=True, days=days))}
 
 
 def _of_file(path: Path) -> str:

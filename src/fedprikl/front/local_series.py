@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedprikl.errors import HistoryError, RecordsError, ReleaseRefused
+from fedprikl.errors import HistoryError, ReleaseRefused
 from fedprikl.front.bookkeeping import open_account
 from fedprikl.front.client_sources import find_clients
 from fedprikl.front.digests import places
@@ -16,8 +16,8 @@ from fedprikl.front.empty_clients import check_enough, stay_away, stay_away_word
 from fedprikl.front.plan_checks import check_plan
 from fedprikl.front.progress_calls import Progress, silent
 from fedprikl.monitoring.history import History, Kept, SeriesHistory
-from fedprikl.monitoring.period_selection import records_of_period
-from fedprikl.monitoring.watermark import Claim, Watermark
+from fedprikl.monitoring.period_selection import named_days, records_between, records_of_period
+from fedprikl.monitoring.watermark import Watermark
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource, RoundState
 from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol import (
@@ -33,15 +33,7 @@ from fedprikl.protocol import (
     run_round,
 )
 from fedprikl.protocol.released_period import charged_periods
-from fedprikl.records import (
-    CsvFormat,
-    PeriodRecords,
-    RecordCounts,
-    TimeSlice,
-    check_times,
-    count_parts,
-    select_period,
-)
+from fedprikl.records import CsvFormat, PeriodRecords, RecordCounts, check_times, count_parts
 from fedprikl.reference import Reference
 
 __all__ = ["LocalSeries"]
@@ -179,11 +171,12 @@ class LocalSeries:
             form=self.form,
             skip_bad=self.skip_bad_files,
             drawn=self._drawn,
+            days=named_days(self.series, number),
         )
         if found.bad:
             self.note(f"Left out: {found.bad_words}")
         files = {name: path for name, path in found.used.items() if isinstance(path, Path)}
-        selected = self._select(files, number, marks)
+        selected = self._select(files, number)
         counted = self._count(selected)
         empty = not any(found.total for found in counted.values())
         if empty or self.series.window > 1:
@@ -197,7 +190,7 @@ class LocalSeries:
         except ReleaseRefused as refused:  # final, like the release of a period; nothing is claimed
             history.miss(number, str(refused), at=at)
             return
-        claims = {name: Claim(files[name], selected[name].new) for name in members}
+        claims = {name: files[name] for name in members}
         opened: list[str] = []
 
         def keep(message: bytes, counted: frozenset[str]) -> None:
@@ -252,32 +245,20 @@ class LocalSeries:
         """Whether clients draw their records: then whole clients are protected."""
         return self.signed.plan.unit == "client"
 
-    def _select(
-        self, files: Mapping[str, Path], number: int, marks: Watermark
-    ) -> dict[str, PeriodRecords]:
-        selected = {}
-        for name, path in files.items():
-            if self.series.has_times:
+    def _select(self, files: Mapping[str, Path], number: int) -> dict[str, PeriodRecords]:
+        if self.series.time_column:
+            for path in files.values():
                 check_times(path, self.series.time_column, self.form, drawn=self._drawn)
-            known = marks.seen(self.signed.plan, path)
-            try:
-                selected[name] = records_of_period(
-                    self.series, number, path, known, drawn=self._drawn
-                )
-            except RecordsError as error:
-                raise RecordsError(f"{name}: {error} Nothing was counted.") from None
-        return selected
+        return {
+            name: records_of_period(self.series, number, path, drawn=self._drawn)
+            for name, path in files.items()
+        }
 
     def _check_newest(self, files: Mapping[str, Path], number: int, at: str) -> None:
         """Refuses a period if no client holds a record of it or of a later one."""
         series, begins = self.series, self.series.period(number).start
-        if not series.has_times:
-            return
-        times = TimeSlice(series.time_column, begins, series.end, series.zone)
         later = {
-            name: select_period(
-                path, period=number, own=times, new=None, by_arrival=False, drawn=self._drawn
-            )
+            name: records_between(series, begins, series.end, path, drawn=self._drawn)
             for name, path in files.items()
         }
         if not any(found.total for found in self._count(later).values()):
@@ -325,5 +306,6 @@ class LocalSeries:
             sorted(files), rng=np.random.default_rng(), randomness=os.urandom, period=number
         )
         aggregator = Aggregator(trial, key=self.key, ledger=book, software=self.software)
-        bound = {place: "" for path in files.values() for place in places(path)}
+        days = named_days(self.series, number)
+        bound = {place: "" for path in files.values() for place in places(path, days)}
         open_account(aggregator, book, self.signed.plan, bound, at=at, note=self.note)

@@ -55,7 +55,9 @@ def monitor(
     reference, plan
         Pi, and a plan with a series, as `fedprikl.plan(series=...)` makes it.
     clients
-        A folder with one file or folder per client. Files may grow, and new ones arrive.
+        A folder with one file or folder per client. Files may grow, and new ones be added. Where
+        names tell the period, a folder of each client with files or folders named after periods,
+        or folders named after periods with a file or folder of each client.
     history, ledger, watermark
         Three files that belong together: all releases and what happened; what was spent; which
         records were counted (default: `watermark.db` beside the history).

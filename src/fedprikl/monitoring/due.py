@@ -15,8 +15,6 @@ from fedprikl.reference import Reference
 
 __all__ = ["PeriodRunner", "alone", "run_due"]
 
-NOT_SEEN = "nobody looked at the records before the next period was over as well"
-
 
 class PeriodRunner(Protocol):
     """Counts one period, wherever the clients are."""
@@ -48,9 +46,6 @@ def run_due(
 
     Where something is due, `after` is called before the first period and after each: what is known
     by then can be told, whatever becomes of the others.
-
-    Where records have no times, only the last one can be counted: what is new belongs to it, and
-    the periods before are noted as missed.
     """
     with alone(path) as first:
         if not first:
@@ -65,18 +60,10 @@ def run_due(
                 history.check_documents()
                 after()
             for number in due:
-                if _is_too_late(signed, number, due):
-                    history.miss(number, NOT_SEEN, at=at)
-                else:
-                    runner.run(history, number, previous=_previous(history.read()), at=at)
-                    keep_findings(history, reference, at=at)
+                runner.run(history, number, previous=_previous(history.read()), at=at)
+                keep_findings(history, reference, at=at)
                 after()
             return tuple(due)
-
-
-def _is_too_late(signed: SignedPlan, number: int, due: list[int]) -> bool:
-    series = signed.plan.series
-    return series is not None and not series.has_times and number != due[-1]
 
 
 def _previous(found: SeriesHistory) -> str:

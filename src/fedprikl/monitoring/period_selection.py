@@ -1,48 +1,43 @@
 """Which of a client's records belong to a period of a series: one rule for every way to run it."""
 
-from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from fedprikl.protocol import Series
-from fedprikl.records import PeriodRecords, Seen, TimeSlice, select_period
+from fedprikl.records import Days, PeriodRecords, TimeSlice, data_files
 
-__all__ = ["records_of_period", "takes_arrivals"]
-
-
-def takes_arrivals(series: Series) -> bool:
-    """Whether the period of a record depends on when its client first saw it."""
-    return not series.has_times or series.late == "next"
+__all__ = ["named_days", "records_between", "records_of_period"]
 
 
 def records_of_period(
-    series: Series,
-    number: int,
-    path: Path,
-    known: Sequence[Seen] = (),
-    *,
-    drawn: bool = False,
+    series: Series, number: int, path: Path, *, drawn: bool = False
 ) -> PeriodRecords:
     """What of a client's file or folder belongs to the release of a period.
 
-    `known` are the parts that were seen in earlier periods. What is new in the result is to be kept
-    with the fact that the period was counted, both or neither. Where records are `drawn`, a client
+    A client without a file of the period has no records in it. Where records are `drawn`, a client
     may have no files at all.
     """
     counted = series.counted_by(number)
-    if not takes_arrivals(series):
-        own = TimeSlice(series.time_column, counted.start, counted.end, series.zone)
-        return select_period(path, period=number, own=own, new=None, by_arrival=False, drawn=drawn)
-    if not series.has_times:
-        return select_period(
-            path, period=number, own=None, new=None, by_arrival=True, known=known, drawn=drawn
-        )
-    first = series.period(0).start
-    return select_period(
-        path,
-        period=number,
-        own=TimeSlice(series.time_column, counted.start, counted.end, series.zone),
-        new=TimeSlice(series.time_column, first, counted.end, series.zone),
-        by_arrival=True,
-        known=known,
-        drawn=drawn,
-    )
+    return records_between(series, counted.start, counted.end, path, drawn=drawn)
+
+
+def records_between(
+    series: Series, start: datetime, end: datetime, path: Path, *, drawn: bool = False
+) -> PeriodRecords:
+    """The same from one limit of periods up to another."""
+    if series.time_column:
+        times = TimeSlice(series.time_column, start, end, series.zone)
+        return PeriodRecords(data_files(path, blank=drawn), times)
+    return PeriodRecords(data_files(path, blank=drawn, days=_days(series, start, end)), None)
+
+
+def named_days(series: Series, number: int) -> Days | None:
+    """The days whose files the release of a period counts; None: a time column says it."""
+    counted = series.counted_by(number)
+    return None if series.time_column else _days(series, counted.start, counted.end)
+
+
+def _days(series: Series, start: datetime, end: datetime) -> Days:
+    zone = ZoneInfo(series.zone)
+    return start.astimezone(zone).date(), end.astimezone(zone).date()

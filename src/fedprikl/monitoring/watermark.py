@@ -1,8 +1,7 @@
 """The watermark: what each client's records have been counted for, in one SQLite file.
 
     rounds   which round counted which period of a population, in order
-    claims   which of a client's records a round counted: of which times, or by arrival
-    seen     which bytes of a client's files were first seen in which period
+    claims   which of a client's records a round counted: of which times
 
 A claim is written before any count leaves its client, and stays: whether the sum was opened
 afterwards, only the ledger knows. The file holds no secret and no record.
@@ -14,7 +13,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from fedprikl.databases import writing
@@ -22,29 +21,16 @@ from fedprikl.documents import canonical
 from fedprikl.errors import HistoryError
 from fedprikl.monitoring.counted_records import CountedRecords
 from fedprikl.protocol import Plan
-from fedprikl.records import Seen
 
-__all__ = ["Claim", "Watermark"]
+__all__ = ["Watermark"]
 
 APPLICATION_ID, VERSION = 0x46504B57, 1  # "FPKW", in the header of the file
-BEFORE = -1  # the period of what another series of the population has seen
 _SCHEMA = (
     "CREATE TABLE rounds (population TEXT, series TEXT, period INTEGER, round TEXT PRIMARY KEY) "
     "WITHOUT ROWID",
     "CREATE TABLE claims (records TEXT, counted TEXT, round TEXT)",
     "CREATE INDEX claims_of_records ON claims (records)",
-    "CREATE TABLE seen (client TEXT, population TEXT, series TEXT, file TEXT, ends INTEGER, "
-    "period INTEGER, digest TEXT, place TEXT, round TEXT)",
-    "CREATE INDEX seen_of_client ON seen (client, population)",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """That a round is about to count a client's records of a period; and what is new of them."""
-
-    data: Path
-    new: tuple[Seen, ...] = ()
 
 
 class Watermark:
@@ -53,7 +39,7 @@ class Watermark:
     def __init__(self, path: Path, *, timeout: float = 30.0) -> None:
         self._path, self._timeout = path, timeout
 
-    def claim(self, plan: Plan, period: int, round_id: str, claims: Mapping[str, Claim]) -> None:
+    def claim(self, plan: Plan, period: int, round_id: str, files: Mapping[str, Path]) -> None:
         """Writes down that a round counts these clients; refuses what was counted before.
 
         A record may be in as many releases as the plan says, and a population's period is counted
@@ -69,8 +55,8 @@ class Watermark:
                     f"{plan.population!r} has been counted, and the history does not know it: the "
                     "history is an older copy. Bring the newer one back."
                 )
-            for name, claim in claims.items():
-                before = _claimed(db, claim.data)
+            for name, data in files.items():
+                before = _claimed(db, data)
                 times = sum(asked.may_share(each) for each in before)
                 if times >= plan.releases or any(map(asked.is_period_of, before)):
                     raise HistoryError(
@@ -79,34 +65,14 @@ class Watermark:
                         "is counted once in a series."
                     )
                 content = canonical(asdict(asked)).decode()
-                db.execute(
-                    "INSERT INTO claims VALUES (?, ?, ?)", (_key(claim.data), content, round_id)
-                )
-                db.executemany(
-                    "INSERT INTO seen VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [(_name(claim.data), *line, *astuple(seen), round_id) for seen in claim.new],
-                )
+                db.execute("INSERT INTO claims VALUES (?, ?, ?)", (_key(data), content, round_id))
             db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?)", (*line, period, round_id))
 
     def forget(self, round_id: str) -> None:
         """Takes a round's claims back: only if it never reserved a budget, so opened nothing."""
         with self._writing() as db:
-            for table in ("rounds", "claims", "seen"):
+            for table in ("rounds", "claims"):
                 db.execute(f"DELETE FROM {table} WHERE round = ?", (round_id,))  # noqa: S608
-
-    def seen(self, plan: Plan, data: Path) -> tuple[Seen, ...]:
-        """What of a client's files was seen before, wherever its folder lay then."""
-        found = (
-            "SELECT series, file, ends, period, digest, place FROM seen WHERE client = ? AND "
-            "population = ?"
-        )
-        series = CountedRecords.of(plan, 0, organiser="").series
-        with self._writing() as db:
-            rows = db.execute(found, (_name(data), plan.population)).fetchall()
-        return tuple(
-            Seen(file, end, period if of == series else BEFORE, digest, place)
-            for of, file, end, period, digest, place in rows
-        )
 
     def rounds(self, plan: Plan) -> dict[str, int]:
         """The rounds that counted the plan's series, with their periods."""
@@ -141,13 +107,10 @@ class Watermark:
 def _claimed(db: sqlite3.Connection, data: Path) -> list[CountedRecords]:
     """What was counted of a client's records, under whatever name."""
     rows = db.execute("SELECT counted FROM claims WHERE records = ?", (_key(data),)).fetchall()
-    return [CountedRecords(**json.loads(content)) for (content,) in rows]
+    known = {field.name for field in fields(CountedRecords)}  # earlier versions wrote more
+    found = [json.loads(content) for (content,) in rows]
+    return [CountedRecords(**{name: each[name] for name in known}) for each in found]
 
 
 def _key(data: Path) -> str:
     return hashlib.sha256(os.fsencode(data.resolve())).hexdigest()
-
-
-def _name(data: Path) -> str:
-    """Of a client's file or folder: it stays when all clients are moved to another disk."""
-    return hashlib.sha256(os.fsencode(data.absolute().name)).hexdigest()

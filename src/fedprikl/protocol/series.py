@@ -12,10 +12,9 @@ from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import Span
 
-__all__ = ["Every", "Late", "Period", "Series", "series_until"]
+__all__ = ["Every", "Period", "Series", "series_until"]
 
 Every = Literal["day", "week", "month", "quarter"]
-Late = Literal["leave", "next"]
 PER_YEAR: dict[Every, int] = {"day": 365, "week": 52, "month": 12, "quarter": 4}
 MONTHS = {"month": 1, "quarter": 3}
 DAYS = {"day": 1, "week": 7}
@@ -41,11 +40,11 @@ class Period:
 class Series:
     """The periods of a plan for many releases, and which records each of them counts.
 
-    With a `time_column`, a record belongs to the period that its time falls into. Without one it
-    belongs to the period in which its client first sees it. `late` says what becomes of records
-    that a client sees only after their period was counted: they are left out ("leave"), or belong
-    to the period in which they are first seen ("next"). Either way a record belongs to one period,
-    which follows from its own time and from when it arrived, and not from any other value.
+    With a `time_column`, a record belongs to the period that its time falls into. Without one the
+    name of its file or folder says the period, like 2027-W01, 2027-01, 2027-Q1 or 2027-01-04: the
+    one that holds all days of that name. Either way a record belongs to one period, which follows
+    from its own time or its place, and not from any other value. Records that come after their
+    period was counted are left out.
 
     A release counts the records of the last `window` periods, so a record is in as many releases.
 
@@ -60,17 +59,15 @@ class Series:
     first: str  # the first day of the first period, like 2027-01-04
     periods: int
     zone: str = "UTC"  # where days begin, and what times without an offset mean
-    time_column: str = ""  # empty: a record belongs to the period in which it is first seen
-    late: Late = "leave"
+    time_column: str = ""  # empty: names of files and folders say the period
     window: int = 1  # periods that each release counts
 
     def __post_init__(self) -> None:
-        for name, known in (("every", get_args(Every)), ("late", get_args(Late))):
-            if getattr(self, name) not in known:
-                raise InvalidInputError(
-                    f"{name!r} of a series is one of {', '.join(known)}, got "
-                    f"{getattr(self, name)!r:.40}."
-                )
+        if self.every not in get_args(Every):
+            raise InvalidInputError(
+                f"'every' of a series is one of {', '.join(get_args(Every))}, got "
+                f"{self.every!r:.40}."
+            )
         for name in ("first", "zone", "time_column"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name).isprintable():
                 raise InvalidInputError(f"{name!r} of a series is a printable text.")
@@ -80,11 +77,6 @@ class Series:
             raise InvalidInputError(f"A series has at most {MOST_PERIODS:,} periods.")
         if self.window > self.periods:
             raise InvalidInputError("The window of a series is not longer than the series.")
-        if self.window > 1 and (not self.time_column or self.late == "next"):
-            raise InvalidInputError(
-                "A window of several periods needs a time column, and late records are left out: "
-                "otherwise nobody knows which records to count again."
-            )
         self._check_calendar()
 
     def _check_calendar(self) -> None:
@@ -121,17 +113,9 @@ class Series:
     def clock(self) -> str:
         """What tells the moment of a record: two series with the same clock agree on every record.
 
-        Those by arrival only agree with themselves.
+        Names of files and folders have no column.
         """
-        own = [self.time_column, self.zone]
-        if self.has_times and self.late == "leave":
-            return canonical(own).decode()
-        return canonical([*own, self.late, self.every, self.first]).decode()
-
-    @property
-    def has_times(self) -> bool:
-        """Whether the period of a record follows from its own time."""
-        return self.time_column != ""
+        return canonical([self.time_column, self.zone]).decode()
 
     @property
     def end(self) -> datetime:
@@ -170,15 +154,32 @@ class Series:
             raise InvalidInputError("The series ends beyond the calendar.") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
+        """Plain values for JSON: with a time column as ever, else that names tell the period."""
+        found = asdict(self)
+        if self.time_column:
+            return found | {"late": "leave"}
+        del found["time_column"]
+        return found | {"told_by": "name"}
 
     @classmethod
     def from_dict(cls, document: Any) -> "Series":
         """The series of a document; unknown or missing fields are refused."""
-        if not isinstance(document, dict) or set(document) != {each.name for each in fields(cls)}:
+        if not isinstance(document, dict):
+            raise InvalidInputError("The series of the plan is no object.")
+        if "late" in document and (not document.get("time_column") or document["late"] != "leave"):
+            raise InvalidInputError(
+                "The plan counts records by when a client first saw them. That is no longer done: "
+                "renamed files were counted twice. Plan again with --time-column, or put the "
+                "records into files or folders named after their period, like 2027-W01."
+            )
+        found = {each.name: document[each.name] for each in fields(cls) if each.name in document}
+        try:
+            series = cls(**found)
+        except TypeError:  # a field without a default is missing
+            series = None
+        if series is None or series.to_dict() != document:
             raise InvalidInputError("The series of the plan has missing or unknown fields.")
-        return cls(**document)
+        return series
 
 
 def series_until(
@@ -189,7 +190,6 @@ def series_until(
     first: date | None = None,
     zone: str = "UTC",
     time_column: str = "",
-    late: Late = "leave",
     window: int = 1,
 ) -> Series:
     """The series of all periods that are over by the end of the day `last`.
@@ -223,7 +223,6 @@ def series_until(
         periods=low,
         zone=zone,
         time_column=time_column,
-        late=late,
         window=window,
     )
 

@@ -107,23 +107,18 @@ class CsvFile:
         self,
         columns: Sequence[str],
         *,
-        start: int = 0,
         end: int | None = None,
         loose: str | None = None,
     ) -> Iterator[Chunk]:
         """All rows, a block at a time: texts as they stand in the file.
 
-        With limits, the lines between two bytes of a file that is not packed; numbers of lines that
-        cannot be read are then counted from the start. `loose` is a column to be read of those
-        lines too, as far as it can be told.
+        With an `end`, the lines before that byte of a file that is not packed. `loose` is a column
+        to be read of lines that cannot be read too, as far as it can be told.
         """
         places = {name: self.names.index(name) for name in columns}
         with _opened(self.path) as stream:
-            stream.seek(start)
-            number = 1
-            if start == 0:
-                stream.readline(LONGEST_LINE + 1)
-                number = 2
+            stream.readline(LONGEST_LINE + 1)
+            number = 2
             for block in _blocks(stream, None if end is None else end - stream.tell()):
                 fields, bad = read_block(block, self.form, len(self.names))
                 yield Chunk(

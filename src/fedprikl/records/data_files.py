@@ -3,6 +3,7 @@
 import gzip
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -14,8 +15,10 @@ __all__ = [
     "Chunk",
     "CsvFormat",
     "DataFile",
+    "Days",
     "data_files",
     "is_csv",
+    "named_days",
     "open_file",
     "quoted_names",
     "require_columns",
@@ -23,6 +26,13 @@ __all__ = [
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 KINDS = ".csv, .csv.gz or .parquet"
+Days = tuple[date, date]  # from the first up to, and without, the last
+ANY = "*"  # in a path: the folder of any period
+NAMED = re.compile(
+    r"(?:.*=)?([0-9]{4})-(?:W([0-9]{2})|Q([1-4])|([0-9]{2})(?:-([0-9]{2}))?)"
+    r"(?:\.csv|\.csv\.gz|\.parquet)?",
+    re.IGNORECASE,
+)
 
 
 class DataFile(Protocol):
@@ -46,14 +56,13 @@ class DataFile(Protocol):
         self,
         columns: Sequence[str],
         *,
-        start: int = 0,
         end: int | None = None,
         loose: str | None = None,
     ) -> Iterator[Chunk]:
         """The values of some columns, for all rows, a bounded number of rows at a time.
 
-        `start` and `end` are bytes: the lines between them only, of a file that can grow. `loose`
-        is a column to be read as far as it can be told, of lines that cannot be read.
+        `end` is a byte: only the lines before it, of a file that can grow. `loose` is a column to
+        be read as far as it can be told, of lines that cannot be read.
         """
         ...
 
@@ -88,14 +97,16 @@ def require_columns(file: DataFile, wanted: Iterable[str]) -> None:
     )
 
 
-def data_files(path: Path, *, blank: bool = False) -> tuple[Path, ...]:
+def data_files(path: Path, *, blank: bool = False, days: Days | None = None) -> tuple[Path, ...]:
     """The file itself, or the CSV and Parquet files of a folder in the order of their names.
 
     Hidden files, files that start with an underscore, other kinds and subfolders are passed over.
     With `blank`, files with nothing in them, not even names of columns, are passed over too, and
     there may be none: where whole clients are protected, nobody may see that one has nothing.
+    With `days`, only files and folders of a folder whose names lie in them, and there may be none.
+    A path like `clients/*/a.csv` has a folder for each period, with files of the client inside.
     """
-    found = _found(path, may_be_none=blank)
+    found = _found(path, may_be_none=blank) if days is None else _found_by_name(path, days)
     return tuple(file for file in found if not _is_blank(file)) if blank else found
 
 
@@ -113,6 +124,61 @@ def _found(path: Path, *, may_be_none: bool) -> tuple[Path, ...]:
     if not path.name.lower().endswith(SUFFIXES) or not path.is_file():
         raise RecordsError(f"{path} is no {KINDS} file. Convert it, or rename it if it is one.")
     return (path,)
+
+
+def named_days(entry: Path) -> Days | None:
+    """The days that the name of a file or folder stands for; None if it names none.
+
+    >>> [day.isoformat() for day in named_days(Path("week=2027-W01")) or ()]
+    ['2027-01-04', '2027-01-11']
+    """
+    if not (found := NAMED.fullmatch(entry.name)):
+        return None
+    year, week, quarter, month, day = (int(each or 0) for each in found.groups())
+    try:
+        if week:
+            start = date.fromisocalendar(year, week, 1)
+            return start, start + timedelta(days=7)
+        start = date(year, 3 * quarter - 2 if quarter else month, day or 1)
+        if day:
+            return start, start + timedelta(days=1)
+        months = start.month + (3 if quarter else 1) - 1
+        return start, date(start.year + months // 12, months % 12 + 1, 1)
+    except (ValueError, OverflowError):  # a thirteenth month
+        return None
+
+
+def _found_by_name(path: Path, days: Days) -> tuple[Path, ...]:
+    """The files whose own name, or that of their folder, lies in some days."""
+    inside = path.parent.name != ANY
+    found: list[Path] = []
+    try:
+        for entry in sorted((path if inside else path.parent.parent).iterdir()):
+            if entry.name[0] in "._" or not (entry.is_dir() or _is_data(entry)):
+                continue
+            named = named_days(entry)
+            if named is None:
+                raise RecordsError(
+                    f"The name of {entry} says no period. The plan tells periods by names, like "
+                    "2027-W01, week=2027-W01, 2027-01, 2027-Q1 or 2027-01-04."
+                )
+            if named[1] <= days[0] or days[1] <= named[0]:
+                continue
+            if named[0] < days[0] or days[1] < named[1]:
+                raise RecordsError(
+                    f"{entry} has records of more days than the period from {days[0]} up to "
+                    f"{days[1]}. Divide it by the periods of the plan."
+                )
+            place = entry if inside else entry / path.name
+            found += _found(place, may_be_none=True) if place.exists() else ()
+    except NotADirectoryError:
+        raise RecordsError(
+            f"{path} is one file. The plan tells periods by names: give a folder with one file or "
+            "folder for each period."
+        ) from None
+    except OSError as error:
+        raise RecordsError(f"Cannot read {path}: {error.strerror}. Check the path.") from None
+    return tuple(found)
 
 
 def is_csv(path: Path) -> bool:

@@ -47,7 +47,6 @@ class ParquetFile:
         self,
         columns: Sequence[str],
         *,
-        start: int = 0,  # noqa: ARG002
         end: int | None = None,  # noqa: ARG002
         loose: str | None = None,  # noqa: ARG002
     ) -> Iterator[Chunk]:

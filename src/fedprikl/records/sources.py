@@ -14,6 +14,7 @@ from fedprikl.records.data_files import (
     Chunk,
     CsvFormat,
     DataFile,
+    Days,
     data_files,
     open_file,
     quoted_names,
@@ -196,17 +197,18 @@ def check_all(
     *,
     format: CsvFormat | None = None,  # noqa: A002
     drawn: bool = False,
+    days: Days | None = None,
 ) -> dict[str, str]:
     """Which clients' files cannot be counted, and why, as far as their headers tell.
 
     It reads no record, so that whom it names cannot depend on one. Where records are `drawn`, a
-    client may have no files, or files with nothing in them.
+    client may have no files, or files with nothing in them. With `days`, only files of them.
     """
     refused = {}
     reader = CellReader(reference)
     for name, path in sources.items():
         try:
-            _open_files(Path(path), reader, format or CsvFormat(), drawn=drawn)
+            _open_files(Path(path), reader, format or CsvFormat(), drawn=drawn, days=days)
         except RecordsError as error:
             refused[name] = str(error)
     return refused
@@ -220,10 +222,10 @@ def _count_files(
 
 
 def _open_files(
-    path: Path, reader: CellReader, form: CsvFormat, *, drawn: bool
+    path: Path, reader: CellReader, form: CsvFormat, *, drawn: bool, days: Days | None = None
 ) -> tuple[list[DataFile], tuple[str, ...]]:
     """The files of one client, and the columns to read."""
-    files = [open_file(file, form) for file in data_files(path, blank=drawn)]
+    files = [open_file(file, form) for file in data_files(path, blank=drawn, days=days)]
     if not files:
         return [], ()
     _check_same_columns(files)
