@@ -11,7 +11,7 @@ from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.watermark import Watermark
 from fedprikl.privacy import RoundState
 from tests.monitoring.monitor_children import crash, steps_of
-from tests.monitoring.small_series import WEEKS, World, over, plan_of
+from tests.monitoring.small_series import NAMED, WEEKS, World, over, plan_of
 
 pytestmark = pytest.mark.slow
 
@@ -127,10 +127,24 @@ def test_the_first_period(folder: Path) -> None:
         ("new aggregator.pem", "due", "due"),
         ("new history.db", "due", "due"),
         ("series", "due", "due"),
-        ("new watermark.db", "due", "due"),
         ("new ledger.db", "due", "due"),
         ("records", "due", "due"),
         ("budget", "due", "due"),
+        ("begin", "due", "due"),
+        ("new watermark.db", "due", "due"),
+        ("claim", "due", "due"),
+        ("reserve", "due", "missed"),
+        ("release", "missed", "kept"),
+        ("commit", "kept", "kept"),
+        ("judged", "kept", "kept"),
+    ]
+
+
+def test_a_later_period_told_by_names(folder: Path) -> None:
+    world = World.create(folder / "series", plan_of(NAMED)).grow(0)
+    world.monitor(over(0))
+    assert fates(crash_everywhere(world.grow(1), 1)) == [
+        ("records", "due", "due"),
         ("begin", "due", "due"),
         ("claim", "due", "due"),
         ("reserve", "due", "missed"),
