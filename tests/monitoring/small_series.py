@@ -90,7 +90,7 @@ class World:
     def grow(self, week: int, counts: Iterable[int] = LIKE_PI) -> "World":
         """The files of all clients go on with another week."""
         place = self.folder / "clients"
-        if self.plan.series == NAMED:
+        if self.plan.series is not None and not self.plan.series.time_column:
             place /= f"week=2027-W{week + 1:02}"
             place.mkdir(exist_ok=True)
         for name in NAMES:

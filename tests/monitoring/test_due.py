@@ -17,7 +17,7 @@ from fedprikl.errors import (
 from fedprikl.front.local_series import EMPTY
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.privacy import Ledger, RoundState
-from fedprikl.protocol import SigningKey
+from fedprikl.protocol import Series, SigningKey
 from tests.monitoring.small_series import (
     FIRST,
     NAMED,
@@ -133,9 +133,10 @@ def test_a_round_that_opens_nothing_leaves_its_period_due(folder: Path) -> None:
     assert [*world.charged().values()].count(RoundState.COMMITTED) == 1
 
 
-def test_a_period_without_records_is_missed_and_not_charged(folder: Path) -> None:
+@pytest.mark.parametrize("series", [WEEKS, NAMED], ids=["times", "names"])
+def test_a_period_without_records_is_missed_and_not_charged(folder: Path, series: Series) -> None:
     """Nobody has records of the second week, and the third is there: they do not come any more."""
-    world = World.create(folder / "series").grow(0).grow(2)
+    world = World.create(folder / "series", plan_of(series)).grow(0).grow(2)
     status = world.monitor(over(2))
     assert states(status) == ["released", "missed", "released", "ahead"]
     assert status.points[1].reason == EMPTY
@@ -146,15 +147,16 @@ def test_a_period_without_records_is_missed_and_not_charged(folder: Path) -> Non
     assert world.verify() == 2
 
 
+@pytest.mark.parametrize("one", [WEEKS, NAMED], ids=["times", "names"])
 @pytest.mark.parametrize("window", [1, 3])
 @pytest.mark.parametrize("whole", [False, True], ids=["records", "clients, empty away"])
 def test_a_clock_that_is_ahead_charges_nothing_for_weeks_to_come(
-    folder: Path, window: int, *, whole: bool
+    folder: Path, one: Series, window: int, *, whole: bool
 ) -> None:
     """All six weeks are over by the clock of the machine; there are records of the first two."""
     unit = {"unit": "client", "per_client": 5, "empty": "away"} if whole else {}
     releases = 6 if whole else window
-    series = replace(WEEKS, window=window)
+    series = replace(one, window=window)
     plan = plan_of(series, releases=releases, budget_epsilon=20.0, **unit)
     world = World.create(folder / "series", plan).grow(0).grow(1)
     for _ in range(2):
