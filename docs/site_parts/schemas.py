@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from fedprikl.estimation import Verdict
 from fedprikl.privacy import PrivacyStatement
-from fedprikl.protocol import Plan, Release
+from fedprikl.protocol import Plan, Release, Series
 from fedprikl.protocol.column_answer import ColumnAnswer
 from fedprikl.protocol.plan import FORMAT as PLAN_FORMAT
 from fedprikl.protocol.plan import VERSION as PLAN_VERSION
@@ -48,7 +48,9 @@ ADDED: dict[type, Schema] = {
         "holds": FLAG | {"description": "whether the true epsilon is at most the claimed one"},
         "statement": STATEMENT,
     },
+    Series: {"late": {"const": "leave"}, "told_by": {"const": "name"}},  # of a time column, or not
 }
+OPTIONAL: dict[type, set[str]] = {Series: {"late", "told_by"}}
 LEFT_OUT: dict[type, set[str]] = {PrivacyStatement: {"epsilon"}}
 
 
@@ -155,7 +157,7 @@ def _dataclass(kind: type) -> Schema:
         name: _of(hints[name]) | ({"description": comments[name]} if name in comments else {})
         for name in names
     }
-    return _closed(properties | ADDED.get(kind, {}))
+    return _closed(properties | ADDED.get(kind, {}), optional=OPTIONAL.get(kind, set()))
 
 
 def _of(annotation: Any) -> Schema:

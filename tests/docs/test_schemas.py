@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,10 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Docume
     references = [table, cells, fk.Reference.from_counts([[9, 1], [2, 8], [5, 5], [4, 6]])]
     plans, releases = [], []
     weeks = fk.Series(every="week", first="2027-01-04", periods=9, time_column="day")
-    choices: list[dict[str, Any]] = [{}, {"trust": "none"}, {"unit": "client"}, {"series": weeks}]
+    named = replace(weeks, time_column="")
+    choices: list[dict[str, Any]] = [
+        {}, {"trust": "none"}, {"unit": "client"}, {"series": weeks}, {"series": named},
+    ]  # fmt: skip
     for known in choices:
         planned = fk.plan(cells, clients=6, records=600, epsilon=1, ask=["tv"], **known)
         plans.append(planned)

@@ -136,7 +136,7 @@ def test_plans_by_arrival_are_refused_and_those_by_time_stay(column: str, late: 
     old = {"every": "week", "first": "2027-01-04", "periods": 6, "zone": "UTC", "window": 1}
     timed = old | {"time_column": "at", "late": "leave"}
     assert Series.from_dict(timed).to_dict() == timed
-    named = old | {"told_by": "name"}
+    named = old | {"time_column": "", "told_by": "name"}
     assert Series.from_dict(named).to_dict() == named
     with pytest.raises(InvalidInputError, match=r"when a client first saw them.* --time-column"):
         Series.from_dict(old | {"time_column": column, "late": late})

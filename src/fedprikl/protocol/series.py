@@ -155,11 +155,7 @@ class Series:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: with a time column as ever, else that names tell the period."""
-        found = asdict(self)
-        if self.time_column:
-            return found | {"late": "leave"}
-        del found["time_column"]
-        return found | {"told_by": "name"}
+        return asdict(self) | ({"late": "leave"} if self.time_column else {"told_by": "name"})
 
     @classmethod
     def from_dict(cls, document: Any) -> "Series":
