@@ -68,7 +68,7 @@ def main() -> None:
     try:
         app()
     except BaseException as error:
-        if interrupts:  # whatever it became on its way up: duckdb makes a RuntimeError of it
+        if interrupts:  # whatever it became on its way up: libraries make another error of it
             typer.echo(f"fedprikl: {STOPPED}", err=True)
             sys.exit(130)
         if not isinstance(error, FedPriKLError):
