@@ -28,7 +28,7 @@ __all__ = ["Loopback"]
 BIN = Path(sys.executable).parent
 CONNECTION = "loopback"
 AT_ONCE = 10
-_MARK = "FEDPRIKL_LOOPBACK"
+_MARK = "LOOPBACK_OF_FEDPRIKL"
 _REGISTER = """
 import sys
 from flwr.cli.app import app

@@ -159,6 +159,8 @@ def test_a_connection_that_cannot_work_is_explained(world: World, tmp_path: Path
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f'address = "127.0.0.1:{probe.getsockname()[1]}"\n'
+    with pytest.raises(InvalidInputError, match=r"Did you mean root-certificates\?"):
+        connect(tmp_path, f'[superlink.mine]\n{address}root_certificates = "ca.pem"\n')
     with pytest.raises(DeploymentError, match="not TOML"):
         connect(tmp_path, "[superlink")
     with pytest.raises(DeploymentError, match=r"no connection \[superlink.mine\]"):

@@ -106,6 +106,10 @@ def test_a_site_with_a_budget_of_its_own_preloads_what_keeps_count(
         (("--reference", "none"), "none"),
         (("--set", "largest-epsilon=much"), "`largest-epsilon` is a finite number"),
         (("--set", "largest-epsilon"), "Write name=value"),
+        (("--set", "largest_epsilon=0.1"), "Did you mean largest-epsilon?"),
+        (("--set", "require_roster=true"), "Did you mean require-roster?"),
+        (("--set", "bogus=1"), "There is no setting 'bogus' of a site. There are: data, identity"),
+        (("--organiser", "nothex"), "`organiser` is no public key"),
         (("--trusted-entities", "none"), "trusted entities"),
     ],
 )
@@ -118,6 +122,21 @@ def test_a_site_that_cannot_work_is_not_started(
     words: str,
 ) -> None:
     assert words in fails(monkeypatch, capsys, *site, *change)
+    assert started == {}
+
+
+def test_a_misspelt_variable_of_the_environment_starts_no_party(
+    site: list[str],
+    started: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A party would take another folder than the one it was told, and forget what it answered."""
+    parties = (site, ["relay", "relay", "--name", "x"], ["aggregator", ADDRESS, "--secret", "x"])
+    for line in parties:
+        with monkeypatch.context() as patch:
+            patch.setenv("FEDPRIKL_HOEM", "/srv/site")
+            assert "Did you mean FEDPRIKL_HOME?" in fails(patch, capsys, *line)
     assert started == {}
 
 

@@ -7,11 +7,13 @@ import tomllib
 from pathlib import Path
 
 from fedprikl.deployment.flower.plain_words import tls_words
+from fedprikl.deployment.settings import check_names
 from fedprikl.errors import DeploymentError
 
 __all__ = ["check_connection", "check_relay"]
 
 SECONDS = 10.0
+NAMES = frozenset({"address", "federation", "insecure", "options", "root-certificates"})
 
 
 def check_connection(name: str) -> None:
@@ -32,6 +34,7 @@ def check_connection(name: str) -> None:
             f"Flower's config file {path} has no connection [superlink.{name}]. Add one with "
             "`address` and `root-certificates`."
         )
+    check_names(found, NAMES, f"of [superlink.{name}] in Flower's config file {path}")
     address = str(found.get("address", ""))
     host, _, port = address.rpartition(":")
     if not host.strip("[]:") or not port.isdigit() or found.get("insecure"):
