@@ -1,5 +1,6 @@
 """`fedprikl site`, `aggregator` and `relay`: what is said before anything is started."""
 
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from fedprikl.cli import aggregator_command, relay_command, running, site_command
 from fedprikl.cli.app import app
 from fedprikl.cli.running import private_folder
+from fedprikl.deployment import certificates
 from fedprikl.deployment.certificates import write_node_key
 from fedprikl.deployment.flower.parties import RelaySetup
 from fedprikl.deployment.supervisor import Child
@@ -162,6 +164,41 @@ def test_an_aggregator_needs_its_keys_and_the_relays_secret(
     assert option(executor, "--address") == ADDRESS
     assert "--app" not in executor.command
     assert started["port"] == 8471
+
+
+@pytest.mark.parametrize("files", range(4))
+def test_a_relay_whose_first_start_was_cut_off_starts_again(
+    started: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    files: int,
+) -> None:
+    """After so many files, as a kill would; the next start makes all of them, and they fit."""
+    line, written = ["relay", "relay", "--name", "127.0.0.1"], list[Path]()
+    whole = certificates._write
+
+    def write(path: Path, content: bytes, *, mode: int) -> None:
+        if len(written) == files:
+            raise SystemExit(137)
+        written.append(path)
+        whole(path, content, mode=mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(certificates, "_write", write)
+        assert runner.invoke(app, line).exit_code == 137
+    assert started == {}
+    assert runner.invoke(app, line).exit_code == 0
+    assert started["name"] == "relay"
+    context = ssl.create_default_context(cafile="relay/ca.pem")
+    context.load_cert_chain("relay/server.pem", "relay/server.key")
+    assert len(Path("relay/superexec.secret").read_bytes()) == 32
+    assert not Path("relay/unfinished").exists()
+    before = Path("relay/ca.pem").read_bytes()
+    assert runner.invoke(app, line).exit_code == 0
+    assert Path("relay/ca.pem").read_bytes() == before
+    Path("relay/server.key").unlink()  # not by a start: nothing is thrown away
+    assert "lacks server.key" in fails(monkeypatch, capsys, *line)
+    assert Path("relay/ca.pem").read_bytes() == before
 
 
 def test_a_relay_makes_what_it_needs_once(started: dict[str, Any]) -> None:

@@ -205,9 +205,11 @@ def test_a_host_that_dies_before_its_ledger_closes_tells_the_release_later(
 
 def test_two_runs_at_once_are_one(federation: FakeFederation) -> None:
     with_times(federation)
-    plan(federation)
-    grid, lock = federation.grid(), Home(federation.home).lock
-    with alone(lock, 0), pytest.raises(DeploymentError, match="Another run of a series"):
+    signed, grid = plan(federation), federation.grid()
+    with (
+        alone(federation.home, signed.plan),
+        pytest.raises(DeploymentError, match="Another run of a series"),
+    ):
         run(federation, 0, grid)
     assert grid.carried == []
     assert run(federation, 0).records == 8 * ROWS

@@ -1,10 +1,13 @@
 """What we change in Flower: the same answers and refusals, shorter waits, nothing lost."""
 
 import inspect
+import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -243,7 +246,7 @@ def test_an_aggregator_may_have_another_time_too(ahead: int, before: bool, after
     kept: dict[str, float] = {}
 
     class Nonces:
-        def reserve_nonce(self, *, namespace: str, nonce: str, expires_at: float) -> bool:
+        def reserve_nonce(self, namespace: str, nonce: str, expires_at: float) -> bool:
             new = kept.get(namespace + nonce, 0.0) < time.time()
             kept[namespace + nonce] = expires_at
             return new
@@ -280,10 +283,11 @@ def test_an_answer_by_another_clock_is_kept_by_the_relay(
     now = date.now()
     own: Any = import_module("flwr.app.message.message")
     monkeypatch.setattr(own, "now", lambda: now + timedelta(seconds=aggregator))
-    transport = FlowerTransport(Any, "ab", Patience(timeout=30.0, grace=5.0), Clock())
+    grid: Any = None
+    transport = FlowerTransport(grid, "ab", Patience(timeout=30.0, grace=5.0), Clock())
     asked = transport._message("input", "7", b"words")
     asked.metadata.__dict__["_message_id"] = "asked"
-    asked.metadata._src_node_id = 1
+    asked.metadata.__dict__["_src_node_id"] = 1
     until = asked.metadata.created_at + asked.metadata.ttl
     assert until > (now + timedelta(seconds=max(site, 0))).timestamp() + 29
     monkeypatch.setattr(own, "now", lambda: now + timedelta(seconds=site))
@@ -301,6 +305,43 @@ def test_sessions_of_the_database_take_turns() -> None:
     assert not overlapping(taking_turns(session), 0.2)
     with (in_turn := taking_turns(session))(None), in_turn(None):  # a session within a session
         pass
+
+
+MAKING = """
+import sys, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+from flwr.supercore.object_store.sql_object_store import SqlObjectStore
+from fedprikl.deployment.flower.relay_database import make_database
+if sys.argv[2] == "ours":
+    make_database(Path(sys.argv[1]))
+SqlObjectStore(sys.argv[1], verify=False).initialize()
+"""
+
+
+@pytest.mark.parametrize("whose", ["ours", "flowers own"])
+def test_a_database_whose_making_was_cut_off_is_made_anew(tmp_path: Path, whose: str) -> None:
+    """Killed once a few tables are there. Flower's own way never recovers: the test has teeth."""
+    path = tmp_path / "state.db"
+    line = [sys.executable, "-c", MAKING, str(path), whose]
+    with subprocess.Popen(line) as process:
+        while tables(path) + tables(tmp_path / "state.db.new") < 4:
+            assert process.poll() is None
+        process.kill()
+    again = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert (again.returncode == 0) is (whose == "ours"), again.stderr
+    assert whose != "ours" or [each.name for each in tmp_path.iterdir()] == ["state.db"]
+
+
+def tables(path: Path) -> int:
+    """How many a database has by now; 0 if there is none, or it is being written."""
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        try:
+            return len(database.execute("SELECT 1 FROM sqlite_master").fetchall())
+        except sqlite3.Error:
+            return 0
 
 
 @pytest.mark.filterwarnings("ignore:No path_separator:DeprecationWarning")  # alembic's, at Flower

@@ -1,7 +1,8 @@
 """A round at the aggregator's host, over whatever network its sites are on.
 
     1. load the plan, the reference, the two keys and the ledger from the home folder; refuse what
-       can be known to fail: an expired plan, a spent budget, clients that were all counted before.
+       can be known to fail: an expired plan, a spent budget, clients that were all counted before,
+       another run of the same plan that is under way.
        A period of a series that was released before: tell that release again, and no more
     2. wait for nodes; with a roster, ask who they are; open a round; deal them into cohorts
     3. five steps, all cohorts side by side; who is lost is left out. Before each step and before
@@ -77,7 +78,7 @@ def _run(network: Network, settings: RoundSettings, host: Host, metrics: RoundMe
     home = settings.home
     signed, signer = load_plan(settings), SigningKey.load(home.signing_key)
     check_period(signed.plan, settings, at=host.now())
-    with alone(home.lock, settings.period):
+    with alone(home.folder, signed.plan):
         earlier = find_release(home.releases, signed.plan, settings.period, public=signer.public)
         if earlier is None:
             return _run_round(network, signed, signer, settings, host, metrics)

@@ -94,11 +94,6 @@ class Home:
         return self.folder / "cohorts.json"
 
     @property
-    def lock(self) -> Path:
-        """Of an aggregator: held by the run of a series that is under way."""
-        return self.folder / "series.lock"
-
-    @property
     def metrics(self) -> Path:
         """For Prometheus."""
         return self.folder / "metrics.prom"

@@ -5,12 +5,16 @@ a little ahead. Each change is to go when Flower makes it needless; tests fail w
 longer has what is changed here.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fedprikl.deployment.flower.relay_database import make_database
 
 if TYPE_CHECKING:  # Flower's own dependency: not there without the extra `flower`
     from starlette.middleware import Middleware
@@ -137,4 +141,5 @@ def flower_superlink() -> None:
     superlink._get_middleware = lambda: where_needed(flowers_own())
     SqlMixin.session = taking_turns(SqlMixin.session)  # type: ignore[assignment,method-assign]
     tolerate_clocks()
+    make_database(Path(sys.argv[sys.argv.index("--database") + 1]))
     cli.flower_superlink()
