@@ -141,5 +141,5 @@ def note_relay(address: str, roots: Path | None) -> None:
 def check_address(address: str) -> None:
     """A host and a port."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal() or not 0 < int(port[-9:]) < 65536 or len(port) > 9:
         raise InvalidInputError(f"{address!r} is no address. Write host:port.")

@@ -1,8 +1,8 @@
 """Settings: run config (public, from whoever starts a run), node config, and a host's own files."""
 
-import math
 import os
 import re
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -284,7 +284,11 @@ def _instant(config: Config, name: str) -> datetime | None:
 
 def _number(config: Config, name: str, default: float) -> float:
     value = config.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= sys.float_info.max
+    ):
         raise InvalidInputError(f"The setting `{name}` is a finite number that is not negative.")
     return float(value)
 

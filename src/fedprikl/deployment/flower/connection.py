@@ -33,9 +33,10 @@ def check_connection(name: str) -> None:
     if not path.exists():
         return
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8")).get("superlink", {}).get(name)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        known = tomllib.loads(path.read_text(encoding="utf-8")).get("superlink")
+    except (ValueError, RecursionError):
         raise DeploymentError(f"Flower's config file {path} is not TOML. Correct it.") from None
+    found = known.get(name) if isinstance(known, dict) else None
     if not isinstance(found, dict):
         raise DeploymentError(
             f"Flower's config file {path} has no connection [superlink.{name}]. Add one with "
@@ -44,7 +45,7 @@ def check_connection(name: str) -> None:
     check_names(found, NAMES, f"of [superlink.{name}] in Flower's config file {path}")
     address = str(found.get("address", ""))
     host, _, port = address.rpartition(":")
-    if not host.strip("[]:") or not port.isdigit() or found.get("insecure"):
+    if not host.strip("[]:") or not port.isdecimal() or found.get("insecure"):
         return
     check_relay(address, found.get("root-certificates"))
 
@@ -56,15 +57,16 @@ def check_relay(address: str, roots: Path | str | None) -> float | None:
     cannot be reached or trusted now.
     """
     name, _, number = address.rpartition(":")
-    host, port = name.strip("[]"), int(number)
+    host = name.strip("[]")
     try:
+        port = int(number)
         context = ssl.create_default_context(cafile=None if roots is None else Path(roots))
         with (
             socket.create_connection((host, port), SECONDS) as plain,
             context.wrap_socket(plain, server_hostname=host) as link,
         ):
             return _seconds_ahead(link, address)
-    except FileNotFoundError:
+    except (FileNotFoundError, TypeError):  # TypeError: the config file names no text
         raise DeploymentError(f"There is no certificate file {roots}. Check the path.") from None
     except ssl.SSLCertVerificationError as error:
         raise DeploymentError(tls_words(error.verify_message, address)) from None
@@ -77,6 +79,11 @@ def check_relay(address: str, roots: Path | str | None) -> float | None:
         raise DeploymentError(
             f"The relay {address} cannot be reached: {error.strerror or error}. Check the address, "
             "and that it is running."
+        ) from None
+    except (ValueError, OverflowError):
+        raise DeploymentError(
+            f"{address!r:.80} is no address, or {roots} no path. Write host:port, with a port of "
+            "at most 65535."
         ) from None
 
 
