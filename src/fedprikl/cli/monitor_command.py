@@ -15,6 +15,7 @@ from fedprikl.cli.options import check_key, load_reference
 from fedprikl.cli.reference_command import SEPARATORS
 from fedprikl.cli.released import DRIFT_FOUND
 from fedprikl.dashboard.site import write_site
+from fedprikl.deployment.roster_names import roster_names
 from fedprikl.errors import HistoryError, HookError, InvalidInputError, MissingExtraError
 from fedprikl.front.monitoring import HistorySource, monitor, read_status
 from fedprikl.front.plan_checks import now
@@ -81,6 +82,13 @@ def monitor_command(
     least_clients: Annotated[
         int, typer.Option(min=3, help="With --federation: wait until so many are connected.")
     ] = 3,
+    roster: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --federation: the plan's roster, which names sites; default: roster.txt by "
+            "the plan."
+        ),
+    ] = None,
     site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None,
     metrics: Annotated[
         Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
@@ -143,6 +151,7 @@ def monitor_command(
             federation,
             aggregator,
             least_clients,
+            roster,
             after=lambda: news.after_each(_stand(history, ledger, signed)),
         )
         found = _stand(history, ledger, signed)
@@ -182,6 +191,7 @@ def _run_federated(
     superlink: str,
     aggregator: str,
     clients: int,
+    roster: Path | None,
     *,
     after: Callable[[], None],
 ) -> None:
@@ -202,6 +212,7 @@ def _run_federated(
         key=key,
         config={"clients": clients},
         note=lambda line: say(line, console=notes),
+        members=_members(roster, plan, signed, clients),
     )
     run_due(
         history,
@@ -213,6 +224,17 @@ def _run_federated(
         note=lambda text: say(text, console=notes),
         after=after,
     )
+
+
+def _members(roster: Path | None, plan: Path, signed: SignedPlan, clients: int) -> dict[str, str]:
+    """The names of a roster's members; none if the plan names no roster, or it is not here."""
+    place = roster or plan.parent / "roster.txt"
+    if roster is None and not signed.plan.roster:
+        return {}
+    if roster is None and not place.exists():
+        say(f"There is no {place}, so sites are not named. Bring the roster.", console=notes)
+        return {}
+    return roster_names(place, signed.plan, clients=clients)
 
 
 def _hooks(webhook: str, secret: Path | None, command: str) -> dict[str, Hook]:

@@ -47,6 +47,10 @@ class Company:
         most = plan.releases if period is None else 1
         return {who for who in clients if counted.get(who, 0) < most}
 
+    def counted_in(self, plan: Plan, period: int | None) -> set[str]:
+        """Who was counted under a plan, in a period; nobody if that is not known any more."""
+        return set(self.counted.get(_name(plan, period), {}))
+
     def after(self, cohorts: Iterable[Iterable[str]]) -> "Company":
         """After these cohorts were asked; in their order, as they are dealt again."""
         groups = list(self.together)
