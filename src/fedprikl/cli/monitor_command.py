@@ -17,7 +17,7 @@ from fedprikl.cli.released import DRIFT_FOUND
 from fedprikl.dashboard.site import write_site
 from fedprikl.deployment.roster_names import roster_names
 from fedprikl.errors import HistoryError, HookError, InvalidInputError, MissingExtraError
-from fedprikl.front.monitoring import HistorySource, monitor, read_status
+from fedprikl.front.monitoring import HistorySource, monitor, read_status, verify_history
 from fedprikl.front.plan_checks import now
 from fedprikl.front.series_news import deliver_locked, deliver_news
 from fedprikl.monitoring.due import run_due
@@ -60,7 +60,7 @@ def monitor_command(
         bool, typer.Option("--status", help="Count nothing; say how the series stands.")
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Count nothing; check the history and all signatures.")
+        bool, typer.Option("--verify", help="Count nothing; check history, signatures and charges.")
     ] = False,
     acknowledge: Annotated[
         int | None, typer.Option(min=1, help="The number of an alarm that you have seen.")
@@ -135,8 +135,7 @@ def monitor_command(
     news = _News(HistorySource(history, ledger, signed), site, metrics, hooks, dict(hooks))
     if verify:
         _stand(history, ledger, signed)
-        with History.open(history, create=False) as opened:
-            say(f"{opened.verify():,} releases, each signed, none missing: {history}")
+        say(verify_history(history, ledger))
         return
     if acknowledge is not None or rebaseline:
         _change(history, _stand(history, ledger, signed), acknowledge, note, rebaseline)

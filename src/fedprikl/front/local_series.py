@@ -14,7 +14,7 @@ from fedprikl.front.client_sources import find_clients
 from fedprikl.front.empty_clients import check_enough, stay_away, stay_away_words
 from fedprikl.front.plan_checks import check_plan
 from fedprikl.front.progress_calls import Progress, silent
-from fedprikl.monitoring.history import History, Kept, SeriesHistory
+from fedprikl.monitoring.history import History
 from fedprikl.monitoring.period_selection import records_of_period
 from fedprikl.monitoring.watermark import Claim, Watermark
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource, RoundState
@@ -22,6 +22,7 @@ from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol import (
     Aggregator,
     Client,
+    Plan,
     Policy,
     Round,
     Series,
@@ -43,7 +44,7 @@ from fedprikl.records import (
 )
 from fedprikl.reference import Reference
 
-__all__ = ["LocalSeries"]
+__all__ = ["LocalSeries", "check_charged"]
 
 LOST = (
     "its process ended after the sums were opened, so what it counted is lost; the budget of these "
@@ -90,9 +91,8 @@ class LocalSeries:
                 )
             return
         with Ledger.open(self.ledger) as book:
-            self._check_ledger(book, history, found.last)
-            self._check_known(book, found)
-            rounds = {each.round_id: each.state for each in self._rounds(book)}
+            check_charged(book, history, self.ledger)
+            rounds = {each.round_id: each.state for each in _rounds(book, found.plan)}
             for kept in found.kept.values():
                 if rounds.get(kept.round_id) is RoundState.OPEN:
                     held = book.reservation(kept.round_id)
@@ -111,39 +111,6 @@ class LocalSeries:
                         "newer one back."
                     )
         self._check_watermark(history, marks)
-
-    def _rounds(self, book: Ledger) -> tuple[LedgerRound, ...]:
-        """Of the population, whatever became of them."""
-        population = self.signed.plan.population
-        return book.account(population).rounds if population in book.populations() else ()
-
-    def _check_known(self, book: Ledger, found: SeriesHistory) -> None:
-        """Refuses a history without rounds that the ledger has charged for its periods."""
-        unknown = [
-            charged_periods(each, self.signed.plan)
-            for each in self._rounds(book)
-            if each.charged and each.round_id not in found.rounds
-        ]
-        numbers = sorted(set(chain.from_iterable(unknown)))
-        if numbers:
-            many = f"period {numbers[0]}"
-            if numbers[1:]:
-                many = f"{len(numbers)} periods, {numbers[0]} to {numbers[-1]},"
-            end = self.series.period(numbers[-1]).end
-            raise HistoryError(
-                f"The ledger {self.ledger} has charged {many} of {self.signed.plan.population!r}, "
-                "and the history does not know it: the history is an older copy, or a second one "
-                "beside the same ledger. Nothing was counted. Bring the newer history back, or "
-                "name it with --history. If it is lost, plan a series that begins on "
-                f"{end:%Y-%m-%d} or later."
-            )
-
-    def _check_ledger(self, book: Ledger, history: History, last: Kept | None) -> None:
-        """Refuses a ledger that is older than the last release."""
-        if last is not None:
-            (release,) = history.releases([last.period]).values()
-            if release.ledger is not None:
-                book.verify(release.ledger)
 
     def _check_watermark(self, history: History, marks: Watermark) -> None:
         """Refuses a watermark that is older than the history, or newer."""
@@ -238,7 +205,7 @@ class LocalSeries:
         at: str,
     ) -> None:
         """After a round without a release: it is void if nothing was opened, else missed."""
-        states = {each.round_id: each.state for each in self._rounds(book)}
+        states = {each.round_id: each.state for each in _rounds(book, self.signed.plan)}
         if states.get(round_id) is RoundState.OPEN:
             history.miss(number, reason, at=at)
             return
@@ -326,3 +293,35 @@ class LocalSeries:
         aggregator = Aggregator(trial, key=self.key, ledger=book, software=self.software)
         places = {str(path.resolve()): "" for path in files.values()}
         open_account(aggregator, book, self.signed.plan, places, at=at, note=self.note)
+
+
+def check_charged(book: Ledger, history: History, path: Path) -> None:
+    """Refuses a ledger that is older than the last release, and a history that lacks a charge."""
+    found = history.read()
+    if found.last is not None:
+        (release,) = history.releases([found.last.period]).values()
+        if release.ledger is not None:
+            book.verify(release.ledger)
+    unknown = [
+        charged_periods(each, found.plan)
+        for each in _rounds(book, found.plan)
+        if each.charged and each.round_id not in found.rounds
+    ]
+    numbers = sorted(set(chain.from_iterable(unknown)))
+    if numbers and found.plan.series is not None:
+        many = f"period {numbers[0]}"
+        if numbers[1:]:
+            many = f"{len(numbers)} periods, {numbers[0]} to {numbers[-1]},"
+        end = found.plan.series.period(numbers[-1]).end
+        raise HistoryError(
+            f"The ledger {path} has charged {many} of {found.plan.population!r}, and the history "
+            "does not know it: the history is an older copy, or a second one beside the same "
+            "ledger. Nothing was counted. Bring the newer history back, or name it with --history. "
+            f"If it is lost, plan a series that begins on {end:%Y-%m-%d} or later."
+        )
+
+
+def _rounds(book: Ledger, plan: Plan) -> tuple[LedgerRound, ...]:
+    """Of the plan's population, whatever became of them."""
+    known = plan.population in book.populations()
+    return book.account(plan.population).rounds if known else ()

@@ -244,9 +244,18 @@ class History:
     def verify(self) -> int:
         """Checks all of it: chain, signatures, and that each release names the one before.
 
-        The number of releases; `HistoryDamagedError` says what is wrong.
+        Also that what was found about a period is about its release. The number of releases;
+        `HistoryDamagedError` says what is wrong.
         """
-        previous = ""
+        found, previous = self.read(), ""
+        for period, judged in found.judged.items():
+            point, kept = judged.get("point"), found.kept.get(period)
+            about = (point.get("number"), point.get("release")) if isinstance(point, dict) else None
+            if kept is None or about != (period, kept.release):
+                raise HistoryDamagedError(
+                    f"What {self._file.path} says about period {period} is about another release: "
+                    f"entries were exchanged. {HISTORY.advice}"
+                )
         for period, release in self.releases().items():
             if release.period is None or release.period.previous != previous:
                 raise HistoryDamagedError(
@@ -379,7 +388,7 @@ class _State:
 
     def _keep(self, body: Mapping[str, Any]) -> None:
         period = int(body["period"])
-        if period in self.kept or period in self.missed:
+        if period <= max(self.kept, default=-1) or period in self.missed:  # they come in order
             raise ValueError
         self.begun.pop(body["round"], None)
         self.kept[period] = Kept(
