@@ -246,7 +246,9 @@ def test_after_a_killed_aggregator_it_says_what_was_charged_and_what_to_do(
     record(world, monkeypatch, *lines, released=False)
     monkeypatch.setattr(following, "_flwr", lambda *_: iter(listed("finished:failed")))
     monkeypatch.setattr(following, "PAUSE", 0.0)
-    said = " ".join(fails(monkeypatch, capsys, "federate", "mine").split())
+    said = " ".join(
+        fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public).split()
+    )
     assert "did not say how the run ended (finished:failed: why): it was stopped or killed" in said
     assert "What round c0ffee has charged is in the aggregator's ledger" in said
     assert "is open or committed stays charged" in said

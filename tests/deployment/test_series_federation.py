@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from fedprikl.cli import monitor_command
 from fedprikl.cli.app import app
-from fedprikl.deployment.flower import APP_FOLDER, connection, following
+from fedprikl.deployment.flower import APP_FOLDER, following
 from fedprikl.deployment.flower.asking import ask_for_period
 from fedprikl.deployment.flower.envelope import pack, unpack
 from fedprikl.deployment.flower.server_app import run_on_flower
@@ -27,6 +27,7 @@ from fedprikl.deployment.metrics import read_counters
 from fedprikl.deployment.period_runs import alone
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
+from fedprikl.front import federated_series
 from fedprikl.front.monitoring import read_status
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Invitation, Release, Series, SignedPlan, SigningKey, Step
@@ -402,7 +403,7 @@ def test_the_organiser_knows_which_sites_of_the_roster_were_not_counted(
         return iter(said)
 
     monkeypatch.setattr(following, "_flwr_run", flwr_run)
-    monkeypatch.setattr(connection, "check_connection", lambda _: None)
+    monkeypatch.setattr(federated_series, "check_connection", lambda _: None)
     monkeypatch.setattr(monitor_command, "now", lambda: f"{day(3)}T01:00:00+00:00")
     key = SigningKey.load(Home(federation.home).signing_key).public
     line = ["monitor", str(organiser / "plan.json"), "--federation", "relay", "--aggregator", key]
