@@ -74,8 +74,12 @@ def test_a_site_starts_with_a_policy_of_its_own_only(tmp_path: Path) -> None:
     page = (DEPLOY.parent / "docs" / "deployment.md").read_text(encoding="utf-8")
     (policy,) = re.findall(r'POLICY="(.*?)"', page)
     settings = [word for word in shlex.split(policy) if word != "--set"]
-    usual = {"data": str(tmp_path), "reference": "r.json", "organiser": "ab" * 32}
-    assert NodeSettings.of(usual | _parse(settings)).policy.largest_epsilon == 1.0
+    usual: dict[str, object] = {
+        "data": str(tmp_path),
+        "reference": "r.json",
+        "organiser": "ab" * 32,
+    }
+    assert NodeSettings.of({**usual, **_parse(settings)}).policy.largest_epsilon == 1.0
 
 
 @pytest.mark.parametrize("name", UNITS)
