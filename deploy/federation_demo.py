@@ -15,8 +15,7 @@ from pathlib import Path
 
 from deploy.loopback import Loopback
 from deploy.small_world import node_configs, set_up_aggregator, write_sites
-from fedprikl.deployment.settings import Home
-from fedprikl.protocol import SigningKey, Step
+from fedprikl.protocol import Step
 
 SITES, VICTIM = 8, 5
 
@@ -38,11 +37,10 @@ def main() -> int:
             federation.add_sites(node_configs(federation.aggregator, files))
             killer = threading.Thread(target=_kill, args=(federation,), daemon=True)
             killer.start()
-            key = SigningKey.load(Home(federation.aggregator).signing_key).public
             done = subprocess.run(
                 federation.federate_command(
                     *("--clients", str(SITES), "--grace", "10"),
-                    *("--key", key, "--plan", str(folder / "plan.json")),
+                    *("--plan", str(folder / "plan.json")),
                     *("-o", str(output / "federation-release.json")),
                     *("--report", str(output / "federation-report.html")),
                 ),

@@ -22,13 +22,15 @@ from types import TracebackType
 from typing import Self
 
 from fedprikl.deployment.certificates import write_certificates, write_node_key
+from fedprikl.deployment.settings import Home
+from fedprikl.protocol import SigningKey
 
 __all__ = ["Loopback"]
 
 BIN = Path(sys.executable).parent
 CONNECTION = "loopback"
 AT_ONCE = 10
-_MARK = "FEDPRIKL_LOOPBACK"
+_MARK = "LOOPBACK_OF_FEDPRIKL"
 _REGISTER = """
 import sys
 from flwr.cli.app import app
@@ -262,7 +264,9 @@ class Loopback:
 
     def federate_command(self, *arguments: str) -> list[str]:
         """The command line of a round."""
-        return [str(BIN / "fedprikl"), "federate", CONNECTION, *arguments]
+        key = SigningKey.load_or_create(Home(self.aggregator).signing_key).public
+        own = [] if "--key" in arguments else ["--key", key]
+        return [str(BIN / "fedprikl"), "federate", CONNECTION, *own, *arguments]
 
     def left_behind(self) -> list[int]:
         """Processes of this federation that are still there, by the mark in their environment."""

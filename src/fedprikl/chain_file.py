@@ -231,7 +231,7 @@ def _parse(body: str) -> dict[str, Any]:
     """Rows are parsed only after their hash was found right; a forger's may still be no object."""
     try:
         parsed = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     return parsed if isinstance(parsed, dict) else {}
 

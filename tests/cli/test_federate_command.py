@@ -113,10 +113,10 @@ def test_a_run_without_a_release_says_why(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(world, monkeypatch, "[fedprikl] no release: all refused.\n", released=False)
-    error = fails(monkeypatch, capsys, "federate", "mine")
+    error = fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public)
     assert "There is no release. all refused." in error
     record(world, monkeypatch, "flwr: strange\n", released=False)
-    assert "strange" in fails(monkeypatch, capsys, "federate", "mine")
+    assert "strange" in fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public)
     assert not Path("release.json").exists()
 
 
@@ -127,7 +127,9 @@ def test_a_release_of_another_signer_or_plan_is_not_written(
     assert "NOT genuine" in fails(monkeypatch, capsys, "federate", "mine", "--key", "ab" * 32)
     other = SignedPlan.sign(world.plan(epsilon=0.5), world.key)
     Path("plan.json").write_text(json.dumps(other.to_dict()))
-    assert "another plan" in fails(monkeypatch, capsys, "federate", "mine")
+    assert "another plan" in fails(
+        monkeypatch, capsys, "federate", "mine", "--key", world.key.public
+    )
     assert not Path("release.json").exists()
 
 
@@ -144,7 +146,9 @@ def test_without_flower_the_extra_is_named(
     record(world, monkeypatch)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert issubclass(MissingExtraError, Exception)
-    assert "fedprikl[flower]" in fails(monkeypatch, capsys, "federate", "mine")
+    assert "fedprikl[flower]" in fails(
+        monkeypatch, capsys, "federate", "mine", "--key", world.key.public
+    )
 
 
 def connect(tmp_path: Path, text: str) -> None:
@@ -159,6 +163,8 @@ def test_a_connection_that_cannot_work_is_explained(world: World, tmp_path: Path
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f'address = "127.0.0.1:{probe.getsockname()[1]}"\n'
+    with pytest.raises(InvalidInputError, match=r"Did you mean root-certificates\?"):
+        connect(tmp_path, f'[superlink.mine]\n{address}root_certificates = "ca.pem"\n')
     with pytest.raises(DeploymentError, match="not TOML"):
         connect(tmp_path, "[superlink")
     with pytest.raises(DeploymentError, match=r"no connection \[superlink.mine\]"):
@@ -209,7 +215,7 @@ def test_a_stream_that_breaks_off_is_taken_up_again(
 
     monkeypatch.setattr(following, "_flwr", flwr)
     monkeypatch.setattr(following, "PAUSE", 0.0)
-    result = runner.invoke(app, ["federate", "mine", "--json"])
+    result = runner.invoke(app, ["federate", "mine", "--key", world.key.public, "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["progress"] == ["share: 9 of 9", "input: 9 of 9"]
     assert ("log", "77", "mine", "--stream") in asked
@@ -227,7 +233,7 @@ def test_a_run_that_finished_meanwhile_is_read_to_its_end_once(
 
     monkeypatch.setattr(following, "_flwr", flwr)
     monkeypatch.setattr(following, "PAUSE", 0.0)
-    said = fails(monkeypatch, capsys, "federate", "mine")
+    said = fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public)
     assert "Flower's last words:" in said
     assert "the end" in said
     assert asked == ["list", "log"]
@@ -240,7 +246,9 @@ def test_after_a_killed_aggregator_it_says_what_was_charged_and_what_to_do(
     record(world, monkeypatch, *lines, released=False)
     monkeypatch.setattr(following, "_flwr", lambda *_: iter(listed("finished:failed")))
     monkeypatch.setattr(following, "PAUSE", 0.0)
-    said = " ".join(fails(monkeypatch, capsys, "federate", "mine").split())
+    said = " ".join(
+        fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public).split()
+    )
     assert "did not say how the run ended (finished:failed: why): it was stopped or killed" in said
     assert "What round c0ffee has charged is in the aggregator's ledger" in said
     assert "is open or committed stays charged" in said
@@ -292,7 +300,7 @@ def test_a_release_is_as_old_as_the_command(
     record(world, monkeypatch, released=False)
     plan = SignedPlan.load("plan.json").plan
     replay(world, monkeypatch, answer(world, plan, "00" * 16, age=timedelta(minutes=minutes)))
-    result = runner.invoke(app, ["federate", "mine"])
+    result = runner.invoke(app, ["federate", "mine", "--key", world.key.public])
     assert (result.exit_code == 0) is accepted, result.output
     assert Path("release.json").exists() is accepted
 
@@ -312,7 +320,7 @@ def test_a_relays_words_cannot_steer_the_terminal(
         monkeypatch.setattr(following, "PAUSE", 0.0)
         told = json.dumps({"runs": [{"status": "finished:evil", "status-details": ESCAPES}]})
         monkeypatch.setattr(following, "_flwr", lambda *_: iter([told]))
-    said = fails(monkeypatch, capsys, "federate", "mine", *verbose)
+    said = fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public, *verbose)
     assert "evil" in said
     assert "[link=http://x]" in said  # shown as it is, not as a link
     assert all(c.isprintable() for c in said.replace("\n", ""))
@@ -323,18 +331,34 @@ def test_what_is_known_is_refused_before_a_run_is_started(
 ) -> None:
     seen = record(world, monkeypatch)
     Path("report.html").write_text("mine")
-    assert "--force" in fails(monkeypatch, capsys, "federate", "mine")
+    assert "--force" in fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public)
     Path("report.html").unlink()
     expired = world.plan(cohort=9, valid_until="2020-01-01T00:00:00+00:00")
     Path("plan.json").write_text(json.dumps(SignedPlan.sign(expired, world.key).to_dict()))
-    assert "until 2020-01-01" in fails(monkeypatch, capsys, "federate", "mine")
+    assert "until 2020-01-01" in fails(
+        monkeypatch, capsys, "federate", "mine", "--key", world.key.public
+    )
     series = Series(every="day", first="2030-01-05", periods=3)
     many = SignedPlan.sign(world.plan(cohort=9, release="counts", series=series), world.key)
     Path("plan.json").write_text(json.dumps(many.to_dict()))
-    assert "fedprikl monitor --federation" in fails(monkeypatch, capsys, "federate", "mine")
+    assert "fedprikl monitor --federation" in fails(
+        monkeypatch, capsys, "federate", "mine", "--key", world.key.public
+    )
     assert runner.invoke(app, ["federate", "mine", "--key", "abc"]).exit_code == 2
     assert runner.invoke(app, ["federate", "mine", "--home", "/srv"]).exit_code == 2
+    for key in ([], ["--key", ""]):
+        assert runner.invoke(app, ["federate", "mine", *key]).exit_code == 2
     assert seen == {}
+
+
+def test_a_release_that_the_relay_signed_itself_is_not_believed(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is intact, about the plan, and answers the request; only the key tells."""
+    record(replace(world, key=SigningKey.generate()), monkeypatch)
+    line = ["federate", "mine", "--key", world.key.public]
+    assert "NOT genuine" in fails(monkeypatch, capsys, *line)
+    assert not Path("release.json").exists()
 
 
 def quiet_run(world: World, monkeypatch: pytest.MonkeyPatch, *lines: str) -> list[tuple[str, ...]]:
@@ -382,7 +406,9 @@ def test_a_run_that_takes_too_long_is_stopped(
     words: str,
 ) -> None:
     asked = quiet_run(world, monkeypatch, *lines)
-    said = fails(monkeypatch, capsys, "federate", "mine", "--timeout", "1")
+    said = fails(
+        monkeypatch, capsys, "federate", "mine", "--key", world.key.public, "--timeout", "1"
+    )
     assert "There is no release after 1 s." in said
     assert words in said
     assert (f"waiting for {waits}, until" in said) is bool(waits)
@@ -399,7 +425,7 @@ def test_ctrl_c_stops_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(following, "_flwr_run", flwr_run)
-    result = runner.invoke(app, ["federate", "mine"])
+    result = runner.invoke(app, ["federate", "mine", "--key", world.key.public])
     assert result.exit_code == 130
     assert asked == [("stop", "77", "mine")]
     assert "Run 77 was stopped." in result.stderr
@@ -408,7 +434,7 @@ def test_ctrl_c_stops_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_run_has_a_deadline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = record(world, monkeypatch)
     before = datetime.now(UTC)
-    line = ["federate", "mine", "--wait", "30", "--step-timeout", "10"]
+    line = ["federate", "mine", "--key", world.key.public, "--wait", "30", "--step-timeout", "10"]
     assert runner.invoke(app, line).exit_code == 0
     left = datetime.fromisoformat(seen["deadline"]) - before
     assert timedelta(seconds=149) < left < timedelta(seconds=180)  # 60 + 30 + 6 * 10
@@ -426,7 +452,9 @@ def test_lost_sites_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     plan = world.plan(cohort=9, roster=roster.fingerprint)
     Path("plan.json").write_text(json.dumps(SignedPlan.sign(plan, world.key).to_dict()))
     monkeypatch.setattr("fedprikl.cli.federate_command.check_genuine", lambda *_, **__: None)
-    result = runner.invoke(app, ["federate", "mine", "--roster", "roster.txt", "--json"])
+    result = runner.invoke(
+        app, ["federate", "mine", "--key", world.key.public, "--roster", "roster.txt", "--json"]
+    )
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["progress"] == ["input: 8 of 9, 1 lost, 5 s; lost: clinic 4"]
     assert "lost: clinic 4" in result.stderr

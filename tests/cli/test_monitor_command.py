@@ -33,6 +33,7 @@ from tests.monitoring.small_series import (
     plan_of,
     quick_folder,
 )
+from tests.monitoring.test_history import rewritten
 
 pytestmark = pytest.mark.slow
 
@@ -390,6 +391,22 @@ def test_the_plan_must_be_that_of_the_history(
     for more in (["--status"], ["--verify"], ["--acknowledge", "1"], ["clients"]):
         error = " ".join(fails(monkeypatch, capsys, *MONITOR, *more).split())
         assert "history.db is the history of another plan." in error
+
+
+def test_verify_misses_no_period_that_was_cut_off(
+    drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A forger makes all hashes anew; the ledger remembers what it was charged for."""
+    assert "The ledger ledger.db has charged no others" in " ".join(
+        called("--verify").stdout.split()
+    )
+
+    rewritten(drifted, lambda bodies: [body for body in bodies if body.get("period") != 3])
+    error = " ".join(fails(monkeypatch, capsys, *MONITOR, "--verify").split())
+    assert "The ledger ledger.db has charged period 3" in error
+    drifted.ledger.unlink()
+    said = " ".join(called("--verify").stdout.split())
+    assert "3 releases, each signed, none missing: history.db up to period 2. Whether later" in said
 
 
 def test_verify_names_what_was_changed(

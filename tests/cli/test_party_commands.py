@@ -1,5 +1,6 @@
 """`fedprikl site`, `aggregator` and `relay`: what is said before anything is started."""
 
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from fedprikl.cli import aggregator_command, relay_command, running, site_command
 from fedprikl.cli.app import app
 from fedprikl.cli.running import private_folder
+from fedprikl.deployment import certificates
 from fedprikl.deployment.certificates import write_node_key
 from fedprikl.deployment.flower.parties import RelaySetup
 from fedprikl.deployment.supervisor import Child
@@ -106,6 +108,10 @@ def test_a_site_with_a_budget_of_its_own_preloads_what_keeps_count(
         (("--reference", "none"), "none"),
         (("--set", "largest-epsilon=much"), "`largest-epsilon` is a finite number"),
         (("--set", "largest-epsilon"), "Write name=value"),
+        (("--set", "largest_epsilon=0.1"), "Did you mean largest-epsilon?"),
+        (("--set", "require_roster=true"), "Did you mean require-roster?"),
+        (("--set", "bogus=1"), "There is no setting 'bogus' of a site. There are: data, identity"),
+        (("--organiser", "nothex"), "`organiser` is no public key"),
         (("--trusted-entities", "none"), "trusted entities"),
     ],
 )
@@ -118,6 +124,21 @@ def test_a_site_that_cannot_work_is_not_started(
     words: str,
 ) -> None:
     assert words in fails(monkeypatch, capsys, *site, *change)
+    assert started == {}
+
+
+def test_a_misspelt_variable_of_the_environment_starts_no_party(
+    site: list[str],
+    started: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A party would take another folder than the one it was told, and forget what it answered."""
+    parties = (site, ["relay", "relay", "--name", "x"], ["aggregator", ADDRESS, "--secret", "x"])
+    for line in parties:
+        with monkeypatch.context() as patch:
+            patch.setenv("FEDPRIKL_HOEM", "/srv/site")
+            assert "Did you mean FEDPRIKL_HOME?" in fails(patch, capsys, *line)
     assert started == {}
 
 
@@ -143,6 +164,41 @@ def test_an_aggregator_needs_its_keys_and_the_relays_secret(
     assert option(executor, "--address") == ADDRESS
     assert "--app" not in executor.command
     assert started["port"] == 8471
+
+
+@pytest.mark.parametrize("files", range(4))
+def test_a_relay_whose_first_start_was_cut_off_starts_again(
+    started: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    files: int,
+) -> None:
+    """After so many files, as a kill would; the next start makes all of them, and they fit."""
+    line, written = ["relay", "relay", "--name", "127.0.0.1"], list[Path]()
+    whole = certificates._write
+
+    def write(path: Path, content: bytes, *, mode: int) -> None:
+        if len(written) == files:
+            raise SystemExit(137)
+        written.append(path)
+        whole(path, content, mode=mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(certificates, "_write", write)
+        assert runner.invoke(app, line).exit_code == 137
+    assert started == {}
+    assert runner.invoke(app, line).exit_code == 0
+    assert started["name"] == "relay"
+    context = ssl.create_default_context(cafile="relay/ca.pem")
+    context.load_cert_chain("relay/server.pem", "relay/server.key")
+    assert len(Path("relay/superexec.secret").read_bytes()) == 32
+    assert not Path("relay/unfinished").exists()
+    before = Path("relay/ca.pem").read_bytes()
+    assert runner.invoke(app, line).exit_code == 0
+    assert Path("relay/ca.pem").read_bytes() == before
+    Path("relay/server.key").unlink()  # not by a start: nothing is thrown away
+    assert "lacks server.key" in fails(monkeypatch, capsys, *line)
+    assert Path("relay/ca.pem").read_bytes() == before
 
 
 def test_a_relay_makes_what_it_needs_once(started: dict[str, Any]) -> None:

@@ -56,7 +56,11 @@ def python(code: str, *line: str) -> subprocess.Popen[str]:
         ("cli.demo_command.compare", ("demo", "--json"), "duckdb"),
         ("cli.paper_demo.compare", ("demo", "--paper"), "duckdb"),
         ("cli.verify_command.check_key", ("verify", "plan.json"), "duckdb"),
-        ("cli.federate_command.check_key", ("federate", "some-superlink"), "sleep"),
+        (
+            "cli.federate_command.check_key",
+            ("federate", "some-superlink", "--key", "ab" * 32),
+            "sleep",
+        ),
     ],
 )
 def test_ctrl_c_is_one_line(planned: Path, place: str, command: tuple[str, ...], work: str) -> None:

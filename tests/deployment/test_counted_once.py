@@ -53,6 +53,27 @@ def test_a_second_round_is_refused_by_every_site(federation: FakeFederation) -> 
     all_refuse(federation, federation.grid())
 
 
+def test_a_second_run_of_a_plan_asks_nobody_while_the_first_is_under_way(
+    federation: FakeFederation,
+) -> None:
+    """Each would count a part of the sites: neither has enough, and nobody is left to count."""
+    first, second = federation.grid(), federation.grid()
+    halfway = list(first.contexts)[4]
+
+    def alter(asked: Message, answer: Message) -> list[Message]:
+        if asked.metadata.message_type == "query.input" and asked.metadata.dst_node_id == halfway:
+            with pytest.raises(DeploymentError, match="Another run of this plan is under way"):
+                federation.run(second)
+        return [answer]
+
+    first.alter = alter
+    assert federation.run(first)[0].cohorts[0].included == 8
+    assert "query.input" in steps(first)
+    assert second.carried == []
+    with pytest.raises(DeploymentError, match="may still be counted"):  # its turn, and its words
+        federation.run(second)
+
+
 @pytest.mark.parametrize(("releases", "most"), [(1, 9), (9, 1)])
 def test_neither_the_plan_nor_the_site_alone_allows_it(
     federation: FakeFederation, releases: int, most: int

@@ -60,6 +60,8 @@ def test_run_config_is_checked(tmp_path: Path) -> None:
         {"request": "00FF"},
         {"request": "00\n"},
         {"request": 7},
+        {"step_timeout": 5.0},
+        {"bogus": 1},
     ):
         with pytest.raises(InvalidInputError) as raised:
             RoundSettings.of(bad)
@@ -81,11 +83,11 @@ def test_a_sites_policy_comes_from_its_own_config() -> None:
     config: dict[str, object] = {
         "data": "d.csv",
         "reference": "r.json",
-        "organiser": "ab",
+        "organiser": "ab" * 32,
         "largest-epsilon": 0.5,
     }
     settings = NodeSettings.of(config | {"most-points": 20, "smallest-cohort": 10})
-    assert settings.policy.organiser == "ab"
+    assert settings.policy.organiser == "ab" * 32
     assert settings.policy.largest_epsilon == 0.5
     assert (settings.policy.most_points, settings.policy.smallest_cohort) == (20, 10)
     assert (settings.policy.most_counts, settings.policy.population) == (1, "")
@@ -98,9 +100,18 @@ def test_a_sites_policy_comes_from_its_own_config() -> None:
     ).policy
     assert (more.most_counts, more.least_corruption, more.population) == (3, 0.25, "sites")
     assert more.longest_validity == timedelta(days=30)
-    for bad in ({"most-counts": 1.5}, {"longest-validity-days": -1}, {"population": 3}):
+    for bad in (
+        {"most-counts": 1.5},
+        {"longest-validity-days": -1},
+        {"population": 3},
+        {"organiser": "nothex"},
+        {"organiser": "ab"},
+        {"partition-id": 3},
+    ):
         with pytest.raises(InvalidInputError):
             NodeSettings.of(config | bad)
+    with pytest.raises(InvalidInputError, match="of a simulated site"):
+        NodeSettings.of({"partition-id": 3, "largest-epsilon": 0.1})
     with pytest.raises(DeploymentError, match="lacks `organiser`"):
         NodeSettings.of(config | {"organiser": ""})
 
@@ -109,7 +120,7 @@ def test_what_a_roster_needs_is_in_the_sites_folder_unless_it_says_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path))
-    config: dict[str, object] = {"data": "d.csv", "reference": "r.json", "organiser": "ab"}
+    config: dict[str, object] = {"data": "d.csv", "reference": "r.json", "organiser": "ab" * 32}
     usual = NodeSettings.of(config)
     assert (usual.identity, usual.roster) == (tmp_path / "identity.pem", tmp_path / "roster.txt")
     assert usual.ledger == tmp_path / "ledger.db"

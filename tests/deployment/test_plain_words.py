@@ -2,11 +2,14 @@
 
 import logging
 import os
+import re
 import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from socket import create_server
 
@@ -16,6 +19,7 @@ from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.supercore.exit import ExitCode
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
+from fedprikl.cli.running import note_relay
 from fedprikl.deployment.certificates import write_certificates, write_node_key
 from fedprikl.deployment.flower import plain_words
 from fedprikl.deployment.flower.connection import check_relay
@@ -190,8 +194,40 @@ def relay(tmp_path: Path) -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.mark.parametrize("ahead", [0.0, 8.0, -400.0])
+def test_a_clock_that_differs_from_the_relays_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ahead: float
+) -> None:
+    class Relay(BaseHTTPRequestHandler):
+        def date_time_string(self, timestamp: float | None = None) -> str:  # noqa: ARG002
+            return super().date_time_string(time.time() - ahead)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    write_certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+    with HTTPServer(("127.0.0.1", 0), Relay) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        relay = f"127.0.0.1:{server.server_address[1]}"
+        found = check_relay(relay, tmp_path / "ca.pem")
+        note_relay(relay, tmp_path / "ca.pem")
+        server.shutdown()
+    assert found is not None
+    assert abs(found - ahead) < 2
+    said = " ".join(capsys.readouterr().err.split())
+    if ahead == 0:
+        assert said == ""
+        return
+    which = "ahead of" if ahead > 0 else "behind"
+    assert re.search(rf"clock is \d+ s {which} the clock of the relay {relay}", said)
+    assert ("It refuses this machine until" in said) == (abs(ahead) > 300)
+
+
 def test_a_relay_is_looked_at_before_anything_is_started(relay: str, tmp_path: Path) -> None:
-    check_relay(relay, tmp_path / "ca.pem")
+    assert check_relay(relay, tmp_path / "ca.pem") is None  # it does not tell the time
     (tmp_path / "other").mkdir()
     write_certificates(tmp_path / "other")
     with pytest.raises(DeploymentError, match=r"not accepted: .*it is not this relay's"):

@@ -13,7 +13,8 @@ from fedprikl.cli.app import app
 from fedprikl.deployment.flower import following
 from fedprikl.deployment.flower.server_app import run_on_flower
 from fedprikl.deployment.host import Host
-from fedprikl.protocol import Release
+from fedprikl.deployment.settings import Home
+from fedprikl.protocol import Release, SigningKey
 from tests.deployment.fake_grid import FakeFederation
 
 pytestmark = pytest.mark.slow
@@ -35,7 +36,8 @@ def test_federate_takes_only_the_release_of_its_own_run(
         run_on_flower(grid, federation.settings(**config), host)
         return iter(kept)
 
-    line = ["federate", "relay", "--clients", str(len(federation.files))]
+    key = SigningKey.load(Home(federation.home).signing_key).public
+    line = ["federate", "relay", "--key", key, "--clients", str(len(federation.files))]
     monkeypatch.setattr(following, "_flwr_run", real)
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output + repr(result.exception)

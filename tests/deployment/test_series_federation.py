@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,10 @@ import pytest
 from deploy.small_world import write_plan, write_roster
 from flwr.app import Message
 from flwr.common.config import get_fused_config_from_dir, parse_config_args
+from typer.testing import CliRunner
 
+from fedprikl.cli import monitor_command
+from fedprikl.cli.app import app
 from fedprikl.deployment.flower import APP_FOLDER, following
 from fedprikl.deployment.flower.asking import ask_for_period
 from fedprikl.deployment.flower.envelope import pack, unpack
@@ -23,6 +27,8 @@ from fedprikl.deployment.metrics import read_counters
 from fedprikl.deployment.period_runs import alone
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
+from fedprikl.front import federated_series
+from fedprikl.front.monitoring import read_status
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Invitation, Release, Series, SignedPlan, SigningKey, Step
 from fedprikl.records import open_records
@@ -205,9 +211,11 @@ def test_a_host_that_dies_before_its_ledger_closes_tells_the_release_later(
 
 def test_two_runs_at_once_are_one(federation: FakeFederation) -> None:
     with_times(federation)
-    plan(federation)
-    grid, lock = federation.grid(), Home(federation.home).lock
-    with alone(lock, 0), pytest.raises(DeploymentError, match="Another run of a series"):
+    signed, grid = plan(federation), federation.grid()
+    with (
+        alone(federation.home, signed.plan),
+        pytest.raises(DeploymentError, match="Another run of a series"),
+    ):
         run(federation, 0, grid)
     assert grid.carried == []
     assert run(federation, 0).records == 8 * ROWS
@@ -371,6 +379,62 @@ def asking(federation: FakeFederation, monkeypatch: pytest.MonkeyPatch) -> list[
 
     monkeypatch.setattr(following, "_flwr_run", flwr_run)
     return lines
+
+
+def test_the_organiser_knows_which_sites_of_the_roster_were_not_counted(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Absent, lost and refused, by name; on the page and in the metrics. The relay sees no name."""
+    with_times(federation)
+    roster = write_roster(federation.home, federation.files)
+    plan(federation, roster=roster.fingerprint)
+    organiser = tmp_path / "organiser"
+    organiser.mkdir()
+    for name in ("plan.json", "ref.json", "roster.txt"):
+        shutil.copy(federation.home / name, organiser / name)
+    lines: list[str] = []
+
+    def flwr_run(_: Path, __: str, config: dict[str, Any], ___: object) -> Iterator[str]:
+        grid = federation.grid()
+        if config["period"] == 0:
+            del grid.contexts[3]
+            grid.delay = lambda node, step: math.inf if (node, step) == (5, Step.INPUT) else 0.0
+        elif config["period"] == 1:
+            grid.contexts[7].node_config["most-points"] = 1
+        said = federation.run(grid, **config)[1]
+        if config["period"] == 2:  # its answer was lost, and is told again
+            said = federation.run(federation.grid(), **config)[1]
+        lines.extend(said)
+        return iter(said)
+
+    monkeypatch.setattr(following, "_flwr_run", flwr_run)
+    monkeypatch.setattr(federated_series, "check_connection", lambda _: None)
+    monkeypatch.setattr(monitor_command, "now", lambda: f"{day(3)}T01:00:00+00:00")
+    key = SigningKey.load(Home(federation.home).signing_key).public
+    line = ["monitor", str(organiser / "plan.json"), "--federation", "relay", "--aggregator", key]
+    line += ["--history", str(tmp_path / "history.db"), "--ledger", str(tmp_path / "none.db")]
+    line += [
+        "--least-clients",
+        "7",
+        "--metrics",
+        str(tmp_path / "m"),
+        "--site",
+        str(tmp_path / "w"),
+    ]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code in (0, 3), result.output + repr(result.exception)  # 3: an alarm
+    said = " ".join(result.stderr.split())
+    assert "absent: site002" in said
+    assert "not counted: site002, site004" in said.replace("site004, site002", "site002, site004")
+    assert "not counted: site006" in said
+    assert not any("site00" in each for each in lines)
+    sites = {each.name: each for each in read_status(tmp_path / "history.db").sites}
+    assert {name: each.answered for name, each in sites.items()} == {
+        f"site00{n}": 2 if n in (2, 4, 6) else 3 for n in range(8)
+    }
+    assert {each.asked for each in sites.values()} == {3}
+    assert 'site_answered{population="sites",site="site004"} 2' in (tmp_path / "m").read_text()
+    assert "site004" in (tmp_path / "w" / "index.html").read_text()
 
 
 def test_an_organiser_asks_for_a_period_as_often_as_needed(

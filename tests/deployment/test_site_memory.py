@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fedprikl.deployment import site_memory
-from fedprikl.deployment.site_memory import SiteMemory
+from fedprikl.deployment.site_memory import SiteMemory, forget_expired
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.protocol import Plan, Question, SignedPlan, SigningKey, Step
 
@@ -83,6 +83,32 @@ def test_names_that_are_no_rounds_are_refused(tmp_path: Path) -> None:
     for name in ("", "../../etc", "a" * 65, "\ud800"):
         begin = memory(tmp_path).begin
         refused("letters and digits", begin, name, signed(), most_counts=1, at=AT)
+
+
+# Plans that are over
+
+
+def test_every_plan_that_was_forgotten_stays_over_when_the_clock_goes_back(
+    tmp_path: Path,
+) -> None:
+    """Not only the one that ended first: its rounds are gone, so they would be answered again."""
+    early = signed(valid_until="2030-02-15T00:00:00+00:00")
+    late = signed(population="others", valid_until="2030-03-01T00:00:00+00:00")
+    for name, plan in (("aa", early), ("bb", late)):
+        memory(tmp_path).begin(name, plan, most_counts=1, at=AT)
+    assert forget_expired(tmp_path / "home" / "site.db", at=LATER) == 2
+    for name, plan in (("aa", early), ("bb", late)):
+        refused("has expired", memory(tmp_path).begin, name, plan, most_counts=1, at=AT)
+    longer = signed(valid_until="2030-03-01T00:00:01+00:00")  # nothing of it was forgotten
+    memory(tmp_path).begin("cc", longer, most_counts=1, at=AT)
+
+
+def test_a_plan_is_remembered_to_its_last_instant(tmp_path: Path) -> None:
+    plan = signed()
+    last = plan.plan.valid_until
+    memory(tmp_path).begin("aa", plan, most_counts=1, at=last)
+    refused("answered already", memory(tmp_path).begin, "aa", plan, most_counts=1, at=last)
+    memory(tmp_path).begin("bb", plan, most_counts=1, at=last)
 
 
 # Counted once

@@ -1,37 +1,55 @@
 """What we change in Flower: the same answers and refusals, shorter waits, nothing lost."""
 
 import inspect
+import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import httpx
 import pytest
+from flwr.app import Message
+from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.proto.message_pb2 import ObjectTree
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.supercore import date
+from flwr.supercore.auth import superexec
 from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectUnavailableError
 from flwr.supercore.object_store.sql_object_store import SqlObjectStore
+from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 from flwr.supercore.sql_mixin import SqlMixin
 from flwr.superlink import main as superlink
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fedprikl.deployment.flower.exchange import FlowerTransport
 from fedprikl.deployment.flower.tuning import (
+    CHECKS_OF_TIME,
+    CLOCKS,
     SERVES,
     WAITING,
     OnlyFor,
     hasten,
     name_of,
     taking_turns,
+    tolerate_clocks,
     where_needed,
 )
+from fedprikl.deployment.host import Clock
+from fedprikl.deployment.settings import Patience
 
 pytestmark = pytest.mark.slow
 
@@ -50,13 +68,20 @@ def test_each_is_one_of_flowers_in_the_same_order() -> None:
         assert name in SERVES or name in KEPT, f"{name} is new in Flower: say what it serves"
 
 
-def ask(app: ASGIApp, path: str, content_type: str = PROTOBUF_MEDIA_TYPE) -> httpx.Response:
+def ask(
+    app: ASGIApp,
+    path: str,
+    content_type: str = PROTOBUF_MEDIA_TYPE,
+    body: bytes = b"",
+    **headers: str,
+) -> httpx.Response:
     """One request to an app, without a server."""
 
     async def asking() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="https://relay") as client:
-            return await client.post(path, headers={"content-type": content_type})
+            every = headers | {"content-type": content_type, "content-length": str(len(body))}
+            return await client.post(path, headers=every, content=body)
 
     return anyio.run(asking)
 
@@ -160,6 +185,117 @@ def overlapping(session: Callable[[Any], AbstractContextManager[None]], seconds:
     return bool(met)
 
 
+@pytest.fixture
+def tolerant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `tolerate_clocks` changes is there in Flower, and put back afterwards."""
+    for name, found in (
+        (CHECKS_OF_TIME[0], ("SYSTEM_TIME_TOLERANCE", "TIMESTAMP_TOLERANCE")),
+        (CHECKS_OF_TIME[1], ("MIN_TIMESTAMP_DIFF_SECONDS",)),
+    ):
+        for each in found:
+            module = import_module(name)
+            monkeypatch.setattr(module, each, getattr(module, each))
+
+
+AHEAD = [(4, True, True), (8, False, True), (295, False, True), (310, False, False)]
+BEHIND = [(-295, True, True), (-320, False, False)]
+
+
+@pytest.mark.parametrize(("ahead", "before", "after"), AHEAD + BEHIND)
+@pytest.mark.usefixtures("tolerant")
+def test_a_site_may_have_another_time_than_the_relay(
+    both: tuple[ASGIApp, ASGIApp],
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: int,
+    before: bool,
+    after: bool,
+) -> None:
+    """A site with a key of its own asks to be let in; Flower signs the request by its clock.
+
+    Nobody has registered it, so a relay that accepts the time says that it does not know it.
+    """
+    private, public = generate_key_pairs()
+    signing = NodeAuthHttpInterceptor(private, public)
+    own = date.now() + timedelta(seconds=ahead)
+    monkeypatch.setattr(import_module(signing.__module__), "now", lambda: own)
+    body = ActivateNodeRequest(public_key=public_key_to_bytes(public), heartbeat_interval=30.0)
+    context: Any = SimpleNamespace(request=httpx.Request("POST", "https://relay"))
+    with suppress(NotImplementedError):
+        signing.intercept(context, _nothing)
+
+    def is_let_in() -> bool:
+        headers = dict(context.request.headers)
+        said = ask(both[1], "/v1/fleet/activate-node", body=body.SerializeToString(), **headers)
+        assert said.status_code in (401, 500) or "2004" in said.text, said.text
+        return said.status_code != 401
+
+    assert is_let_in() is before
+    tolerate_clocks()
+    assert is_let_in() is after
+
+
+def _nothing(_: Any) -> httpx.Response:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(("ahead", "before", "after"), AHEAD + BEHIND)
+@pytest.mark.usefixtures("tolerant")
+def test_an_aggregator_may_have_another_time_too(ahead: int, before: bool, after: bool) -> None:
+    """And a request that was let in is let in once, as long as its time is accepted."""
+    request, method, secret = AcquireTaskRequest(), "/flwr.proto.Runtime/AcquireTask", b"x" * 32
+    kept: dict[str, float] = {}
+
+    class Nonces:
+        def reserve_nonce(self, namespace: str, nonce: str, expires_at: float) -> bool:
+            new = kept.get(namespace + nonce, 0.0) < time.time()
+            kept[namespace + nonce] = expires_at
+            return new
+
+    def is_let_in(nonce: str) -> bool:
+        timestamp = int(time.time()) + ahead
+        digest = superexec.compute_request_body_sha256(request)
+        signature = superexec.compute_superexec_signature(
+            auth_secret=secret, method=method, timestamp=timestamp, nonce=nonce, body_sha256=digest
+        )
+        return superexec.verify_superexec_request(
+            request=request,
+            method=method,
+            auth_secret=secret,
+            timestamp_raw=str(timestamp),
+            nonce=nonce,
+            body_sha256_header=digest,
+            signature=signature,
+            nonce_store=Nonces(),
+        )
+
+    assert is_let_in("first") is before
+    tolerate_clocks()
+    assert is_let_in("second") is after
+    assert not is_let_in("second")
+
+
+@pytest.mark.parametrize("site", [-CLOCKS, CLOCKS])
+@pytest.mark.parametrize("aggregator", [-CLOCKS, CLOCKS])
+def test_an_answer_by_another_clock_is_kept_by_the_relay(
+    monkeypatch: pytest.MonkeyPatch, aggregator: int, site: int
+) -> None:
+    """A message lives as long as its step, whoever's clock it is written by."""
+    now = date.now()
+    own: Any = import_module("flwr.app.message.message")
+    monkeypatch.setattr(own, "now", lambda: now + timedelta(seconds=aggregator))
+    grid: Any = None
+    transport = FlowerTransport(grid, "ab", Patience(timeout=30.0, grace=5.0), Clock())
+    asked = transport._message("input", "7", b"words")
+    asked.metadata.__dict__["_message_id"] = "asked"
+    asked.metadata.__dict__["_src_node_id"] = 1
+    until = asked.metadata.created_at + asked.metadata.ttl
+    assert until > (now + timedelta(seconds=max(site, 0))).timestamp() + 29
+    monkeypatch.setattr(own, "now", lambda: now + timedelta(seconds=site))
+    answer = Message(asked.content, reply_to=asked)
+    assert answer.metadata.ttl > 29
+    assert answer.metadata.created_at + answer.metadata.ttl > now.timestamp() + 29
+
+
 def test_sessions_of_the_database_take_turns() -> None:
     @contextmanager
     def session(_: Any) -> Iterator[None]:
@@ -169,6 +305,43 @@ def test_sessions_of_the_database_take_turns() -> None:
     assert not overlapping(taking_turns(session), 0.2)
     with (in_turn := taking_turns(session))(None), in_turn(None):  # a session within a session
         pass
+
+
+MAKING = """
+import sys, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+from flwr.supercore.object_store.sql_object_store import SqlObjectStore
+from fedprikl.deployment.flower.relay_database import make_database
+if sys.argv[2] == "ours":
+    make_database(Path(sys.argv[1]))
+SqlObjectStore(sys.argv[1], verify=False).initialize()
+"""
+
+
+@pytest.mark.parametrize("whose", ["ours", "flowers own"])
+def test_a_database_whose_making_was_cut_off_is_made_anew(tmp_path: Path, whose: str) -> None:
+    """Killed once a few tables are there. Flower's own way never recovers: the test has teeth."""
+    path = tmp_path / "state.db"
+    line = [sys.executable, "-c", MAKING, str(path), whose]
+    with subprocess.Popen(line) as process:
+        while tables(path) + tables(tmp_path / "state.db.new") < 4:
+            assert process.poll() is None
+        process.kill()
+    again = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert (again.returncode == 0) is (whose == "ours"), again.stderr
+    assert whose != "ours" or [each.name for each in tmp_path.iterdir()] == ["state.db"]
+
+
+def tables(path: Path) -> int:
+    """How many a database has by now; 0 if there is none, or it is being written."""
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        try:
+            return len(database.execute("SELECT 1 FROM sqlite_master").fetchall())
+        except sqlite3.Error:
+            return 0
 
 
 @pytest.mark.filterwarnings("ignore:No path_separator:DeprecationWarning")  # alembic's, at Flower

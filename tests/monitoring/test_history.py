@@ -163,6 +163,34 @@ def test_a_release_that_was_taken_out_of_a_rewritten_chain_is_noticed(world: Wor
         world.monitor(AT)
 
 
+def swapped(world: World, event: str, one: int, other: int) -> None:
+    """Two entries of the same kind change places, and every hash is made anew."""
+
+    def change(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        of = {body["period"]: n for n, body in enumerate(bodies) if body["event"] == event}
+        bodies[of[one]], bodies[of[other]] = bodies[of[other]], bodies[of[one]]
+        return bodies
+
+    rewritten(world, change)
+
+
+def test_releases_that_changed_places_are_noticed(world: World) -> None:
+    swapped(world, "release", 0, 1)
+    with pytest.raises(HistoryDamagedError, match="makes no sense"):
+        world.verify()
+
+
+def test_what_was_found_about_another_period_is_noticed(world: World) -> None:
+    def change(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        judged = {body["period"]: body for body in bodies if body["event"] == "judged"}
+        judged[0]["found"], judged[1]["found"] = judged[1]["found"], judged[0]["found"]
+        return bodies
+
+    rewritten(world, change)
+    with pytest.raises(HistoryDamagedError, match="period 0 is about another release: entries"):
+        world.verify()
+
+
 def test_a_chain_of_another_signer_is_noticed(world: World) -> None:
     other = SigningKey.generate().public
 

@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -260,6 +260,21 @@ def test_a_window_counts_a_record_as_often_as_the_plan_says(tmp_path: Path) -> N
     counts = [site.count(n) for n in range(6)]
     assert [int(each[0]) for each in counts] == [1, 1, 1, 0, 0, 0]
     assert [int(each[1]) for each in counts] == [0, 1, 1, 1, 0, 0]
+
+
+def test_a_period_is_of_its_population_and_its_series(tmp_path: Path) -> None:
+    """Others count theirs, of other records, also if the period has the same number."""
+    week = Series(every="week", first="2027-01-04", periods=6, time_column="at")
+    plan, others = plan_of(week), plan_of(week, "others")
+    later = plan_of(replace(week, first="2028-01-03"))
+    marks = Watermark(tmp_path / "marks.db")
+    for number, each in enumerate((plan, others, later)):
+        marks.claim(each, 0, f"round {number}", {"client": tmp_path / f"{number}.csv"})
+    with pytest.raises(HistoryError, match="period 0 of 'people' has been counted"):
+        marks.claim(plan, 0, "again", {"client": tmp_path / "more.csv"})
+    assert [marks.rounds(each) for each in (plan, others, later)] == [
+        {f"round {number}": 0} for number in range(3)
+    ]
 
 
 def test_an_older_copy_of_the_watermark_does_not_know_the_round(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from typer.main import get_command
 
 from fedprikl.cli.app import app
 from fedprikl.cli.commands import COMMANDS
+from fedprikl.cli.site_command import _parse
+from fedprikl.deployment.settings import NodeSettings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 IMAGE = (DEPLOY / "container" / "Containerfile").read_text(encoding="utf-8")
@@ -62,6 +64,52 @@ def test_a_unit_is_confined(name: str) -> None:
     assert f"Environment=FEDPRIKL_HOME=/var/lib/{name}\n" in text
     assert set(re.findall(r"/var/lib/([\w-]+)", text)) == {name}
     assert set(re.findall(r"/etc/([\w-]+)", text)) == {"fedprikl"}
+
+
+def test_a_site_starts_with_a_policy_of_its_own_only(tmp_path: Path) -> None:
+    """systemd splits `$POLICY` into words; the settings in the docs are those of a site."""
+    service = unit(UNITS["fedprikl-site"])["Service"]
+    assert service["ExecStart"].split()[-1] == "$POLICY"
+    assert service["ExecStartPre"] == "/usr/bin/test -n ${POLICY}"
+    page = (DEPLOY.parent / "docs" / "deployment.md").read_text(encoding="utf-8")
+    (policy,) = re.findall(r'POLICY="(.*?)"', page)
+    settings = [word for word in shlex.split(policy) if word != "--set"]
+    usual: dict[str, object] = {
+        "data": str(tmp_path),
+        "reference": "r.json",
+        "organiser": "ab" * 32,
+    }
+    assert NodeSettings.of({**usual, **_parse(settings)}).policy.largest_epsilon == 1.0
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_the_docs_name_what_a_unit_reads(name: str) -> None:
+    """Every variable of its environment file, in the line of the table that starts it."""
+    text = UNITS[name].read_text(encoding="utf-8")
+    page = (DEPLOY.parent / "docs" / "deployment.md").read_text(encoding="utf-8")
+    (line,) = (line for line in page.split("\n") if re.match(rf"\| \d \| `{name}(.timer)?` ", line))
+    for variable in set(re.findall(r"\$\{?([A-Z_]+)", text)):
+        assert f"`{variable}" in line
+    for file in re.findall(r"/etc/fedprikl/([\w.]+)", text):
+        assert file in ("ca.pem", "superexec.secret") or f"`{file}`" in line
+
+
+def test_sites_of_the_containers_have_limits_and_can_be_registered() -> None:
+    """The relay runs before sites are registered, which is before they are started."""
+    text = (DEPLOY / "container" / "compose.yaml").read_text(encoding="utf-8")
+    steps = [line[4:] for line in text.split("\n") if re.match("#   (podman|ssh-keygen)", line)]
+    places = [
+        next(n for n, step in enumerate(steps) if re.search(words, step))
+        for words in ("up -d relay$", " keys$", "config.toml", "ssh-keygen", "register", "up -d$")
+    ]
+    assert places == sorted(places)
+    for number in range(1, 5):
+        command = SERVICES[f"site{number}"]["command"]
+        settings = [command[at + 1] for at, word in enumerate(command) if word == "--set"]
+        assert [each.partition("=")[0] for each in settings] == ["population", "largest-epsilon"]
+        assert all(re.fullmatch(r".*=\$\{[A-Z_]+:\?.+\}", each) for each in settings)  # no default
+    for variable in set(re.findall(r"\$\{([A-Z_]+)", text)):
+        assert variable in text.split("x-party")[0]
 
 
 def test_units_restart_and_the_monitor_has_a_timer() -> None:

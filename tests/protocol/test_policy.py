@@ -53,6 +53,11 @@ def test_a_policy_is_kept(policy: Policy, words: str) -> None:
     assert "0 rounds joined" in repr(who)
 
 
+@pytest.mark.parametrize("points", [6, 1])
+def test_as_many_counts_as_a_policy_allows_are_answered(points: int) -> None:
+    client(Policy(most_points=points)).join(invitation(points=points).to_bytes(), at=AT)
+
+
 def test_a_plan_of_the_trusted_organiser_is_taken() -> None:
     client(Policy(organiser=WORLD.key.public)).join(invitation().to_bytes(), at=AT)
 

@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 it failed (the message says why), 2 usage, 130 stopped by Ctrl-C.
 """
 
+import os
 import signal
 import sys
 import warnings
@@ -16,6 +17,10 @@ from fedprikl.errors import FedPriKLError
 
 __all__ = ["app", "main"]
 
+# Of the environment; the last two are of the experiments and of the tests.
+VARIABLES = frozenset(
+    f"FEDPRIKL_{name}" for name in ("HOME", "WEBHOOK_SECRET", "DATA", "VDAF_VECTORS")
+)
 STOPPED = "stopped. A round that was charged stays charged (see `fedprikl ledger`)."
 
 app = typer.Typer(
@@ -39,14 +44,18 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001  its callback reads it
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
 ) -> None:
-    pass
+    unknown = {name for name in os.environ if name.startswith("FEDPRIKL_")} - VARIABLES
+    if unknown:
+        from fedprikl.deployment.settings import check_names
+
+        check_names(unknown, VARIABLES, "in the environment")
 
 
 def _show_warning(*warned: Any, **named: Any) -> None:

@@ -29,12 +29,12 @@ def federate_command(
     superlink: Annotated[
         str, typer.Argument(help="Name of the SuperLink connection in Flower's config file.")
     ],
+    key: Annotated[
+        str, typer.Option(help="The aggregator's public signing key, 64 hexadecimal digits.")
+    ],
     plan: Annotated[
         Path, typer.Option(help="Your copy of the plan; its name is the aggregator's too.")
     ] = Path("plan.json"),
-    key: Annotated[
-        str, typer.Option(help="The aggregator's public signing key, 64 hexadecimal digits.")
-    ] = "",
     clients: Annotated[int, typer.Option(min=3, help="Wait until so many are connected.")] = 3,
     wait: Annotated[float, typer.Option(help="Seconds to wait for them.")] = 60.0,
     step_timeout: Annotated[float, typer.Option(help="Seconds a step waits for answers.")] = 120.0,
@@ -78,6 +78,10 @@ def federate_command(
     if importlib.util.find_spec("flwr") is None:
         raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
     key = check_key(key)
+    if not key:
+        raise typer.BadParameter(
+            "--key is empty: without the aggregator's key the relay could make a release itself."
+        )
     check_outputs(output, report, force=force)
     signed = SignedPlan.load(plan)
     if signed.plan.series is not None:
@@ -115,6 +119,5 @@ def federate_command(
         print_json(release.to_dict() | {"progress": progress, "report": str(report)})
         return
     print_release(release)
-    genuine = "with the key you gave" if key else "by its signer; compare it with the key you know"
-    say(f"\nverified: signed {genuine}\nsigner: {release.signer}")
+    say(f"\nverified: signed with the key you gave\nsigner: {release.signer}")
     say(f"release: {output}\nreport: {report}")

@@ -15,8 +15,9 @@ from fedprikl.cli.options import check_key, load_reference
 from fedprikl.cli.reference_command import SEPARATORS
 from fedprikl.cli.released import DRIFT_FOUND
 from fedprikl.dashboard.site import write_site
+from fedprikl.deployment.roster_names import roster_names
 from fedprikl.errors import HistoryError, HookError, InvalidInputError, MissingExtraError
-from fedprikl.front.monitoring import HistorySource, monitor, read_status
+from fedprikl.front.monitoring import HistorySource, monitor, read_status, verify_history
 from fedprikl.front.plan_checks import now
 from fedprikl.front.series_news import deliver_locked, deliver_news
 from fedprikl.monitoring.due import run_due
@@ -59,7 +60,7 @@ def monitor_command(
         bool, typer.Option("--status", help="Count nothing; say how the series stands.")
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Count nothing; check the history and all signatures.")
+        bool, typer.Option("--verify", help="Count nothing; check history, signatures and charges.")
     ] = False,
     acknowledge: Annotated[
         int | None, typer.Option(min=1, help="The number of an alarm that you have seen.")
@@ -81,6 +82,13 @@ def monitor_command(
     least_clients: Annotated[
         int, typer.Option(min=3, help="With --federation: wait until so many are connected.")
     ] = 3,
+    roster: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --federation: the plan's roster, which names sites; default: roster.txt by "
+            "the plan."
+        ),
+    ] = None,
     site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None,
     metrics: Annotated[
         Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
@@ -127,8 +135,7 @@ def monitor_command(
     news = _News(HistorySource(history, ledger, signed), site, metrics, hooks, dict(hooks))
     if verify:
         _stand(history, ledger, signed)
-        with History.open(history, create=False) as opened:
-            say(f"{opened.verify():,} releases, each signed, none missing: {history}")
+        say(verify_history(history, ledger))
         return
     if acknowledge is not None or rebaseline:
         _change(history, _stand(history, ledger, signed), acknowledge, note, rebaseline)
@@ -143,6 +150,7 @@ def monitor_command(
             federation,
             aggregator,
             least_clients,
+            roster,
             after=lambda: news.after_each(_stand(history, ledger, signed)),
         )
         found = _stand(history, ledger, signed)
@@ -182,6 +190,7 @@ def _run_federated(
     superlink: str,
     aggregator: str,
     clients: int,
+    roster: Path | None,
     *,
     after: Callable[[], None],
 ) -> None:
@@ -202,6 +211,7 @@ def _run_federated(
         key=key,
         config={"clients": clients},
         note=lambda line: say(line, console=notes),
+        members=_members(roster, plan, signed, clients),
     )
     run_due(
         history,
@@ -213,6 +223,17 @@ def _run_federated(
         note=lambda text: say(text, console=notes),
         after=after,
     )
+
+
+def _members(roster: Path | None, plan: Path, signed: SignedPlan, clients: int) -> dict[str, str]:
+    """The names of a roster's members; none if the plan names no roster, or it is not here."""
+    place = roster or plan.parent / "roster.txt"
+    if roster is None and not signed.plan.roster:
+        return {}
+    if roster is None and not place.exists():
+        say(f"There is no {place}, so sites are not named. Bring the roster.", console=notes)
+        return {}
+    return roster_names(place, signed.plan, clients=clients)
 
 
 def _hooks(webhook: str, secret: Path | None, command: str) -> dict[str, Hook]:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedprikl.cli.console import notes, say
 from fedprikl.deployment.flower.connection import check_relay
+from fedprikl.deployment.flower.plain_words import clock_words
 from fedprikl.deployment.health import serve_health
 from fedprikl.deployment.supervisor import Child, Supervisor
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
@@ -128,15 +129,17 @@ def check_node_key(path: Path) -> None:
 
 
 def note_relay(address: str, roots: Path | None) -> None:
-    """Says what is wrong with the relay now. It may come later, so nobody gives up."""
+    """Says what is wrong with the relay or a clock. It may be mended later: nobody gives up."""
     try:
-        check_relay(address, roots)
+        words = clock_words(check_relay(address, roots) or 0.0, address)
     except DeploymentError as error:
-        say(f"{error} Starting all the same: it is tried again and again.", console=notes)
+        words = f"{error} Starting all the same: it is tried again and again."
+    if words:
+        say(words, console=notes)
 
 
 def check_address(address: str) -> None:
     """A host and a port."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal() or not 0 < int(port[-9:]) < 65536 or len(port) > 9:
         raise InvalidInputError(f"{address!r} is no address. Write host:port.")

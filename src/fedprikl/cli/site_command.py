@@ -87,7 +87,7 @@ def _parse(settings: list[str]) -> dict[str, str | float | bool]:
         name, equals, value = text.partition("=")
         try:
             parsed = tomllib.loads(f"value={value}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             parsed = value
         if not equals or not isinstance(parsed, str | int | float) or name in found:
             raise InvalidInputError(

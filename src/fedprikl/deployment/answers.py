@@ -11,8 +11,8 @@ CLOCKS = timedelta(minutes=5)  # how far the aggregator's clock may be from this
 
 
 def check_genuine(release: Release, plan: Plan, *, key: str) -> None:
-    """Refuses a release that another key signed, or about another plan; no key: any signer."""
-    if not (release.is_signed_by(key) if key else release.is_intact):
+    """Refuses a release that another key signed, or about another plan."""
+    if not release.is_signed_by(key):
         raise InvalidInputError("The release is NOT genuine: another key signed it. Do not use it.")
     if not release.is_about(plan):
         raise InvalidInputError(

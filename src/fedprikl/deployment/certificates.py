@@ -1,6 +1,7 @@
 """TLS certificates of a relay or of a link within one machine, and a node's key pair."""
 
 import ipaddress
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -60,8 +61,8 @@ def write_certificates(folder: Path, *, host: str = "127.0.0.1", days: float = 1
         )
         .sign(ca_key, SHA256())
     )
-    (folder / "ca.pem").write_bytes(authority.public_bytes(Encoding.PEM))
-    (folder / "server.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    _write(folder / "ca.pem", authority.public_bytes(Encoding.PEM), mode=0o644)
+    _write(folder / "server.pem", certificate.public_bytes(Encoding.PEM), mode=0o644)
     write_secret(
         folder / "server.key",
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
@@ -78,8 +79,18 @@ def write_node_key(path: Path) -> None:
 
 def write_secret(path: Path, content: bytes) -> None:
     """Readable by its owner only."""
-    path.touch(mode=0o600)
-    path.write_bytes(content)
+    _write(path, content, mode=0o600)
+
+
+def _write(path: Path, content: bytes, *, mode: int) -> None:
+    """All of it, or nothing: a process that dies on the way leaves no half of a key."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)
 
 
 def _alternative(host: str) -> x509.GeneralName:

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedprikl.errors import DeploymentError
+from fedprikl.documents import parse_document
+from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Plan
 
 __all__ = ["Company"]
@@ -45,6 +46,10 @@ class Company:
         counted = self.counted.get(_name(plan, period), {})
         most = plan.releases if period is None else 1
         return {who for who in clients if counted.get(who, 0) < most}
+
+    def counted_in(self, plan: Plan, period: int | None) -> set[str]:
+        """Who was counted under a plan, in a period; nobody if that is not known any more."""
+        return set(self.counted.get(_name(plan, period), {}))
 
     def after(self, cohorts: Iterable[Iterable[str]]) -> "Company":
         """After these cohorts were asked; in their order, as they are dealt again."""
@@ -76,8 +81,8 @@ class Company:
         if not path.exists():
             return cls()
         try:
-            return cls(*_parse(json.loads(path.read_bytes())))
-        except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+            return cls(*_parse(parse_document(path.read_bytes(), "file of cohorts")))
+        except (InvalidInputError, ValueError, TypeError, AttributeError, KeyError):
             raise DeploymentError(
                 f"The file {path} is damaged: who was in a cohort with whom is not known. Restore "
                 "a copy. Remove it only if nobody will be counted a second time."
@@ -89,10 +94,11 @@ def _name(plan: Plan, period: int | None) -> str:
 
 
 def _parse(document: Any) -> tuple[tuple[frozenset[str], ...], dict[str, dict[str, int]]]:
-    together = tuple(frozenset(group) for group in document["together"])
-    if any(not isinstance(who, str) for group in together for who in group):
+    together, counted = document["together"], document["counted"]
+    if not all(isinstance(who, str) for group in together for who in group):
         raise TypeError
-    return together, {
-        plan: {who: int(times) for who, times in counted.items()}
-        for plan, counted in document["counted"].items()
-    }
+    if not all(isinstance(group, list) for group in together):  # a text would be its letters
+        raise TypeError
+    if not all(type(n) is int and n >= 0 for known in counted.values() for n in known.values()):
+        raise TypeError
+    return tuple(map(frozenset, together)), counted

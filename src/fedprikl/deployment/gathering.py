@@ -113,7 +113,8 @@ def _identities(
             break
     metrics.seconds[IDENTITY] = seconds = host.clock.now() - start
     metrics.lost[IDENTITY] = check.left_out
-    host.say(identity_line(check, seconds))
+    absent = roster.keys - set(check.identities.values())
+    host.say(identity_line(check, (key.hex() for key in absent), seconds))
     needed = max(3, int((1 - plan.dropout) * settings.clients))
     if len(check.identities) < needed:
         raise DeploymentError(

@@ -1,7 +1,8 @@
 """A round at the aggregator's host, over whatever network its sites are on.
 
     1. load the plan, the reference, the two keys and the ledger from the home folder; refuse what
-       can be known to fail: an expired plan, a spent budget, clients that were all counted before.
+       can be known to fail: an expired plan, a spent budget, clients that were all counted before,
+       another run of the same plan that is under way.
        A period of a series that was released before: tell that release again, and no more
     2. wait for nodes; with a roster, ask who they are; open a round; deal them into cohorts
     3. five steps, all cohorts side by side; who is lost is left out. Before each step and before
@@ -14,7 +15,7 @@ round is void, and what may have been released stays charged. The next run is a 
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 
 import numpy as np
@@ -35,7 +36,12 @@ from fedprikl.deployment.ledger_anchor import open_anchored
 from fedprikl.deployment.metrics import RoundMetrics, write_metrics
 from fedprikl.deployment.network import Network
 from fedprikl.deployment.period_runs import alone, check_period, find_release
-from fedprikl.deployment.progress import cohorts_line, release_line, step_line
+from fedprikl.deployment.progress import (
+    cohorts_line,
+    not_counted_line,
+    release_line,
+    step_line,
+)
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.deployment.turns import turn
 from fedprikl.errors import DeploymentError, ReleaseRefused
@@ -44,6 +50,7 @@ from fedprikl.protocol import (
     Aggregator,
     Plan,
     Release,
+    Roster,
     Round,
     RoundDriver,
     SealingKey,
@@ -77,12 +84,15 @@ def _run(network: Network, settings: RoundSettings, host: Host, metrics: RoundMe
     home = settings.home
     signed, signer = load_plan(settings), SigningKey.load(home.signing_key)
     check_period(signed.plan, settings, at=host.now())
-    with alone(home.lock, settings.period):
+    with alone(home.folder, signed.plan):
         earlier = find_release(home.releases, signed.plan, settings.period, public=signer.public)
         if earlier is None:
             return _run_round(network, signed, signer, settings, host, metrics)
     metrics.repeated = True
     host.say(release_line(earlier))
+    counted = Company.load(home.cohorts).counted_in(signed.plan, settings.period)
+    if counted:
+        _say_missing(load_roster(signed.plan, home), counted, host)
     host.say(
         f"[fedprikl] period {settings.period} was released before, in round {earlier.round_id}: "
         "this is that release. Nothing was asked, nothing was charged"
@@ -132,7 +142,9 @@ def _run_round(
             for count in _timed(driver.drive(transport), names, host, metrics):
                 check_wanted(settings, at=host.now())  # before it asks again, and before it charges
                 if count.step is Step.INPUT:
-                    _keep_counted([names[n] for n in driver.answered], plan, period, home, host)
+                    counted = [names[n] for n in driver.answered]
+                    _keep_counted(counted, plan, period, home, host)
+                    _say_missing(roster, counted, host)
             network.check_run()
             message = driver.release(at=host.now(), rng=rng)
         except ReleaseRefused as error:
@@ -192,6 +204,12 @@ def _keep_counted(
     except (OSError, DeploymentError) as error:  # sites know it as well: never worth a release
         why = error.strerror if isinstance(error, OSError) else f"{home.cohorts.name} is damaged"
         host.say(f"[fedprikl] who was counted could not be written: {why}")
+
+
+def _say_missing(roster: Roster | None, counted: Iterable[str], host: Host) -> None:
+    """Names who of the roster is not counted; whoever has the roster knows who they are."""
+    if roster is not None:
+        host.say(not_counted_line({key.hex() for key in roster.keys} - set(counted)))
 
 
 def _announce(release: Release, driver: RoundDriver, left: float, home: Home, host: Host) -> None:

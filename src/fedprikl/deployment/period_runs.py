@@ -1,16 +1,16 @@
-"""A period of a series at the aggregator's host: one run at a time, and one release for ever.
+"""Runs at the aggregator's host: one of a plan at a time; of a period, one release for ever.
 
 Whoever lost the answer asks again and gets the very same release: nothing is asked of the sites,
 nothing is charged.
 """
 
 import contextlib
-import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 from fedprikl.deployment.settings import RoundSettings
+from fedprikl.deployment.turns import turn
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Plan, Release
 
@@ -61,22 +61,24 @@ def find_release(folder: Path, plan: Plan, number: int | None, *, public: str) -
 
 
 @contextlib.contextmanager
-def alone(path: Path, number: int | None) -> Iterator[None]:
-    """Lets one run of a series in at a time; a run that dies lets go.
+def alone(folder: Path, plan: Plan) -> Iterator[None]:
+    """Lets one run of a plan in at a time, of all series one; a run that dies lets go.
 
-    Two at once would count some sites in one release, and the others in a second.
+    Two at once would count some sites in one round and the others in a second. Each round may then
+    have too few for a release, and nobody could be counted again.
     """
-    if number is None:
-        yield
-        return
-    with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as lock:
+    name = f"plan-{plan.fingerprint[:16]}" if plan.series is None else "series"
+    with contextlib.ExitStack() as stack:
         try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
-                raise DeploymentError(f"Cannot use the file {path}: {error}.") from None
+            stack.enter_context(turn(folder / name, wait=False))
+        except BlockingIOError:
+            what = "this plan" if plan.series is None else "a series"
             raise DeploymentError(
-                "Another run of a series is under way at the aggregator. Nothing was asked; ask "
+                f"Another run of {what} is under way at the aggregator. Nothing was asked; ask "
                 "again when it is over."
+            ) from None
+        except OSError as error:
+            raise DeploymentError(
+                f"Cannot use the file {folder / name}.lock: {error.strerror}. Nothing was asked."
             ) from None
         yield

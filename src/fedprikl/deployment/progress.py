@@ -6,7 +6,7 @@ may a character reach a terminal that does more than show itself.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fedprikl.protocol import IdentityCheck, Release, Round, StepCount
 
@@ -16,6 +16,8 @@ __all__ = [
     "failure_line",
     "identity_line",
     "named",
+    "not_counted",
+    "not_counted_line",
     "parse_line",
     "printable",
     "release_line",
@@ -25,7 +27,7 @@ __all__ = [
 ]
 
 MARK = "[fedprikl]"
-LOST = "lost: "
+LOST, ABSENT, NOT_COUNTED, NOBODY = "; lost: ", "; absent: ", "not counted: ", "nobody"
 DIGITS, MOST_NAMES = 12, 20  # of a key that are shown, and how many clients a line names
 _RELEASE, _FAILURE = "release: ", "no release: "
 _ESCAPES = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]")  # colours, the cursor
@@ -36,12 +38,13 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in _ESCAPES.sub("", text))
 
 
-def identity_line(check: IdentityCheck, seconds: float) -> str:
-    """Who is there."""
-    return (
+def identity_line(check: IdentityCheck, absent: Iterable[str], seconds: float) -> str:
+    """Who is there, and who of the roster is not."""
+    words = (
         f"{MARK} roster: {len(check.identities)} SuperNodes are known, {check.left_out} left out, "
         f"{seconds:.0f} s"
     )
+    return words + _some(ABSENT, sorted(map(short_name, absent)))
 
 
 def cohorts_line(current: Round) -> str:
@@ -64,11 +67,33 @@ def step_line(count: StepCount, seconds: float, names: Mapping[str, str]) -> str
         f"{MARK} {count.step}: {count.answered} of {count.asked} answered, {count.refused} "
         f"refused, {count.lost} lost, {seconds:.0f} s"
     )
-    lost = [short_name(names.get(node, node)) for node in count.silent]
-    if not lost:
-        return words
-    more = f" and {len(lost) - MOST_NAMES} more" if len(lost) > MOST_NAMES else ""
-    return f"{words}; {LOST}{', '.join(lost[:MOST_NAMES])}{more}"
+    return words + _some(LOST, [short_name(names.get(node, node)) for node in count.silent])
+
+
+def _some(mark: str, names: list[str]) -> str:
+    """The first names after a mark; empty if there are none."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{mark}{', '.join(names[:MOST_NAMES])}{more}" if names else ""
+
+
+def not_counted_line(keys: Iterable[str]) -> str:
+    """Who of a roster is not in the sums, all of them: absent, refused and lost, not told apart.
+
+    The relay knows it anyway, from whom the aggregator goes on asking.
+    """
+    names = sorted(map(short_name, keys))
+    return f"{MARK} {NOT_COUNTED}{', '.join(names) or NOBODY}"
+
+
+def not_counted(lines: Iterable[str]) -> frozenset[str] | None:
+    """The first digits of the keys that a run named so; None if it said nothing of the kind.
+
+    >>> sorted(not_counted(["[fedprikl] not counted: 0123456789ab, 23456789abcd"]))
+    ['0123456789ab', '23456789abcd']
+    """
+    start = f"{MARK} {NOT_COUNTED}"
+    said = [line.removeprefix(start) for line in lines if line.startswith(start)]
+    return frozenset(re.findall(f"[0-9a-f]{{{DIGITS}}}", said[-1])) if said else None
 
 
 def short_name(who: str) -> str:
@@ -82,9 +107,9 @@ def named(line: str, names: Mapping[str, str]) -> str:
     >>> named("input: 7 of 8 answered; lost: 0123456789ab, node 7", {"0123456789ab": "north"})
     'input: 7 of 8 answered; lost: north, node 7'
     """
-    words, mark, lost = line.partition(f"; {LOST}")
-    found = re.sub(f"[0-9a-f]{{{DIGITS}}}", lambda key: names.get(key[0], key[0]), lost)
-    return f"{words}{mark}{found}"
+    words, *marked = re.split(f"({LOST}|{ABSENT}|{NOT_COUNTED})", line, maxsplit=1)
+    key = f"[0-9a-f]{{{DIGITS}}}"
+    return words + "".join(re.sub(key, lambda k: names.get(k[0], k[0]), text) for text in marked)
 
 
 def waiting_line(found: int, needed: int, seconds: float) -> str:

@@ -1,5 +1,6 @@
 """The names of a roster, for people: they stay with whoever has the file, the relay sees keys."""
 
+from collections import Counter
 from pathlib import Path
 
 from fedprikl.deployment.progress import printable, short_name
@@ -10,7 +11,7 @@ __all__ = ["roster_names"]
 
 
 def roster_names(path: Path, plan: Plan, *, clients: int) -> dict[str, str]:
-    """The name of each key by its first digits; a key without one is left as it is.
+    """The name of each member by the first digits of its key, which are the name of one without.
 
     Refuses a roster that the plan does not name, and one with fewer clients than are waited for.
     """
@@ -25,5 +26,10 @@ def roster_names(path: Path, plan: Plan, *, clients: int) -> dict[str, str]:
             f"The roster has {len(roster)} clients, and --clients waits for {clients}: they would "
             "never come. Nothing was asked; wait for fewer."
         )
-    lines = (line.split("#")[0].split() for line in path.read_text(encoding="utf-8").split("\n"))
-    return {short_name(words[0]): printable(" ".join(words[1:])) for words in lines if words[1:]}
+    lines = (line.split("#")[0].split() for line in path.read_text("utf-8-sig").split("\n"))
+    found = {short_name(key): printable(" ".join(name)) for key, *name in filter(None, lines)}
+    often = Counter(found.values())
+    return {
+        key: name if often[name] == 1 and name else f"{name} {key}".strip()
+        for key, name in found.items()
+    }

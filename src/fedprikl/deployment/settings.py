@@ -1,22 +1,45 @@
 """Settings: run config (public, from whoever starts a run), node config, and a host's own files."""
 
-import math
 import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
 
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Policy, Roster, SignedPlan, SigningKey
 from fedprikl.records.data_files import data_files
 
-__all__ = ["Home", "NodeSettings", "Patience", "RoundSettings", "home_folder"]
+__all__ = ["Home", "NodeSettings", "Patience", "RoundSettings", "check_names", "home_folder"]
 
 Config = Mapping[str, object]
 NO_PERIOD = -1  # a run config has no null
 LONGEST_VALIDITY = timedelta(days=400)  # of a plan, unless a site says otherwise
+OF_A_RUN = frozenset(
+    {"clients", "deadline", "grace", "period", "plan", "previous", "request", "step-timeout"}
+    | {"home", "wait"}
+)
+OF_A_SITE = frozenset(
+    {"data", "identity", "ledger", "organiser", "population", "reference", "roster"}
+    | {"largest-delta", "largest-epsilon", "least-corruption", "longest-validity-days"}
+    | {"most-counts", "most-points", "require-roster", "smallest-cohort", "smallest-threshold"}
+    | {"whole-clients-only"}
+)
+OF_A_SIMULATED_SITE = frozenset({"num-partitions", "partition-id"})
+
+
+def check_names(given: Collection[str], known: Collection[str], what: str) -> None:
+    """Refuses a setting that nobody reads: a limit that is misspelt would not hold."""
+    plain = {name.lower(): name for name in known}
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name.lower(), plain, n=1)
+            names = ", ".join(sorted(known))
+            advice = f"Did you mean {plain[near[0]]}?" if near else f"There are: {names}."
+            raise InvalidInputError(f"There is no setting {name!r:.80} {what}. {advice}")
 
 
 def home_folder() -> Path:
@@ -71,11 +94,6 @@ class Home:
         return self.folder / "cohorts.json"
 
     @property
-    def lock(self) -> Path:
-        """Of an aggregator: held by the run of a series that is under way."""
-        return self.folder / "series.lock"
-
-    @property
     def metrics(self) -> Path:
         """For Prometheus."""
         return self.folder / "metrics.prom"
@@ -120,6 +138,7 @@ class RoundSettings:
         The home is the host's to choose: $FEDPRIKL_HOME, unless the program that calls says
         otherwise. A run's config comes from outside and never does.
         """
+        check_names(config, OF_A_RUN, "of a run")
         if _text(config, "home", ""):
             raise InvalidInputError(
                 "A run cannot choose the aggregator's folder. Set FEDPRIKL_HOME on its host, for "
@@ -180,7 +199,9 @@ class NodeSettings:
     def of(cls, config: Config) -> "NodeSettings":
         """Checked. A node of the simulation engine has a number instead of a configuration."""
         if "partition-id" in config and "data" not in config:
+            check_names(config, OF_A_SIMULATED_SITE, "of a simulated site")
             return cls._simulated(_whole(config, "partition-id", 0))
+        check_names(config, OF_A_SITE, "of a site")
         for name in ("data", "reference", "organiser"):
             if not _text(config, name, ""):
                 raise DeploymentError(
@@ -196,7 +217,7 @@ class NodeSettings:
             ledger=Path(_text(config, "ledger", "") or home.ledger),
             memory=home.memory,
             policy=Policy(
-                organiser=_text(config, "organiser", ""),
+                organiser=_public_key(config, "organiser"),
                 largest_epsilon=_number(config, "largest-epsilon", usual.largest_epsilon),
                 largest_delta=_number(config, "largest-delta", usual.largest_delta),
                 most_points=_whole(config, "most-points", usual.most_points),
@@ -240,6 +261,16 @@ def _text(config: Config, name: str, default: str) -> str:
     return value
 
 
+def _public_key(config: Config, name: str) -> str:
+    key = _text(config, name, "").strip().lower()
+    if not re.fullmatch("[0-9a-f]{64}", key):
+        raise InvalidInputError(
+            f"The setting `{name}` is no public key: it has 64 hexadecimal digits, as "
+            '`fedprikl plan` prints them after "signed by".'
+        )
+    return key
+
+
 def _instant(config: Config, name: str) -> datetime | None:
     text = _text(config, name, "")
     try:
@@ -253,7 +284,11 @@ def _instant(config: Config, name: str) -> datetime | None:
 
 def _number(config: Config, name: str, default: float) -> float:
     value = config.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= sys.float_info.max
+    ):
         raise InvalidInputError(f"The setting `{name}` is a finite number that is not negative.")
     return float(value)
 

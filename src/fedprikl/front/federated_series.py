@@ -7,6 +7,7 @@ from pathlib import Path
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.asking import ask_for_period
 from fedprikl.deployment.flower.connection import check_connection
+from fedprikl.deployment.progress import named, not_counted
 from fedprikl.monitoring.history import History
 from fedprikl.protocol import SignedPlan
 
@@ -25,13 +26,20 @@ class FederatedSeries:
     app: Path = APP_FOLDER
     federation: Sequence[str] = ()
     note: Callable[[str], None] = lambda _: None
+    members: Mapping[str, str] = field(default_factory=dict)  # of the roster, see `roster_names`
 
     def recover(self, history: History, *, at: str) -> None:
         """Nothing to settle here: the aggregator tells the release of a period again."""
 
     def run(self, history: History, number: int, *, previous: str, at: str) -> None:
-        """Has one period counted and keeps its release."""
+        """Has one period counted and keeps its release, and who of the roster was counted."""
         check_connection(self.superlink)  # not before: where nothing is due, no relay is needed
+        lines: list[str] = []
+
+        def tell(line: str) -> None:
+            lines.append(line)
+            self.note(named(line, self.members))
+
         release = ask_for_period(
             self.superlink,
             self.signed.plan,
@@ -42,6 +50,9 @@ class FederatedSeries:
             config=dict(self.config),
             app=self.app,
             federation=self.federation,
-            tell=self.note,
+            tell=tell,
         )
-        history.keep(release.to_bytes(), asked=(), answered=(), at=at)
+        missing = not_counted(lines)
+        asked = {} if missing is None else self.members
+        answered = [name for key, name in asked.items() if key not in (missing or ())]
+        history.keep(release.to_bytes(), asked=asked.values(), answered=answered, at=at)

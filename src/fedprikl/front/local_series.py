@@ -15,7 +15,7 @@ from fedprikl.front.digests import places
 from fedprikl.front.empty_clients import check_enough, stay_away, stay_away_words
 from fedprikl.front.plan_checks import check_plan
 from fedprikl.front.progress_calls import Progress, silent
-from fedprikl.monitoring.history import History, Kept, SeriesHistory
+from fedprikl.monitoring.history import History
 from fedprikl.monitoring.period_selection import named_days, records_between, records_of_period
 from fedprikl.monitoring.watermark import Watermark
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource, RoundState
@@ -23,6 +23,7 @@ from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol import (
     Aggregator,
     Client,
+    Plan,
     Policy,
     Round,
     Series,
@@ -36,7 +37,7 @@ from fedprikl.protocol.released_period import charged_periods
 from fedprikl.records import CsvFormat, PeriodRecords, RecordCounts, check_times, count_parts
 from fedprikl.reference import Reference
 
-__all__ = ["LocalSeries"]
+__all__ = ["LocalSeries", "check_charged"]
 
 LOST = (
     "its process ended after the sums were opened, so what it counted is lost; the budget of these "
@@ -83,9 +84,8 @@ class LocalSeries:
                 )
             return
         with Ledger.open(self.ledger) as book:
-            self._check_ledger(book, history, found.last)
-            self._check_known(book, found)
-            rounds = {each.round_id: each.state for each in self._rounds(book)}
+            check_charged(book, history, self.ledger)
+            rounds = {each.round_id: each.state for each in _rounds(book, found.plan)}
             for kept in found.kept.values():
                 if rounds.get(kept.round_id) is RoundState.OPEN:
                     held = book.reservation(kept.round_id)
@@ -104,39 +104,6 @@ class LocalSeries:
                         "newer one back."
                     )
         self._check_watermark(history, marks)
-
-    def _rounds(self, book: Ledger) -> tuple[LedgerRound, ...]:
-        """Of the population, whatever became of them."""
-        population = self.signed.plan.population
-        return book.account(population).rounds if population in book.populations() else ()
-
-    def _check_known(self, book: Ledger, found: SeriesHistory) -> None:
-        """Refuses a history without rounds that the ledger has charged for its periods."""
-        unknown = [
-            charged_periods(each, self.signed.plan)
-            for each in self._rounds(book)
-            if each.charged and each.round_id not in found.rounds
-        ]
-        numbers = sorted(set(chain.from_iterable(unknown)))
-        if numbers:
-            many = f"period {numbers[0]}"
-            if numbers[1:]:
-                many = f"{len(numbers)} periods, {numbers[0]} to {numbers[-1]},"
-            end = self.series.period(numbers[-1]).end
-            raise HistoryError(
-                f"The ledger {self.ledger} has charged {many} of {self.signed.plan.population!r}, "
-                "and the history does not know it: the history is an older copy, or a second one "
-                "beside the same ledger. Nothing was counted. Bring the newer history back, or "
-                "name it with --history. If it is lost, plan a series that begins on "
-                f"{end:%Y-%m-%d} or later."
-            )
-
-    def _check_ledger(self, book: Ledger, history: History, last: Kept | None) -> None:
-        """Refuses a ledger that is older than the last release."""
-        if last is not None:
-            (release,) = history.releases([last.period]).values()
-            if release.ledger is not None:
-                book.verify(release.ledger)
 
     def _check_watermark(self, history: History, marks: Watermark) -> None:
         """Refuses a watermark that is older than the history, or newer."""
@@ -232,7 +199,7 @@ class LocalSeries:
         at: str,
     ) -> None:
         """After a round without a release: it is void if nothing was opened, else missed."""
-        states = {each.round_id: each.state for each in self._rounds(book)}
+        states = {each.round_id: each.state for each in _rounds(book, self.signed.plan)}
         if states.get(round_id) is RoundState.OPEN:
             history.miss(number, reason, at=at)
             return
@@ -309,3 +276,35 @@ class LocalSeries:
         days = named_days(self.series, number)
         bound = {place: "" for path in files.values() for place in places(path, days)}
         open_account(aggregator, book, self.signed.plan, bound, at=at, note=self.note)
+
+
+def check_charged(book: Ledger, history: History, path: Path) -> None:
+    """Refuses a ledger that is older than the last release, and a history that lacks a charge."""
+    found = history.read()
+    if found.last is not None:
+        (release,) = history.releases([found.last.period]).values()
+        if release.ledger is not None:
+            book.verify(release.ledger)
+    unknown = [
+        charged_periods(each, found.plan)
+        for each in _rounds(book, found.plan)
+        if each.charged and each.round_id not in found.rounds
+    ]
+    numbers = sorted(set(chain.from_iterable(unknown)))
+    if numbers and found.plan.series is not None:
+        many = f"period {numbers[0]}"
+        if numbers[1:]:
+            many = f"{len(numbers)} periods, {numbers[0]} to {numbers[-1]},"
+        end = found.plan.series.period(numbers[-1]).end
+        raise HistoryError(
+            f"The ledger {path} has charged {many} of {found.plan.population!r}, and the history "
+            "does not know it: the history is an older copy, or a second one beside the same "
+            "ledger. Nothing was counted. Bring the newer history back, or name it with --history. "
+            f"If it is lost, plan a series that begins on {end:%Y-%m-%d} or later."
+        )
+
+
+def _rounds(book: Ledger, plan: Plan) -> tuple[LedgerRound, ...]:
+    """Of the plan's population, whatever became of them."""
+    known = plan.population in book.populations()
+    return book.account(plan.population).rounds if known else ()

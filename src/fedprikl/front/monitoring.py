@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fedprikl.errors import HistoryError, InvalidInputError, LedgerError
-from fedprikl.front.local_series import LocalSeries
+from fedprikl.front.local_series import LocalSeries, check_charged
 from fedprikl.front.plan_checks import AnyPlan, check_plan, now, signed_plan
 from fedprikl.front.progress_calls import Progress, silent
 from fedprikl.monitoring.due import run_due
@@ -20,7 +20,7 @@ from fedprikl.protocol import Plan, Policy, Server, SignedPlan, SigningKey
 from fedprikl.records import CsvFormat
 from fedprikl.reference import Reference
 
-__all__ = ["HistorySource", "monitor", "read_status"]
+__all__ = ["HistorySource", "monitor", "read_status", "verify_history"]
 
 USUAL = Policy()
 SOFTWARE = f"fedprikl {version('fedprikl')}"
@@ -147,6 +147,27 @@ def read_status(
                 if found.plan.population in book.populations():
                     account = book.account(found.plan.population)
         return status_of(found, account, at=at or now())
+
+
+def verify_history(history: Path, ledger: Path) -> str:
+    """Checks a history, against the ledger too if there is one; what was found, in words.
+
+    Releases name the one before, so that none is missing among them. That the last ones were cut
+    off, only a ledger tells that was charged for them.
+    """
+    with History.open(history, create=False) as opened:
+        releases, last = opened.verify(), opened.read().last
+        found = f"{releases:,} releases, each signed, none missing: {history}"
+        if ledger.exists():
+            with Ledger.open(ledger, create=False) as book:
+                check_charged(book, opened, ledger)
+                if opened.read().plan.population in book.populations():
+                    return f"{found}. The ledger {ledger} has charged no others."
+    until = "" if last is None else f" up to period {last.period}"
+    return (
+        f"{found}{until}. Whether later ones were cut off cannot be told: there is no ledger that "
+        "was charged for them. Give a copy of the aggregator's with --ledger."
+    )
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """What the releases of a series say, computed once and kept in its history."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from fedprikl.documents import canonical
-from fedprikl.errors import HistoryDamagedError
+from fedprikl.errors import FedPriKLError, HistoryDamagedError
 from fedprikl.monitoring.channels import Channel, channels_of
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.judged_periods import JudgedChannel, JudgedPeriod, SeriesVerdict
@@ -128,16 +129,26 @@ def read_point(found: Mapping[str, Any]) -> PeriodPoint:
     The columns of many years are tens of thousands: they are taken as they were written, under the
     hashes of the history, and not checked field by field.
     """
-    content = found["point"]
-    point = read_fields(PeriodPoint, content | {"columns": []})
-    try:
+    with _readable():
+        content = found["point"]
+        point = read_fields(PeriodPoint, content | {"columns": []})
         columns = [
             ColumnPoint(**column | {"sizes": tuple(map(_read_size, column["sizes"]))})
             for column in content["columns"]
         ]
-    except (KeyError, TypeError):
-        raise HistoryDamagedError("What was kept about a period makes no sense.") from None
-    return replace(point, columns=tuple(columns))
+        return replace(point, columns=tuple(columns))
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """What is not of the shape that it was written in is damage."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, FedPriKLError):
+        raise HistoryDamagedError(
+            "What was kept about a period makes no sense, though its hash is right: it was not "
+            "written by this software. Restore a copy of the history."
+        ) from None
 
 
 def _read_size(size: dict[str, Any]) -> Size:
@@ -147,10 +158,12 @@ def _read_size(size: dict[str, Any]) -> Size:
 
 def read_windows(found: Mapping[str, Any]) -> tuple[WindowFacts, ...]:
     """The windows that ended with it."""
-    return tuple(read_fields(WindowFacts, each) for each in json.loads(found["windows"]))
+    with _readable():
+        return tuple(read_fields(WindowFacts, each) for each in json.loads(found["windows"]))
 
 
 def read_alarms(found: Mapping[str, Any]) -> tuple[AlarmFacts, ...]:
     """All alarms of the series up to it."""
-    alarms = found.get("alarms", ())  # those of older versions say no `until`
-    return tuple(read_fields(AlarmFacts, {"until": None} | dict(each)) for each in alarms)
+    with _readable():
+        alarms = found.get("alarms", ())  # those of older versions say no `until`
+        return tuple(read_fields(AlarmFacts, {"until": None} | dict(each)) for each in alarms)

@@ -20,6 +20,8 @@ from fedprikl.protocol import Plan, Release, SignedPlan
 
 __all__ = ["History", "Kept", "SeriesHistory", "is_begun"]
 
+LARGEST = 2**63  # number of an alarm; there are never so many
+
 HISTORY = ChainKind(
     name="history",
     application=0x46504B48,  # "FPKH"
@@ -242,9 +244,18 @@ class History:
     def verify(self) -> int:
         """Checks all of it: chain, signatures, and that each release names the one before.
 
-        The number of releases; `HistoryDamagedError` says what is wrong.
+        Also that what was found about a period is about its release. The number of releases;
+        `HistoryDamagedError` says what is wrong.
         """
-        previous = ""
+        found, previous = self.read(), ""
+        for period, judged in found.judged.items():
+            point, kept = judged.get("point"), found.kept.get(period)
+            about = (point.get("number"), point.get("release")) if isinstance(point, dict) else None
+            if kept is None or about != (period, kept.release):
+                raise HistoryDamagedError(
+                    f"What {self._file.path} says about period {period} is about another release: "
+                    f"entries were exchanged. {HISTORY.advice}"
+                )
         for period, release in self.releases().items():
             if release.period is None or release.period.previous != previous:
                 raise HistoryDamagedError(
@@ -300,10 +311,12 @@ def _replay(entries: Sequence[Entry]) -> SeriesHistory:
         raise HistoryError("The history is empty: no series was begun in it.")
     try:
         state = _State(entries[0].body)
+        series = state.signed.plan.series
         for entry in entries[1:]:
+            _check_values(entry.body, 0 if series is None else series.periods)
             state.apply(entry.body)
         return state.history()
-    except (KeyError, TypeError, ValueError, FedPriKLError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError, FedPriKLError) as error:
         if isinstance(error, HistoryError):
             raise
         raise HistoryDamagedError(
@@ -312,13 +325,35 @@ def _replay(entries: Sequence[Entry]) -> SeriesHistory:
         ) from None
 
 
+def _check_values(body: Mapping[str, Any], periods: int) -> None:
+    """Raises a `ValueError` unless each value is of its kind, and each period one of the series."""
+    for name, value in body.items():
+        match name:
+            case "period" | "first" | "last":
+                proper = type(value) is int and 0 <= value < periods
+            case "alarm":
+                proper = type(value) is int and 0 <= value < LARGEST
+            case "found":
+                proper = isinstance(value, dict)
+            case "asked" | "answered":
+                proper = isinstance(value, list) and all(isinstance(each, str) for each in value)
+            case "round" | "release" | "document" | "at" | "reason" | "note" | "notice" | "hook":
+                proper = isinstance(value, str)
+            case _:
+                proper = True
+        if not proper:
+            raise ValueError
+    if body["event"] == "acknowledge" and not {"alarm", "at", "note"} <= body.keys():
+        raise ValueError
+
+
 class _State:
     """Entries, one after the other."""
 
     def __init__(self, first: Mapping[str, Any]) -> None:
-        if first["event"] != "series":
-            raise ValueError
         self.signed, self.signer = SignedPlan.from_dict(first["plan"]), str(first["signer"])
+        if first["event"] != "series" or self.signed.plan.series is None:
+            raise ValueError
         self.kept: dict[int, Kept] = {}
         self.missed: dict[int, str] = {}
         self.begun: dict[str, int] = {}
@@ -353,7 +388,7 @@ class _State:
 
     def _keep(self, body: Mapping[str, Any]) -> None:
         period = int(body["period"])
-        if period in self.kept or period in self.missed:
+        if period <= max(self.kept, default=-1) or period in self.missed:  # they come in order
             raise ValueError
         self.begun.pop(body["round"], None)
         self.kept[period] = Kept(

@@ -4,6 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -24,7 +25,7 @@ def read_key(path: str | Path) -> object:
         return load_pem_private_key(Path(path).read_bytes(), password=None)
     except OSError as error:
         raise InvalidInputError(f"Cannot read the key {path}: {error.strerror}.") from None
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
 
 

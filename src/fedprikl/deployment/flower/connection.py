@@ -1,17 +1,26 @@
-"""Whether a relay can be reached, in words: Flower only says that it is unavailable."""
+"""Whether a relay can be reached, in words: Flower only says that it is unavailable.
+
+And by how much this machine's clock differs from the relay's: every answer over HTTP has a date.
+"""
 
 import os
+import re
 import socket
 import ssl
+import time
 import tomllib
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from fedprikl.deployment.flower.plain_words import tls_words
+from fedprikl.deployment.settings import check_names
 from fedprikl.errors import DeploymentError
 
 __all__ = ["check_connection", "check_relay"]
 
 SECONDS = 10.0
+LONGEST_HEAD = 65536  # bytes of an answer
+NAMES = frozenset({"address", "federation", "insecure", "options", "root-certificates"})
 
 
 def check_connection(name: str) -> None:
@@ -24,30 +33,40 @@ def check_connection(name: str) -> None:
     if not path.exists():
         return
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8")).get("superlink", {}).get(name)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        known = tomllib.loads(path.read_text(encoding="utf-8")).get("superlink")
+    except (ValueError, RecursionError):
         raise DeploymentError(f"Flower's config file {path} is not TOML. Correct it.") from None
+    found = known.get(name) if isinstance(known, dict) else None
     if not isinstance(found, dict):
         raise DeploymentError(
             f"Flower's config file {path} has no connection [superlink.{name}]. Add one with "
             "`address` and `root-certificates`."
         )
+    check_names(found, NAMES, f"of [superlink.{name}] in Flower's config file {path}")
     address = str(found.get("address", ""))
     host, _, port = address.rpartition(":")
-    if not host.strip("[]:") or not port.isdigit() or found.get("insecure"):
+    if not host.strip("[]:") or not port.isdecimal() or found.get("insecure"):
         return
     check_relay(address, found.get("root-certificates"))
 
 
-def check_relay(address: str, roots: Path | str | None) -> None:
-    """Raises a `DeploymentError` that says why a relay cannot be reached or trusted now."""
+def check_relay(address: str, roots: Path | str | None) -> float | None:
+    """Seconds by which this machine's clock is ahead of the relay's, to about a second.
+
+    None if the relay does not tell the time. Raises a `DeploymentError` that says why a relay
+    cannot be reached or trusted now.
+    """
     name, _, number = address.rpartition(":")
-    host, port = name.strip("[]"), int(number)
+    host = name.strip("[]")
     try:
+        port = int(number)
         context = ssl.create_default_context(cafile=None if roots is None else Path(roots))
-        with socket.create_connection((host, port), SECONDS) as plain:
-            context.wrap_socket(plain, server_hostname=host).close()
-    except FileNotFoundError:
+        with (
+            socket.create_connection((host, port), SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=host) as link,
+        ):
+            return _seconds_ahead(link, address)
+    except (FileNotFoundError, TypeError):  # TypeError: the config file names no text
         raise DeploymentError(f"There is no certificate file {roots}. Check the path.") from None
     except ssl.SSLCertVerificationError as error:
         raise DeploymentError(tls_words(error.verify_message, address)) from None
@@ -61,3 +80,26 @@ def check_relay(address: str, roots: Path | str | None) -> None:
             f"The relay {address} cannot be reached: {error.strerror or error}. Check the address, "
             "and that it is running."
         ) from None
+    except (ValueError, OverflowError):
+        raise DeploymentError(
+            f"{address!r:.80} is no address, or {roots} no path. Write host:port, with a port of "
+            "at most 65535."
+        ) from None
+
+
+def _seconds_ahead(link: ssl.SSLSocket, address: str) -> float | None:
+    """Asks for nothing, and reads the date of the answer. No answer is waited for any longer."""
+    start, end, head = time.time(), time.monotonic() + SECONDS, b""
+    try:
+        link.sendall(f"HEAD / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
+        while b"\r\n\r\n" not in head and len(head) < LONGEST_HEAD:
+            link.settimeout(max(0.001, end - time.monotonic()))
+            piece = link.recv(4096)
+            if not piece:
+                break
+            head += piece
+        dates = re.findall(rb"(?im)^date: *([ -~]+)", head)
+        told = parsedate_to_datetime(dates[0].decode()).timestamp()
+    except (OSError, ValueError, IndexError, OverflowError):
+        return None
+    return (start + time.time()) / 2 - told - 0.5  # a date has whole seconds

@@ -14,6 +14,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedprikl.deployment.flower.envelope import IDENTITY, pack, unpack
+from fedprikl.deployment.flower.tuning import CLOCKS
 from fedprikl.deployment.host import Clock
 from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Patience
@@ -117,7 +118,11 @@ class FlowerTransport:
                 pause = min(pause * 1.5, max(LONGEST_POLL, PER_CLIENT * len(pending)))
 
     def _send(self, what: str, messages: Mapping[str, bytes]) -> dict[str, str]:
-        """Pushes the messages; the client of each message id. One lives as long as its step."""
+        """Pushes the messages; the client of each message id.
+
+        One lives as long as its step by any clock: the aggregator's may be behind the relay's, and
+        the site's ahead of it.
+        """
         pending: dict[str, str] = {}
         for clients in _in_pieces(list(messages)):
             for _ in range(TRIES):
@@ -136,7 +141,7 @@ class FlowerTransport:
             pack(Envelope(self.round_id, message)),
             dst_node_id=int(client),
             message_type=f"query.{what}",
-            ttl=self.patience.timeout,
+            ttl=self.patience.timeout + 2 * CLOCKS,
             group_id=self.round_id[:8],
         )
 

@@ -21,6 +21,7 @@ from fedprikl.deployment.certificates import write_certificates, write_secret
 from fedprikl.deployment.parent_watch import watched
 from fedprikl.deployment.settings import NodeSettings
 from fedprikl.deployment.supervisor import Child
+from fedprikl.errors import DeploymentError
 
 __all__ = ["ENVIRONMENT", "AggregatorSetup", "RelaySetup", "SiteSetup", "prepare_relay"]
 
@@ -134,16 +135,27 @@ class RelaySetup:
 def prepare_relay(folder: Path, *, name: str, days: float) -> list[str]:
     """Makes the certificates and the secret that are not there yet; the names of the new files.
 
-    `name` is what the others call the relay's host.
+    `name` is what the others call the relay's host. Certificates belong together: what a start that
+    was cut off has made of them, and marked so, is made anew.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = []
-    certificates = ["ca.pem", "server.pem", "server.key"]
-    if not any((folder / file).exists() for file in certificates):
+    certificates, unfinished = ["ca.pem", "server.pem", "server.key"], folder / "unfinished"
+    missing = [file for file in certificates if not (folder / file).exists()]
+    if unfinished.exists() or missing == certificates:
+        unfinished.touch()
         write_certificates(folder, host=name, days=days)
+        unfinished.unlink()
         made += certificates
-    if not (folder / "superexec.secret").exists():
-        write_secret(folder / "superexec.secret", os.urandom(32))
+    elif missing:
+        raise DeploymentError(
+            f"{folder} lacks {' and '.join(missing)}, which belongs to the certificates that are "
+            f"there. Put it back, or remove {', '.join(certificates)}: new ones are then made, and "
+            "everybody needs the new ca.pem."
+        )
+    secret = folder / "superexec.secret"
+    if not secret.exists() or not secret.stat().st_size:
+        write_secret(secret, os.urandom(32))
         made.append("superexec.secret")
     return made
 

@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # Flower brings it, and whoever has no Flower is told so
     import httpx
 
-from fedprikl.deployment.flower.tuning import hasten
+from fedprikl.deployment.flower.tuning import CLOCKS, hasten
 
-__all__ = ["explain_flower", "flower_supernode", "in_plain_words", "no_task_words", "tls_words"]
+__all__ = [
+    "clock_words",
+    "explain_flower",
+    "flower_supernode",
+    "in_plain_words",
+    "no_task_words",
+    "tls_words",
+]
+
+NOTICED = 3.0  # seconds that clocks may differ before it is worth a word
 
 Words = Callable[[str, str, str], str]
 
@@ -57,6 +66,34 @@ def tls_words(reason: str, relay: str) -> str:
     return f"{said} Nothing was sent. {advice}"
 
 
+def clock_words(ahead: float, relay: str) -> str:
+    """That this machine's clock differs from the relay's, and what follows; empty if it does not.
+
+    >>> clock_words(0.7, "relay:9443")
+    ''
+    >>> clock_words(-8.2, "relay:9443")[:70]
+    "This machine's clock is 8 s behind the clock of the relay relay:9443. "
+    """
+    if abs(ahead) < NOTICED:
+        return ""
+    which = "ahead of" if ahead > 0 else "behind"
+    follows = (
+        f"It accepts {CLOCKS} s, unless it was started by other means than `fedprikl relay`: then "
+        "5 s ahead are too much."
+        if abs(ahead) < CLOCKS
+        else f"It refuses this machine until the clocks agree to within {CLOCKS} s."
+    )
+    said = f"This machine's clock is {abs(ahead):.0f} s {which} the clock of the relay {relay}."
+    return f"{said} {follows} Have both set by a time server (NTP)."
+
+
+def _ended(_: str, relay: str, __: str) -> str:
+    return (
+        f"Flower's SuperNode has ended. If nobody stopped this site, the relay {relay} refused it: "
+        f"the clocks differ by more than {CLOCKS} s, or the site was unregistered."
+    )
+
+
 def _untrusted(message: str, relay: str, _: str) -> str:
     found = re.search(r"certificate verify failed: (.*?)(?: \(_ssl|$)", message, re.MULTILINE)
     return tls_words(found[1] if found else "the handshake failed", relay)
@@ -87,6 +124,7 @@ _KNOWN: tuple[tuple[re.Pattern[str], Words], ...] = (
     (re.compile(r"Exit Code: 606|version mismatch"), _other_version),
     (re.compile(r"Exit Code: 302"), _odd_key),
     (re.compile(r"CERTIFICATE_VERIFY_FAILED"), _untrusted),
+    (re.compile(r"SuperNode terminated gracefully"), _ended),
     (re.compile(r"^Connection attempt failed, retrying"), _unreachable),
 )
 _OF_OWN_SUPERNODE: tuple[tuple[re.Pattern[str], Words], ...] = (

@@ -1,10 +1,11 @@
-"""The relay's database, which is Flower's own: what is old is removed from it, and nothing else.
+"""The relay's database, which is Flower's own: it is made whole, and what is old is removed.
 
 Registered sites stay, and so do the nonces by which Flower refuses a request that is sent twice.
 That a site answers a round once does not depend on this file: each site remembers it itself.
 """
 
 import contextlib
+import os
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from fedprikl.deployment.pruning import make_smaller
 from fedprikl.errors import DeploymentError
 
-__all__ = ["prune_relay"]
+__all__ = ["make_database", "prune_relay"]
 
 # What belongs to a run, by its run or by one of its tasks; what belongs to a series of runs.
 _OF_RUNS = (
@@ -43,6 +44,25 @@ _STATEMENTS = (
     "DELETE FROM fab WHERE fab_hash NOT IN (SELECT fab_hash FROM run) AND fab_hash NOT IN "
     "(SELECT fab_hash FROM federation_app)",
 )
+
+
+def make_database(path: Path) -> None:
+    """Makes a relay's database, whole or not at all; one that is there is left as it is.
+
+    Flower makes its tables one by one. If that is cut off, it never starts with that file again.
+    """
+    if path.exists():
+        return
+    from flwr.supercore.object_store.sql_object_store import SqlObjectStore
+
+    fresh = path.with_name(path.name + ".new")
+    for left in path.parent.glob(fresh.name + "*"):  # by a start that was cut off
+        left.unlink()
+    store = SqlObjectStore(str(fresh), verify=False)
+    store.initialize()
+    if store._engine is not None:
+        store._engine.dispose()
+    os.replace(fresh, path)
 
 
 def prune_relay(path: Path, *, before: datetime) -> int:

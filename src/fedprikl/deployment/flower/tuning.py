@@ -1,22 +1,39 @@
-"""What we change in Flower 1.41 while it runs in our processes: its waits, and its relay's queues.
+"""What we change in Flower 1.41 while it runs in our processes: waits, queues of the relay, clocks.
 
-All of it is here, with the reason, and none of it changes what is checked or who is let in. Each
-change is to go when Flower makes it needless; tests fail where Flower no longer has what is changed
-here.
+All of it is here, with the reason. What is checked and who is let in stays, but for clocks that are
+a little ahead. Each change is to go when Flower makes it needless; tests fail where Flower no
+longer has what is changed here.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fedprikl.deployment.flower.relay_database import make_database
 
 if TYPE_CHECKING:  # Flower's own dependency: not there without the extra `flower`
     from starlette.middleware import Middleware
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["flower_superlink", "hasten", "name_of", "taking_turns", "where_needed"]
+__all__ = [
+    "CLOCKS",
+    "flower_superlink",
+    "hasten",
+    "name_of",
+    "taking_turns",
+    "tolerate_clocks",
+    "where_needed",
+]
+
+# Requests are signed with the time. Flower's relay accepts what was signed up to 305 s ago, and up
+# to 5 s from now; a site whose clock is 8 s ahead would never connect.
+CLOCKS = 300  # seconds that a clock may be ahead of the relay's, or behind
+CHECKS_OF_TIME = ("flwr.superlink.routers.fleet.node_auth", "flwr.supercore.auth.superexec")
 
 # A message and its parts travel apart. For a part that is on its way Flower waits a second, then
 # two, and so on, before it looks at the next one.
@@ -102,6 +119,18 @@ def taking_turns(
     return in_turn
 
 
+def tolerate_clocks() -> None:
+    """Lets a relay accept clocks that are ahead as far as Flower lets them be behind.
+
+    A request to take a task is refused if it comes twice: Flower keeps its nonce for as long as
+    the request could pass. One of a site has no nonce, so whoever breaks TLS can repeat it for
+    10 minutes instead of 5.
+    """
+    sites, tasks = map(import_module, CHECKS_OF_TIME)
+    sites.SYSTEM_TIME_TOLERANCE, sites.TIMESTAMP_TOLERANCE = CLOCKS, 5  # type: ignore[attr-defined]
+    tasks.MIN_TIMESTAMP_DIFF_SECONDS = -CLOCKS  # type: ignore[attr-defined]
+
+
 def flower_superlink() -> None:
     """Flower's command of this name, with its own arguments."""
     from flwr.supercore.sql_mixin import SqlMixin
@@ -111,4 +140,6 @@ def flower_superlink() -> None:
     flowers_own = superlink._get_middleware
     superlink._get_middleware = lambda: where_needed(flowers_own())
     SqlMixin.session = taking_turns(SqlMixin.session)  # type: ignore[assignment,method-assign]
+    tolerate_clocks()
+    make_database(Path(sys.argv[sys.argv.index("--database") + 1]))
     cli.flower_superlink()
