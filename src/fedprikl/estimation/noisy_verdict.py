@@ -82,7 +82,8 @@ class _Groups:
 
     def __init__(self, model: NoDrift) -> None:
         rare = np.argsort(model.pi, kind="stable")
-        placed = np.arange(len(rare)) if model.cells is None else np.argsort(model.cells)
+        cells = np.arange(len(rare)) if model.cells is None else model.cells
+        placed = np.argsort(cells, kind="stable")  # batches may count one cell apart
         self.orders = (placed, rare)
         # Without noise. Clients move the cells of a group together, so it is simulated.
         counts = model.counts(GROUPED_DRAWS, public_simulation())

@@ -17,7 +17,7 @@ from fedprikl.estimation.adaptive import adaptive_law
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import group_sizes, multinomial
-from fedprikl.estimation.noisy_counts import NoisyCounts, debias
+from fedprikl.estimation.noisy_counts import WHOLE, NoisyCounts, debias
 from fedprikl.estimation.terms import Terms
 from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints
@@ -244,8 +244,10 @@ def draw_populations(
     for t, size in enumerate(records.tolist()):
         asked = np.flatnonzero(points.batch == t)
         p = chances[terms.of_point[asked]]
-        # Large ratios of few sampled cells may exceed 1 together.
-        cells = np.append(p, max(0.0, 1 - float(p.sum())))
+        # Large ratios of few sampled cells may exceed 1 together. A rest that is rounding alone is
+        # none: a draw of mean 0 takes no random number, and one of mean 1e-16 does.
+        rest = 1 - float(p.sum())
+        cells = np.append(p, rest if rest > WHOLE else 0.0)
         for group, number in group_sizes(size, design_effect):
             drawn = multinomial(number, cells / cells.sum(), populations, rng)
             counts[:, asked] += group * drawn[:, :-1]

@@ -15,6 +15,7 @@ from fedprikl.divergence import Score
 from fedprikl.estimation.drift_model import SEED, DriftModel, model_drift, skew_of
 from fedprikl.estimation.terms import Terms
 from fedprikl.planning.error_parts import ErrorParts, mean_error
+from fedprikl.planning.forecast import six_digits
 from fedprikl.planning.simulated_scores import simulate_scores
 from fedprikl.planning.spectrum import Spectrum
 
@@ -141,7 +142,7 @@ class _Layout:
 
         A cell is asked with probability i(x): it counts if no steeper one is asked.
         """
-        order = np.argsort(-steps)
+        order = np.argsort(-steps, kind="stable")
         none = (1 - self.inclusion[order]) ** self.spectrum.copies[order]
         none_before = np.concatenate([[1.0], np.cumprod(none)[:-1]])
         return math.sqrt(float(np.sum(steps[order] ** 2 * (1 - none) * none_before)))
@@ -182,7 +183,7 @@ def _forecasts(
     drawn = [simulate_scores(terms, score, each, client_effect=client_effect) for each in models]
     sampling = [math.sqrt(layout.sampling_variance(model)) for model in models]
     for share in clipping:
-        maximum_step = math.inf if share == 1 else share * float(steps.max())
+        maximum_step = math.inf if share == 1 else six_digits(share * float(steps.max()))
         design = Design(
             points=layout.points,
             batches=layout.batches,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fedprikl.planning.forecast import least
 from fedprikl.planning.planned_round import PlannedRound
 
 __all__ = ["best_per_client", "numbers_per_client"]
@@ -25,4 +26,4 @@ def numbers_per_client(average: float) -> tuple[int, ...]:
 def best_per_client(plan_with: Callable[[int], PlannedRound], average: float) -> PlannedRound:
     """The plan with the least predicted error; of plans that are nearly as good, the first."""
     planned = [plan_with(number) for number in numbers_per_client(average)]
-    return min(planned, key=lambda each: each.error)
+    return least(planned, lambda each: each.error)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Literal
 
 from fedprikl.checks import check_delta, check_epsilon, check_positive_int
+from fedprikl.planning.forecast import least
 from fedprikl.privacy import (
     Charge,
     GaussianMechanism,
@@ -46,7 +47,7 @@ def split_budget(*, epsilon: float, delta: float, releases: int = 1) -> ReleaseB
         share = largest_epsilon(charge, epsilon=epsilon, delta=delta, releases=releases)
         return ReleaseBudget(kind, share, charge(share).standard_deviation)
 
-    return min(best("laplace"), best("gaussian"), key=lambda budget: budget.noise_per_sensitivity)
+    return least((best("laplace"), best("gaussian")), lambda budget: budget.noise_per_sensitivity)
 
 
 def largest_epsilon(

@@ -8,6 +8,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.planning.column_plan import column_reasons, forecast_columns
 from fedprikl.planning.drift_cases import drift_cases
 from fedprikl.planning.explain import Reason, common_reasons, epsilon_reason, room_reason
+from fedprikl.planning.forecast import least
 from fedprikl.planning.known import MOST_POINTS, Known
 from fedprikl.planning.planned_round import Compared, PlannedRound
 from fedprikl.planning.release_budget import largest_epsilon
@@ -109,7 +110,7 @@ def _whole(plan: Plan) -> Plan:
 
 def _afforded(plan: Plan) -> Plan:
     """With the noise that is smaller, and the epsilon of which a record's releases fit."""
-    return min((_with_noise(plan, noise) for noise in NOISES), key=_loudness)
+    return least((_with_noise(plan, noise) for noise in NOISES), _loudness)
 
 
 def _shared(known: Known, plan: Plan) -> Plan:
@@ -133,7 +134,7 @@ def _shared(known: Known, plan: Plan) -> Plan:
         kind,
         epsilon=largest_epsilon(charge, epsilon=total, delta=delta, releases=plan.releases),
     )
-    return min(even, composed, key=lambda each: _shared_noise(each, sizes))
+    return least((even, composed), lambda each: _shared_noise(each, sizes))
 
 
 def _shared_noise(plan: Plan, sizes: Sequence[int]) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedprikl.estimation.no_drift import public_simulation
+from fedprikl.planning.forecast import six_digits
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.privacy import Calibrated
 from fedprikl.protocol.question import Question
@@ -42,4 +43,4 @@ def needed_shares(
         found[question.divergence] = LEAST if hopeless else float(np.clip(wanted, LEAST, most))
     total = sum(found.values())
     scale = min(1.0, MOST_TOGETHER / total) if total else 1.0
-    return {name: scale * share for name, share in found.items()}
+    return {name: six_digits(scale * share) for name, share in found.items()}

@@ -26,6 +26,7 @@ POPULATIONS = 200  # always the same random numbers: a larger drift is not found
 PRECISION = 1.04  # of the search, as a ratio
 LEAST = 1e-9  # nobody looks for less
 TINY = 1e-300
+KEPT = 1 - 1e-12  # of a P: else rounding decides whether there is a rest, whose draw takes a number
 NOISES = 64  # populations whose adaptive noise is computed
 
 
@@ -126,7 +127,7 @@ def _drifted(model: NoDrift, ratios: Floats) -> NoDrift:
     chances = model.pi * ratios
     asked = np.bincount(model.batch, weights=chances[model.term])
     # Large ratios of few sampled cells may exceed 1 together. A probability is above 0.
-    return replace(model, pi=np.maximum(chances / max(1.0, float(asked.max())), TINY))
+    return replace(model, pi=np.maximum(KEPT * chances / max(1.0, float(asked.max())), TINY))
 
 
 def _search(power: Callable[[float], float | None], start: float) -> float | None:

@@ -15,6 +15,7 @@ from fedprikl.planning.explain import (
     share_reasons,
     way_reason,
 )
+from fedprikl.planning.forecast import least, six_digits
 from fedprikl.planning.known import Known
 from fedprikl.planning.planned_round import Compared, PlannedRound
 from fedprikl.planning.release_budget import (
@@ -52,7 +53,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
     budget = split_budget(epsilon=total, delta=delta, releases=draft.releases)
     draft = replace(draft, cohort=known.cohort_of(COHORT))
     searched = _search(known, draft, budget)
-    best = min(searched, key=lambda each: each.error)
+    best = least(searched, lambda each: each.error)
     options = _Options(known, draft, best.design, budget)
     taken, plan = options.best, options.best.plan
 
@@ -155,7 +156,8 @@ class _Options:
     @property
     def _limits(self) -> list[float]:
         """Maximum steps to try; infinite: none."""
-        return [share * self._first.largest_step if share < 1 else math.inf for share in LIMITS]
+        largest = self._first.largest_step
+        return [six_digits(share * largest) if share < 1 else math.inf for share in LIMITS]
 
     @cached_property
     def counts(self) -> Way | None:
@@ -217,7 +219,7 @@ class _Options:
         """With the noise and the epsilon of which all releases fit into the budget."""
         charged = tuple((question.release, question.share) for question in plan.questions)
         if charged not in self._affordable:  # a maximum step costs nothing
-            best = min((self._with_noise(plan, noise) for noise in NOISES), key=_loudness)
+            best = least((self._with_noise(plan, noise) for noise in NOISES), _loudness)
             self._affordable[charged] = best.noise, best.epsilon
         noise, epsilon = self._affordable[charged]
         return replace(plan, noise=noise, epsilon=epsilon)

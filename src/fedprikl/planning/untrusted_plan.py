@@ -6,6 +6,7 @@ from functools import cache
 from fedprikl.planning.design import EXPONENTS
 from fedprikl.planning.drift_cases import drift_cases
 from fedprikl.planning.explain import Reason, common_reasons
+from fedprikl.planning.forecast import least
 from fedprikl.planning.known import Known
 from fedprikl.planning.planned_round import Compared, PlannedRound
 from fedprikl.planning.smallest import smallest_drifts
@@ -26,9 +27,9 @@ def plan_untrusted(known: Known, draft: Plan) -> PlannedRound:
     draft = replace(share_of_releases(draft), cohort=known.cohort_of(LARGEST_COHORT))
     points = known.points_that_fit(draft)
     exponents = EXPONENTS if points < known.spectrum.cells else (1.0,)
-    taken = min(
+    taken = least(
         (_way(known, _asking(draft, points=points, exponent=each)) for each in exponents),
-        key=lambda way: way.typical,
+        lambda way: way.typical,
     )
     plan = taken.plan
 

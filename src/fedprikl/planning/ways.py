@@ -4,10 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from fedprikl.planning.drift_cases import DriftCase, drift_case
-from fedprikl.planning.forecast import Forecast, typical_error
+from fedprikl.planning.forecast import Forecast, least, typical_error
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.protocol.plan import Plan
 
@@ -96,9 +94,9 @@ def best_way(ways: Sequence[Way], counts: Way | None, whole: Way | None) -> Way:
     is not taken where noisy counts are at hand. `whole` are a textbook's, with the whole budget.
     """
     if counts is None or whole is None:
-        return min(ways, key=lambda way: way.typical)
+        return least(ways, lambda way: way.typical)
     able = [way for way in ways if way.is_no_worse(whole)]
-    return min([*able, counts], key=lambda way: way.typical)
+    return least([*able, counts], lambda way: way.typical)
 
 
 def regrets_less(one: Mapping[str, float | None], other: Mapping[str, float | None]) -> bool:
@@ -132,8 +130,8 @@ def best_limit(ways: Sequence[Way], whole: Way | None) -> Way:
     A limit costs nothing in a cell that is gone, and most in cells that are nearly gone. Both must
     be tried, or the tightest limit always looks best.
     """
-    sizes = [case.size for case in ways[0].cases]
-    large = np.argsort(sizes)[-2:].tolist()
+    cases = ways[0].cases
+    large = sorted(range(len(cases)), key=lambda i: round(cases[i].size, 9))[-2:]
 
     def typical(way: Way) -> float:
         nearly_gone = way.predict(*NEARLY_GONE)
@@ -141,4 +139,4 @@ def best_limit(ways: Sequence[Way], whole: Way | None) -> Way:
         return typical_error(errors if nearly_gone is None else [*errors, nearly_gone])
 
     able = [way for way in ways if whole is None or way.is_no_worse(whole, large)]
-    return min(able or ways, key=typical)
+    return least(able or ways, typical)
