@@ -20,6 +20,7 @@ __all__ = ["GammaLike", "NoisyTail", "SmoothTail", "Tail", "gamma_like_deviate",
 
 SKEWS = (1e-3, 6.0)  # a chi-square variable of 2/9 degrees of freedom has a skewness of 6
 KNEE = 0.1  # the share of populations beyond which the tail's decay is fitted once more
+TIE = 1e-9  # of depths: populations at the knee differ by rounding, and none of them is beyond it
 PRIOR = 50.0  # populations beyond the knee that would agree with the Gamma law
 NODES, GRID, FURTHEST = 96, 192, 45.0  # exp(-45): no threshold lies further out
 
@@ -91,7 +92,7 @@ class SmoothTail:
         law = GammaLike.of(values)
         depths = law.depth(values)
         knee = float(np.quantile(depths, 1 - KNEE))
-        beyond = depths[depths > knee] - knee
+        beyond = depths[depths > knee + TIE] - knee
         return cls(law, max(knee, 0.1), (beyond.sum() + PRIOR) / (len(beyond) + PRIOR))
 
     def at(self, depth: Floats) -> Floats:
