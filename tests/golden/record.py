@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 
 from tests.golden.cases import CASES
-from tests.golden.compare import PROCESSOR, VALUES, processor, round_trip
+from tests.golden.compare import VALUES, round_trip
 
 
 def main(path: Path) -> None:
     values = {name: round_trip(case()) for name, case in sorted(CASES.items())}
     path.write_text(json.dumps(values, indent=1, sort_keys=True) + "\n")
-    PROCESSOR.write_text(processor() + "\n")
 
 
 if __name__ == "__main__":
