@@ -71,7 +71,7 @@ def test_one_value_has_one_text_however_it_is_stored(text: str, values: list[Any
 
 MISSING = [
     None, float("nan"), np.float32("nan"), np.float16("nan"), Decimal("NaN"), Decimal("sNaN"),
-    pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT"),
+    pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT", "s"),
 ]  # fmt: skip
 
 
