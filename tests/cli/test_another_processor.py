@@ -161,8 +161,9 @@ def numbers() -> dict[str, Any]:
     rng = np.random.default_rng(3)
     who = rng.integers(0, 60, 3000)
     column = (who + rng.integers(0, 5, 3000)) % 7
+    number = rng.normal(size=3000) + who * 0.02
     letter = rng.choice(list("xyz"), 3000)
-    frame = pl.DataFrame({"a": column, "c": letter, "who": who})
+    frame = pl.DataFrame({"a": column, "b": number, "c": letter, "who": who})
     rates = [(size, rate) for size in (9, 40, 200, 1000) for rate in (0.05, 0.1, 1 / 3, 0.45)]
     degrees = [choose_degree(n, dropout=0.1, corruption=rate) for n, rate in rates]
     shares = [
