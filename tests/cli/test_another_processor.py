@@ -48,6 +48,7 @@ from tests.monitoring.small_series import (
 from tests.protocol.worlds import AT
 from tests.protocol.worlds import World as Federation
 
+pytestmark = pytest.mark.slow
 CPU = Path("/proc/cpuinfo")
 WIDE = CPU.exists() and " avx512f " in CPU.read_text(encoding="utf-8")
 HERE: Mapping[str, str] = {}
