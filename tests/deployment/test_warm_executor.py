@@ -220,7 +220,6 @@ def test_tasks_run_in_forks_that_end_with_the_executor(tmp_path: Path) -> None:
     assert "secret" not in said
 
 
-<<<<<<< HEAD
 STORM = """
 import contextlib, os, pathlib, signal, sys
 from fedprikl.deployment.flower.executor import Executor
@@ -314,10 +313,7 @@ def test_forks_have_a_limit() -> None:
     assert said == "3\n"
 
 
-def wait_until(condition: Any, seconds: float = 30.0) -> None:
-=======
 def wait_until(condition: Any, seconds: float = 120.0) -> None:
->>>>>>> ff5067a (Tests wait for things and not for times, close what they open, and count processor time)
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
