@@ -7,7 +7,7 @@ FLOWER := tests/deployment/test_loopback.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo federation-demo monitor-demo paper check test validate quick-tests other-tests flower-tests \
-  matrix docs tables lint lock clean
+  elsewhere matrix pythons docs tables lint lock clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -45,8 +45,8 @@ validate: setup  ## everything, also long statistics, benchmarks, coverage
 	$(BIN)/python -m pytest -n 2 --dist worksteal src tests contrib --cov --cov-report=term --cov-fail-under=95
 
 # Two processes of one thread each: threads of NumPy and polars would only wait for each other.
-quick-tests other-tests flower-tests validate: export OMP_NUM_THREADS = 1
-quick-tests other-tests flower-tests validate: export POLARS_MAX_THREADS = 1
+quick-tests other-tests flower-tests validate elsewhere: export OMP_NUM_THREADS = 1
+quick-tests other-tests flower-tests validate elsewhere: export POLARS_MAX_THREADS = 1
 
 quick-tests: setup
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not validation"
@@ -57,15 +57,27 @@ other-tests: setup
 flower-tests: setup
 	@said=$$($(BIN)/python -m pytest $(FLOWER) -m "not validation" 2>&1); code=$$?; echo "$$said"; exit $$code
 
+elsewhere: setup  ## the daily tests in five arithmetic environments: as other processors compute
+	tests/elsewhere.sh $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not validation"
+
 # Each Python gets an environment of its own, beside .venv.
 matrix:  ## the suite on every Python from 3.11 to 3.13 that this machine has
 	@set -e; for version in 3.11 3.12 3.13; do \
-	  if ! python$$version -c '' 2>/dev/null; then echo "no Python $$version here: left out"; continue; fi; \
-	  echo "Python $$version"; place=.matrix/$$version; \
-	  python$$version -m venv $$place; \
+	  python=$$($(MAKE) -s --no-print-directory pythons | sed -n "s/^$$version //p"); \
+	  if [ -z "$$python" ]; then echo "no Python $$version here: left out"; continue; fi; \
+	  echo "Python $$version: $$python"; place=.matrix/$$version; \
+	  $$python -m venv $$place; \
 	  $$place/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock; \
 	  $$place/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .; \
 	  OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $$place/bin/python -m pytest -q -n 2 --dist worksteal -m "not validation"; \
+	done
+
+# What is on PATH may be a shim of pyenv for a version that is not chosen: it fails.
+pythons:
+	@for version in 3.11 3.12 3.13; do \
+	  for found in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python$$version; do \
+	    if $$found -c '' 2>/dev/null; then echo $$version $$found; break; fi; \
+	  done; \
 	done
 
 docs: setup  ## build the site into docs/_build/site; open its index.html, no server is needed

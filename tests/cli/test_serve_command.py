@@ -108,10 +108,10 @@ def test_it_serves_until_a_signal_ends_it_well(number: signal.Signals) -> None:
             line = running.stdout.readline()
             assert line.startswith("serving http://127.0.0.1:")
             address = line.split()[1]
-            with urllib.request.urlopen(address, timeout=20) as answer:  # noqa: S310
+            with urllib.request.urlopen(address, timeout=120) as answer:  # noqa: S310
                 assert b"Drift since week 4" in answer.read()
             running.send_signal(number)
-            _, said = running.communicate(timeout=20)
+            _, said = running.communicate(timeout=120)
         finally:
             running.kill()
     assert running.returncode == 0

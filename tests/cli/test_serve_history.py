@@ -99,11 +99,12 @@ def test_the_page_over_the_web() -> None:
             said = child.stdout.readline().split()
             assert said[0] == "serving"
             for name, word in [("", "No drift"), ("health", "ok"), ("metrics", "# EOF")]:
-                with urllib.request.urlopen(said[1].rstrip("/") + "/" + name, timeout=30) as answer:  # noqa: S310
+                page = said[1].rstrip("/") + "/" + name
+                with urllib.request.urlopen(page, timeout=120) as answer:  # noqa: S310
                     assert word in answer.read().decode()
         finally:
             child.send_signal(signal.SIGINT)
-            child.wait(30)
+            child.wait(120)
 
 
 @pytest.mark.usefixtures("world")

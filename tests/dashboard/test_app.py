@@ -38,7 +38,7 @@ class Answer:
 
 def ask(address: str, path: str = "/", method: str = "GET", **headers: str) -> Answer:
     parts = urlsplit(address)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
     try:
         connection.request(
             method, path, headers={k.replace("_", "-"): v for k, v in headers.items()}

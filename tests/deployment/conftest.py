@@ -1,7 +1,11 @@
 """Flower's processes say once which run they serve; here one process serves them all."""
 
+import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
@@ -17,6 +21,20 @@ def task_identity(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("_run_id", "_node_id", "_task_id"):
         monkeypatch.setattr(TaskIdentity, name, 999)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_pool() -> Iterator[None]:
+    """Flower's relay keeps its connections until its process ends; here the process goes on."""
+    flower = sys.modules.get("flwr.supercore.sql_mixin")
+    if flower is None:
+        yield
+        return
+    from sqlalchemy import NullPool
+
+    made = partial(flower.create_engine, poolclass=NullPool)
+    with patch.object(flower, "create_engine", made):
+        yield
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ class Finished:
 
 def keep_everything(database: Path) -> None:
     """The relay never forgets: a copy of every object and message that it ever stores."""
-    with sqlite3.connect(database) as db:
+    with closing(sqlite3.connect(database)) as db, db:
         db.execute("CREATE TABLE kept (content BLOB)")
         for event in ("INSERT ON objects", "UPDATE OF content ON objects"):
             name = event.split()[0].lower()
@@ -214,7 +214,7 @@ def test_progress_is_shown_and_the_budget_charged(finished: Finished) -> None:
 
 def stored(database: Path) -> tuple[list[bytes], list[Envelope]]:
     """Everything the relay has kept, raw, and the parcels in it."""
-    with sqlite3.connect(database) as db:
+    with closing(sqlite3.connect(database)) as db, db:
         raw = [row[0] for row in db.execute("SELECT content FROM kept") if row[0]]
         everything = list(raw)
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
@@ -269,7 +269,7 @@ def test_no_answer_of_a_client_is_stored_unsealed(finished: Finished) -> None:
 def test_code_that_the_relay_ships_is_not_run(finished: Finished) -> None:
     """Neither at a site nor at the aggregator: both run what is installed there."""
     assert list((finished.federation.folder / "ran").iterdir()) == []
-    with sqlite3.connect(finished.federation.database) as db:
+    with closing(sqlite3.connect(finished.federation.database)) as db, db:
         shipped = b"".join(row[0] for row in db.execute("SELECT content FROM fab"))
     assert b"hostile.py" in shipped
 

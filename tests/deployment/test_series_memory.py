@@ -3,6 +3,7 @@
 import sqlite3
 import tempfile
 from collections import Counter
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def test_a_long_series_may_have_more_rounds(
 
 def write_first_version(path: Path, records: str) -> None:
     path.parent.mkdir()
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.executescript(
             f"""
             CREATE TABLE rounds (records TEXT, round TEXT, plan TEXT, ends REAL,
@@ -173,7 +174,7 @@ def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
     assert count(this, "new", twice, None, tmp_path / "data", most=2) == {"a": 1}
     window = plan(time_column="at", window=3)
     assert count(this, "more", window, 0, tmp_path / "data", most=3) == {"a": 1}
-    with sqlite3.connect(tmp_path / "home" / "site.db") as db:
+    with closing(sqlite3.connect(tmp_path / "home" / "site.db")) as db, db:
         assert db.execute("PRAGMA user_version").fetchone() == (2,)
         assert db.execute("SELECT round FROM counts").fetchall() == [("old",), ("new",), ("more",)]
 
@@ -188,7 +189,7 @@ def test_an_upgraded_file_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
         this.go_on("aa", Step.SHARE)
     columns = []
     for folder in ("old", "new"):
-        with sqlite3.connect(tmp_path / folder / "home" / "site.db") as db:
+        with closing(sqlite3.connect(tmp_path / folder / "home" / "site.db")) as db, db:
             tables = [t for (t,) in db.execute("SELECT name FROM sqlite_master ORDER BY name")]
             columns.append({t: db.execute(f"PRAGMA table_info({t})").fetchall() for t in tables})
     assert columns[0] == columns[1]

@@ -5,7 +5,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +193,7 @@ def test_rounds_of_expired_plans_are_forgotten_and_stay_closed(tmp_path: Path) -
     this, long = memory(tmp_path), signed(valid_until="2032-01-01T00:00:00+00:00")
     this.begin("aa", signed(), most_counts=1, at=AT)
     this.begin("bb", long, most_counts=1, at=LATER)
-    with sqlite3.connect(tmp_path / "home" / "site.db") as db:
+    with closing(sqlite3.connect(tmp_path / "home" / "site.db")) as db, db:
         assert db.execute("SELECT round FROM rounds").fetchall() == [("bb",)]
     for name in ("aa", "cc"):  # the clock goes back: the plan stays expired
         refused("not valid at this time", counted, this, name, signed())
@@ -284,6 +284,6 @@ def test_a_process_killed_at_any_instant_forgets_nothing(tmp_path: Path) -> None
         granted += told(child, reading)
     granted += told(*in_another_process(lambda tell: count_all(tmp_path, names, tell)))
     assert len(granted) == len(set(granted)) <= len(names) // 2
-    with sqlite3.connect(tmp_path / "home" / "site.db") as db:
+    with closing(sqlite3.connect(tmp_path / "home" / "site.db")) as db, db:
         (kept,) = db.execute("SELECT count(*) FROM counts").fetchone()
     assert kept == len(names) // 2

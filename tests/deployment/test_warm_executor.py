@@ -212,7 +212,7 @@ def test_tasks_run_in_forks_that_end_with_the_executor(tmp_path: Path) -> None:
         assert is_running(forks["long"])
         assert (tmp_path / "beat").exists()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(120) == 0
         assert not is_running(forks["long"])
         assert process.stderr is not None
         said = process.stderr.read()
@@ -313,7 +313,7 @@ def test_forks_have_a_limit() -> None:
     assert said == "3\n"
 
 
-def wait_until(condition: Any, seconds: float = 30.0) -> None:
+def wait_until(condition: Any, seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

@@ -1,7 +1,10 @@
 """What the README and the docs show is what happens."""
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -76,6 +79,41 @@ def test_the_two_commands_exist() -> None:
     for command in re.findall(r"^make ([\w-]+)", README, re.MULTILINE):
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
     assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_pythons_are_found_behind_a_shim_that_fails(tmp_path: Path) -> None:
+    """`make matrix` asks for them. What pyenv puts on PATH fails unless the version is chosen."""
+    shim, real = tmp_path / "bin" / "python3.13", tmp_path / "versions/3.13.7/bin/python3.13"
+    for place, code in ((shim, 127), (real, 0)):
+        place.parent.mkdir(parents=True)
+        place.write_text(f"#!/bin/sh\nexit {code}\n", encoding="utf-8")
+        place.chmod(0o755)
+    path = f"{shim.parent}{os.pathsep}{os.environ['PATH']}"
+    said = subprocess.run(
+        ["make", "-s", "pythons"],  # noqa: S607
+        cwd=ROOT,
+        env=os.environ | {"PATH": path, "PYENV_ROOT": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert f"3.13 {real}" in said.splitlines()
+
+
+def test_commands_are_run_as_other_processors_compute() -> None:
+    def elsewhere(code: str) -> subprocess.CompletedProcess[str]:
+        line = ["tests/elsewhere.sh", sys.executable, "-c", code]
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    names = "('NPY_DISABLE_CPU_FEATURES', 'OPENBLAS_CORETYPE')"
+    said = elsewhere(f"import os; print(*map(os.environ.get, {names}))")
+    lines = said.stdout.splitlines()
+    assert (said.returncode, len(lines)) == (0, 5)
+    assert all(line.startswith("passed") for line in lines)
+    assert len({line.split(": ")[1] for line in lines}) == 5
+    failed = elsewhere("import os, sys; sys.exit('OPENBLAS_CORETYPE' in os.environ)")
+    assert failed.returncode == 1
+    assert failed.stdout.count("FAILED") == 3
 
 
 def test_links_lead_somewhere() -> None:

@@ -50,11 +50,11 @@ def test_it_runs(
     mpl.use("Agg")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    start = time.perf_counter()
+    start = time.process_time()
     names: dict[str, Any] = {"__name__": "__main__"}
     shown = [run_cell(source, names) for source in CODE]
     plt.close("all")
-    assert time.perf_counter() - start < 120  # a blow-up only
+    assert time.process_time() - start < 120  # a blow-up only
     assert {"carrier", "departure_delay"} <= set(names["result"].columns.drifted)
     assert shown[-1] is True
     printed = capsys.readouterr().out

@@ -256,7 +256,7 @@ def test_many_columns_take_seconds() -> None:
     cases = [each.case() for each in columns_of((12,) * 100, records=40_295, spread=spread)]
     started = time.process_time()
     assert len(judge_columns(cases, false_alarm=0.01)) == 100
-    assert time.process_time() - started < 10  # usually 4
+    assert time.process_time() - started < 20  # usually 4
 
 
 def test_what_cannot_be_judged_is_refused() -> None:

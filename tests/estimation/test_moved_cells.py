@@ -219,7 +219,7 @@ def test_hundred_views_take_seconds() -> None:
     moved_cells(views, false_discovery=0.1)
     for view, spread in views:
         cell_shares(view, spread)
-    assert time.process_time() - started < 8  # usually 3
+    assert time.process_time() - started < 15  # usually 3
 
 
 def test_what_cannot_be_told_is_refused() -> None:

@@ -292,8 +292,9 @@ def test_a_round_releases_it(trust: Trust) -> None:
 def test_a_charged_release_has_interval_verdict_and_report(trust: Trust, tmp_path: Path) -> None:
     world = World.make()
     world.held[:, 0] *= 9  # drift
-    plan, ledger = one_number(plan_for(world, trust).plan), budgeted(tmp_path / "ledger")
-    release = Release.from_bytes(world.run(plan, ledger=ledger).release.to_bytes())
+    plan = one_number(plan_for(world, trust).plan)
+    with budgeted(tmp_path / "ledger") as ledger:
+        release = Release.from_bytes(world.run(plan, ledger=ledger).release.to_bytes())
     assert release.is_signed_by(world.key.public)
     assert release.interval is not None
     low, high = release.interval

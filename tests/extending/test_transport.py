@@ -110,7 +110,7 @@ def test_a_round_over_a_queue_is_the_round_in_memory(tmp_path: Path, gone: Step 
     """To the last digit, also if a client vanishes on the way."""
     made = module("A transport", tmp_path, name="queue_transport")
     clients, steps = members(gone), list[StepCount]()
-    over = made.QueueTransport(clients, AT, timeout=60.0, grace=2.0)
+    over = made.QueueTransport(clients, AT, timeout=60.0, grace=60.0 if gone is None else 4.0)
     found = release_over(clients, over, report=steps.append)
     leaves = {} if gone is None else {"c5": LAST[gone]}
     expected = release_over(members(), None, leaves=leaves)
@@ -126,7 +126,7 @@ def test_a_refusal_travels_over_the_queue(tmp_path: Path) -> None:
     clients["c7"] = Client(
         WORLD.held[7], WORLD.reference, policy=Policy(largest_epsilon=0.1), randomness=os.urandom
     )
-    found = release_over(clients, made.QueueTransport(clients, AT, timeout=60.0, grace=2.0))
+    found = release_over(clients, made.QueueTransport(clients, AT, timeout=60.0, grace=60.0))
     assert list(found.refusals) == ["c7"]
     assert sum(outcome.included for outcome in found.outcomes) == 11
 
@@ -138,7 +138,7 @@ def test_one_slow_client_costs_the_others_nothing(tmp_path: Path, go_on: threadi
     slow = Slow(WORLD.held[0], WORLD.reference, policy=WORLD.policy, randomness=os.urandom)
     slow.go_on = go_on
     clients["c0"] = slow
-    over = made.QueueTransport(clients, AT, timeout=2.0, grace=1.0)
+    over = made.QueueTransport(clients, AT, timeout=60.0, grace=4.0)
     found = release_over(clients, over, report=steps.append)
     assert sum(outcome.included for outcome in found.outcomes) == 11
     assert {count.step: count.lost for count in steps if count.lost} == {Step.SHARE: 1}

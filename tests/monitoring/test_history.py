@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def world(_counted: World, folder: Path) -> World:
 
 def edit(path: Path, *statements: str, **values: Any) -> None:
     """What somebody can do who may write the file: the guards go, and come back."""
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         guards = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in guards:
             db.execute(f"DROP TRIGGER {name}")
@@ -60,7 +61,6 @@ def edit(path: Path, *statements: str, **values: Any) -> None:
             db.execute(statement, values)
         for _, sql in guards:
             db.execute(sql)
-    db.close()
 
 
 def refusal(world: World, kind: type[HistoryError] = HistoryDamagedError) -> str:
@@ -78,7 +78,8 @@ def test_it_is_for_its_owner_only_and_append_only(world: World) -> None:
     assert stat.S_IMODE(world.history.stat().st_mode) == 0o600
     for statement in ("UPDATE entries SET body = '{}'", "DELETE FROM entries"):
         with (
-            sqlite3.connect(world.history) as db,
+            closing(sqlite3.connect(world.history)) as db,
+            db,
             pytest.raises(sqlite3.IntegrityError, match="a history is append-only"),
         ):
             db.execute(statement)
@@ -115,7 +116,7 @@ def test_what_is_edited_is_named(world: World, statement: str, words: str) -> No
 
 
 def test_guards_that_are_gone_are_noticed(world: World) -> None:
-    with sqlite3.connect(world.history) as db:
+    with closing(sqlite3.connect(world.history)) as db, db:
         db.execute("DROP TRIGGER entries_are_never_updated")
     assert "guards against editing were changed" in refusal(world)
 

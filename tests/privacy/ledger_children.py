@@ -64,15 +64,15 @@ def one_round(path: Path, world: Path, pipe: Connection, point: str) -> None:
 
 
 def many_rounds(path: Path, world: Path, pipe: Connection, life: int) -> None:
-    """Round after round without pause, until killed."""
+    """Round after round without pause, a word after each, until killed."""
     with Ledger.open(path) as ledger:
-        pipe.send("started")
         for i in range(10_000):
             name = f"life {life} round {i}"
             cost = AccountedRelease(proved_epsilon=2.0**-20)
             reserved = ledger.reserve("phones", cost, round_id=name, at=AT)
             publish(world, name)
             ledger.commit(reserved, release_hash="0" * 64, at=AT)
+            pipe.send(name)
 
 
 def reserve_as_much_as_possible(

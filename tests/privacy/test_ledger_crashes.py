@@ -35,14 +35,17 @@ def budget(path: Path) -> Path:
     return path
 
 
-def killed_after_word(target: Callable[..., None], *arguments: Any, pause: float = 0.0) -> None:
-    """Starts a child, waits for its word, and kills it (SIGKILL: it can clean up nothing)."""
+def killed_after_word(
+    target: Callable[..., None], *arguments: Any, words: int = 1, pause: float = 0.0
+) -> None:
+    """Starts a child, waits for its words, and kills it (SIGKILL: it can clean up nothing)."""
     ours, theirs = context.Pipe()
     *first, last = arguments
     child = context.Process(target=target, args=(*first, theirs, last))
     child.start()
-    assert ours.poll(PATIENCE), "the child never came to its stop"
-    ours.recv()
+    for _ in range(words):
+        assert ours.poll(PATIENCE), "the child never came to its stop"
+        ours.recv()
     time.sleep(pause)
     child.kill()
     child.join(PATIENCE)
@@ -85,11 +88,13 @@ def test_killed_between_any_two_steps(
 
 
 def test_killed_at_any_instant(budget: Path, tmp_path: Path) -> None:
-    """Ten lives, each ended at a random time: all that left is charged, and the chain is whole."""
+    """Ten lives, each ended at a random time after two rounds: all that left is charged, and the
+    chain is whole.
+    """
     world, rng = tmp_path / "world", random.Random(20300131)  # noqa: S311  when to kill
     for life in range(10):
-        pause = rng.uniform(0.0, 0.15)
-        killed_after_word(children.many_rounds, budget, world, life, pause=pause)
+        pause = rng.uniform(0.0, 0.05)
+        killed_after_word(children.many_rounds, budget, world, life, words=2, pause=pause)
         left = world.read_text(encoding="utf-8").split("\n")[:-1] if world.exists() else []
         with Ledger.open(budget) as ledger:
             rounds = ledger.account("phones").rounds
@@ -97,7 +102,7 @@ def test_killed_at_any_instant(budget: Path, tmp_path: Path) -> None:
         committed = {r.round_id for r in rounds if r.state is RoundState.COMMITTED}
         assert committed <= set(left)
         assert len(rounds) - len(committed) <= life + 1  # at most one open per life
-    assert len(rounds) > 10
+    assert len(committed) >= 20
 
 
 def run_together(target: Callable[..., None], path: Path, number: int, *more: Any) -> list[int]:

@@ -180,7 +180,8 @@ def test_a_ledger_is_written_as_ever(tmp_path: Path) -> None:
         assert (
             ledger.head.hash == "3e382eeb2491a097986b8a2fec5c53a7e68c210203aa7674000a2b5bb224cbf0"
         )
-        assert ledger.account("péople").spent == 1.8997867401217974
+        # Computed, so its last digits are the processor's; what is written is not.
+        assert ledger.account("péople").spent == pytest.approx(1.8997867401217974, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["auto", "laplace", "gaussian"])

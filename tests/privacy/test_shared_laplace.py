@@ -240,9 +240,9 @@ def test_a_share_of_500_counts_takes_milliseconds() -> None:
     mechanism, source = calibrate_shared_laplace(epsilon=1.0, shares=2800), SecureNoise()
     took = []
     for _ in range(20):
-        start = time.perf_counter()
+        start = time.process_time()
         mechanism.draw_share(500, source)
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     assert min(took) < 1e-2
 
 

@@ -15,6 +15,7 @@ from fedprikl.privacy.mechanism import charge_to_dict
 from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
 from fedprikl.protocol import trust_of
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.round import size_cohort
 from fedprikl.protocol.scored_sum import ScoredSum
 from tests.protocol.worlds import World, budgeted
 
@@ -94,9 +95,10 @@ def test_a_round_is_charged_for_its_least_protected_cohort() -> None:
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_a_client_vector_fits_its_maxima_and_opens_to_its_counts(trust: Any) -> None:
     """One client's vector, as if it were the sum: without noise its very counts come back."""
-    mode = trust_of(World.make().plan(trust=trust))
+    plan = World.make().plan(trust=trust)
+    mode, sums = trust_of(plan), size_cohort(plan, clients=9, points=3)
     asked = np.array([3, 0, 5], dtype=np.int64)
-    vector = mode.vector(asked, (), 10, clients=9, source=SecureNoise(), randomness=bytes)
+    vector = mode.vector(asked, (), 10, sums=sums, source=SecureNoise(), randomness=bytes)
     assert len(vector) == len(mode.maxima(clients=9, points=3))
     assert np.all((vector >= 0) & (vector <= mode.maxima(clients=9, points=3)))
     opened = mode.open(vector, clients=9, included=1)
@@ -115,9 +117,10 @@ def test_a_client_vector_fits_its_maxima_and_opens_to_its_counts(trust: Any) -> 
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_what_is_opened_never_prints(trust: Any) -> None:
-    mode = trust_of(World.make().plan(trust=trust))
+    plan = World.make().plan(trust=trust)
+    mode, sums = trust_of(plan), size_cohort(plan, clients=9, points=1)
     asked = np.array([31337])
-    vector = mode.vector(asked, (), 31337, clients=9, source=SecureNoise(), randomness=bytes)
+    vector = mode.vector(asked, (), 31337, sums=sums, source=SecureNoise(), randomness=bytes)
     opened = mode.open(vector, clients=9, included=1)
     public = f"OpenedSum(noise_variance={opened.noise_variance!r}, insecure=False)"
     assert repr(opened) == public

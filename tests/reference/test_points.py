@@ -223,11 +223,11 @@ def test_bad_points_say_what_to_do(make: Any, words: str) -> None:
 def test_sampling_from_a_million_cells_takes_milliseconds(
     design: Any, rng: np.random.Generator
 ) -> None:
-    """Bound 30x above what was measured (about 15 to 30 ms), for a noisy machine."""
+    """Processor time, for a busy machine; 30 times what was measured (about 15 to 30 ms)."""
     pi = distribution((1 / np.arange(1, 10**6 + 1)).tolist())
-    start = time.perf_counter()
+    start = time.process_time()
     points = design(pi, 250, batches=4, rng=rng)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert len(points) > 250
 
 

@@ -71,7 +71,7 @@ def test_one_value_has_one_text_however_it_is_stored(text: str, values: list[Any
 
 MISSING = [
     None, float("nan"), np.float32("nan"), np.float16("nan"), Decimal("NaN"), Decimal("sNaN"),
-    pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT"),
+    pd.NA, pd.NaT, np.datetime64("NaT", "s"), np.timedelta64("NaT", "s"),
 ]  # fmt: skip
 
 
@@ -187,8 +187,9 @@ def test_moments_of_an_array(ticks: int, unit: Any) -> None:
     (found,) = instants(np.array([moment])).tolist()
     alone = simple(moment)
     assert alone == (Odd.VALUE if found == NO_INSTANT else Instant(found))
+    text = str(moment)[:26]
     try:
-        calendar = datetime.fromisoformat(str(moment)[:26])
+        calendar = datetime.fromisoformat(text if text[4] == "-" else "")  # a year of four digits
     except ValueError:
         assert found == NO_INSTANT
     else:

@@ -63,6 +63,8 @@ def find_series(
     assert series is not None  # noqa: S101  a history is of a series
     channels = channels_of(plan, reference)
     periods = [counts_of(release, plan, reference, n) for n, release in sorted(releases.items())]
+    with _readable():
+        said = {number: _said(kept) for number, kept in found.judged.items()}
     verdict = judge_series(
         channels,
         periods,
@@ -71,8 +73,31 @@ def find_series(
         horizon=series.periods,
         rebaselined=found.rebaselined,
         acknowledged=[(int(e["alarm"]), e["at"], e["note"]) for e in found.acknowledged],
+        said=said,
     )
     return verdict, window_values(channels, periods)
+
+
+def _said(found: Mapping[str, Any]) -> dict[str, JudgedChannel]:
+    """The channels of a period as they were judged when it was counted."""
+    kept = found["point"]
+    whole = [kept | {"name": ""}] if kept["statistic"] is not None else []
+    limits = kept["threshold"], kept["cumulative_threshold"]
+    return {each["name"]: _said_of(each, *limits) for each in (*whole, *kept["columns"])}
+
+
+def _said_of(kept: Mapping[str, Any], alone: float, over: float) -> JudgedChannel:
+    period_speaks = kept["statistic"] > alone
+    window_speaks = kept["cumulative"] is not None and kept["cumulative"] > over
+    return JudgedChannel(
+        name=kept["name"],
+        statistic=kept["statistic"],
+        cumulative=kept["cumulative"],
+        window=kept["window"],
+        period_speaks=period_speaks,
+        cumulative_speaks=window_speaks,
+        shortest=1 if period_speaks else kept["window"] * window_speaks,  # the loudest stands in
+    )
 
 
 def _sizes(channels: Sequence[Channel], counts: PeriodCounts) -> dict[str, tuple[Size, ...]]:

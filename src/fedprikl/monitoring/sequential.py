@@ -3,13 +3,16 @@
 Every channel is tested in every period twice: the period alone, and the longer windows that end
 with it (a scan). All statistics are put on one scale, how rare they are without drift
 (`null_series.py`), and share two thresholds, one for each test. Everything is computed from public
-noisy counts with a fixed seed, so anybody who has the releases finds the same alarms.
+noisy counts with a fixed seed, so anybody who has the releases finds the same alarms, but for
+statistics that lie on their threshold to within the rounding of the processor.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 
@@ -48,6 +51,7 @@ def judge_series(
     horizon: int,
     rebaselined: Sequence[Range] = (),
     acknowledged: Sequence[Acknowledgement] = (),
+    said: Mapping[int, Mapping[str, JudgedChannel]] = MappingProxyType({}),
 ) -> SeriesVerdict:
     """Every counted period of a series, judged with those before it, and the alarms.
 
@@ -58,6 +62,9 @@ def judge_series(
 
     `rebaselined` are ranges of periods: later periods are judged against the shares of these, made
     from their noisy counts, and windows begin anew. Only Pi changes; no privacy is spent.
+
+    `said` are the channels of periods that were judged before. It stays: on another processor a
+    statistic may land on the other side of its threshold, and people know alarms by their numbers.
 
     Cost: some seconds the first time, for the simulation; then about a millisecond per period.
 
@@ -85,7 +92,8 @@ def judge_series(
     judged: list[JudgedPeriod] = []
     segments = list(_segments(channels, periods, rebaselined))
     for segment in segments:
-        judged += _judge(segment, nominal, rate=rate, per_year=per_year, horizon=horizon)
+        found = _judge(segment, nominal, rate=rate, per_year=per_year, horizon=horizon)
+        judged += [_as_said(period, said.get(period.period, {})) for period in found]
     return SeriesVerdict(
         judged=tuple(judged),
         alarms=follow_alarms(
@@ -93,6 +101,20 @@ def judge_series(
         ),
         false_alarm=rate,
     )
+
+
+def _as_said(period: JudgedPeriod, said: Mapping[str, JudgedChannel]) -> JudgedPeriod:
+    """The period with what was said about its channels, wherever this processor says otherwise."""
+
+    def kept(channel: JudgedChannel) -> JudgedChannel:
+        known = said.get(channel.name, channel)
+        same = (known.period_speaks, known.cumulative_speaks) == (
+            channel.period_speaks,
+            channel.cumulative_speaks,
+        )
+        return channel if same else known
+
+    return replace(period, channels=tuple(map(kept, period.channels)))
 
 
 def thresholds(nulls: Sequence[ChannelNull], rate: float) -> tuple[float, float]:

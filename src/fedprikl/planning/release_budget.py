@@ -20,6 +20,9 @@ from fedprikl.privacy import (
 __all__ = ["AdditiveNoise", "ReleaseBudget", "largest_epsilon", "split_budget"]
 
 STEPS = 12  # of the bisection: four digits
+# Of the budget, kept free: the ledger may lie on another processor, whose convolutions differ by
+# 1e-8 at a delta of 1e-9. Without it the last planned release could be refused there.
+STEADY = 1e-6
 AdditiveNoise = Literal["laplace", "gaussian"]
 
 
@@ -77,11 +80,13 @@ def largest_epsilon(
         return math.log(total / epsilon) if total > 0 else -math.inf
 
     low, high = epsilon / releases * (1 - 1e-9), epsilon
-    if (above := excess(high)) <= 0:
+    if (above := excess(high)) <= -STEADY:
         return high
     while (below := excess(low)) > 0:  # each release may spend delta too: a share can be too much
         low /= 2
-    return _last_that_fits(excess, (low, high), (below, above))
+    # A sum of shares, `low`, has no convolution: it fits everywhere, whatever is kept free.
+    found = min(below, -STEADY) + STEADY, above + STEADY
+    return _last_that_fits(lambda share: excess(share) + STEADY, (low, high), found)
 
 
 def _last_that_fits(

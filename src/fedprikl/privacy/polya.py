@@ -75,7 +75,7 @@ def tail_bits(scale: float, coordinates: int = 2) -> int:
     """The table leaves out less than 2^-tail_bits <= 2^-99 e^-epsilon / coordinates, where one
     record moves so many counts: epsilon = coordinates / scale.
     """
-    more = math.ceil(math.log2(max(coordinates, 2) / 2))
+    more = (max(coordinates, 2) - 1).bit_length() - 1  # of coordinates / 2, rounded up
     return 100 + more + math.ceil(max(coordinates, 2) / (scale * math.log(2)))
 
 

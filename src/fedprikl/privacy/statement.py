@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from fedprikl.errors import InvalidInputError
@@ -231,4 +232,5 @@ def state_together(
 
 
 def _power(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else "more than 1e304"
+    """Readers compare these words: decimals round alike on every processor, `math.exp` need not."""
+    return f"{float(Decimal(epsilon).exp()):.3g}" if epsilon < 700 else "more than 1e304"

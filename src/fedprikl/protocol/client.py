@@ -136,7 +136,7 @@ class Client:
             self._counts[np.array(invitation.cells, dtype=np.int64)],
             [self._views[place][:-1] for place in places],
             int(self._counts.sum()),
-            clients=invitation.sums.clients,
+            sums=invitation.sums,
             source=self._source,
             randomness=self._randomness,
         )

@@ -36,7 +36,7 @@ from fedprikl.reference import (
     spread_points,
     spread_shares,
 )
-from fedprikl.secure_sum import DEFAULT_FAILURE, Degree
+from fedprikl.secure_sum import DEFAULT_FAILURE, Degree, SumPlan
 
 __all__ = ["LARGEST_MARK", "NoisyHistogram"]
 
@@ -170,20 +170,22 @@ class NoisyHistogram:
         views: Sequence[Ints],
         records: int,
         *,
-        clients: int,
+        sums: SumPlan,
         source: NoiseSource,
         randomness: Callable[[int], bytes],
     ) -> Ints:
         """What a client hands to the secure sum of a cohort. SECRET.
 
-        A client whose noise is not secure says so in the last entry, which marks the release.
+        A client whose noise is not secure says so in the last entry, which marks the release. Noise
+        is shifted by the reach that all of the cohort were told, which the aggregator takes off.
         """
-        share = self.share(clients)
+        share = self.share(sums.clients)
+        reach = (sums.maxima[0] - self.plan.most_records) // 2
         blocks = ([asked] if self.plan.questions else []) + list(views)
         counts = np.concatenate([np.append(block, records - block.sum()) for block in blocks])
-        noise = share.draw_share(len(counts), source)
+        noise = np.clip(share.draw_share(len(counts), source), -reach, reach)
         mark = 1 + int.from_bytes(randomness(4), "little") if source.insecure else 0
-        return np.append(counts + noise + share.reach, [records, mark]).astype(np.int64)
+        return np.append(counts + noise + reach, [records, mark]).astype(np.int64)
 
     def open(self, total: Ints, *, clients: int, included: int) -> OpenedSum:
         """The sum of a cohort: noisy counts of points and views; the rest last in each."""

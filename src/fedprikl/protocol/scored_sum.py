@@ -45,7 +45,7 @@ from fedprikl.protocol.question_noise import (
 )
 from fedprikl.protocol.view_sums import split_views, view_score
 from fedprikl.reference import QueryPoints, spread_points
-from fedprikl.secure_sum import Degree
+from fedprikl.secure_sum import Degree, SumPlan
 
 __all__ = ["ScoredSum"]
 
@@ -130,7 +130,7 @@ class ScoredSum:
         views: Sequence[Ints],
         records: int,
         *,
-        clients: int,  # noqa: ARG002
+        sums: SumPlan,  # noqa: ARG002
         source: NoiseSource,  # noqa: ARG002  the aggregator adds the noise
         randomness: Callable[[int], bytes],  # noqa: ARG002
     ) -> Ints:

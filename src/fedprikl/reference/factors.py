@@ -134,7 +134,8 @@ def fit_factors(holder: Ints, cell: Ints, held: Floats, typical: Floats, names: 
     return Factors(
         cells=tuple(names[heavy].tolist()),
         own=_rounded(own),
-        common=tuple(map(_rounded, common)),
+        # A factor that rounds to nothing is one of rounding errors: another processor has others.
+        common=tuple(row for row in map(_rounded, common) if any(row)),
         unlike=_rounded([_unlike(values, scatter)])[0],
     )
 

@@ -137,8 +137,6 @@ class _Tails:
 
     def __init__(self, n: int, gamma: float, delta: float, eta: float) -> None:
         self.n, self.gamma, self.delta, self.eta = n, gamma, delta, eta
-        logs = np.log(np.arange(1, n + 1, dtype=np.float64))
-        self.log_factorial: Floats = np.concatenate(([0.0], np.cumsum(logs)))
 
     def allows(self, k: int, active: bool) -> Degree | None:
         """A degree with k neighbours, if some threshold meets all three conditions."""
@@ -152,12 +150,18 @@ class _Tails:
         return Degree(k, threshold) if threshold <= k - self._bound(k, self.delta, each) else None
 
     def _bound(self, k: int, rate: float, rarely: float) -> int:
-        """The smallest c with Pr[Bin(k, rate) > c] <= rarely."""
+        """The smallest c with Pr[Bin(k, rate) > c] <= rarely.
+
+        Every party finds the same one on every processor: only + - * / in a fixed order, which
+        IEEE 754 rounds alike everywhere; a logarithm may differ in its last bit.
+        """
         if rate == 0:
             return 0
-        x: Ints = np.arange(k + 1)
-        f = self.log_factorial
-        log_mass = f[k] - f[x] - f[k - x] + x * math.log(rate) + (k - x) * math.log1p(-rate)
-        tail = np.cumsum(np.exp(log_mass)[::-1])[::-1]  # tail[x] = Pr[Bin >= x]
-        rare = np.nonzero(tail <= rarely)[0]
+        x: Ints = np.arange(k)
+        rise = (k - x) / (x + 1) * (rate / (1 - rate))  # Pr[Bin = x + 1] / Pr[Bin = x]
+        mode = min(int((k + 1) * rate), k)
+        below = np.cumprod(1 / rise[:mode][::-1])[::-1]
+        mass = np.concatenate((below, [1.0], np.cumprod(rise[mode:])))
+        tail: Floats = np.cumsum(mass[::-1])[::-1]  # tail[x] / tail[0] = Pr[Bin >= x]
+        rare = np.nonzero(tail <= rarely * tail[0])[0]
         return int(rare[0]) - 1 if len(rare) else k
