@@ -48,7 +48,7 @@ def _each_step(stop: Callable[[str], None]) -> Iterator[None]:
                 self.doing = json.loads(body)["event"]
             elif sql.startswith("INSERT INTO rounds"):
                 self.doing = "claim"
-            elif sql.startswith("DELETE"):
+            elif sql.startswith("DELETE") and not self.doing:
                 self.doing = "forget"
             return super().execute(sql, *values)
 
