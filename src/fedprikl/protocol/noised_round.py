@@ -28,7 +28,7 @@ from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.released_counts import ReleasedCounts
 from fedprikl.protocol.released_period import in_series, released_period
-from fedprikl.protocol.round import Round
+from fedprikl.protocol.round import Round, size_cohort
 from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import asked_views, view_points
 from fedprikl.reference import QueryPoints, Reference
@@ -174,6 +174,12 @@ class NoisedRound:
             software=self.software,
             released_at=self.at,
         ).sign(key)
+
+    def payload_bytes(self, plan: Plan) -> int:
+        """Masked counts that each client of the first cohort sent."""
+        first = self.outcomes[0]
+        points = 0 if self.points is None else self.points.batch.count(first.batch)
+        return size_cohort(plan, clients=first.clients, points=points).ring().packed_bytes
 
     @property
     def _clients(self) -> int:
