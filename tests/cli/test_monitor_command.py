@@ -265,6 +265,16 @@ def test_a_hook_that_fails_stops_nothing_and_is_tried_again_at_the_end(
     assert len(fresh.charged()) == 4
 
 
+@pytest.mark.parametrize("option", ["--site", "--metrics"])
+def test_outputs_are_tried_before_anything_is_charged(
+    option: str, fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = "plan.json/page" if option == "--site" else 250 * "x" + ".prom"
+    words = fails(monkeypatch, capsys, *MONITOR, "clients", option, place)
+    assert "Cannot" in words
+    assert not fresh.ledger.exists()
+
+
 class Receiver(BaseHTTPRequestHandler):
     """Keeps what it is told."""
 

@@ -1,8 +1,8 @@
 """What child processes do in the crash and race tests: monitor until they are killed.
 
-All that is kept is in SQLite files, and in files that are written whole. So the moments right before
-and right after every commit that changes something, and every making of a file, are all the moments
-in which a crash can differ.
+All that is kept is in SQLite files, and in files that are written whole. So the moments right
+before and right after every commit that changes something, and every making of a file, are all the
+moments in which a crash can differ.
 """
 
 import contextlib

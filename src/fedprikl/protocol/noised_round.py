@@ -36,6 +36,8 @@ from fedprikl.shapes import read_fields, to_plain
 
 __all__ = ["NoisedRound", "finish_round"]
 
+# The version rises with the fields, and whenever the noise of a plan is calibrated in another way:
+# a release states the noise that was drawn.
 FORMAT, VERSION = "fedprikl noised round", 1
 
 
