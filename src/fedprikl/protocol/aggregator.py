@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedprikl.errors import InvalidInputError, ReleaseRefused, SecureSumError
+from fedprikl.libraries import opendp
 from fedprikl.privacy import (
     SECURE_NOISE,
     Charge,
@@ -173,6 +174,8 @@ class Aggregator:
         """Charges the budget, once a round, before anything is opened."""
         if self._ledger is None or self._reservation is not None:
             return
+        if not self._trust.shares_noise and not self._source.insecure:
+            opendp()  # may be missing, and takes longer to load than the noise to draw
         self._reservation = self._ledger.reserve(
             self._round.plan.population,
             self._charge(),
