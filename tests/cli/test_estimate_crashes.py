@@ -123,24 +123,22 @@ def test_killed_at_any_instant(
 ) -> None:
     """Whatever was charged is released by the next run, unless the noise was not kept yet."""
     dice, work = np.random.default_rng(25), folder.with_name("work")
-    shutil.copytree(folder, work)
-    start = time.monotonic()
-    estimate(work)
-    takes = time.monotonic() - start
     fates: list[str] = []
-    for number in range(RANDOM_KILLS):
-        shutil.rmtree(work)
+    takes = PATIENCE
+    for number in range(-2, RANDOM_KILLS):  # the first two are left alone: to load, and to time one
+        shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(folder, work)
         child = context.Process(target=crash, args=(work, "never"))
+        begun = time.monotonic()
         child.start()
-        child.join(1.5 * takes * dice.random())
+        child.join(PATIENCE if number < 0 else takes * dice.uniform(0.1, 1.1))
+        takes = time.monotonic() - begun if number < 0 else takes
         child.kill()
         child.join(PATIENCE)
         if [each.state for each in rounds(work)] != [RoundState.COMMITTED]:
             fates.append(check_again(work, f"kill {number}"))
     record_property("paid releases lost", fates.count("lost"))
-    # Five of 12 have a chance below 1e-4 while the window is 3% of a run; it is less.
-    assert fates.count("lost") <= 4
+    assert fates.count("lost") <= 6  # of 12 that hit a tenth of a run each: less than once in 1e4
 
 
 def test_a_run_under_way_is_not_taken_for_a_dead_one(folder: Path) -> None:
