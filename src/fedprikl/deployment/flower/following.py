@@ -171,8 +171,9 @@ class _Watch:
             "$FEDPRIKL_HOME. A round that is missing there, or cancelled, was not charged. A round "
             "that is open or committed stays charged; its release, if it was made, is in releases/."
             " See that the aggregator runs, then run this again: a round that has its noise is "
-            "finished, and a period that was released is told again, at no charge. If sites then say that they were counted already, plan one "
-            "more release (`fedprikl plan --releases 2`)."
+            "finished, and a period that was released is told again, at no charge. If sites then "
+            "say that they were counted already, plan one more release (`fedprikl plan --releases "
+            "2`)."
         )
 
     def follow(self, lines: Iterator[str]) -> None:
