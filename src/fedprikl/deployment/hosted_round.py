@@ -93,18 +93,24 @@ def _run(network: Network, settings: RoundSettings, host: Host, metrics: RoundMe
         if earlier is None:
             finished = _finish(signed.plan, signer, settings, host)
             if finished is not None:
+                _say_counted(signed.plan, settings, host)
                 return finished
             return _run_round(network, signed, signer, settings, host, metrics)
     metrics.repeated = True
     host.say(release_line(earlier))
-    counted = Company.load(home.cohorts).counted_in(signed.plan, settings.period)
-    if counted:
-        _say_missing(load_roster(signed.plan, home), counted, host)
+    _say_counted(signed.plan, settings, host)
     host.say(
         f"[fedprikl] period {settings.period} was released before, in round {earlier.round_id}: "
         "this is that release. Nothing was asked, nothing was charged"
     )
     return earlier
+
+
+def _say_counted(plan: Plan, settings: RoundSettings, host: Host) -> None:
+    """Whom of the roster an earlier run did not count."""
+    counted = Company.load(settings.home.cohorts).counted_in(plan, settings.period)
+    if counted:
+        _say_missing(load_roster(plan, settings.home), counted, host)
 
 
 def _finish(plan: Plan, signer: SigningKey, settings: RoundSettings, host: Host) -> Release | None:
