@@ -29,6 +29,7 @@ _GUARDED = (
     "CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries "
     "BEGIN SELECT RAISE(ABORT, 'a {name} is append-only'); END",
 )
+_DOCUMENTS = "CREATE TABLE documents (hash TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +46,17 @@ class ChainKind:
     advice: str  # what to do about a damaged file
     unwritten: str  # what did not happen if a write was refused
     half_written: str  # what to do if nobody knows
-    tables: tuple[str, ...] = ()  # beside the entries
+    tables_since: int = 1  # the version from which on documents lie beside the entries
 
     @property
     def schema(self) -> tuple[str, ...]:
         """The statements that make an empty file."""
-        return (*(each.format(name=self.name) for each in _GUARDED), *self.tables)
+        return self.schema_of(self.version)
+
+    def schema_of(self, version: int) -> tuple[str, ...]:
+        """Those of a file of this version."""
+        guarded = tuple(each.format(name=self.name) for each in _GUARDED)
+        return (*guarded, _DOCUMENTS) if version >= self.tables_since else guarded
 
     def head_of(self, entries: "list[Entry]") -> "Head":
         """The head of a list of entries."""
@@ -103,8 +109,7 @@ class ChainFile:
 
     def _prepare(self) -> None:
         (application,) = self.connection.execute("PRAGMA application_id").fetchone()
-        (version,) = self.connection.execute("PRAGMA user_version").fetchone()
-        kind = self.kind
+        kind, version = self.kind, self._version
         if application != kind.application:
             raise kind.error(
                 f"{self.path} is not a {kind.name}: another program wrote it, or it is empty. "
@@ -177,9 +182,27 @@ class ChainFile:
         )
         return head
 
+    def keep_document(self, body: bytes) -> str:
+        """Puts a document beside the entries, inside `writing()`; its hash, for an entry."""
+        document = hashlib.sha256(body).hexdigest()
+        self.connection.execute("INSERT INTO documents VALUES (?, ?)", (document, body))
+        return document
+
+    def document(self, document: str) -> bytes | None:
+        """The document with this hash, inside a transaction; None if there is none."""
+        row = self.connection.execute(
+            "SELECT body FROM documents WHERE hash = ?", (document,)
+        ).fetchone()
+        body = row[0] if row is not None and isinstance(row[0], bytes) else b""
+        return body if hashlib.sha256(body).hexdigest() == document else None
+
+    def drop_document(self, document: str) -> None:
+        """Forgets a document, inside `writing()`; the entry with its hash stays."""
+        self.connection.execute("DELETE FROM documents WHERE hash = ?", (document,))
+
     def _verify_guards(self) -> None:
         rows = self.connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid").fetchall()
-        if {sql for (sql,) in rows if sql is not None} != set(self.kind.schema):
+        if {sql for (sql,) in rows if sql is not None} != set(self.kind.schema_of(self._version)):
             raise self.kind.damaged(
                 f"{self.path}: the table or the guards against editing were changed. "
                 f"{self.kind.advice}"
@@ -187,7 +210,14 @@ class ChainFile:
 
     def upgrade(self) -> None:
         """To the present version, inside `writing()`: older software then says what it lacks."""
+        for statement in self.kind.schema[len(self.kind.schema_of(self._version)) :]:
+            self.connection.execute(statement)
         self.connection.execute(f"PRAGMA user_version = {self.kind.version}")
+
+    @property
+    def _version(self) -> int:
+        (version,) = self.connection.execute("PRAGMA user_version").fetchone()
+        return int(version)
 
     def _older(self, count: int, anchor: Head) -> FedPriKLError:
         return self.kind.damaged(

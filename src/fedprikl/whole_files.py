@@ -6,7 +6,9 @@ from pathlib import Path
 
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["write_whole"]
+__all__ = ["check_writable", "write_whole"]
+
+ROOM = 2**18  # bytes: more than most pages have
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -23,6 +25,19 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         if fresh:
             Path(fresh).unlink(missing_ok=True)
+        raise InvalidInputError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def check_writable(path: Path) -> None:
+    """Refuses a path that `write_whole` could not write now; leaves nothing behind.
+
+    It tries: permissions say too little of read-only, special and full file systems.
+    """
+    try:
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent) as file:
+            file.write(bytes(ROOM))
+            file.flush()
+    except OSError as error:
         raise InvalidInputError(f"Cannot write {path}: {error.strerror}.") from None
 
 

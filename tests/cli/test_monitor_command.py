@@ -265,6 +265,14 @@ def test_a_hook_that_fails_stops_nothing_and_is_tried_again_at_the_end(
     assert len(fresh.charged()) == 4
 
 
+def test_metrics_that_cannot_be_written_are_noticed_before_anything_is_charged(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = 250 * "x" + ".prom"
+    assert "Cannot write" in fails(monkeypatch, capsys, *MONITOR, "clients", "--metrics", place)
+    assert not fresh.charged()
+
+
 class Receiver(BaseHTTPRequestHandler):
     """Keeps what it is told."""
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,7 +20,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Release
 from fedprikl.whole_files import write_whole
-from tests.cli.test_round_commands import call
+from tests.cli.test_round_commands import call, fails
 
 pytestmark = pytest.mark.slow
 
@@ -185,6 +186,20 @@ def test_outputs_that_could_not_be_written_are_refused_first(
             check_outputs(path, force=False)
     with pytest.raises(InvalidInputError, match="the same name"):
         check_outputs(tmp_path / "x", tmp_path / "folder" / ".." / "x", force=True)
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(InvalidInputError, match="not writable"):
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", full)
+    with pytest.raises(InvalidInputError, match="No space left"):
         check_outputs(tmp_path / "x", force=True)
+
+
+@pytest.mark.parametrize("option", ["--output", "--report"])
+def test_estimate_tries_its_outputs_before_it_charges(
+    option: str, planned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name that fits, but not with what is put around it while it is written."""
+    words = fails(monkeypatch, capsys, *ESTIMATE, option, 250 * "x" + ".html")
+    assert "Cannot write" in words
+    assert not (planned / "ledger.db").exists()

@@ -29,7 +29,16 @@ from fedprikl.errors import (
     ReleaseRefused,
 )
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Invitation, SealingKey, Server, SignedPlan, SigningKey, Step
+from fedprikl.protocol import (
+    Invitation,
+    NoisedRound,
+    Release,
+    SealingKey,
+    Server,
+    SignedPlan,
+    SigningKey,
+    Step,
+)
 from fedprikl.protocol.sealing import ANSWER, unpadded
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
@@ -184,6 +193,30 @@ def test_a_serverapp_that_dies_leaves_a_void_round_and_a_right_ledger(
     release, _ = federation.run(grid)  # the clients still hold the old round
     assert {release.round_id} & first == set()
     assert release.cohorts[0].included == 8
+    assert spent(federation) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_serverapp_that_dies_after_the_noise_loses_no_release(
+    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run of the plan is given the release: nobody is asked, and nothing is charged."""
+
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    grid = federation.grid()
+    with monkeypatch.context() as patch:
+        patch.setattr(NoisedRound, "release", die)
+        with pytest.raises(KeyboardInterrupt):
+            federation.run(grid, request="aa")
+    asked = len(grid.carried)
+    (round_id,) = {unpack(message).round_id for message in grid.carried}
+    assert spent(federation) == pytest.approx(1.0, abs=1e-6)
+    release, lines = federation.run(grid, request="bb")
+    assert (release.round_id, release.request) == (round_id, "bb")
+    assert len(grid.carried) == asked
+    assert any("finished from its kept numbers" in line for line in lines)
+    assert Release.load(Home(federation.home).releases / f"{round_id}.json") == release
     assert spent(federation) == pytest.approx(1.0, abs=1e-6)
 
 

@@ -30,7 +30,15 @@ from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.front import federated_series
 from fedprikl.front.monitoring import read_status
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Invitation, Release, Series, SignedPlan, SigningKey, Step
+from fedprikl.protocol import (
+    Invitation,
+    NoisedRound,
+    Release,
+    Series,
+    SignedPlan,
+    SigningKey,
+    Step,
+)
 from fedprikl.records import open_records
 from fedprikl.reference import Reference
 from tests.deployment.fake_grid import AT, FakeFederation, FakeGrid, spent
@@ -188,8 +196,9 @@ def test_a_period_without_a_release_is_lost_and_the_next_is_not(
     assert run(federation, 1).records == 8 * ROWS
 
 
-def test_a_host_that_dies_before_its_ledger_closes_tells_the_release_later(
-    federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("where", "step"), [(NoisedRound, "release"), (Ledger, "commit")])
+def test_a_host_that_dies_after_the_noise_tells_the_release_later(
+    where: type, step: str, federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_times(federation)
     plan(federation)
@@ -198,7 +207,7 @@ def test_a_host_that_dies_before_its_ledger_closes_tells_the_release_later(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "commit", die)
+        patch.setattr(where, step, die)
         with pytest.raises(KeyboardInterrupt):
             run(federation, 0)
     grid = federation.grid()

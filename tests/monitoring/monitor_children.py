@@ -1,7 +1,8 @@
 """What child processes do in the crash and race tests: monitor until they are killed.
 
-All that a series keeps is in SQLite files. So the moments right before and right after every commit
-that changes something, and every making of a file, are all the moments in which a crash can differ.
+All that is kept is in SQLite files, and in files that are written whole. So the moments right
+before and right after every commit that changes something, and every making of a file, are all the
+moments in which a crash can differ.
 """
 
 import contextlib
@@ -19,11 +20,11 @@ from tests.monitoring.small_series import World
 
 T = TypeVar("T")
 
-__all__ = ["crash", "monitor_at_once", "steps_of"]
+__all__ = ["crash", "each_step", "monitor_at_once", "steps_of"]
 
 
 @contextlib.contextmanager
-def _each_step(stop: Callable[[str], None]) -> Iterator[None]:
+def each_step(stop: Callable[[str], None]) -> Iterator[None]:
     """Calls `stop` with the name of every moment before and after a durable step, in order."""
     done = 0
 
@@ -48,7 +49,7 @@ def _each_step(stop: Callable[[str], None]) -> Iterator[None]:
                 self.doing = json.loads(body)["event"]
             elif sql.startswith("INSERT INTO rounds"):
                 self.doing = "claim"
-            elif sql.startswith("DELETE"):
+            elif sql.startswith("DELETE") and not self.doing:
                 self.doing = "forget"
             return super().execute(sql, *values)
 
@@ -58,15 +59,22 @@ def _each_step(stop: Callable[[str], None]) -> Iterator[None]:
     def link(name: str, path: Path) -> None:
         around(f"new {path.name}", lambda: true_link(name, path))
 
-    true_connect, true_link = sqlite3.connect, os.link
-    with patch.object(sqlite3, "connect", connect), patch.object(os, "link", link):
+    def replace(name: str, path: Path) -> None:
+        around(f"write {path.name}", lambda: true_replace(name, path))
+
+    true_connect, true_link, true_replace = sqlite3.connect, os.link, os.replace
+    with (
+        patch.object(sqlite3, "connect", connect),
+        patch.object(os, "link", link),
+        patch.object(os, "replace", replace),
+    ):
         yield
 
 
 def steps_of(world: World, at: str) -> list[str]:
     """The moments of one call, in order."""
     moments: list[str] = []
-    with _each_step(moments.append):
+    with each_step(moments.append):
         world.monitor(at)
     return moments
 
@@ -78,7 +86,7 @@ def crash(world: World, at: str, moment: str) -> None:
         if here == moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with _each_step(stop):
+    with each_step(stop):
         world.monitor(at)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.watermark import Watermark
-from fedprikl.privacy import RoundState
+from fedprikl.privacy import Ledger, RoundState
 from tests.monitoring.monitor_children import crash, steps_of
 from tests.monitoring.small_series import NAMED, WEEKS, World, over, plan_of
 
@@ -49,8 +49,10 @@ def fate(world: World, number: int) -> str:
     found = read(world)
     if found is not None and number in found.kept:
         return "kept"
-    reserved = world.ledger.exists() and RoundState.OPEN in world.charged().values()
-    return "missed" if reserved else "due"
+    if not world.ledger.exists() or RoundState.OPEN not in world.charged().values():
+        return "due"
+    with Ledger.open(world.ledger) as book, book.unfinished("clients") as unfinished:
+        return "finished" if unfinished else "missed"
 
 
 def check_recovery(world: World, number: int, moment: str) -> str:
@@ -134,7 +136,8 @@ def test_the_first_period(folder: Path) -> None:
         ("new watermark.db", "due", "due"),
         ("claim", "due", "due"),
         ("reserve", "due", "missed"),
-        ("release", "missed", "kept"),
+        ("noised", "missed", "finished"),
+        ("release", "finished", "kept"),
         ("commit", "kept", "kept"),
         ("judged", "kept", "kept"),
     ]
@@ -148,7 +151,8 @@ def test_a_later_period_told_by_names(folder: Path) -> None:
         ("begin", "due", "due"),
         ("claim", "due", "due"),
         ("reserve", "due", "missed"),
-        ("release", "missed", "kept"),
+        ("noised", "missed", "finished"),
+        ("release", "finished", "kept"),
         ("commit", "kept", "kept"),
         ("judged", "kept", "kept"),
     ]
@@ -162,7 +166,11 @@ def test_a_later_period_told_by_names(folder: Path) -> None:
             [("forget", "due", "due"), ("void", "due", "due"), ("records", "due", "due")],
         ),
         ("10 after: reserve", [("missed", "missed", "missed")]),
-        ("11 after: release", [("commit", "kept", "kept"), ("judged", "kept", "kept")]),
+        (
+            "11 after: noised",
+            [("release", "finished", "kept"), ("commit", "kept", "kept")],
+        ),
+        ("12 after: release", [("commit", "kept", "kept"), ("judged", "kept", "kept")]),
     ],
 )
 def test_a_crash_while_a_crash_is_settled(

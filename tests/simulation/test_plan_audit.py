@@ -18,7 +18,8 @@ from fedprikl import Reference
 from fedprikl.checks import Floats
 from fedprikl.cli.app import app
 from fedprikl.documents import canonical
-from fedprikl.estimation import estimate_scored_sum, weighted_score
+from fedprikl.estimation import weighted_score
+from fedprikl.estimation.trusted_aggregator import noised_score
 from fedprikl.privacy import (
     InsecureSeededNoise,
     SecureNoise,
@@ -165,7 +166,7 @@ def without_k(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_k_in_the_release(patch: pytest.MonkeyPatch) -> None:
-    for name in ("estimate_scored_sum", "adaptive_estimate", "noise_views"):
+    for name in ("noised_score", "adaptive_value", "noise_views"):
         full = getattr(scored_sum, name)
 
         def release(*given: Any, full: Any = full, **settings: Any) -> Any:
@@ -202,10 +203,10 @@ def noise_that_is_not_released(patch: pytest.MonkeyPatch) -> None:
     """Noise is drawn, but another number leaves."""
 
     def release(counts: Any, *, score: Any, **settings: Any) -> Any:
-        exact = weighted_score(counts, score)
-        return replace(estimate_scored_sum(counts, score=score, **settings), value=exact)
+        noised_score(counts, score=score, **settings)
+        return weighted_score(counts, score)
 
-    patch.setattr(scored_sum, "estimate_scored_sum", release)
+    patch.setattr(scored_sum, "noised_score", release)
 
 
 BROKEN: list[tuple[str, Break]] = [

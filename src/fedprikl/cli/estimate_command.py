@@ -10,7 +10,7 @@ from fedprikl.cli.options import reference_of
 from fedprikl.cli.outputs import check_outputs
 from fedprikl.cli.reference_command import SEPARATORS
 from fedprikl.cli.released import exit_on_drift, print_release, write_release
-from fedprikl.front import compare
+from fedprikl.front import Comparison, compare
 from fedprikl.protocol import Policy, SignedPlan
 from fedprikl.records import CsvFormat
 
@@ -58,13 +58,19 @@ def estimate_command(
 
     All parties run in this process; each client counts its own file. A population without a budget
     gets one that fits all releases of the plan; raise it with `fedprikl ledger`. The same records
-    are charged to one population only, whatever they are called.
+    are charged to one population only, whatever they are called. If it is killed after the noise
+    was drawn, run it again: it finishes the release that was charged, and charges nothing.
 
     Example: `fedprikl estimate plan.json clients/ --ledger ledger.db`
     """
     check_outputs(output, report, force=force)
     signed = SignedPlan.load(plan)
     pi = reference_of(plan, signed, reference)
+
+    def keep(found: Comparison) -> None:
+        costs, absent = found.costs, found.absent
+        write_release(found.release, found.plan, costs, output=output, report=report, absent=absent)
+
     with shown_progress() as progress:
         result = compare(
             pi,
@@ -79,9 +85,9 @@ def estimate_command(
             largest_delta=largest_delta,
             progress=progress,
             note=lambda text: say(text, console=notes),
+            keep=keep,
         )
     release, absent = result.release, result.absent
-    write_release(release, result.plan, result.costs, output=output, report=report, absent=absent)
     if json:
         print_json(result.to_dict() | {"report": str(report)})
     else:

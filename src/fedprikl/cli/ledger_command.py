@@ -192,5 +192,6 @@ def _print_account(console: Console, account: Account, fits: dict[str, float]) -
     if account.open_rounds:
         console.print(
             f"{len(account.open_rounds)} open: running now, or ended by a crash. Charged, as "
-            "something may have left."
+            "something may have left. Run the same command again: a release that has its noise is "
+            "finished, and nothing more is charged."
         )

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from fedprikl.errors import InvalidInputError
+from fedprikl.whole_files import check_writable
 
 __all__ = ["check_outputs"]
 
@@ -15,11 +16,10 @@ def check_outputs(*paths: Path, force: bool) -> None:
             raise InvalidInputError(f"Cannot write {path}: there is no folder {path.parent}.")
         if path.is_dir():
             raise InvalidInputError(f"Cannot write {path}: it is a folder.")
-        if not os.access(path.parent, os.W_OK | os.X_OK):
-            raise InvalidInputError(f"Cannot write {path}: its folder is not writable.")
         if os.path.lexists(path) and not force:
             raise InvalidInputError(
                 f"{path} exists already. Choose another name, or overwrite it with --force."
             )
+        check_writable(path)
     if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidInputError(f"Two outputs have the same name, {paths[0]}. Choose another.")

@@ -32,8 +32,7 @@ def write_release(
     except InvalidInputError as error:
         print_json(release.to_dict())
         raise InvalidInputError(
-            f"{error} The release has been charged and is lost nowhere else: it stands on standard "
-            "output. Keep it."
+            f"{error} The release has been charged: it stands on standard output. Keep it."
         ) from None
     try:
         write_whole(report, release_page(release, plan, costs, absent))

@@ -9,8 +9,10 @@
        the release: does anybody still wait for it? If not, the round ends here
     4. release, sign, charge; write the release, print it, update the metrics
 
-A host that dies leaves nothing behind but the ledger: the sums were in its memory only, so the
-round is void, and what may have been released stays charged. The next run is a new round.
+A host that dies leaves nothing behind but the ledger. Before the noise, the sums were in its memory
+only: the round is void, and stays charged if sums were opened. After the noise the ledger has kept
+the numbers: the next run of the plan (and period) finishes that release, asks nobody and charges
+nothing.
 """
 
 import contextlib
@@ -48,6 +50,7 @@ from fedprikl.errors import DeploymentError, ReleaseRefused
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     Aggregator,
+    NoisedRound,
     Plan,
     Release,
     Roster,
@@ -59,6 +62,7 @@ from fedprikl.protocol import (
     SigningKey,
     Step,
     StepCount,
+    finish_round,
 )
 from fedprikl.reference import Reference
 
@@ -87,17 +91,55 @@ def _run(network: Network, settings: RoundSettings, host: Host, metrics: RoundMe
     with alone(home.folder, signed.plan):
         earlier = find_release(home.releases, signed.plan, settings.period, public=signer.public)
         if earlier is None:
+            finished = _finish(signed.plan, signer, settings, host)
+            if finished is not None:
+                _say_counted(signed.plan, settings, host)
+                return finished
             return _run_round(network, signed, signer, settings, host, metrics)
     metrics.repeated = True
     host.say(release_line(earlier))
-    counted = Company.load(home.cohorts).counted_in(signed.plan, settings.period)
-    if counted:
-        _say_missing(load_roster(signed.plan, home), counted, host)
+    _say_counted(signed.plan, settings, host)
     host.say(
         f"[fedprikl] period {settings.period} was released before, in round {earlier.round_id}: "
         "this is that release. Nothing was asked, nothing was charged"
     )
     return earlier
+
+
+def _say_counted(plan: Plan, settings: RoundSettings, host: Host) -> None:
+    """Whom of the roster an earlier run did not count."""
+    counted = Company.load(settings.home.cohorts).counted_in(plan, settings.period)
+    if counted:
+        _say_missing(load_roster(plan, settings.home), counted, host)
+
+
+def _finish(plan: Plan, signer: SigningKey, settings: RoundSettings, host: Host) -> Release | None:
+    """The release that an earlier run of this plan and period was charged for and did not end."""
+    home = settings.home
+    if not home.ledger.exists():
+        return None
+
+    def keep(kept: NoisedRound, release: Release) -> None:
+        host.say(release_line(release))
+        with contextlib.suppress(OSError):  # it is printed all the same
+            write_release(release, home.releases)
+        host.say(
+            f"[fedprikl] round {kept.round_id} was charged before, and its run ended after the "
+            "noise: this is its release, finished from its kept numbers. Nothing was asked, "
+            "nothing was charged"
+        )
+
+    with open_anchored(home.ledger, home.releases, signer.public) as ledger:
+        return finish_round(
+            ledger,
+            plan,
+            Reference.load(home.reference),
+            key=lambda: signer,
+            at=host.now(),
+            period=settings.period,
+            request=settings.request,
+            keep=keep,
+        )
 
 
 def _run_round(

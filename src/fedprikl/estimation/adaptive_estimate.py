@@ -24,7 +24,7 @@ from fedprikl.privacy import (
 )
 from fedprikl.reference import QueryPoints
 
-__all__ = ["adaptive_estimate", "adaptive_statistic"]
+__all__ = ["adaptive_estimate", "adaptive_statistic", "explain_adaptive"]
 
 REPETITIONS = 8  # draws of the noise for each simulated population
 
@@ -42,8 +42,30 @@ def adaptive_estimate(
 
     `moved`: the records of whoever is protected; 1, or those of a client.
     """
-    points, records = counts.points, counts.records
-    value = adaptive_value(counts, score, epsilon=epsilon, source=source, moved=moved)
+    return explain_adaptive(
+        adaptive_value(counts, score, epsilon=epsilon, source=source, moved=moved),
+        counts.points,
+        counts.records,
+        epsilon=epsilon,
+        score=score,
+        client_effect=client_effect,
+        moved=moved,
+        insecure=source.insecure,
+    )
+
+
+def explain_adaptive(
+    value: float,
+    points: QueryPoints,
+    records: Ints,
+    *,
+    epsilon: float,
+    score: Score,
+    client_effect: float,
+    moved: int,
+    insecure: bool,
+) -> Estimate:
+    """The estimate that a value with adaptive noise is: all of it post-processing."""
     return Estimate(
         method="trusted aggregator, adaptive noise",
         value=value,
@@ -68,7 +90,7 @@ def adaptive_estimate(
             mechanism=str(InverseSensitivityMechanism(epsilon=epsilon)),
             released="one number",
             trust=TRUST,
-            insecure=source.insecure,
+            insecure=insecure,
         ),
     )
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from fedprikl.checks import Floats
+from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
@@ -16,8 +16,15 @@ from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.privacy import NoiseSource, PrivacyStatement
 from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
 from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
+from fedprikl.reference import QueryPoints
 
-__all__ = ["estimates_from_counts", "mean_without_drift", "noise_counts", "values_without_drift"]
+__all__ = [
+    "estimates_from_counts",
+    "mean_without_drift",
+    "noise_counts",
+    "read_counts",
+    "values_without_drift",
+]
 
 POPULATIONS, RESAMPLES = 200, 20
 MOST, CHUNK = 20_000_000, 2_000_000  # numbers in all, and at a time
@@ -64,11 +71,20 @@ def noise_counts(
     points, records = counts.points, counts.records
     asked = np.bincount(points.batch, weights=counts.counts, minlength=points.batches)
     exact = np.concatenate([counts.counts, records - asked.astype(np.int64)])
-    noisy = mechanism.add_to(exact, source)
+    return read_counts(points, records, mechanism.add_to(exact, source), mechanism)
+
+
+def read_counts(
+    points: QueryPoints,
+    records: Ints,
+    noised: Floats,
+    mechanism: IntegerLaplaceMechanism | IntegerGaussianMechanism,
+) -> NoisyCounts:
+    """Noised numbers as what they are: counts of the points, then of the rest of every batch."""
     return NoisyCounts(
         points=points,
-        counts=noisy[: len(points)],
-        rest=noisy[len(points) :],
+        counts=noised[: len(points)],
+        rest=noised[len(points) :],
         records=records,
         noise_sd=np.full(points.batches, mechanism.standard_deviation),
         laplace_scale=getattr(mechanism, "scale", None),

@@ -9,7 +9,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.noisy_counts import NoisyCounts
-from fedprikl.estimation.noisy_estimates import noise_counts
+from fedprikl.estimation.noisy_estimates import noise_counts, read_counts
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.scoring import score_sensitivity, weighted_score
 from fedprikl.estimation.statistic import ScoredStatistic, Statistic
@@ -19,7 +19,7 @@ from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
 from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
 from fedprikl.reference import QueryPoints, Unseen
 
-__all__ = ["NoisyViews", "ViewVector", "noise_views"]
+__all__ = ["NoisyViews", "ViewVector", "noise_views", "read_views"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -80,6 +80,36 @@ def noise_views(
     )
 
 
+def read_views(
+    views: Sequence[QueryPoints],
+    records: int,
+    noised: Sequence[Floats],
+    values: Sequence[Floats],
+    *,
+    vectors: Sequence[tuple[Score, VectorCalibrated]],
+    mechanism: IntegerLaplaceMechanism | IntegerGaussianMechanism,
+    moved: int = 1,
+) -> NoisyViews:
+    """The same of noised numbers: `noised` counts of each view, the rest last, and vectors."""
+    total = np.array([records])
+    return NoisyViews(
+        counts=tuple(
+            read_counts(view, total, each, mechanism)
+            for view, each in zip(views, noised, strict=True)
+        ),
+        mechanism=str(mechanism),
+        vectors=tuple(
+            ViewVector(
+                score=score,
+                values=each,
+                sensitivities=_sensitivities(views, total, score, moved),
+                noise=noise,
+            )
+            for each, (score, noise) in zip(values, vectors, strict=True)
+        ),
+    )
+
+
 def _vector(
     counts: Sequence[BatchCounts],
     score: Score,
@@ -88,12 +118,14 @@ def _vector(
     moved: int,
 ) -> ViewVector:
     values = np.array([weighted_score(each, score) for each in counts])
-    deltas = np.array(
-        [score_sensitivity(each.points, each.records, score, moved) for each in counts]
-    )
+    deltas = _sensitivities([each.points for each in counts], counts[0].records, score, moved)
     return ViewVector(
         score=score,
         values=noise.add_to(values, deltas, source),
         sensitivities=deltas,
         noise=noise,
     )
+
+
+def _sensitivities(views: Sequence[QueryPoints], records: Ints, score: Score, moved: int) -> Floats:
+    return np.array([score_sensitivity(view, records, score, moved) for view in views])

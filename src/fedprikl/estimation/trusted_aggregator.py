@@ -5,7 +5,7 @@ One number is released, with noise for its exact sensitivity.
 
 from functools import partial
 
-from fedprikl.checks import check_delta, check_epsilon
+from fedprikl.checks import Ints, check_delta, check_epsilon
 from fedprikl.divergence import Score
 from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
@@ -20,8 +20,16 @@ from fedprikl.privacy import (
     NoiseSource,
     PrivacyStatement,
 )
+from fedprikl.reference import QueryPoints
 
-__all__ = ["TRUST", "estimate_scored_sum", "state_number", "trusted_aggregator"]
+__all__ = [
+    "TRUST",
+    "estimate_scored_sum",
+    "explain_score",
+    "noised_score",
+    "state_number",
+    "trusted_aggregator",
+]
 
 TRUST = "the aggregator, with the exact sums of each batch; the server sees the release only."
 
@@ -81,9 +89,40 @@ def estimate_scored_sum(
     source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """The same with the very noise whose charge a ledger has reserved."""
-    points, records = counts.points, counts.records
+    return explain_score(
+        noised_score(counts, calibrated=calibrated, score=score, moved=moved, source=source),
+        counts.points,
+        counts.records,
+        calibrated=calibrated,
+        score=score,
+        client_effect=client_effect,
+        moved=moved,
+        insecure=source.insecure,
+    )
+
+
+def noised_score(
+    counts: BatchCounts, *, calibrated: Calibrated, score: Score, moved: int, source: NoiseSource
+) -> float:
+    """The scored sum with its noise: the only number that leaves the counts."""
+    sensitivity = score_sensitivity(counts.points, counts.records, score, moved)
+    exact = weighted_score(counts, score)
+    return float(calibrated.for_sensitivity(sensitivity).add_to([exact], source)[0])
+
+
+def explain_score(
+    value: float,
+    points: QueryPoints,
+    records: Ints,
+    *,
+    calibrated: Calibrated,
+    score: Score,
+    client_effect: float,
+    moved: int,
+    insecure: bool,
+) -> Estimate:
+    """The estimate that a noised score is: all of it post-processing."""
     mechanism = calibrated.for_sensitivity(score_sensitivity(points, records, score, moved))
-    value = float(mechanism.add_to([weighted_score(counts, score)], source)[0])
     return Estimate(
         method="trusted aggregator, exact calibration",
         value=value,
@@ -103,13 +142,11 @@ def estimate_scored_sum(
         statistic=ScoredStatistic(
             value=value, score=score, points=points, records=records, mechanism=mechanism
         ),
-        privacy=state_number(mechanism, calibrated, source),
+        privacy=state_number(mechanism, calibrated, insecure),
     )
 
 
-def state_number(
-    mechanism: Mechanism, calibrated: Calibrated, source: NoiseSource
-) -> PrivacyStatement:
+def state_number(mechanism: Mechanism, calibrated: Calibrated, insecure: bool) -> PrivacyStatement:
     """What the release of one number with this noise costs."""
     return PrivacyStatement(
         epsilon=mechanism.epsilon(calibrated.delta),
@@ -119,5 +156,5 @@ def state_number(
         released="one number",
         trust=TRUST,
         sensitivity=mechanism.sensitivity,
-        insecure=source.insecure,
+        insecure=insecure,
     )

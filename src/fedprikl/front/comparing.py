@@ -7,6 +7,7 @@ refuses records whose place or content the ledger knows under another population
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,21 @@ from fedprikl.front.empty_clients import check_enough, stay_away, stay_away_word
 from fedprikl.front.plan_checks import AnyPlan, check_plan, now, rehearse, signed_plan
 from fedprikl.front.progress_calls import Progress, silent
 from fedprikl.front.result import Comparison
-from fedprikl.privacy import SECURE_NOISE, NoiseSource
+from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import (
     Aggregator,
     Client,
+    NoisedRound,
+    Plan,
     Policy,
+    Release,
+    RoundResult,
     Server,
     SigningKey,
     Step,
     StepCount,
     draw_of,
+    finish_round,
     run_round,
 )
 from fedprikl.records import CsvFormat, Draw, RecordCounts, count_all
@@ -46,6 +52,11 @@ __all__ = ["compare"]
 
 USUAL = Policy()
 SOFTWARE = f"fedprikl {version('fedprikl')}"
+FINISHED = (
+    "A release about {population!r} was charged at {at}, and its process ended before it was "
+    "handed over. This is that release, finished from its kept numbers: nothing was counted or "
+    "charged now. For a new release, run again."
+)
 
 
 def compare(
@@ -65,6 +76,7 @@ def compare(
     rng: np.random.Generator | None = None,
     progress: Progress = silent,
     note: Callable[[str], None] | None = None,
+    keep: Callable[[Comparison], None] = lambda _: None,
 ) -> Comparison:
     """Compares the clients' records with the reference in one round, and charges the ledger.
 
@@ -77,6 +89,9 @@ def compare(
     Bad input raises before anything is counted or charged. Where the plan protects whole clients,
     each draws exactly k of its records, afresh; those without records draw from the reference or
     are left out, as the plan says.
+
+    If the process of an earlier call with this plan and ledger died after its noise was drawn, this
+    call finishes that release and returns it: nothing is counted or charged. `notes` say so.
 
     Parameters
     ----------
@@ -108,6 +123,10 @@ def compare(
         Where the noise and the public points come from; to be replaced in examples and tests only.
     progress, note
         Called with (what is done, how much of it, of how much), and with what the user should know.
+    keep
+        Called with the result before the ledger closes the round. Save it there, and a crash
+        cannot lose a release that was charged: until `keep` has returned, the next call with this
+        plan finishes it.
 
     Examples
     --------
@@ -138,8 +157,10 @@ def compare(
     pi = Reference.of(reference)
     signed = signed_plan(plan)
     policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
-    check_plan(signed, policy, at)
     server = Server(signed, pi)
+    if (earlier := _finish(ledger, signed.plan, pi, key, at, tell, notes, keep)) is not None:
+        return earlier
+    check_plan(signed, policy, at)
     drawn = signed.plan.unit == "client"
     sources = find_clients(clients, pi, form=form, skip_bad=skip_bad_files, drawn=drawn)
     if sources.bad:
@@ -170,6 +191,18 @@ def compare(
             for name, found in counted.items()
             if name not in away
         }
+
+        def made(result: RoundResult) -> Comparison:
+            return Comparison(
+                release=result.release,
+                plan=signed.plan,
+                refusals=result.refusals,
+                left_out=sources.bad | away,
+                payload_bytes=result.round.cohorts[0].sums.ring().packed_bytes,
+                epsilon_left=None if book is None else epsilon_left(book, signed.plan.population),
+                notes=tuple(notes),
+            )
+
         result = run_round(
             server,
             members,
@@ -181,17 +214,50 @@ def compare(
             leaves=leaves,
             source=source,
             report=_steps_done(progress),
+            keep=lambda result: keep(made(result)),
         )
-        left = None if book is None else epsilon_left(book, signed.plan.population)
-    return Comparison(
-        release=result.release,
-        plan=signed.plan,
-        refusals=result.refusals,
-        left_out=sources.bad | away,
-        payload_bytes=result.round.cohorts[0].sums.ring().packed_bytes,
-        epsilon_left=left,
-        notes=tuple(notes),
-    )
+        return made(result)
+
+
+def _finish(
+    ledger: AnyLedger,
+    plan: Plan,
+    reference: Reference,
+    key: SigningKey | str | Path | None,
+    at: str,
+    tell: Callable[[str], None],
+    notes: list[str],
+    keep: Callable[[Comparison], None],
+) -> Comparison | None:
+    """What an earlier call was charged for and did not end; None if there is nothing of the kind.
+
+    A round that is finished releases what it would have released: the plan may have ended since.
+    """
+    if not isinstance(ledger, Ledger | str | Path):
+        return None
+    if not isinstance(ledger, Ledger) and not Path(ledger).exists():
+        return None
+    found: list[Comparison] = []
+    opened = nullcontext(ledger) if isinstance(ledger, Ledger) else Ledger.open(ledger)
+    with opened as book:
+
+        def finished(kept: NoisedRound, release: Release) -> None:
+            tell(FINISHED.format(population=plan.population, at=kept.at))
+            found.append(
+                Comparison(
+                    release=release,
+                    plan=plan,
+                    refusals={},
+                    left_out={},
+                    payload_bytes=kept.payload_bytes(plan),
+                    epsilon_left=epsilon_left(book, plan.population),
+                    notes=tuple(notes),
+                )
+            )
+            keep(found[0])
+
+        finish_round(book, plan, reference, key=lambda: _signer(key), at=at, keep=finished)
+    return found[0] if found else None
 
 
 def _signer(key: SigningKey | str | Path | None) -> SigningKey:

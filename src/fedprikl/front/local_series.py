@@ -23,14 +23,18 @@ from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol import (
     Aggregator,
     Client,
+    NoisedRound,
     Plan,
     Policy,
+    Release,
     Round,
+    RoundResult,
     Series,
     Server,
     SignedPlan,
     SigningKey,
     draw_of,
+    finish_round,
     run_round,
 )
 from fedprikl.protocol.released_period import charged_periods
@@ -40,8 +44,8 @@ from fedprikl.reference import Reference
 __all__ = ["LocalSeries", "check_charged"]
 
 LOST = (
-    "its process ended after the sums were opened, so what it counted is lost; the budget of these "
-    "records is spent"
+    "its process ended between the charge and the noise, so what it counted is lost; the budget of "
+    "these records is spent"
 )
 EMPTY = "no client holds a record of it; nothing was charged"
 
@@ -71,7 +75,7 @@ class LocalSeries:
         return self.signed.plan.series
 
     def recover(self, history: History, *, at: str) -> None:
-        """Rounds that opened nothing are void; of others, what was kept is closed, the rest lost.
+        """Rounds that opened nothing are void; of others, what is kept is finished, the rest lost.
 
         Whether a sum was opened the ledger knows: the budget is reserved before.
         """
@@ -90,6 +94,9 @@ class LocalSeries:
                 if rounds.get(kept.round_id) is RoundState.OPEN:
                     held = book.reservation(kept.round_id)
                     book.commit(held, release_hash=kept.release, at=at)
+            for round_id, period in found.begun.items():
+                self._finish(book, history, period, round_id, at)
+        found = history.read()
         for round_id, period in found.begun.items():
             match rounds.get(round_id, RoundState.CANCELLED):
                 case RoundState.CANCELLED:
@@ -104,6 +111,27 @@ class LocalSeries:
                         "newer one back."
                     )
         self._check_watermark(history, marks)
+
+    def _finish(self, book: Ledger, history: History, period: int, round_id: str, at: str) -> None:
+        """Ends a round that has its noise: its release follows from what the ledger kept."""
+
+        def keep(kept: NoisedRound, release: Release) -> None:
+            history.keep(release.to_bytes(), asked=kept.asked, answered=kept.counted, at=at)
+            self.note(
+                f"The release of period {period} was charged at {kept.at}, and its process ended "
+                "before it was kept. It is finished from its kept numbers: nothing was charged."
+            )
+
+        finish_round(
+            book,
+            self.signed.plan,
+            self.reference,
+            key=lambda: self.key,
+            at=at,
+            period=period,
+            round_id=round_id,
+            keep=keep,
+        )
 
     def _check_watermark(self, history: History, marks: Watermark) -> None:
         """Refuses a watermark that is older than the history, or newer."""
@@ -160,8 +188,9 @@ class LocalSeries:
         claims = {name: files[name] for name in members}
         opened: list[str] = []
 
-        def keep(message: bytes, counted: frozenset[str]) -> None:
-            history.keep(message, asked=members, answered=counted, at=at)
+        def keep(found: RoundResult) -> None:
+            message = found.release.to_bytes()
+            history.keep(message, asked=members, answered=found.counted, at=at)
 
         def begin(current: Round) -> None:
             opened.append(current.round_id)

@@ -33,7 +33,6 @@ HISTORY = ChainKind(
     advice="The history is damaged. Restore a copy of it; nothing was counted.",
     unwritten="nothing was written",
     half_written="Try again once the disk works.",
-    tables=("CREATE TABLE documents (hash TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",),
 )
 
 
@@ -168,9 +167,7 @@ class History:
                 return release
             if number in found.kept or number in found.missed:
                 raise HistoryError(f"Period {number} is in the history already.")
-            self._file.connection.execute(
-                "INSERT INTO documents VALUES (?, ?)", (document, message)
-            )
+            self._file.keep_document(message)
             body = {
                 "event": "release",
                 "period": number,
@@ -207,11 +204,8 @@ class History:
     def document(self, kept: Kept) -> bytes:
         """The bytes of a release, as they were kept."""
         with self._file.reading():
-            row = self._file.connection.execute(
-                "SELECT body FROM documents WHERE hash = ?", (kept.document,)
-            ).fetchone()
-        body = row[0] if row is not None and isinstance(row[0], bytes) else None
-        if body is None or hashlib.sha256(body).hexdigest() != kept.document:
+            body = self._file.document(kept.document)
+        if body is None:
             raise HistoryDamagedError(
                 f"The release of period {kept.period} is not the one that was kept in "
                 f"{self._file.path}. {HISTORY.advice}"

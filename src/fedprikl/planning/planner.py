@@ -16,7 +16,7 @@ from fedprikl.planning.column_plan import WHOLE, ask_columns
 from fedprikl.planning.column_round import plan_columns
 from fedprikl.planning.known import Known
 from fedprikl.planning.liars import liar_bounds
-from fedprikl.planning.per_client import best_per_client
+from fedprikl.planning.per_client import best_per_client, check_per_client
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.series_plan import plan_series
 from fedprikl.planning.spectrum import Spectrum
@@ -145,7 +145,7 @@ def plan_round(
             "it holds: leave out most_records."
         )
     if per_client is not None:
-        return plan_with(check_positive_int(per_client, "per_client"))
+        return plan_with(check_per_client(per_client, records / clients))
     return best_per_client(plan_with, records / clients)
 
 

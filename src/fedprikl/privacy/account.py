@@ -47,6 +47,7 @@ class LedgerRound:
     span: Span | None = None  # of the moments of its records; None: of all of them
     unit: Unit = "record"  # whom the charge protects
     state: RoundState = RoundState.OPEN
+    noised: str | None = None  # the hash of its noised numbers, once they are kept
     closed_at: str | None = None
     release_hash: str | None = None
     reason: str | None = None  # of a cancellation
@@ -208,9 +209,16 @@ def _apply(
             span=_span(body),
             unit=check_unit(body.get("unit", "record")),
         )
+    elif body["event"] == "noised":
+        known = rounds[body["round"]]
+        if known.state is not RoundState.OPEN or known.noised is not None:
+            raise ValueError
+        rounds[body["round"]] = replace(known, noised=body["document"])
     else:
         known = rounds[body["round"]]
         if known.state is not RoundState.OPEN:
+            raise ValueError
+        if body["event"] == "cancel" and known.noised is not None:
             raise ValueError
         rounds[body["round"]] = replace(
             known,

@@ -1,9 +1,13 @@
 """The ledger: a privacy budget per population that cannot be overspent."""
 
+import fcntl
 import math
+import os
 import re
 import shlex
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from fedprikl.checks import check_epsilon
-from fedprikl.errors import BudgetExceededError, InvalidInputError
+from fedprikl.errors import BudgetExceededError, InvalidInputError, LedgerError
 from fedprikl.privacy.account import Account, LedgerRound, RoundState, replay
 from fedprikl.privacy.bound_records import BoundRecords
 from fedprikl.privacy.charges import check_zero_or_delta
@@ -22,6 +26,7 @@ from fedprikl.privacy.units import Unit, check_unit, unit_entry
 
 __all__ = ["Ledger", "Reservation", "left_words", "worthwhile"]
 
+POLL = 0.05  # seconds between looks at a lock
 # Of a budget: ten releases of 0.1 fit into 1, whatever the order of the sum; and totals that were
 # convolved by FFT differ by up to 2e-10 between processors (delta 1e-6). It is always the total
 # that is compared, so this is never granted twice. Convolved totals are rounded up by more.
@@ -43,7 +48,9 @@ class Ledger:
     1. `set_budget` once: the (epsilon, delta) that a population may lose in all.
     2. `reserve` before the noise is drawn: charges the budget, or refuses and charges nothing.
        (`check` asks the same without charging; `bind_records` keeps one budget per records.)
-    3. `commit` after the release has left; `cancel` only if nothing can have left.
+    3. `keep_noised` right after the noise: numbers that may leave now, and the release follows
+       from them. If the process dies, another one finishes the release (`unfinished`).
+    4. `commit` after the release has left; `cancel` only if nothing can have left.
 
     The process may die at any instant: a reservation that was neither committed nor cancelled
     stays charged for ever. Processes may race: the check and the charge are one transaction.
@@ -73,11 +80,13 @@ class Ledger:
     >>> ledger.close(); folder.cleanup()
     """
 
-    def __init__(self, file: LedgerFile, anchor: Head | None = None) -> None:
+    def __init__(self, file: LedgerFile, anchor: Head | None = None, timeout: float = 30.0) -> None:
         if not isinstance(file, LedgerFile):
             raise InvalidInputError("Open a ledger by its path with `Ledger.open(path)`.")
-        self._file = file
+        self._file, self._timeout = file, timeout
         self._seen = anchor  # the last head this process knows of
+        self._under_way: set[str] = set()  # rounds that were reserved here and have not ended
+        self._alive: int | None = None  # handle of the lock that says so to other processes
 
     @classmethod
     def open(
@@ -92,7 +101,7 @@ class Ledger:
 
         `timeout`: seconds to wait for other processes. `anchor`: a head known from before.
         """
-        ledger = cls(LedgerFile(Path(path), create=create, timeout=timeout), anchor)
+        ledger = cls(LedgerFile(Path(path), create=create, timeout=timeout), anchor, timeout)
         try:
             ledger.verify()
         except BaseException:
@@ -103,6 +112,7 @@ class Ledger:
     def close(self) -> None:
         """Lets go of the file."""
         self._file.close()
+        self._ended(*self._under_way)
 
     def __enter__(self) -> Self:
         return self
@@ -218,24 +228,68 @@ class Ledger:
             if unit == "client":
                 raise InvalidInputError("A charge for whole clients has no span: it adds up.")
             body["span"] = [span.start, span.end, span.clock]
-        with self._file.writing():
-            entries, accounts = self._load()
-            account = _find_account(accounts, population)
-            if _find_round(accounts, round_id) is not None:
-                raise InvalidInputError(
-                    f"Round {round_id!r} has already been charged, and a round is charged only "
-                    "once. Nothing was charged now; use a new round id for a new release."
-                )
-            account.check_protects(unit)
-            needed = _total_with(account, mechanism, span)
-            fits = _fits(account, needed)
-            if fits and (span is not None or unit == "client"):
-                self._file.upgrade()
-            head = self._file.append(body, after=head_of(entries)) if fits else None
+        head: Head | None = None
+        try:
+            self._begun(round_id)
+            with self._file.writing():
+                entries, accounts = self._load()
+                account = _find_account(accounts, population)
+                if _find_round(accounts, round_id) is not None:
+                    raise InvalidInputError(
+                        f"Round {round_id!r} has already been charged, and a round is charged only "
+                        "once. Nothing was charged now; use a new round id for a new release."
+                    )
+                account.check_protects(unit)
+                needed = _total_with(account, mechanism, span)
+                fits = _fits(account, needed)
+                if fits and (span is not None or unit == "client"):
+                    self._file.upgrade()
+                head = self._file.append(body, after=head_of(entries)) if fits else None
+        finally:
+            if head is None:
+                self._ended(round_id)
         if head is None:
             raise _exceeded(account, mechanism, needed)
         self._seen = head
         return Reservation(population=population, round_id=round_id, head=head)
+
+    def keep_noised(self, reservation: Reservation, document: bytes, *, at: str) -> None:
+        """Keeps the numbers of a round after their noise; durable when this returns.
+
+        Once, and of a round that is charged. From now on it cannot be cancelled. `commit` drops the
+        document again: by then the release is kept elsewhere.
+        """
+        body = {"event": "noised", "round": reservation.round_id, "at": _check_time(at)}
+        with self._file.writing():
+            entries, accounts = self._load()
+            if _open_round(accounts, reservation.round_id).noised is not None:
+                raise InvalidInputError(
+                    f"Round {reservation.round_id!r} has its noise already: it is drawn once."
+                )
+            self._file.upgrade()
+            body |= {"document": self._file.keep_document(document)}
+            self._seen = self._file.append(body, after=head_of(entries))
+
+    @contextmanager
+    def unfinished(self, population: str) -> Iterator[dict[str, bytes]]:
+        """What was kept of rounds that are charged and not committed, by round id, oldest first.
+
+        Their processes have died: it waits while a round of this ledger is under way in another
+        one, and none is reserved until this ends.
+        """
+        if not self._kept_of(population):
+            yield {}
+            return
+        with self._alone():
+            yield self._kept_of(population)
+
+    def _kept_of(self, population: str) -> dict[str, bytes]:
+        with self._file.reading():
+            account = self._load()[1].get(population)
+            rounds = () if account is None else account.open_rounds
+            noised = {each.round_id: each.noised for each in rounds if each.noised is not None}
+            found = {name: self._file.document(document) for name, document in noised.items()}
+        return {name: body for name, body in found.items() if body is not None}
 
     def commit(self, reservation: Reservation, *, release_hash: str, at: str) -> Head:
         """Records that the release left, with its SHA-256; the ledger's new head."""
@@ -299,10 +353,59 @@ class Ledger:
         body = {"event": event, "round": reservation.round_id, "at": _check_time(at)} | more
         with self._file.writing():
             entries, accounts = self._load()
-            _open_round(accounts, reservation.round_id)
+            noised = _open_round(accounts, reservation.round_id).noised
+            if noised is not None and event == "cancel":
+                raise InvalidInputError(
+                    f"Round {reservation.round_id!r} has its noised numbers: they may have left. "
+                    "Its charge is never given back."
+                )
             head = self._file.append(body, after=head_of(entries))
+            if noised is not None:
+                self._file.drop_document(noised)
         self._seen = head
+        self._ended(reservation.round_id)
         return head
+
+    def _begun(self, round_id: str) -> None:
+        """Says to other processes that a round is under way here; the lock ends with the process.
+
+        Waits while another process finishes a round that was left behind.
+        """
+        if self._alive is None:
+            self._alive = self._open_lock()
+            fcntl.flock(self._alive, fcntl.LOCK_SH)
+        self._under_way.add(round_id)
+
+    def _ended(self, *rounds: str) -> None:
+        self._under_way.difference_update(rounds)
+        if self._alive is not None and not self._under_way:
+            os.close(self._alive)
+            self._alive = None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no round is under way in another process; a process that dies lets go."""
+        self._ended(*self._under_way)  # those of this object: nobody is at work on them
+        handle, end = self._open_lock(), time.monotonic() + self._timeout
+        try:
+            while not _is_locked(handle):
+                if time.monotonic() > end:
+                    raise LedgerError(
+                        f"Another process is in the middle of a round of {self._file.path}, and "
+                        "one that was charged before is not finished. Nothing was charged now; "
+                        "try again when that round is over."
+                    )
+                time.sleep(POLL)
+            yield
+        finally:
+            os.close(handle)
+
+    def _open_lock(self) -> int:
+        path = self._file.path.with_name(f"{self._file.path.name}.lock")
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise LedgerError(f"Cannot make the lock {path}: {error.strerror}.") from None
 
     def _read(self, anchor: Head | None = None) -> tuple[list[Entry], dict[str, Account]]:
         with self._file.reading():
@@ -316,6 +419,14 @@ class Ledger:
         accounts = replay(entries)
         self._seen = head_of(entries)
         return entries, accounts
+
+
+def _is_locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _find_account(accounts: Mapping[str, Account], population: str) -> Account:

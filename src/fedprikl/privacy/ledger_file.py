@@ -11,8 +11,10 @@ __all__ = ["LEDGER", "Entry", "Head", "LedgerFile", "head_of"]
 LEDGER = ChainKind(
     name="ledger",
     application=0x46504B4C,  # "FPKL"
-    version=4,  # entries may 2: bind records; 3: have a span; 4: protect whole clients
-    versions=(1, 2, 3, 4),
+    # Entries may 2: bind records; 3: have a span; 4: protect whole clients; 5: keep noised numbers.
+    version=5,
+    versions=(1, 2, 3, 4, 5),
+    tables_since=5,
     genesis=hashlib.sha256(b"fedprikl ledger, version 1").hexdigest(),
     error=LedgerError,
     damaged=LedgerDamagedError,

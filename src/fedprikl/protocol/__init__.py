@@ -9,6 +9,7 @@ from fedprikl.protocol.column_questions import ColumnQuestions
 from fedprikl.protocol.identity_check import IdentityCheck, introduce
 from fedprikl.protocol.in_memory import InMemoryTransport
 from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.noised_round import NoisedRound, finish_round
 from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.policy import Policy, check_period, check_roster, check_validity
@@ -40,6 +41,7 @@ __all__ = [
     "IdentityCheck",
     "InMemoryTransport",
     "Invitation",
+    "NoisedRound",
     "Outcome",
     "Period",
     "Plan",
@@ -65,6 +67,7 @@ __all__ = [
     "check_roster",
     "check_validity",
     "draw_of",
+    "finish_round",
     "introduce",
     "run_round",
     "seal_answer",

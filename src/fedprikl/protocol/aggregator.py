@@ -1,36 +1,28 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from fedprikl.errors import InvalidInputError, ReleaseRefused, SecureSumError
-from fedprikl.estimation import Estimates
-from fedprikl.estimation.estimates import Judgement
+from fedprikl.libraries import opendp
 from fedprikl.privacy import (
     SECURE_NOISE,
     Charge,
+    Head,
     Ledger,
     NoiseSource,
-    PrivacyStatement,
     Reservation,
     Span,
 )
-from fedprikl.protocol.answer import Answer
 from fedprikl.protocol.cohort_sums import OpenedSum
-from fedprikl.protocol.column_answer import ColumnAnswer
-from fedprikl.protocol.column_release import answer_columns
 from fedprikl.protocol.keys import SigningKey
-from fedprikl.protocol.never_lost import or_none
-from fedprikl.protocol.outcome import Outcome, spread_of
-from fedprikl.protocol.release import Release
-from fedprikl.protocol.released_counts import ReleasedCounts
-from fedprikl.protocol.released_period import charge_note, charged_span, in_series, released_period
+from fedprikl.protocol.noised_round import NoisedRound
+from fedprikl.protocol.outcome import Outcome
+from fedprikl.protocol.released_period import charge_note, charged_span
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.trust import trust_of
 from fedprikl.protocol.view_sums import asked_views, view_points
-from fedprikl.reference import Spread, View
 from fedprikl.secure_sum import SumAggregator
 
 __all__ = ["Aggregator"]
@@ -42,7 +34,8 @@ class Aggregator:
     1. `sums[i]` is the `SumAggregator` of cohort i; the transport feeds it
     2. `close(i)` reserves the budget, opens the sum and adds it to its batch, or drops the cohort
        and says why; that depends on who answered, never on the sum
-    3. `release` adds the noise and signs; the object is then spent
+    3. `release` adds the noise, keeps the noised numbers in the ledger, and signs what follows from
+       them; the object is then spent
 
     Holds: cohort sums. Sends: one noised, signed release. What it holds never prints.
     """
@@ -68,6 +61,7 @@ class Aggregator:
         self._outcomes: dict[int, Outcome] = {}
         self._batches: dict[int, OpenedSum] = {}  # SECRET: of batches with an opened sum
         self._reservation: Reservation | None = None
+        self._counted: set[str] = set()  # clients whose counts are in the sums
         self._opened = False  # whether any sum was opened
         self._spent = False
 
@@ -88,6 +82,7 @@ class Aggregator:
         except SecureSumError as error:
             return self.drop(number, str(error))
         self._opened = True
+        self._counted |= {cohort.members[index] for index in result.included}
         included = len(result.included)
         opened = self._trust.open(result.total, clients=cohort.sums.clients, included=included)
         before = self._batches.get(cohort.batch)
@@ -123,26 +118,37 @@ class Aggregator:
                     f"Nothing was released{advice}"
                 )
         self._spent = True
-        estimates = self._trust.estimate(
-            self._round.points,
-            [view_points(view) for view in self._views],
-            [self._batches[t] for t in batches],
-            self._sizes,
-            source=self._source,
+        noised = self._noise([self._batches[t] for t in batches], at, rng)
+        if self._ledger is not None and self._reservation is not None:
+            self._ledger.keep_noised(self._reservation, noised.to_bytes(), at=at)
+        release = noised.release(
+            self._round.plan, self._round.reference, key=self._key, head=self._head
+        )
+        self._keep(release.to_bytes())
+        if self._ledger is not None and self._reservation is not None:
+            self._ledger.commit(self._reservation, release_hash=release.fingerprint, at=at)
+        return release.to_bytes()
+
+    def _noise(self, sums: list[OpenedSum], at: str, rng: np.random.Generator) -> NoisedRound:
+        """Draws the noise: exact sums go no further than here."""
+        current, views = self._round, asked_views(self._round.plan, self._round.reference)
+        return NoisedRound.of(
+            current,
+            self._trust.noise(
+                current.points, [view_points(view) for view in views], sums, source=self._source
+            ),
+            outcomes=tuple(self._outcomes[n] for n in sorted(self._outcomes)),
+            counted=tuple(sorted(self._counted)),
+            request=self._request,
+            previous=self._previous,
+            software=self._software,
+            at=at,
             rng=rng,
         )
-        return self._sign(estimates, at).to_bytes()
 
     @property
-    def _views(self) -> tuple[View, ...]:
-        """The views of the reference that the plan asks about."""
-        return asked_views(self._round.plan, self._round.reference)
-
-    @property
-    def _spread(self) -> float | Spread:
-        """How counts vary without drift: by the plan, or by the reference for who was counted."""
-        outcomes = [self._outcomes[n] for n in sorted(self._outcomes)]
-        return spread_of(self._round.plan, self._round.reference, outcomes)
+    def _head(self) -> Head | None:
+        return None if self._reservation is None else self._reservation.head
 
     @property
     def _sizes(self) -> list[int]:
@@ -168,6 +174,8 @@ class Aggregator:
         """Charges the budget, once a round, before anything is opened."""
         if self._ledger is None or self._reservation is not None:
             return
+        if not self._trust.shares_noise and not self._source.insecure:
+            opendp()  # may be missing, and takes longer to load than the noise to draw
         self._reservation = self._ledger.reserve(
             self._round.plan.population,
             self._charge(),
@@ -188,82 +196,3 @@ class Aggregator:
                 )
             self._ledger.cancel(self._reservation, reason="no sum was opened", at=at)
         return ". Start another round when more clients can take part."
-
-    def _answers(self, estimates: Estimates, judged: Judgement | None) -> tuple[Answer, ...]:
-        """One for each question of the plan."""
-        unknown = (None,) * len(estimates.each)
-        limits = [or_none(found.limits) for found in estimates.each]
-        return tuple(
-            Answer(
-                divergence=question.divergence,
-                value=found.value,
-                interval=None if limit is None else limit.printed,
-                guaranteed=None if limit is None else limit.guaranteed,
-                no_drift=no_drift,
-                target=found.target,
-                unit=found.unit,
-                mechanism=found.privacy.mechanism,
-            )
-            for question, found, limit, no_drift in zip(
-                self._round.plan.questions,
-                estimates.each,
-                limits,
-                unknown if judged is None else judged.no_drift,
-                strict=True,
-            )
-        )
-
-    def _columns(self, estimates: Estimates) -> tuple[ColumnAnswer, ...]:
-        """One for each view of the plan."""
-        if estimates.columns is None:
-            return ()
-        clients = sum(outcome.included for outcome in self._outcomes.values())
-        return answer_columns(
-            self._round.plan,
-            self._views,
-            estimates.columns,
-            clients=clients,
-            mechanism=estimates.columns.mechanism,
-        )
-
-    def _whom(self, estimates: Estimates) -> PrivacyStatement:
-        """The privacy statement, with whom it protects."""
-        plan, clients = self._round.plan, sum(each.included for each in self._outcomes.values())
-        held = None if plan.unit == "client" else estimates.records / max(clients, 1)
-        return replace(
-            estimates.privacy,
-            unit=plan.unit,
-            per_client=plan.per_client,
-            away=plan.empty == "away",
-            held=held,
-        )
-
-    def _sign(self, estimates: Estimates, at: str) -> Release:
-        plan, reserved, noisy = self._round.plan, self._reservation, estimates.noisy_counts
-        judged = None
-        if estimates.each and plan.series is None:  # that of a series looks at all its releases
-            judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, self._spread))
-        release = Release(
-            round_id=self._round.round_id,
-            request=self._request,
-            population=plan.population,
-            trust=plan.trust,
-            plan=plan.fingerprint,
-            reference=plan.reference,
-            answers=self._answers(estimates, judged),
-            columns=self._columns(estimates),
-            verdict=None if judged is None else judged.verdict,
-            period=released_period(plan, self._round.period, self._previous),
-            privacy=in_series(self._whom(estimates), plan),
-            cohorts=tuple(self._outcomes[n] for n in sorted(self._outcomes)),
-            payload=estimates.payload,
-            records=estimates.records,
-            noisy_counts=None if noisy is None else ReleasedCounts.of(noisy),
-            ledger=None if reserved is None else reserved.head,
-            software=self._software,
-            released_at=at,
-        ).sign(self._key)
-        self._keep(release.to_bytes())
-        if self._ledger is not None and reserved is not None:
-            self._ledger.commit(reserved, release_hash=release.fingerprint, at=at)
-        return release

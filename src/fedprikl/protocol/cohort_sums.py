@@ -7,7 +7,7 @@ from fedprikl.checks import Ints
 from fedprikl.protocol.plan import Plan
 from fedprikl.secure_sum import Degree, choose_degree
 
-__all__ = ["OpenedSum", "cohort_degree", "expected_records"]
+__all__ = ["Noised", "OpenedSum", "cohort_degree", "expected_records"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +28,22 @@ class OpenedSum:
             self.noise_variance + other.noise_variance,
             self.insecure or other.insecure,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noised:
+    """What the noise made of the sums of a round: final numbers, and all that leaves the sums.
+
+    Public. Numbers of records have no noise: they are public anyway.
+    """
+
+    records: tuple[int, ...]  # of each batch
+    values: tuple[float, ...] = ()  # of the questions that numbers answer, in order
+    counts: tuple[float, ...] = ()  # of the points, then of the rest of each batch
+    views: tuple[tuple[float, ...], ...] = ()  # of the cells of each view, then of its rest
+    vectors: tuple[tuple[float, ...], ...] = ()  # of divergences: one number per view
+    variances: tuple[float, ...] = ()  # of the clients' own noise on each count, by batch
+    insecure: bool = False  # whether any of the noise is not from a secure source
 
 
 def expected_records(plan: Plan, included: int, *, said: int) -> int:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from fedprikl.privacy import (
     SharedMechanism,
     calibrate_shared,
 )
-from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree, expected_records
+from fedprikl.protocol.cohort_sums import Noised, OpenedSum, cohort_degree, expected_records
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.released_counts import ReleasedCounts
@@ -229,9 +229,59 @@ class NoisyHistogram:
 
         All of it is post-processing; `rng` serves the debiasing only, it never makes release noise.
         """
+        noised = self.noise(points, views, batches, source=source)
+        return self.explain(points, views, noised, cohorts, rng=rng)
+
+    def noise(
+        self,
+        points: QueryPoints | None,
+        views: Sequence[QueryPoints],
+        batches: Sequence[OpenedSum],
+        *,
+        source: NoiseSource,
+    ) -> Noised:
+        """The noised numbers of opened sums: the clients have drawn all the noise."""
+        counts: Sequence[float] = ()
+        if points is not None:
+            parts = [batch.counts[:-1] for batch in batches]
+            rest = [batch.counts[-1] for batch in batches]
+            counts = np.concatenate([*parts, rest]).astype(np.float64).tolist()
+        of_views: list[Ints] = []
+        if views:
+            of_views = split_views(self.plan, sum(batches[1:], batches[0]).views, more=1)
+        return Noised(
+            records=tuple(batch.records for batch in batches),
+            counts=tuple(counts),
+            views=tuple(tuple(each.astype(np.float64).tolist()) for each in of_views),
+            variances=tuple(batch.noise_variance for batch in batches),
+            insecure=source.insecure or any(batch.insecure for batch in batches),
+        )
+
+    def explain(
+        self,
+        points: QueryPoints | None,
+        views: Sequence[QueryPoints],
+        noised: Noised,
+        cohorts: Sequence[int],
+        *,
+        rng: np.random.Generator,
+    ) -> Estimates:
+        """The estimates that noised numbers are, with intervals: all of it post-processing."""
         share = self.worst_share(cohorts)  # all shares of a round have one kind and one scale
-        noisy = None if points is None else _noisy(points, batches, share)
-        columns = self._columns(views, batches, share)
+        noisy = None
+        if points is not None:
+            records, variances = noised.records, noised.variances
+            noisy = _noisy(points, noised.counts, records, variances, share)
+        columns = None
+        if views:
+            records, variances = (sum(noised.records),), (sum(noised.variances),)
+            columns = NoisyViews(
+                counts=tuple(
+                    _noisy(view, block, records, variances, share)
+                    for view, block in zip(views, noised.views, strict=True)
+                ),
+                mechanism=str(share),
+            )
         cells = (0 if points is None else len(points)) + self.plan.counted
         payload = sum(self._blocks(0 if points is None else points.payload))
         privacy = PrivacyStatement(
@@ -242,7 +292,7 @@ class NoisyHistogram:
             released=f"the noisy counts of {cells} cells",
             trust=NOBODY,
             sensitivity=share.sensitivity,
-            insecure=source.insecure or any(batch.insecure for batch in batches),
+            insecure=noised.insecure,
         )
         each: tuple[Estimate, ...] = ()
         if noisy is not None:
@@ -259,36 +309,25 @@ class NoisyHistogram:
             columns=columns,
             privacy=privacy,
             payload=payload,
-            records=sum(batch.records for batch in batches),
+            records=sum(noised.records),
             noisy_counts=noisy,
-        )
-
-    def _columns(
-        self, views: Sequence[QueryPoints], batches: Sequence[OpenedSum], share: SharedMechanism
-    ) -> NoisyViews | None:
-        """The counts of each view, of all batches together; None if no columns are asked."""
-        if not views:
-            return None
-        total = sum(batches[1:], batches[0])
-        counts = split_views(self.plan, total.views, more=1)
-        return NoisyViews(
-            counts=tuple(
-                _noisy(view, [replace(total, counts=block)], share)
-                for view, block in zip(views, counts, strict=True)
-            ),
-            mechanism=str(share),
         )
 
 
 def _noisy(
-    points: QueryPoints, batches: Sequence[OpenedSum], share: SharedMechanism
+    points: QueryPoints,
+    counts: Sequence[float],
+    records: Sequence[int],
+    variances: Sequence[float],
+    share: SharedMechanism,
 ) -> NoisyCounts:
-    """Noisy counts as a cohort's sum has them: the rest is the last of each batch."""
+    """Noisy counts of the points, then of the rest of each batch."""
+    numbers = np.array(counts, dtype=np.float64)
     return NoisyCounts(
         points=points,
-        counts=np.concatenate([batch.counts[:-1] for batch in batches]).astype(np.float64),
-        rest=np.array([batch.counts[-1] for batch in batches], dtype=np.float64),
-        records=np.array([batch.records for batch in batches]),
-        noise_sd=np.sqrt([batch.noise_variance for batch in batches]),
+        counts=numbers[: len(points)],
+        rest=numbers[len(points) :],
+        records=np.array(records),
+        noise_sd=np.sqrt(variances),
         laplace_scale=share.laplace_scale,
     )

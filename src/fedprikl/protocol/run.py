@@ -41,6 +41,7 @@ class RoundResult:
     release: Release
     outcomes: tuple[Outcome, ...]
     refusals: dict[str, str]  # client -> why it took no part
+    counted: frozenset[str] = frozenset()  # clients whose counts were sent
 
 
 def run_round(
@@ -60,14 +61,14 @@ def run_round(
     period: int | None = None,
     previous: str = "",
     begin: Callable[[Round], None] = lambda _: None,
-    keep: Callable[[bytes, frozenset[str]], None] = lambda *_: None,
+    keep: Callable[[RoundResult], None] = lambda _: None,
 ) -> RoundResult:
     """One round over real secure sums. `leaves` says which clients vanish before which message.
 
     In a series, `period` is counted, and `previous` is the fingerprint of the release before.
-    `begin` is told the round before anything is sent, `keep` the signed release, and who was
-    counted, before the ledger closes the round: who writes both down knows after a crash which
-    rounds never ended, and has every release that the ledger calls released.
+    `begin` is told the round before anything is sent, `keep` the result before the ledger closes
+    the round: who writes both down knows after a crash which rounds never ended, and has every
+    release that the ledger calls released. A round that ended in between `finish_round` finishes.
 
     Another `transport` carries the messages of the same clients; who leaves is then its affair.
     """
@@ -87,9 +88,15 @@ def run_round(
         software=software,
         source=source,
         previous=previous,
-        keep=lambda message: keep(message, frozenset(counted)),
+        keep=lambda message: keep(result(message)),
     )
     aggregator.check_budget()
+
+    def result(message: bytes) -> RoundResult:
+        release = server.accept(current, message, aggregator=key.public)
+        outcomes = tuple(outcome for _, outcome in sorted(driver.outcomes.items()))
+        return RoundResult(current, release, outcomes, driver.refusals, frozenset(counted))
+
     begin(current)
     driver, counted = RoundDriver(current, aggregator), set[str]()
     for count in driver.drive(transport or InMemoryTransport(clients, at=at, leaves=leaves)):
@@ -100,9 +107,7 @@ def run_round(
         message = driver.release(at=at, rng=rng)
     except ReleaseRefused as error:
         raise ReleaseRefused(f"{error}{_refused(driver.refusals)}") from None
-    release = server.accept(current, message, aggregator=key.public)
-    outcomes = tuple(outcome for _, outcome in sorted(driver.outcomes.items()))
-    return RoundResult(current, release, outcomes, driver.refusals)
+    return result(message)
 
 
 def _refused(refusals: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,13 +16,16 @@ from fedprikl.estimation import (
     Estimates,
     NoisyCounts,
     NoisyViews,
-    adaptive_estimate,
-    estimate_scored_sum,
+    ViewVector,
     estimates_from_counts,
     noise_counts,
     noise_views,
 )
-from fedprikl.estimation.trusted_aggregator import TRUST
+from fedprikl.estimation.adaptive import adaptive_value
+from fedprikl.estimation.adaptive_estimate import explain_adaptive
+from fedprikl.estimation.noisy_estimates import read_counts
+from fedprikl.estimation.noisy_views import read_views
+from fedprikl.estimation.trusted_aggregator import TRUST, explain_score, noised_score
 from fedprikl.privacy import (
     Calibrated,
     Charge,
@@ -31,7 +34,7 @@ from fedprikl.privacy import (
     charge_together,
     state_together,
 )
-from fedprikl.protocol.cohort_sums import OpenedSum, cohort_degree, expected_records
+from fedprikl.protocol.cohort_sums import Noised, OpenedSum, cohort_degree, expected_records
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.possible_counts import possible_counts
 from fedprikl.protocol.question import Question
@@ -164,7 +167,7 @@ class ScoredSum:
         points: QueryPoints | None,
         views: Sequence[QueryPoints],
         batches: Sequence[OpenedSum],
-        cohorts: Sequence[int],  # noqa: ARG002
+        cohorts: Sequence[int],
         *,
         source: NoiseSource,
         rng: np.random.Generator,
@@ -173,18 +176,79 @@ class ScoredSum:
 
         `rng` serves the debiasing of noisy counts only; it never makes release noise.
         """
-        records = np.array([batch.records for batch in batches])
+        noised = self.noise(points, views, batches, source=source)
+        return self.explain(points, views, noised, cohorts, rng=rng)
+
+    def noise(
+        self,
+        points: QueryPoints | None,
+        views: Sequence[QueryPoints],
+        batches: Sequence[OpenedSum],
+        *,
+        source: NoiseSource,
+    ) -> Noised:
+        """Draws all the noise of a release: the last step that sees exact sums."""
+        values: list[float] = []
+        counts: tuple[float, ...] = ()
+        for noise in self.noises:
+            assert points is not None  # noqa: S101  questions about the whole have points
+            if isinstance(noise, CountsNoise):
+                noisy = noise_counts(_summed(points, batches), noise.charge, source)
+                counts = _flat(noisy)
+            else:
+                values.append(self._noised_number(points, batches, noise, source))
+        columns: NoisyViews | None = None
+        if self.columns_noise is not None:
+            columns = noise_views(
+                views,
+                split_views(self.plan, np.sum([batch.views for batch in batches], axis=0)),
+                sum(batch.records for batch in batches),
+                source=source,
+                **self._view_noise(self.columns_noise),
+            )
+        return Noised(
+            records=tuple(batch.records for batch in batches),
+            values=tuple(values),
+            counts=counts,
+            views=() if columns is None else tuple(map(_flat, columns.counts)),
+            vectors=() if columns is None else tuple(map(_values, columns.vectors)),
+            insecure=source.insecure,
+        )
+
+    def explain(
+        self,
+        points: QueryPoints | None,
+        views: Sequence[QueryPoints],
+        noised: Noised,
+        cohorts: Sequence[int],  # noqa: ARG002
+        *,
+        rng: np.random.Generator,
+    ) -> Estimates:
+        """The estimates that noised numbers are, with intervals: all of it post-processing."""
+        records = np.array(noised.records)
         answers: dict[Question, Estimate] = {}
         noisy: NoisyCounts | None = None
-        if points is not None:
-            asked = np.concatenate([batch.counts for batch in batches])
-            answers, noisy = self._whole(BatchCounts(points, asked, records), source, rng)
+        values = iter(noised.values)
+        for noise in self.noises:
+            assert points is not None  # noqa: S101  questions about the whole have points
+            if isinstance(noise, CountsNoise):
+                noisy = read_counts(points, records, np.array(noised.counts), noise.charge)
+                found = self._from_counts(noisy, noise, noised.insecure, rng)
+            else:
+                value = next(values)
+                found = (self._one_number(value, points, records, noise, noised.insecure),)
+            answers |= zip(noise.questions, found, strict=True)
         stated = [answers[noise.questions[0]].privacy for noise in self.noises]
         columns: NoisyViews | None = None
         if self.columns_noise is not None:
-            exact = split_views(self.plan, np.sum([batch.views for batch in batches], axis=0))
-            columns = self._columns(self.columns_noise, views, exact, int(records.sum()), source)
-            stated += self._stated(self.columns_noise, source)
+            columns = read_views(
+                views,
+                int(records.sum()),
+                [np.array(each) for each in noised.views],
+                [np.array(each) for each in noised.vectors],
+                **self._view_noise(self.columns_noise),
+            )
+            stated += self._stated(self.columns_noise, noised.insecure)
         return Estimates(
             each=tuple(answers[question] for question in self.plan.questions),
             columns=columns,
@@ -194,42 +258,15 @@ class ScoredSum:
             noisy_counts=noisy,
         )
 
-    def _whole(
-        self, counts: BatchCounts, source: NoiseSource, rng: np.random.Generator
-    ) -> tuple[dict[Question, Estimate], NoisyCounts | None]:
-        """The answers about the whole, and the noisy counts where some are read off them."""
-        answers: dict[Question, Estimate] = {}
-        noisy: NoisyCounts | None = None
-        for noise in self.noises:
-            match noise:
-                case CountsNoise():
-                    noisy = noise_counts(counts, noise.charge, source)
-                    found = self._from_counts(noisy, noise, source, rng)
-                case _:
-                    found = (self._one_number(counts, noise, source),)
-            answers |= zip(noise.questions, found, strict=True)
-        return answers, noisy
+    def _view_noise(self, noise: ColumnsNoise) -> dict[str, Any]:
+        """What the noise on views is made with, and read with."""
+        return {
+            "vectors": [(view_score(name), vector) for name, vector in noise.values],
+            "mechanism": noise.counts,
+            "moved": self.plan.moved,
+        }
 
-    def _columns(
-        self,
-        noise: ColumnsNoise,
-        views: Sequence[QueryPoints],
-        exact: Sequence[Ints],
-        records: int,
-        source: NoiseSource,
-    ) -> NoisyViews:
-        """What is released about columns."""
-        return noise_views(
-            views,
-            exact,
-            records,
-            vectors=[(view_score(name), vector) for name, vector in noise.values],
-            mechanism=noise.counts,
-            source=source,
-            moved=self.plan.moved,
-        )
-
-    def _stated(self, noise: ColumnsNoise, source: NoiseSource) -> list[PrivacyStatement]:
+    def _stated(self, noise: ColumnsNoise, insecure: bool) -> list[PrivacyStatement]:
         """What it costs."""
         views = noise.counts.coordinates // 2
         vectors = [
@@ -245,7 +282,7 @@ class ScoredSum:
                 mechanism=str(charge),
                 released=released,
                 trust=TRUST,
-                insecure=source.insecure,
+                insecure=insecure,
             )
             for released, charge, epsilon, delta in (
                 *vectors,
@@ -253,36 +290,52 @@ class ScoredSum:
             )
         ]
 
-    def _one_number(
-        self, counts: BatchCounts, noise: ValueNoise | AdaptiveNoise, source: NoiseSource
-    ) -> Estimate:
+    def _noised_number(
+        self,
+        points: QueryPoints,
+        batches: Sequence[OpenedSum],
+        noise: ValueNoise | AdaptiveNoise,
+        source: NoiseSource,
+    ) -> float:
         """The scored sum of a question, with noise."""
-        (question,) = noise.questions
-        score = self.score_of(question)
+        (question,), plan = noise.questions, self.plan
+        score, counts = self.score_of(question), _summed(points, batches)
         if isinstance(noise, AdaptiveNoise):
             epsilon = noise.charge.epsilon
-            return adaptive_estimate(
-                counts,
-                epsilon=epsilon,
-                score=score,
-                client_effect=self.plan.client_effect,
-                moved=self.plan.moved,
-                source=source,
-            )
-        return estimate_scored_sum(
+            return adaptive_value(counts, score, epsilon=epsilon, source=source, moved=plan.moved)
+        return noised_score(
             counts,
             calibrated=noise.calibrated,
             score=score,
-            client_effect=self.plan.client_effect,
-            moved=self.plan.moved,
+            moved=plan.moved,
             source=source,
         )
+
+    def _one_number(
+        self,
+        value: float,
+        points: QueryPoints,
+        records: Ints,
+        noise: ValueNoise | AdaptiveNoise,
+        insecure: bool,
+    ) -> Estimate:
+        """The answer that a noised number is."""
+        (question,), plan = noise.questions, self.plan
+        public: dict[str, Any] = {
+            "score": self.score_of(question),
+            "client_effect": plan.client_effect,
+            "moved": plan.moved,
+            "insecure": insecure,
+        }
+        if isinstance(noise, AdaptiveNoise):
+            return explain_adaptive(value, points, records, epsilon=noise.charge.epsilon, **public)
+        return explain_score(value, points, records, calibrated=noise.calibrated, **public)
 
     def _from_counts(
         self,
         noisy: NoisyCounts,
         noise: CountsNoise,
-        source: NoiseSource,
+        insecure: bool,
         rng: np.random.Generator,
     ) -> tuple[Estimate, ...]:
         """The answers to all questions that are read off noisy counts."""
@@ -300,7 +353,21 @@ class ScoredSum:
                 released=f"the noisy counts of {len(noisy.points)} cells",
                 trust=TRUST,
                 sensitivity=mechanism.sensitivity,
-                insecure=source.insecure,
+                insecure=insecure,
             ),
             rng=rng,
         )
+
+
+def _summed(points: QueryPoints, batches: Sequence[OpenedSum]) -> BatchCounts:
+    """SECRET: the exact counts of all points."""
+    asked = np.concatenate([batch.counts for batch in batches])
+    return BatchCounts(points, asked, np.array([batch.records for batch in batches]))
+
+
+def _flat(noisy: NoisyCounts) -> tuple[float, ...]:
+    return (*noisy.counts.tolist(), *noisy.rest.tolist())
+
+
+def _values(vector: ViewVector) -> tuple[float, ...]:
+    return tuple(vector.values.tolist())

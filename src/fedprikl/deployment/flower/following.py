@@ -170,9 +170,10 @@ class _Watch:
             f"What {what} has charged is in the aggregator's ledger: run `fedprikl ledger` in its "
             "$FEDPRIKL_HOME. A round that is missing there, or cancelled, was not charged. A round "
             "that is open or committed stays charged; its release, if it was made, is in releases/."
-            " See that the aggregator runs, then run this again: a period that was released is "
-            "told again, at no charge. If sites then say that they were counted already, plan one "
-            "more release (`fedprikl plan --releases 2`)."
+            " See that the aggregator runs, then run this again: a round that has its noise is "
+            "finished, and a period that was released is told again, at no charge. If sites then "
+            "say that they were counted already, plan one more release (`fedprikl plan --releases "
+            "2`)."
         )
 
     def follow(self, lines: Iterator[str]) -> None:

@@ -1,0 +1,273 @@
+"""A round after its noise: final noised numbers, and the release that follows from them.
+
+The aggregator keeps the numbers in the ledger as soon as they have their noise. All that is
+computed afterwards (intervals, verdict, words, signature) takes seconds, sees no exact sum, and
+comes out the same whenever it is computed. So a process that dies then loses nothing:
+`finish_round` goes on where it ended.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fedprikl.documents import canonical, check_version, parse_document
+from fedprikl.estimation import Estimates
+from fedprikl.estimation.estimates import Judgement
+from fedprikl.privacy import Head, Ledger, PrivacyStatement
+from fedprikl.protocol.answer import Answer
+from fedprikl.protocol.cohort_sums import Noised
+from fedprikl.protocol.column_release import answer_columns
+from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.never_lost import or_none
+from fedprikl.protocol.outcome import Outcome, spread_of
+from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.release import Release
+from fedprikl.protocol.released_counts import ReleasedCounts
+from fedprikl.protocol.released_period import in_series, released_period
+from fedprikl.protocol.round import Round, size_cohort
+from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.view_sums import asked_views, view_points
+from fedprikl.reference import QueryPoints, Reference
+from fedprikl.shapes import read_fields, to_plain
+
+__all__ = ["NoisedRound", "finish_round"]
+
+# The version rises with the fields, and whenever the noise of a plan is calibrated in another way:
+# a release states the noise that was drawn.
+FORMAT, VERSION = "fedprikl noised round", 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPoints:
+    """The points of a round, as a document has them: to the last bit, on every machine."""
+
+    cells: tuple[int, ...]
+    batch: tuple[int, ...]
+    pi: tuple[float, ...]
+    weights: tuple[float, ...]
+    draws: tuple[int, ...]
+    pi_min: float
+    batches: int
+    sampling_variance: float
+    pooled: bool
+
+    @classmethod
+    def of(cls, points: QueryPoints) -> "AskedPoints":
+        """What is kept of points."""
+        found = {field.name: getattr(points, field.name) for field in fields(cls)}
+        arrays = {name: each for name, each in found.items() if isinstance(each, np.ndarray)}
+        return cls(**(found | {name: tuple(each.tolist()) for name, each in arrays.items()}))
+
+    def read(self) -> QueryPoints:
+        """The very same points again."""
+        found: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        lists = {name: np.array(each) for name, each in found.items() if isinstance(each, tuple)}
+        return QueryPoints(**(found | lists))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisedRound:
+    """Final noised numbers of a round, and public facts: its release follows from them. Public.
+
+    `counted` and `asked` are names of clients: for the aggregator's own people.
+    """
+
+    round_id: str
+    plan: str  # fingerprint
+    period: int | None
+    previous: str
+    request: str
+    points: AskedPoints | None
+    noised: Noised
+    outcomes: tuple[Outcome, ...]  # of all cohorts
+    asked: tuple[str, ...]
+    counted: tuple[str, ...]
+    simulation: str  # the state of the generator that debiases noisy counts; it makes no noise
+    software: str
+    at: str
+
+    @classmethod
+    def of(
+        cls,
+        current: Round,
+        noised: Noised,
+        *,
+        outcomes: tuple[Outcome, ...],
+        counted: tuple[str, ...],
+        request: str,
+        previous: str,
+        software: str,
+        at: str,
+        rng: np.random.Generator,
+    ) -> "NoisedRound":
+        """Of a round that has its noise. `rng` is for the simulation that debiases."""
+        return cls(
+            round_id=current.round_id,
+            plan=current.plan.fingerprint,
+            period=current.period,
+            points=None if current.points is None else AskedPoints.of(current.points),
+            noised=noised,
+            outcomes=outcomes,
+            asked=tuple(sorted(name for cohort in current.cohorts for name in cohort.members)),
+            counted=counted,
+            simulation=_state_of(rng),
+            request=request,
+            previous=previous,
+            software=software,
+            at=at,
+        )
+
+    def to_bytes(self) -> bytes:
+        """As the ledger keeps it."""
+        return canonical({"format": FORMAT, "version": VERSION} | to_plain(self))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "NoisedRound":
+        """What a ledger has kept."""
+        document = parse_document(data, "noised round")
+        check_version(document, FORMAT, VERSION, "Finish the round with the software that ran it.")
+        return read_fields(cls, document)
+
+    def release(
+        self, plan: Plan, reference: Reference, *, key: SigningKey, head: Head | None
+    ) -> Release:
+        """The signed release: the same whenever it is computed. Takes seconds.
+
+        `head` is that of the ledger with the reservation of the round.
+        """
+        views = asked_views(plan, reference)
+        estimates = trust_of(plan).explain(
+            None if self.points is None else self.points.read(),
+            [view_points(view) for view in views],
+            self.noised,
+            [outcome.clients for outcome in self.outcomes],
+            rng=_generator(self.simulation),
+        )
+        judged = None
+        if estimates.each and plan.series is None:  # that of a series looks at all its releases
+            spread = spread_of(plan, reference, self.outcomes)
+            judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, spread))
+        noisy, columns = estimates.noisy_counts, estimates.columns
+        return Release(
+            round_id=self.round_id,
+            request=self.request,
+            population=plan.population,
+            trust=plan.trust,
+            plan=plan.fingerprint,
+            reference=plan.reference,
+            answers=_answers(plan, estimates, judged),
+            columns=()
+            if columns is None
+            else answer_columns(
+                plan, views, columns, clients=self._clients, mechanism=columns.mechanism
+            ),
+            verdict=None if judged is None else judged.verdict,
+            period=released_period(plan, self.period, self.previous),
+            privacy=in_series(self._whom(plan, estimates), plan),
+            cohorts=self.outcomes,
+            payload=estimates.payload,
+            records=estimates.records,
+            noisy_counts=None if noisy is None else ReleasedCounts.of(noisy),
+            ledger=head,
+            software=self.software,
+            released_at=self.at,
+        ).sign(key)
+
+    def payload_bytes(self, plan: Plan) -> int:
+        """Masked counts that each client of the first cohort sent."""
+        first = self.outcomes[0]
+        points = 0 if self.points is None else self.points.batch.count(first.batch)
+        return size_cohort(plan, clients=first.clients, points=points).ring().packed_bytes
+
+    @property
+    def _clients(self) -> int:
+        """How many are counted."""
+        return sum(outcome.included for outcome in self.outcomes)
+
+    def _whom(self, plan: Plan, estimates: Estimates) -> PrivacyStatement:
+        """The privacy statement, with whom it protects."""
+        held = None if plan.unit == "client" else estimates.records / max(self._clients, 1)
+        return replace(
+            estimates.privacy,
+            unit=plan.unit,
+            per_client=plan.per_client,
+            away=plan.empty == "away",
+            held=held,
+        )
+
+
+def finish_round(
+    ledger: Ledger,
+    plan: Plan,
+    reference: Reference,
+    *,
+    key: Callable[[], SigningKey],
+    at: str,
+    period: int | None = None,
+    round_id: str | None = None,
+    request: str | None = None,
+    keep: Callable[[NoisedRound, Release], None],
+) -> Release | None:
+    """The release of a round of this plan and period whose process died after the noise, if any.
+
+    Nothing is counted, drawn or charged: the release follows from what the ledger kept. `keep` is
+    given the release before the ledger closes the round, as in `run_round`. With a `request`, it is
+    the release of that request, made now.
+    """
+    with ledger.unfinished(plan.population) as found:
+        for name, document in found.items():
+            kept = or_none(partial(NoisedRound.from_bytes, document))
+            if kept is None or (kept.plan, kept.period) != (plan.fingerprint, period):
+                continue
+            if kept.round_id != name or round_id not in (None, name):
+                continue
+            if request is not None:
+                kept = replace(kept, request=request, at=at)
+            reservation = ledger.reservation(name)
+            release = kept.release(plan, reference, key=key(), head=reservation.head)
+            keep(kept, release)
+            ledger.commit(reservation, release_hash=release.fingerprint, at=at)
+            return release
+    return None
+
+
+def _answers(plan: Plan, estimates: Estimates, judged: Judgement | None) -> tuple[Answer, ...]:
+    """One for each question of the plan."""
+    unknown = (None,) * len(estimates.each)
+    limits = [or_none(found.limits) for found in estimates.each]
+    return tuple(
+        Answer(
+            divergence=question.divergence,
+            value=found.value,
+            interval=None if limit is None else limit.printed,
+            guaranteed=None if limit is None else limit.guaranteed,
+            no_drift=no_drift,
+            target=found.target,
+            unit=found.unit,
+            mechanism=found.privacy.mechanism,
+        )
+        for question, found, limit, no_drift in zip(
+            plan.questions,
+            estimates.each,
+            limits,
+            unknown if judged is None else judged.no_drift,
+            strict=True,
+        )
+    )
+
+
+def _state_of(rng: np.random.Generator) -> str:
+    """The state of a generator as text; of another kind than the usual one, that of its child."""
+    if not isinstance(rng.bit_generator, np.random.PCG64):
+        rng = np.random.default_rng(int(rng.integers(2**63)))
+    return json.dumps(rng.bit_generator.state)
+
+
+def _generator(state: str) -> np.random.Generator:
+    bits = np.random.PCG64()
+    bits.state = json.loads(state)
+    return np.random.Generator(bits)
