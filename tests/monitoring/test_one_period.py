@@ -11,6 +11,7 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -247,7 +248,7 @@ def test_a_claim_of_an_earlier_version_is_still_known(tmp_path: Path) -> None:
     """It said whether records counted by arrival, and when the period itself began."""
     site = small_site(tmp_path)
     site.count(0)
-    with sqlite3.connect(site.marks) as db:
+    with closing(sqlite3.connect(site.marks)) as db, db:
         ((content,),) = db.execute("SELECT counted FROM claims").fetchall()
         old = json.loads(content) | {"arrival": True, "start": 0.0, "clock": ""}
         db.execute("UPDATE claims SET counted = ?", (json.dumps(old),))
