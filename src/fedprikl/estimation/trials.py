@@ -205,8 +205,8 @@ def trial_errors(
     ... )
     >>> ratios = drifted_ratios(points.pi, "smooth", 0.1, Score())
     >>> found = trial_errors(points, np.array([1000]), ratios, Score(), ValueNoise(noise))
-    >>> round(found.mean_absolute, 4), round(found.truth, 2)
-    (0.01, 0.1)
+    >>> round(found.mean_absolute, 4), bool(0.08 < found.truth < 0.12)
+    (0.01, True)
     """
     rng, (populations, draws) = np.random.default_rng(SEED), effort or release.effort
     parts = [
