@@ -28,6 +28,7 @@ from fedprikl.protocol import ColumnQuestions, Plan, trust_of
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.question_noise import AdaptiveNoise, CountsNoise
+from fedprikl.protocol.round import size_cohort
 from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.protocol.view_sums import asked_views, view_points, view_score
 from fedprikl.reference import QueryPoints, Reference
@@ -294,7 +295,7 @@ def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> Attack:
             blocks[0],
             blocks[1:],
             _moved(plan),
-            clients=clients,
+            sums=size_cohort(plan, clients=clients, points=plan.points),
             source=listener,
             randomness=os.urandom,
         )
