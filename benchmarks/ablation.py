@@ -26,7 +26,7 @@ from fedprikl.estimation import (
     weighted_score,
 )
 from fedprikl.privacy import calibrate_shared
-from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
+from fedprikl.privacy.shared_noise import SharedLaplaceMechanism
 from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_points, spread_points
 from fedprikl.simulation import deal_clients, load_compact, load_stand_in
 

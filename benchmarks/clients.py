@@ -35,9 +35,8 @@ from power_worlds import domain, drifted, generator, skewed
 import fedprikl as fk
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.statistic import AdaptiveStatistic, simulate_together
-from fedprikl.estimation.terms import Terms
-from fedprikl.estimation.thresholds import joint_thresholds
+from fedprikl.estimation.scoring import Terms
+from fedprikl.estimation.statistic import AdaptiveStatistic, joint_thresholds, simulate_together
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.simulation import Population, load_compact, load_stand_in
 

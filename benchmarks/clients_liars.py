@@ -15,10 +15,8 @@ import fedprikl as fk
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.scoring import weighted_score
-from fedprikl.planning.known import Known
-from fedprikl.planning.liar_targets import LiarTarget, liar_targets
-from fedprikl.planning.liars import liar_bounds
-from fedprikl.planning.spectrum import Spectrum
+from fedprikl.planning.known import Known, Spectrum
+from fedprikl.planning.liars import LiarTarget, liar_bounds, liar_targets
 from fedprikl.records import Draw, RecordCounts, open_records
 
 CLIENTS, HELD, PER_CLIENT, EPSILON = 400, 60, 20, 1.0

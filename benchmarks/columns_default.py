@@ -17,13 +17,12 @@ from fedprikl.estimation.moved_cells import CellNull, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import debias
 from fedprikl.estimation.noisy_verdict import VariationStatistic
+from fedprikl.estimation.noisy_views import UnseenStatistic
 from fedprikl.estimation.statistic import Statistic
-from fedprikl.estimation.unseen_statistic import UnseenStatistic
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import Plan, trust_of
-from fedprikl.protocol.cohort_sums import OpenedSum
+from fedprikl.protocol.cohort_sums import OpenedSum, view_points, view_score
 from fedprikl.protocol.round import cohort_sizes
-from fedprikl.protocol.view_sums import view_points, view_score
 from fedprikl.reference import QueryPoints, Spread, View
 
 NOTHING = np.zeros(0, dtype=np.int64)

@@ -19,7 +19,7 @@ from scipy import optimize
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, skewed_divergence
-from fedprikl.estimation.drift_kinds import drifted_ratios
+from fedprikl.estimation.drift_model import drifted_ratios
 from fedprikl.reference import View
 
 CATEGORIES = 12

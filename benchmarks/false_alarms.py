@@ -31,9 +31,9 @@ from fedprikl.estimation import (
 )
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts
-from fedprikl.estimation.thresholds import NullValues
+from fedprikl.estimation.statistic import NullValues
 from fedprikl.privacy import SECURE_NOISE, Calibrated
-from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
+from fedprikl.privacy.integer_noise import calibrate_integer_gaussian
 from fedprikl.reference import Spread, distinct_points
 
 Floats = npt.NDArray[np.float64]

@@ -19,7 +19,7 @@ import numpy as np
 from fedprikl.divergence import Score, Skew, skewed_divergence
 from fedprikl.estimation import NoisyCounts, estimate_noisy_counts
 from fedprikl.privacy import SecureNoise, SharedMechanism, calibrate_shared
-from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
+from fedprikl.privacy.shared_noise import SharedLaplaceMechanism
 from fedprikl.reference import distinct_points
 from fedprikl.simulation import Digits, synthetic_handwriting
 

@@ -21,9 +21,9 @@ from fedprikl.estimation.noisy_counts import debias
 from fedprikl.estimation.statistic import (
     AdaptiveStatistic,
     Statistic,
+    joint_thresholds,
     simulate_together,
 )
-from fedprikl.estimation.thresholds import joint_thresholds
 from fedprikl.estimation.trials import CountsNoise, Populations, Release
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.privacy import InsecureSeededNoise, Unit

@@ -39,13 +39,13 @@ from fedprikl.secure_sum import (
     SumAggregator,
     SumClient,
     SumPlan,
-    channel,
-    masks,
     plan_sum,
     sum_aggregator,
     sum_client,
-    unmasking,
 )
+from fedprikl.secure_sum import ring as masks
+from fedprikl.secure_sum import sum_aggregator as unmasking
+from fedprikl.secure_sum import sum_keys as channel
 from fedprikl.secure_sum.sum_keys import ClientKeys
 
 ENTRIES, TOP = 250, 1000

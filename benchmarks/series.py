@@ -26,8 +26,8 @@ from series_worlds import DOMAINS, WEEKS, ClientsWorld, KnownWorld, released
 from fedprikl.checks import Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation import estimate_noisy_counts
-from fedprikl.monitoring.judged_periods import SeriesVerdict
-from fedprikl.monitoring.period_counts import PeriodCounts, summed
+from fedprikl.monitoring.alarms import SeriesVerdict
+from fedprikl.monitoring.channels import PeriodCounts, summed
 from fedprikl.monitoring.sequential import judge_series
 
 FALSE_ALARM, SINGLE = 0.01, float(stats.norm.isf(0.01))

@@ -14,8 +14,7 @@ from power_worlds import CLASSES, PER_CLIENT, Flights, domain, generator
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import NoisyCounts
-from fedprikl.monitoring.channels import Channel
-from fedprikl.monitoring.period_counts import ChannelCounts, PeriodCounts
+from fedprikl.monitoring.channels import Channel, ChannelCounts, PeriodCounts
 from fedprikl.protocol import Plan, Question
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.question_noise import noises_of

@@ -16,12 +16,9 @@ import numpy as np
 from rich.progress import Progress
 
 import fedprikl as fk
-from fedprikl.dashboard.app import dashboard
-from fedprikl.dashboard.guard import LOOPBACK
-from fedprikl.dashboard.serving import serving
+from fedprikl.dashboard.app import LOOPBACK, dashboard, serving
 from fedprikl.front.monitoring import HistorySource, read_status
-from fedprikl.monitoring.status import SeriesStatus
-from fedprikl.monitoring.words import headline
+from fedprikl.monitoring.status import SeriesStatus, headline
 from fedprikl.protocol import SignedPlan
 
 WEEKS, BEGINS = 104, 60

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from contrib.dap.prio3 import Prio3
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import laplace_variance
-from fedprikl.privacy.integer_laplace import calibrate_integer_laplace
+from fedprikl.privacy.integer_noise import calibrate_integer_laplace
 from fedprikl.protocol import CountNoise, Plan
 
 __all__ = ["AggregatorNoise", "aggregator_noise"]

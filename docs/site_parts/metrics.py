@@ -1,7 +1,7 @@
 """The metrics of a series and of an aggregator, from the tables that write them."""
 
 from fedprikl.deployment import metrics as aggregator
-from fedprikl.monitoring.metrics_text import METRICS, PREFIX
+from fedprikl.monitoring.metrics import METRICS, PREFIX
 
 
 def series_metrics() -> str:

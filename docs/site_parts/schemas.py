@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from fedprikl.estimation import Verdict
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Plan, Release, Series
-from fedprikl.protocol.column_answer import ColumnAnswer
+from fedprikl.protocol.answer import ColumnAnswer
 from fedprikl.protocol.plan import FORMAT as PLAN_FORMAT
 from fedprikl.protocol.plan import VERSION as PLAN_VERSION
 from fedprikl.protocol.release import FORMAT as RELEASE_FORMAT

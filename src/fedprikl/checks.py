@@ -10,20 +10,6 @@ import numpy.typing as npt
 
 from fedprikl.errors import InvalidInputError
 
-__all__ = [
-    "Floats",
-    "Ints",
-    "check_counts",
-    "check_delta",
-    "check_epsilon",
-    "check_finite",
-    "check_finite_list",
-    "check_instant",
-    "check_open_unit",
-    "check_positive_int",
-    "check_probabilities",
-]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

@@ -4,20 +4,13 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import lru_cache, partial
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fedprikl.errors import InvalidInputError
-
-__all__ = [
-    "bytes_of_text",
-    "canonical",
-    "check_version",
-    "digest",
-    "parse_document",
-    "readable",
-    "text_of_bytes",
-]
 
 
 def canonical(content: Mapping[str, Any] | Sequence[Any]) -> bytes:
@@ -94,3 +87,131 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose fields have different names: of two readings, none is the signed one."""
     found = dict(pairs)
     return found if len(found) == len(pairs) else _refuse("twice")
+
+
+Typed = TypeVar("Typed")
+LARGEST = 2**63  # whole numbers stay below: beyond, not every reader reads the same number
+
+
+def read_fields(kind: type[Typed], document: dict[str, Any]) -> Typed:
+    """The dataclass `kind` with the fields of a document; each is read as its annotation says.
+
+    Fields of the document that `kind` does not have are passed over. Whoever must know the whole
+    document compares it with what the object writes: see `is_same`.
+
+    >>> from dataclasses import make_dataclass
+    >>> Pair = make_dataclass("Pair", [("count", int), ("share", float | None)])
+    >>> read_fields(Pair, {"count": 2, "share": None})
+    Pair(count=2, share=None)
+    >>> read_fields(Pair, {"count": True, "share": None})
+    Traceback (most recent call last):
+    fedprikl.errors.InvalidInputError: The document lacks a proper field 'count'.
+    """
+    found = {}
+    for name, read in _readers(kind):  # type: ignore[arg-type]
+        try:
+            found[name] = read(document[name])
+        except (_WrongKindError, KeyError):
+            raise InvalidInputError(f"The document lacks a proper field {name!r}.") from None
+    return kind(**found)
+
+
+def to_plain(value: Any) -> Any:
+    """The value as JSON has it: dataclasses become objects, tuples become lists.
+
+    >>> from dataclasses import make_dataclass
+    >>> Pair = make_dataclass("Pair", [("count", int), ("share", float | None)])
+    >>> to_plain((Pair(2, 0.5), None))
+    [{'count': 2, 'share': 0.5}, None]
+    """
+    if is_dataclass(value):
+        own = getattr(value, "to_dict", None)
+        return own() if own else {f.name: to_plain(getattr(value, f.name)) for f in fields(value)}
+    return [to_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two plain values are written in the same way: 1, 1.0 and true are different.
+
+    >>> is_same({"a": [1, 2]}, {"a": [1, 2]}), is_same({"a": 1}, {"a": 1.0})
+    (True, False)
+    """
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(is_same(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return bool(one == other)
+
+
+class _WrongKindError(Exception):
+    """A value is not what its annotation says."""
+
+
+Reader = Callable[[Any], Any]
+
+
+@lru_cache(maxsize=1024)
+def _readers(kind: Any) -> tuple[tuple[str, Reader], ...]:
+    """How each field is read. Made once: a history of years has many thousand documents."""
+    return tuple((name, _reader(each)) for name, each in get_type_hints(kind).items())
+
+
+@lru_cache(maxsize=1024)
+def _reader(annotation: Any) -> Reader:
+    kind, inner = get_origin(annotation), get_args(annotation)
+    if kind is tuple:
+        return _tuple_reader(inner)
+    if kind in (Union, types.UnionType):
+        (some,) = (_reader(option) for option in inner if option is not type(None))
+        return lambda value: None if value is None else some(value)
+    if isinstance(annotation, type) and is_dataclass(annotation):
+        read = getattr(annotation, "from_dict", None) or partial(read_fields, annotation)
+        return lambda value: read(_checked(value, isinstance(value, dict)))
+    if kind is Literal:
+        return lambda value: _checked(value, value in inner)
+    return SIMPLE.get(annotation, _never)
+
+
+def _checked(value: Any, proper: bool) -> Any:
+    if not proper:
+        raise _WrongKindError
+    return value
+
+
+def _tuple_reader(inner: tuple[Any, ...]) -> Reader:
+    if inner[-1] is Ellipsis:
+        each = _reader(inner[0])
+        return lambda value: tuple(map(each, _checked(value, isinstance(value, list))))
+    readers = tuple(map(_reader, inner))
+
+    def read(value: Any) -> tuple[Any, ...]:
+        _checked(value, isinstance(value, list) and len(value) == len(readers))
+        return tuple(one(item) for one, item in zip(readers, value, strict=True))
+
+    return read
+
+
+def _float(value: Any) -> Any:
+    whole = type(value) is int and abs(value) < LARGEST
+    return _checked(value, whole or (isinstance(value, float) and math.isfinite(value)))
+
+
+def _int(value: Any) -> Any:
+    return _checked(value, type(value) is int and 0 <= value < LARGEST)
+
+
+def _str(value: Any) -> Any:
+    return _checked(value, isinstance(value, str))
+
+
+def _bool(value: Any) -> Any:
+    return _checked(value, isinstance(value, bool))
+
+
+def _never(value: Any) -> Any:
+    return _checked(value, proper=False)
+
+
+SIMPLE: dict[Any, Reader] = {float: _float, int: _int, str: _str, bool: _bool}

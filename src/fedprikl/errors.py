@@ -29,33 +29,6 @@ PaperCalibrationWarning       the paper's printed noise was used; says what it r
 
 from typing import Self
 
-__all__ = [
-    "BudgetExceededError",
-    "CohortTooSmallError",
-    "DeploymentError",
-    "FedPriKLError",
-    "HistoryDamagedError",
-    "HistoryError",
-    "HookError",
-    "InvalidInputError",
-    "LedgerDamagedError",
-    "LedgerError",
-    "MessageDecodeError",
-    "MissingExtraError",
-    "PaperCalibrationWarning",
-    "PolicyRefusal",
-    "RecordsError",
-    "ReferenceFileError",
-    "RejectedMessageError",
-    "ReleaseRefused",
-    "SealError",
-    "SecureSumError",
-    "UnboundedSensitivityError",
-    "UnmaskFailedError",
-    "UnsafeRequestError",
-    "WrongStepError",
-]
-
 
 class FedPriKLError(Exception):
     """Base of all errors raised on purpose; the command line prints it without a traceback.

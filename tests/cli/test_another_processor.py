@@ -28,12 +28,12 @@ from fedprikl.privacy import (
     SecureNoise,
     calibrate_gaussian,
     calibrate_laplace,
-    shared_gaussian,
-    shared_laplace,
-    spans,
     total_epsilon,
 )
-from fedprikl.privacy.polya import tail_bits
+from fedprikl.privacy import account as spans
+from fedprikl.privacy import shared_noise as shared_gaussian
+from fedprikl.privacy import shared_noise as shared_laplace
+from fedprikl.privacy.noise import tail_bits
 from fedprikl.protocol import Invitation, Release, Server, SignedPlan, trust_of
 from fedprikl.secure_sum import choose_degree
 from tests.monitoring.small_series import (

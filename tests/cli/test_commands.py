@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fedprikl.cli
-from fedprikl.cli.app import app
-from fedprikl.cli.commands import COMMANDS
+from fedprikl.cli.app import COMMANDS, app
 
 
 @pytest.mark.parametrize("name", COMMANDS)

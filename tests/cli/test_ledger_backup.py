@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from fedprikl.cli.app import app
 from fedprikl.errors import LedgerDamagedError, LedgerError
 from fedprikl.privacy import AccountedRelease, Ledger
-from fedprikl.privacy import ledger_backup as backups
-from fedprikl.privacy.ledger_backup import backup_ledger, restore_ledger
+from fedprikl.privacy import ledger as backups
+from fedprikl.privacy.ledger import backup_ledger, restore_ledger
 
 AT = "2030-01-31T12:00:00+00:00"
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from fedprikl.errors import BudgetExceededError, RecordsError
-from fedprikl.estimation.verdict import Verdict, Witness
+from fedprikl.estimation.statistic import Verdict, Witness
 from fedprikl.front.client_sources import find_clients
 from fedprikl.privacy import Ledger, calibrate_laplace
 from fedprikl.protocol import Release

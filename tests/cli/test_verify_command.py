@@ -16,7 +16,7 @@ from fedprikl.documents import canonical
 from fedprikl.errors import FedPriKLError
 from fedprikl.protocol import Release, SignedPlan, SigningKey
 from fedprikl.reporting import ReleaseFacts, release_page
-from fedprikl.reporting.texts import decimals
+from fedprikl.reporting.page import decimals
 from tests.protocol.worlds import World
 
 pytestmark = pytest.mark.slow

@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 import pytest
 from typer.testing import CliRunner
 
-from fedprikl import whole_files
+from fedprikl import store as whole_files
 from fedprikl.cli.app import app
-from fedprikl.cli.outputs import check_outputs
+from fedprikl.cli.options import check_outputs
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Release
-from fedprikl.whole_files import write_whole
+from fedprikl.store import write_whole
 from tests.cli.test_round_commands import call, fails
 
 pytestmark = pytest.mark.slow
@@ -129,10 +129,10 @@ def test_a_release_that_cannot_be_written_is_printed(
 
     def fail(path: Path, text: str) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(f"fedprikl.whole_files.{name}", fault)
+            patch.setattr(f"fedprikl.store.{name}", fault)
             write(path, text)
 
-    monkeypatch.setattr("fedprikl.cli.released.write_whole", fail)
+    monkeypatch.setattr("fedprikl.cli.options.write_whole", fail)
     line = [*ESTIMATE, "--json"] if json_wanted else [*ESTIMATE]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 1
@@ -156,7 +156,7 @@ def test_a_report_that_cannot_be_written_leaves_the_release(
             raise InvalidInputError("Cannot write.")
         write(path, text)
 
-    monkeypatch.setattr("fedprikl.cli.released.write_whole", fail)
+    monkeypatch.setattr("fedprikl.cli.options.write_whole", fail)
     result = CliRunner().invoke(app, [*ESTIMATE])
     assert "The release itself is in release.json" in str(result.exception)
     assert Release.load(planned / "release.json").is_intact
@@ -165,7 +165,7 @@ def test_a_report_that_cannot_be_written_leaves_the_release(
 def test_files_are_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "release.json"
     write_whole(path, "first")
-    monkeypatch.setattr("fedprikl.whole_files.os.fsync", full)
+    monkeypatch.setattr("fedprikl.store.os.fsync", full)
     with pytest.raises(InvalidInputError, match="No space left"):
         write_whole(path, "second")
     assert path.read_text() == "first"

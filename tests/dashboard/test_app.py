@@ -14,12 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fedprikl.dashboard import serving as serving_module
-from fedprikl.dashboard.app import dashboard
-from fedprikl.dashboard.serving import AT_ONCE, open_socket, serving
+from fedprikl.dashboard import app as serving_module
+from fedprikl.dashboard.app import AT_ONCE, dashboard, open_socket, serving
 from fedprikl.dashboard.source import Kept
 from fedprikl.errors import FedPriKLError, InvalidInputError
-from fedprikl.monitoring.metrics_text import metrics_text
+from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.reporting.series_page import series_page
 from tests.dashboard.sources import Source
 from tests.monitoring.statuses import SCENES, series

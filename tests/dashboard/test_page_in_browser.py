@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fedprikl.dashboard.app import dashboard
-from fedprikl.dashboard.serving import serving
-from fedprikl.dashboard.site import write_site
-from fedprikl.monitoring.words import headline
+from fedprikl.dashboard.app import dashboard, serving
+from fedprikl.dashboard.source import write_site
+from fedprikl.monitoring.status import headline
 from fedprikl.reporting.page import page as make_page
-from fedprikl.reporting.series_style import SERIES_STYLE
+from fedprikl.reporting.series_page import SERIES_STYLE
 from tests.browser import chromium
 from tests.dashboard.sources import Source
 from tests.monitoring.statuses import SCENES, series

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fedprikl.dashboard.site import write_site
+from fedprikl.dashboard.source import write_site
 from fedprikl.errors import FedPriKLError, InvalidInputError
-from fedprikl.monitoring.metrics_text import metrics_text
+from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.reporting.series_page import series_page
 from tests.dashboard.sources import Source
 from tests.monitoring.statuses import SCENES, series

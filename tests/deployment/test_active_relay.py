@@ -11,18 +11,18 @@ import pytest
 from deploy.small_world import write_plan
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from fedprikl.deployment import host_checks
+from fedprikl.deployment import hosted_round as host_checks
 from fedprikl.deployment.flower import server_app
 from fedprikl.deployment.flower.client_app import SESSION
 from fedprikl.deployment.flower.envelope import pack, unpack
-from fedprikl.deployment.network import Envelope
+from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import (
     InvalidInputError,
     ReleaseRefused,
 )
 from fedprikl.protocol import Invitation, SealingKey, Step
-from fedprikl.protocol.sealing import seal
+from fedprikl.protocol.keys import seal
 from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
 from tests.deployment.in_process import in_process_value
 from tests.protocol.worlds import InsecureNoNoise, consistent

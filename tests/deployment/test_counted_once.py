@@ -10,8 +10,8 @@ import pytest
 from deploy.small_world import write_plan, write_roster
 from flwr.app import Context, Message, RecordDict
 
-from fedprikl.deployment.company import Company
 from fedprikl.deployment.flower.envelope import unpack
+from fedprikl.deployment.gathering import Company
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import DeploymentError, ReleaseRefused
 from fedprikl.privacy import Ledger

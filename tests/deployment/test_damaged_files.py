@@ -15,18 +15,18 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from fedprikl.chain_file import _hash
 from fedprikl.cli.running import check_node_key
 from fedprikl.cli.site_command import _parse
 from fedprikl.deployment.certificates import write_node_key
-from fedprikl.deployment.company import Company
 from fedprikl.deployment.flower.connection import check_connection
+from fedprikl.deployment.gathering import Company
 from fedprikl.deployment.settings import NodeSettings, RoundSettings
 from fedprikl.errors import DeploymentError, FedPriKLError
 from fedprikl.front.monitoring import read_status
 from fedprikl.monitoring.history import HISTORY, History
 from fedprikl.protocol import Roster, SealingKey, SigningKey
 from fedprikl.reference import Reference
+from fedprikl.store import _hash
 from tests.monitoring.small_series import DRIFTED, World, over
 
 DEEP = "[" * 100_000 + "]" * 100_000

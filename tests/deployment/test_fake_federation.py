@@ -17,9 +17,8 @@ from fedprikl.deployment import hosted_round
 from fedprikl.deployment.flower import server_app
 from fedprikl.deployment.flower.client_app import SESSION
 from fedprikl.deployment.flower.envelope import pack, unpack
-from fedprikl.deployment.host import Host
+from fedprikl.deployment.host import Envelope, Host
 from fedprikl.deployment.metrics import read_counters
-from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Home, NodeSettings
 from fedprikl.errors import (
     BudgetExceededError,
@@ -39,7 +38,7 @@ from fedprikl.protocol import (
     SigningKey,
     Step,
 )
-from fedprikl.protocol.sealing import ANSWER, unpadded
+from fedprikl.protocol.keys import ANSWER, unpadded
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
 from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent

@@ -32,8 +32,8 @@ from flwr.supercore.constant import TaskType
 from fedprikl.deployment.certificates import write_node_key
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.runtime import Runtime
+from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.metrics import read_counters
-from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import MessageDecodeError
 from fedprikl.privacy import Ledger

@@ -16,7 +16,7 @@ from flwr.app import Message
 
 from fedprikl.checks import Ints
 from fedprikl.deployment.flower.envelope import pack, unpack
-from fedprikl.deployment.network import Envelope
+from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import SecureSumError
 from fedprikl.protocol import (
@@ -29,7 +29,7 @@ from fedprikl.protocol import (
     SigningKey,
     Step,
 )
-from fedprikl.protocol.sealing import ANSWER, unpadded
+from fedprikl.protocol.keys import ANSWER, unpadded
 from fedprikl.records import open_records
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import SumAggregator

@@ -10,7 +10,7 @@ import pytest
 from deploy.small_world import write_plan, write_roster
 
 from fedprikl.deployment import hosted_round
-from fedprikl.deployment.ledger_anchor import newest_head
+from fedprikl.deployment.host import newest_head
 from fedprikl.deployment.progress import parse_line
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import (

@@ -8,7 +8,7 @@ import pytest
 
 import fedprikl.deployment.site
 from fedprikl.deployment.flower.envelope import unpack
-from fedprikl.deployment.network import Envelope
+from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.protocol import Address, Invitation, Reply, RoundDriver, Step
 from fedprikl.records import open_records

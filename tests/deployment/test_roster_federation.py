@@ -19,8 +19,8 @@ import fedprikl.deployment.site
 from fedprikl.checks import Ints
 from fedprikl.deployment.flower.client_app import SESSION
 from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.metrics import read_counters
-from fedprikl.deployment.network import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import AccountedRelease, Ledger

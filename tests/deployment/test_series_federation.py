@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 from fedprikl.cli import monitor_command
 from fedprikl.cli.app import app
 from fedprikl.deployment.flower import APP_FOLDER, following
-from fedprikl.deployment.flower.asking import ask_for_period
 from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.flower.following import ask_for_period
 from fedprikl.deployment.flower.server_app import run_on_flower
 from fedprikl.deployment.host import Host
+from fedprikl.deployment.hosted_round import alone
 from fedprikl.deployment.metrics import read_counters
-from fedprikl.deployment.period_runs import alone
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.front import federated_series

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from fedprikl.deployment import supervisor as supervising
-from fedprikl.deployment.health import serve_health
-from fedprikl.deployment.supervisor import Child, Supervisor
+from fedprikl.deployment.supervisor import Child, Supervisor, serve_health
 from fedprikl.errors import DeploymentError
 from tests.deployment.test_warm_executor import ENVIRONMENT, is_running, wait_until
 
@@ -128,7 +127,7 @@ def test_health_is_that_all_run_and_give_signs_of_life(
 
 WATCHED = """
 import subprocess, sys, time
-from fedprikl.deployment.parent_watch import watched
+from fedprikl.deployment.supervisor import watched
 child = subprocess.Popen(watched("tests.deployment.test_supervisor", "idle"))
 print(child.pid, flush=True)
 time.sleep(60)

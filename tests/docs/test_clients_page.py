@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedprikl.records import Draw
-from fedprikl.records.drawing import Randomness
+from fedprikl.records.counting import Randomness
 
 PAGE = (Path(__file__).parents[2] / "docs/clients.md").read_text(encoding="utf-8")
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import yaml
 
-from fedprikl.monitoring.metrics_text import METRICS
-from fedprikl.monitoring.notices import notices
-from fedprikl.monitoring.webhook import AGAIN, WebhookSecret, signature
+from fedprikl.monitoring.metrics import METRICS
+from fedprikl.monitoring.notifications import AGAIN, WebhookSecret, notices, signature
 from tests.docs.pages import code_of
 from tests.monitoring.statuses import SCENES
 from tests.monitoring.test_dashboards import rules

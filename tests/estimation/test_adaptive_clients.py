@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimation import AdaptiveNoise, BatchCounts, adaptive_estimate
-from fedprikl.estimation.adaptive import adaptive_law, adaptive_ranges, adaptive_value
-from fedprikl.estimation.adaptive_bound import AdaptiveBound
-from fedprikl.estimation.adaptive_estimate import adaptive_statistic
-from fedprikl.estimation.gap_ranges import dead_zone
+from fedprikl.estimation.adaptive import adaptive_law, adaptive_ranges, adaptive_value, dead_zone
+from fedprikl.estimation.interval import AdaptiveBound
 from fedprikl.estimation.trials import trial_errors
+from fedprikl.estimation.trusted_aggregator import adaptive_statistic
 from fedprikl.privacy import NoiseLaw, Ranges, reachable
 from fedprikl.privacy.inverse_sensitivity import ring_weights
 from fedprikl.privacy.reachable import reachable_ranges

@@ -11,12 +11,11 @@ from scipy import stats
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import BatchCounts, variation
-from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.no_drift import NoDrift, gamma_like
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts
-from fedprikl.estimation.ratios import gamma_like
 from fedprikl.paper import no_privacy
 from fedprikl.reference import Correlation, Spread, all_points
-from fedprikl.reference.factors import Factors
+from fedprikl.reference.correlation import Factors
 from fedprikl.simulation import load_compact
 from tests.estimation.alike_clients import carriers, dirichlet, some_unusual
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from fedprikl.estimation import NoisyCounts
-from fedprikl.estimation.column_counts import CountLaw, count_noise
-from fedprikl.privacy.integer_laplace import calibrate_integer_laplace, laplace_variance
+from fedprikl.estimation.moved_cells import CountLaw, count_noise
+from fedprikl.privacy.integer_noise import calibrate_integer_laplace, laplace_variance
 from fedprikl.reference import all_points
 from tests.false_alarm import looks_as_frequent, missed
 

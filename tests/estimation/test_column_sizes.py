@@ -8,7 +8,7 @@ import pytest
 from fedprikl.checks import Floats
 from fedprikl.divergence import skewed_divergence
 from fedprikl.estimation import NoisyCounts, noisy_divergence
-from fedprikl.estimation.column_sizes import column_sizes
+from fedprikl.estimation.noisy_estimates import column_sizes
 from fedprikl.reference import Correlation, Spread, all_points
 from tests.estimation.column_releases import falling, score_of
 

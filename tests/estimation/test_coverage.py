@@ -19,7 +19,7 @@ from fedprikl.estimation import (
 from fedprikl.estimation.adaptive import adaptive_law
 from fedprikl.estimation.noisy_counts import debias
 from fedprikl.privacy import calibrate_laplace
-from fedprikl.privacy.integer_laplace import calibrate_integer_laplace
+from fedprikl.privacy.integer_noise import calibrate_integer_laplace
 from fedprikl.reference import all_points
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,8 @@ import pytest
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, skewed_divergence
 from fedprikl.estimation import BatchCounts, adaptive_interval, score_sensitivity, weighted_score
-from fedprikl.estimation.adaptive import adaptive_law
-from fedprikl.estimation.adaptive_bound import AdaptiveBound
-from fedprikl.estimation.gap_ranges import dead_zone
-from fedprikl.estimation.interval import largest_raise, value_interval
+from fedprikl.estimation.adaptive import adaptive_law, dead_zone
+from fedprikl.estimation.interval import AdaptiveBound, largest_raise, value_interval
 from fedprikl.privacy import NoiseLaw, calibrate_laplace
 from fedprikl.reference import QueryPoints, all_points
 

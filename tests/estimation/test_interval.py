@@ -12,10 +12,10 @@ from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import KL, Score, Skew, skewed_divergence
 from fedprikl.estimation import BatchCounts, trusted_aggregator
-from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
+from fedprikl.estimation.drift_model import KINDS, drifted_ratios
 from fedprikl.estimation.envelope import Ladder, sampling_variance
 from fedprikl.estimation.interval import value_interval
-from fedprikl.estimation.terms import Terms
+from fedprikl.estimation.scoring import Terms
 from fedprikl.estimation.trials import ValueNoise
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from fedprikl.reference import QueryPoints, distinct_points, spread_points

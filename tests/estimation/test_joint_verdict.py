@@ -10,17 +10,19 @@ from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimation import BatchCounts, Verdict, Witness, estimate_scored_sum, judge_together
-from fedprikl.estimation.estimates import Estimates
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_estimates import noise_counts
 from fedprikl.estimation.noisy_verdict import VariationStatistic
+from fedprikl.estimation.noisy_views import Estimates
 from fedprikl.estimation.statistic import (
     AdaptiveStatistic,
+    NullValues,
     ScoredStatistic,
     Statistic,
+    alarm_threshold,
+    joint_thresholds,
     judge_release,
 )
-from fedprikl.estimation.thresholds import NullValues, alarm_threshold, joint_thresholds
 from fedprikl.privacy import Calibrated, InsecureSeededNoise, calibrate_integer, calibrate_laplace
 from fedprikl.reference import QueryPoints, spread_points
 from tests.estimation.test_verdict import alarms_too_often

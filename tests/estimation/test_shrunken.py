@@ -10,8 +10,14 @@ from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.estimation import NoisyCounts
 from fedprikl.estimation import noisy_counts as module
-from fedprikl.estimation.noisy_counts import debias
-from fedprikl.estimation.shrunken import CELLS, SURE, noise_groups, shrink_counts, whole_counts
+from fedprikl.estimation.noisy_counts import (
+    CELLS,
+    SURE,
+    debias,
+    noise_groups,
+    shrink_counts,
+    whole_counts,
+)
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import all_points
 from tests.false_alarm import looks_centred

@@ -16,8 +16,8 @@ from fedprikl.estimation import (
     weighted_score,
 )
 from fedprikl.estimation.adaptive import adaptive_value
-from fedprikl.estimation.drift_kinds import drifted_ratios
-from fedprikl.estimation.terms import Terms
+from fedprikl.estimation.drift_model import drifted_ratios
+from fedprikl.estimation.scoring import Terms
 from fedprikl.estimation.trials import (
     AdaptiveNoise,
     CountsNoise,
@@ -27,7 +27,7 @@ from fedprikl.estimation.trials import (
     trial_errors,
 )
 from fedprikl.privacy import LaplaceMechanism, calibrate_laplace
-from fedprikl.privacy.integer_laplace import calibrate_integer_laplace
+from fedprikl.privacy.integer_noise import calibrate_integer_laplace
 from fedprikl.reference import all_points, spread_points
 
 CELLS, RECORDS, EPSILON = 40, 6000, 1.0

@@ -8,8 +8,9 @@ from scipy import stats
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import ColumnCase, NoisyCounts, judge_columns, plausible
-from fedprikl.estimation.column_sizes import column_sizes
+from fedprikl.estimation import ColumnCase, NoisyCounts, judge_columns
+from fedprikl.estimation import interval as plausible
+from fedprikl.estimation.noisy_estimates import column_sizes
 from fedprikl.estimation.noisy_views import NoisyViews
 from fedprikl.reference import Reference, Unseen, View, all_points
 from tests.estimation.column_releases import falling, score_of

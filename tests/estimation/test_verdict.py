@@ -24,7 +24,7 @@ from fedprikl.estimation.no_drift import (
     public_simulation,
 )
 from fedprikl.estimation.noisy_verdict import judge_noisy_counts, overdispersion, variation
-from fedprikl.estimation.thresholds import alarm_threshold
+from fedprikl.estimation.statistic import alarm_threshold
 from fedprikl.paper import baseline, no_privacy
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism, Mechanism
 from fedprikl.reference import all_points, distinct_points

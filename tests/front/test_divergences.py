@@ -12,8 +12,8 @@ from fedprikl import InvalidInputError
 from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.estimation import NoisyCounts
 from fedprikl.protocol import Plan
+from fedprikl.protocol.answer import ReleasedCounts
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
-from fedprikl.protocol.released_counts import ReleasedCounts
 from tests.protocol.worlds import InsecureNoNoise, World
 
 NAMES = ("kl", "reverse_kl", "psi", "js", "hellinger", "tv")

@@ -53,7 +53,7 @@ from fedprikl.planning import (
     Spectrum,
     search_designs,
 )
-from fedprikl.planning.error_parts import ErrorParts
+from fedprikl.planning.design import ErrorParts
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
 from fedprikl.planning.release_budget import split_budget
@@ -74,10 +74,8 @@ from fedprikl.privacy import (
     worst_substitution,
 )
 from fedprikl.privacy.composition import largest_fitting_epsilon
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
-from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
-from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
-from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
+from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, IntegerLaplaceMechanism
+from fedprikl.privacy.shared_noise import SharedGaussianMechanism, SharedLaplaceMechanism
 from fedprikl.protocol import (
     Client,
     Plan,

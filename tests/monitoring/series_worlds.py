@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedprikl.checks import Floats
-from fedprikl.monitoring.channels import Channel
-from fedprikl.monitoring.period_counts import ChannelCounts, PeriodCounts
+from fedprikl.monitoring.channels import Channel, ChannelCounts, PeriodCounts
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Reference
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedprikl.monitoring.alarms import follow_alarms
-from fedprikl.monitoring.judged_periods import JudgedChannel, JudgedPeriod
+from fedprikl.monitoring.alarms import JudgedChannel, JudgedPeriod, follow_alarms
 from fedprikl.monitoring.status import AlarmFacts
 
 NAMES = ("", "a", "b")

@@ -6,9 +6,8 @@ import pytest
 
 import fedprikl as fk
 from fedprikl.errors import InvalidInputError
-from fedprikl.monitoring.baseline import baseline_of
-from fedprikl.monitoring.channels import Channel, channels_of
-from fedprikl.monitoring.period_counts import PeriodCounts, counts_of
+from fedprikl.monitoring.channels import Channel, PeriodCounts, channels_of, counts_of
+from fedprikl.monitoring.sequential import baseline_of
 from fedprikl.privacy import laplace_variance
 from fedprikl.protocol import ColumnQuestions, Plan, Question
 from fedprikl.reference import Reference

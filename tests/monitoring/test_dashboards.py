@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from fedprikl.monitoring.metrics_text import METRICS, metrics_text
+from fedprikl.monitoring.metrics import METRICS, metrics_text
 from tests.monitoring.statuses import SCENES
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"

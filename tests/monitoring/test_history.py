@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fedprikl.documents import canonical
+from fedprikl.documents import canonical, to_plain
 from fedprikl.errors import (
     HistoryDamagedError,
     HistoryError,
@@ -26,7 +26,6 @@ from fedprikl.monitoring.history import HISTORY, History
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import ReleasedPeriod, Series, SignedPlan, SigningKey
 from fedprikl.reporting.series_page import series_page
-from fedprikl.shapes import to_plain
 from tests.monitoring.small_series import WEEKS, World, over, plan_of, quick_folder
 from tests.monitoring.statuses import series as made_up
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedprikl.errors import HookError, InvalidInputError
-from fedprikl.monitoring.hooks import CommandHook
-from fedprikl.monitoring.notices import notices
+from fedprikl.monitoring.notifications import CommandHook, notices
 from tests.monitoring.statuses import SCENES, series
 
 ALARM = notices(SCENES["drift"])[-1]

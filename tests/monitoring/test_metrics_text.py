@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from fedprikl.monitoring.metrics_text import METRICS, metrics_text
+from fedprikl.monitoring.metrics import METRICS, metrics_text
 from fedprikl.monitoring.status import SeriesStatus
 from tests.monitoring.statuses import HOSTILE, SCENES, series
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fedprikl.monitoring.counted_records import Watermark
 from fedprikl.monitoring.history import History, SeriesHistory
-from fedprikl.monitoring.watermark import Watermark
 from fedprikl.privacy import Ledger, RoundState
 from tests.monitoring.monitor_children import crash, steps_of
 from tests.monitoring.small_series import NAMED, WEEKS, World, over, plan_of

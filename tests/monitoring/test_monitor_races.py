@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from fedprikl.monitoring.counted_records import Watermark
 from fedprikl.monitoring.due import alone
 from fedprikl.monitoring.history import History
-from fedprikl.monitoring.watermark import Watermark
 from fedprikl.privacy import RoundState
 from tests.monitoring.monitor_children import monitor_at_once
 from tests.monitoring.small_series import World, over

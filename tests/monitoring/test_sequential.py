@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 
 from fedprikl.errors import InvalidInputError
-from fedprikl.monitoring import nominal
-from fedprikl.monitoring.baseline import baseline_of
-from fedprikl.monitoring.channels import Channel
-from fedprikl.monitoring.judged_periods import SeriesVerdict
-from fedprikl.monitoring.lens import Lens, lenses_of
-from fedprikl.monitoring.period_counts import ChannelCounts, PeriodCounts
-from fedprikl.monitoring.sequential import judge_series
-from fedprikl.monitoring.statistic import WindowStatistic
+from fedprikl.monitoring import null_series as nominal
+from fedprikl.monitoring.alarms import SeriesVerdict
+from fedprikl.monitoring.channels import Channel, ChannelCounts, Lens, PeriodCounts, lenses_of
+from fedprikl.monitoring.null_series import WindowStatistic
+from fedprikl.monitoring.sequential import baseline_of, judge_series
 from fedprikl.reference import Reference
 from tests.false_alarm import looks_as_frequent
 from tests.monitoring.series_worlds import MOVED, PI, YEAR, channel, drifting, weeks

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl.monitoring import nominal
+from fedprikl.monitoring import null_series as nominal
 from fedprikl.privacy import laplace_variance
 from tests.benchmark_modules import loaded
 

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from fedprikl.errors import HookError, InvalidInputError
-from fedprikl.monitoring.notices import notices
-from fedprikl.monitoring.webhook import Webhook, WebhookSecret
+from fedprikl.monitoring.notifications import Webhook, WebhookSecret, notices
 from tests.monitoring.statuses import SCENES
 
 KEY = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -3,9 +3,8 @@
 import numpy as np
 
 from fedprikl.estimation import column_sizes
-from fedprikl.monitoring.channels import Channel
-from fedprikl.monitoring.period_counts import summed
-from fedprikl.monitoring.windows import window_values
+from fedprikl.monitoring.channels import Channel, summed
+from fedprikl.monitoring.findings import window_values
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Reference
 from tests.monitoring.series_worlds import MOVED, PI, SCALE, channel, drifting

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedprikl.monitoring.words import alarm_words, headline
+from fedprikl.monitoring.status import alarm_words, headline
 from tests.monitoring.statuses import broken, empty, series
 
 

@@ -12,8 +12,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from fedprikl.cli.app import app
-from fedprikl.cli.commands import COMMANDS
+from fedprikl.cli.app import COMMANDS, app
 from fedprikl.cli.site_command import _parse
 from fedprikl.deployment.settings import NodeSettings
 

@@ -11,11 +11,9 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.scoring import weighted_score
 from fedprikl.planning import PlannedRound, plan_round
-from fedprikl.planning.known import Known
-from fedprikl.planning.liar_targets import LiarTarget, liar_targets
-from fedprikl.planning.liars import liar_bounds
-from fedprikl.planning.per_client import numbers_per_client
-from fedprikl.planning.spectrum import Spectrum
+from fedprikl.planning.known import Known, Spectrum
+from fedprikl.planning.liars import LiarTarget, liar_bounds, liar_targets
+from fedprikl.planning.planner import numbers_per_client
 from fedprikl.privacy import total_epsilon
 from fedprikl.protocol import Series, trust_of
 from fedprikl.protocol.round import cohort_sizes

@@ -10,9 +10,9 @@ from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimation.drift_model import fit_drift, model_drift
-from fedprikl.estimation.terms import Terms
+from fedprikl.estimation.scoring import Terms
 from fedprikl.planning import Design, Spectrum, search_designs
-from fedprikl.planning.simulated_scores import simulate_scores
+from fedprikl.planning.design import simulate_scores
 from fedprikl.planning.ways import Way
 from fedprikl.reference import spread_points, spread_shares
 

@@ -18,8 +18,8 @@ import pytest
 from fedprikl import Reference
 from fedprikl.divergence import Score
 from fedprikl.estimation import CountsNoise, trial_errors
-from fedprikl.estimation.column_tails import SmoothTail
-from fedprikl.estimation.drift_kinds import drifted_ratios
+from fedprikl.estimation.column_verdict import SmoothTail
+from fedprikl.estimation.drift_model import drifted_ratios
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.planning import plan_round
 from fedprikl.planning.smallest import _drifted

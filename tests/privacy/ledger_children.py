@@ -10,7 +10,7 @@ from typing import Any
 
 from fedprikl.errors import BudgetExceededError
 from fedprikl.privacy import AccountedRelease, Ledger, SecureNoise
-from fedprikl.privacy.ledger_file import head_of
+from fedprikl.privacy.account import head_of
 
 AT = "2030-01-31T12:00:00+00:00"
 COST = AccountedRelease(proved_epsilon=0.75)

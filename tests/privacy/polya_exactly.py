@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from fedprikl.checks import Floats
-from fedprikl.privacy.polya import PolyaTable
+from fedprikl.privacy.noise import PolyaTable
 
 
 def masses(table: PolyaTable) -> list[int]:

@@ -11,8 +11,8 @@ import pytest
 
 from fedprikl.errors import InvalidInputError, LedgerDamagedError, LedgerError
 from fedprikl.privacy import AccountedRelease, Ledger
-from fedprikl.privacy.bound_records import BoundRecords
-from fedprikl.privacy.ledger_file import LEDGER, Entry
+from fedprikl.privacy.account import LEDGER, BoundRecords
+from fedprikl.store import Entry
 
 AT = "2030-01-31T12:00:00+00:00"
 PHONES = {"/data/a.csv": "d1gest-a", "/data/b.csv": "d1gest-b"}

@@ -22,9 +22,9 @@ from fedprikl.privacy import (
     calibrate,
     calibrate_gaussian,
     calibrate_laplace,
-    gaussian_account,
 )
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
+from fedprikl.privacy import accounting as gaussian_account
+from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, calibrate_integer_gaussian
 from fedprikl.privacy.noise import GRID_SLACK, _opendp_laplace
 
 epsilons = st.floats(0.01, 20)

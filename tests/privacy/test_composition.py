@@ -24,10 +24,10 @@ from fedprikl.privacy import (
     calibrate_laplace,
     total_epsilon,
 )
+from fedprikl.privacy.accounting import concentrated_epsilon
 from fedprikl.privacy.composition import basic_epsilon, largest_fitting_epsilon
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
+from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, calibrate_integer_gaussian
 from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
-from fedprikl.privacy.renyi import concentrated_epsilon
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,11 @@ import pytest
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.privacy import SecureNoise, calibrate_integer
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
-from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism, calibrate_integer_laplace
+from fedprikl.privacy.integer_noise import (
+    IntegerGaussianMechanism,
+    IntegerLaplaceMechanism,
+    calibrate_integer_laplace,
+)
 from tests.false_alarm import looks_centred
 from tests.privacy.test_polya import fits
 

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedprikl.chain_file import plain_error
 from fedprikl.errors import (
     BudgetExceededError,
     FedPriKLError,
@@ -37,9 +36,9 @@ from fedprikl.privacy import (
     calibrate_laplace,
     total_epsilon,
 )
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
-from fedprikl.privacy.ledger_file import LEDGER
-from fedprikl.privacy.spans import worst_epsilon
+from fedprikl.privacy.account import LEDGER, worst_epsilon
+from fedprikl.privacy.integer_noise import IntegerGaussianMechanism
+from fedprikl.store import plain_error
 
 AT = "2030-01-31T12:00:00+00:00"
 LATER = "2030-01-31T12:00:01Z"

@@ -28,8 +28,11 @@ from fedprikl.privacy import (
     total_epsilon,
 )
 from fedprikl.privacy import mechanism as module
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
-from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism, calibrate_integer_laplace
+from fedprikl.privacy.integer_noise import (
+    IntegerGaussianMechanism,
+    IntegerLaplaceMechanism,
+    calibrate_integer_laplace,
+)
 from fedprikl.privacy.losses import GaussianLoss, IntegerGaussianLoss, ProvedLoss
 from fedprikl.privacy.mechanism import AdditiveMechanism, check_charge, register_mechanism
 from tests.false_alarm import FALSE_ALARM

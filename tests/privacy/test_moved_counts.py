@@ -21,20 +21,24 @@ from fedprikl.privacy import (
     calibrate_shared,
     total_epsilon,
 )
+from fedprikl.privacy.accounting import concentrated_epsilon, concentration_of
 from fedprikl.privacy.composition import basic_epsilon
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
-from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism, calibrate_integer_laplace
+from fedprikl.privacy.integer_noise import (
+    IntegerGaussianMechanism,
+    IntegerLaplaceMechanism,
+    calibrate_integer_gaussian,
+    calibrate_integer_laplace,
+)
 from fedprikl.privacy.losses import ConcentratedLoss
+from fedprikl.privacy.many_counts import ROUND_OFF, moved_counts_delta
 from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
-from fedprikl.privacy.moved_counts import ROUND_OFF, moved_counts_delta
-from fedprikl.privacy.polya import tail_bits
-from fedprikl.privacy.renyi import concentrated_epsilon, concentration_of
-from fedprikl.privacy.shared_gaussian import (
+from fedprikl.privacy.noise import tail_bits
+from fedprikl.privacy.shared_noise import (
     SharedGaussianMechanism,
+    SharedLaplaceMechanism,
     calibrate_shared_gaussian,
     sum_probabilities,
 )
-from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
 from tests.brute_force import Histogram, histograms
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ from fedprikl.estimation import (
 )
 from fedprikl.estimation.scoring import _scores_per_batch
 from fedprikl.privacy import moved_anywhere, moved_sensitivity
-from fedprikl.privacy import moved_records as module
+from fedprikl.privacy import sensitivity as module
 from fedprikl.reference import QueryPoints, all_points
 from tests.brute_force import Histogram, distance, histograms, within
 

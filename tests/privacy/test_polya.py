@@ -16,7 +16,7 @@ from scipy import stats
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.privacy import SecureNoise
-from fedprikl.privacy.polya import PolyaTable, polya_reach, polya_table, tail_bits
+from fedprikl.privacy.noise import PolyaTable, polya_reach, polya_table, tail_bits
 from tests.false_alarm import FALSE_ALARM
 from tests.privacy.polya_exactly import masses, share_probabilities, summed
 

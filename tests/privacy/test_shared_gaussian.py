@@ -9,11 +9,12 @@ from scipy import stats
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.privacy import SecureNoise, calibrate_gaussian, integer_account
-from fedprikl.privacy.integer_account import integer_gaussian_delta, two_counts_delta
-from fedprikl.privacy.integer_gaussian import calibrate_integer_gaussian
+from fedprikl.privacy import SecureNoise, calibrate_gaussian
+from fedprikl.privacy import accounting as integer_account
+from fedprikl.privacy.accounting import integer_gaussian_delta, two_counts_delta
+from fedprikl.privacy.integer_noise import calibrate_integer_gaussian
 from fedprikl.privacy.many_counts import many_counts_delta
-from fedprikl.privacy.shared_gaussian import (
+from fedprikl.privacy.shared_noise import (
     SharedGaussianMechanism,
     calibrate_shared_gaussian,
     sum_probabilities,

@@ -18,10 +18,10 @@ from fedprikl.privacy import (
     calibrate_shared,
 )
 from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
-from fedprikl.privacy.polya import MOST_SHARES, PolyaTable, tail_bits
-from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
-from fedprikl.privacy.shared_laplace import (
+from fedprikl.privacy.noise import MOST_SHARES, PolyaTable, tail_bits
+from fedprikl.privacy.shared_noise import (
     SAMPLER_DELTA,
+    SharedGaussianMechanism,
     SharedLaplaceMechanism,
     calibrate_shared_laplace,
 )

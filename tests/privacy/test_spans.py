@@ -21,9 +21,7 @@ from fedprikl.privacy import (
     calibrate_laplace,
     total_epsilon,
 )
-from fedprikl.privacy.account import Account
-from fedprikl.privacy.ledger_file import LEDGER
-from fedprikl.privacy.spans import Spanned, exposures, worst_epsilon
+from fedprikl.privacy.account import LEDGER, Account, Spanned, exposures, worst_epsilon
 
 pytestmark = pytest.mark.slow
 

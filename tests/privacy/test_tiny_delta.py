@@ -18,11 +18,15 @@ from fedprikl.privacy import (
     calibrate_shared,
     total_epsilon,
 )
-from fedprikl.privacy.integer_account import SMALLEST_DELTA
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism, calibrate_integer_gaussian
+from fedprikl.privacy.accounting import SMALLEST_DELTA
+from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, calibrate_integer_gaussian
 from fedprikl.privacy.noise import GRID_SLACK, NoiseSource
-from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism, calibrate_shared_gaussian
-from fedprikl.privacy.shared_laplace import SAMPLER_DELTA, SharedLaplaceMechanism
+from fedprikl.privacy.shared_noise import (
+    SAMPLER_DELTA,
+    SharedGaussianMechanism,
+    SharedLaplaceMechanism,
+    calibrate_shared_gaussian,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -181,9 +185,7 @@ def test_cutting_off_the_shares_is_paid_for(sigma: float, monkeypatch: pytest.Mo
     """
     uncut = SharedGaussianMechanism(sigma=sigma, shares=2)
     uncut_epsilon = uncut.epsilon(0.1)
-    monkeypatch.setattr(
-        "fedprikl.privacy.shared_gaussian._reach", lambda sigma: math.ceil(3 * sigma)
-    )
+    monkeypatch.setattr("fedprikl.privacy.shared_noise._reach", lambda sigma: math.ceil(3 * sigma))
     cut = SharedGaussianMechanism(sigma=sigma * (1 + 1e-12), shares=2)  # not in any cache
     law = summed(sigma, 2, cut.reach)
     assert cut.epsilon(0.1) > uncut_epsilon

@@ -6,7 +6,7 @@ import pytest
 
 from fedprikl.errors import InvalidInputError, LedgerError
 from fedprikl.privacy import Ledger, PrivacyStatement, Span, calibrate_laplace
-from fedprikl.privacy.ledger_file import LEDGER
+from fedprikl.privacy.account import LEDGER
 
 AT = "2030-01-31T12:00:00+00:00"
 CHARGE = calibrate_laplace(epsilon=0.5, sensitivity=1.0)

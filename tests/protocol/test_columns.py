@@ -27,7 +27,7 @@ from fedprikl.protocol import (
 )
 from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.reporting import release_page
-from fedprikl.reporting.column_facts import UNRELATED, column_lines
+from fedprikl.reporting.facts import UNRELATED, column_lines
 from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise
 
 pytestmark = pytest.mark.slow

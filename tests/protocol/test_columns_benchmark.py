@@ -13,7 +13,7 @@ import pytest
 import fedprikl as fk
 from fedprikl.divergence import skewed_divergence
 from fedprikl.privacy import NoiseSource
-from fedprikl.protocol.column_release import answer_columns
+from fedprikl.protocol.noised_round import answer_columns
 from tests.benchmark_modules import loaded
 from tests.protocol.worlds import InsecureNoNoise
 

@@ -11,8 +11,11 @@ from scipy import stats
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
 from fedprikl.privacy.mechanism import charge_to_dict
-from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
-from fedprikl.privacy.shared_laplace import SAMPLER_DELTA, SharedLaplaceMechanism
+from fedprikl.privacy.shared_noise import (
+    SAMPLER_DELTA,
+    SharedGaussianMechanism,
+    SharedLaplaceMechanism,
+)
 from fedprikl.protocol import CountNoise, RoundResult
 from fedprikl.protocol.noisy_histogram import LARGEST_MARK, NoisyHistogram
 from fedprikl.secure_sum import Leaves

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedprikl.privacy import SharedMechanism
-from fedprikl.privacy.shared_laplace import SAMPLER_DELTA, SharedLaplaceMechanism
+from fedprikl.privacy.shared_noise import SAMPLER_DELTA, SharedLaplaceMechanism
 from fedprikl.protocol import Roster, SigningKey
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.round import size_cohort

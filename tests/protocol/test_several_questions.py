@@ -15,13 +15,13 @@ from fedprikl.divergence import KL, Divergence, f_divergence
 from fedprikl.estimation import weighted_score
 from fedprikl.planning import plan_round
 from fedprikl.privacy import InverseSensitivityMechanism, SecureNoise, Together, total_epsilon
-from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
-from fedprikl.privacy.laplace import LaplaceMechanism
+from fedprikl.privacy.integer_noise import IntegerLaplaceMechanism
+from fedprikl.privacy.real_noise import LaplaceMechanism
 from fedprikl.protocol import Plan, Question, Release
 from fedprikl.protocol.question_noise import CountsNoise, ValueNoise
 from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.reporting import ReleaseFacts, release_page
-from fedprikl.reporting.release_summary import release_summary
+from fedprikl.reporting.release_page import release_summary
 from tests.extending.page import module
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted, noisy_counts
 

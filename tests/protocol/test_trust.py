@@ -9,10 +9,9 @@ import pytest
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.privacy import Calibrated, SecureNoise
-from fedprikl.privacy.gaussian import GaussianMechanism
-from fedprikl.privacy.laplace import LaplaceMechanism
 from fedprikl.privacy.mechanism import charge_to_dict
-from fedprikl.privacy.shared_laplace import SharedLaplaceMechanism
+from fedprikl.privacy.real_noise import GaussianMechanism, LaplaceMechanism
+from fedprikl.privacy.shared_noise import SharedLaplaceMechanism
 from fedprikl.protocol import trust_of
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.round import size_cohort

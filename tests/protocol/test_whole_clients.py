@@ -10,7 +10,7 @@ import pytest
 from fedprikl.errors import FedPriKLError, InvalidInputError
 from fedprikl.privacy import InsecureSeededNoise, Ledger
 from fedprikl.protocol import Plan, Policy, Question, RoundResult, SignedPlan, trust_of
-from fedprikl.protocol.released_period import charged_span
+from fedprikl.protocol.release import charged_span
 from fedprikl.protocol.series import Series
 from fedprikl.records import Draw, draw_counts
 from tests.protocol.worlds import AT, EVERYTHING, World

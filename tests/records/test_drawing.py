@@ -34,8 +34,7 @@ from fedprikl.records import (
     open_records,
 )
 from fedprikl.records import csv_files as csv
-from fedprikl.records.drawing import Randomness
-from fedprikl.records.reference_draws import draw_reference
+from fedprikl.records.counting import Randomness, draw_reference
 from fedprikl.reference import BlockCode, Domain, Indices, Reference, View
 from tests.false_alarm import FALSE_ALARM, looks_as_frequent
 

@@ -26,7 +26,7 @@ from fedprikl.records.csv_files import read_block, read_line
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table, Times
 from fedprikl.reference.domain import all_codes
 from fedprikl.reference.values import level_text
-from fedprikl.reference.view_cells import view_of
+from fedprikl.reference.views import view_of
 
 pytestmark = pytest.mark.slow
 

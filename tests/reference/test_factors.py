@@ -8,8 +8,7 @@ import pytest
 from fedprikl import InvalidInputError, Reference
 from fedprikl.checks import Floats, Ints
 from fedprikl.reference import Correlation, Spread
-from fedprikl.reference.correlation import rare_discount
-from fedprikl.reference.factors import Factors
+from fedprikl.reference.correlation import Factors, rare_discount
 from tests.estimation.alike_clients import carriers, dirichlet, some_unusual
 
 CARRIER = np.repeat(np.arange(8), 6)  # of each of the 48 cells of `carriers`
@@ -78,7 +77,7 @@ def test_it_does_not_depend_on_the_order_of_records_or_on_clients_names() -> Non
 
 
 def test_cells_keep_their_numbers_and_rarer_ones_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedprikl.reference.factors.MOST_CELLS", 12)
+    monkeypatch.setattr("fedprikl.reference.correlation.MOST_CELLS", 12)
     held = carriers(np.random.default_rng(6), clients=200, records=60)
     held = np.insert(held, 3, 0, axis=1)  # a cell that nobody holds
     reference = Reference.from_counts(held)

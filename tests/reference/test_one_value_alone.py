@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from fedprikl.checks import Ints
 from fedprikl.records import open_records
-from fedprikl.reference import Bins, BlockCode, Domain, Reference, fit, fit_cells
+from fedprikl.reference import Bins, BlockCode, Domain, Reference, fit
+from fedprikl.reference import fit as fit_cells
 from fedprikl.reference.columns import Reader
 from fedprikl.reference.domain import Table
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedprikl import InvalidInputError, Reference
 from fedprikl.reference import Correlation, Unseen, View
-from fedprikl.reference.unseen import missed_share
+from fedprikl.reference.correlation import missed_share
 from tests.false_alarm import looks_as_frequent, looks_centred
 
 

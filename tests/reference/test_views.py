@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from fedprikl import InvalidInputError, Reference
 from fedprikl.errors import ReferenceFileError
 from fedprikl.records import fit_reference, open_records
-from fedprikl.reference import Correlation, files, fit_cells
+from fedprikl.reference import Correlation, files
+from fedprikl.reference import fit as fit_cells
 from fedprikl.reference.fit import fit_table
 from fedprikl.reference.values import MISSING_TEXTS
 

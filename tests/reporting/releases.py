@@ -9,7 +9,7 @@ import numpy as np
 from fedprikl.estimation import Verdict, Witness
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, CountNoise, Outcome, Plan, Question, Release, ReleasedCounts
-from fedprikl.protocol.column_answer import CellAnswer, ColumnAnswer
+from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 
 RECORDS = 40_295
 PLAN = Plan(

@@ -9,7 +9,7 @@ import pytest
 from fedprikl.reporting import release_page
 from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
 from fedprikl.reporting.page import page
-from fedprikl.reporting.release_summary import release_summary
+from fedprikl.reporting.release_page import release_summary
 from tests.browser import look
 from tests.reporting.releases import PLAN, SCENES
 

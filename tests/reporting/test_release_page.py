@@ -9,11 +9,11 @@ import pytest
 
 from fedprikl.estimation import Witness
 from fedprikl.protocol import Release, SigningKey
-from fedprikl.protocol.column_answer import ColumnAnswer
+from fedprikl.protocol.answer import ColumnAnswer
 from fedprikl.reporting import release_page
-from fedprikl.reporting.column_charts import column_story
-from fedprikl.reporting.column_facts import column_lines
-from fedprikl.reporting.release_summary import release_summary
+from fedprikl.reporting.bar_chart import column_story
+from fedprikl.reporting.facts import column_lines
+from fedprikl.reporting.release_page import release_summary
 from tests.reporting.releases import (
     COLUMNS,
     HOSTILE,

@@ -8,14 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from fedprikl.monitoring.status import AlarmFacts, SeriesStatus
-from fedprikl.monitoring.words import headline
+from fedprikl.monitoring.status import AlarmFacts, SeriesStatus, headline
 from fedprikl.protocol import Release
-from fedprikl.reporting.series_frame import Frame, Scale
-from fedprikl.reporting.series_heat import heat_map, relative
-from fedprikl.reporting.series_page import series_page
+from fedprikl.reporting.series_charts import Frame, Scale, heat_map, relative
+from fedprikl.reporting.series_page import HEAT_DARK, HEAT_LIGHT, series_page
 from fedprikl.reporting.series_period_page import period_page
-from fedprikl.reporting.series_style import HEAT_DARK, HEAT_LIGHT
 from tests.dashboard.sources import RELEASE
 from tests.monitoring.statuses import HOSTILE, MISSED, SCENES, SENSORS, series
 from tests.reporting.releases import PLAN

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from fedprikl.cli.released import print_release
+from fedprikl.cli.options import print_release
 from fedprikl.protocol import Outcome
 from fedprikl.reporting import ReleaseFacts
-from fedprikl.reporting.column_facts import HEAD, column_lines
-from fedprikl.reporting.headline import headline
-from fedprikl.reporting.texts import columns_wide, date, letters_wide, listed, shortened, wrapped
+from fedprikl.reporting.facts import HEAD, column_lines, headline
+from fedprikl.reporting.page import columns_wide, date, letters_wide, listed, shortened, wrapped
 from tests.reporting.releases import SCENES, column, forty, release, two_of_six
 
 AB = ("a", "b", "c", "d")

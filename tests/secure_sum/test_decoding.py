@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedprikl.checks import Ints
-from fedprikl.secure_sum.decoding import fitting
-from fedprikl.secure_sum.shamir import LIMBS, PRIME, share, to_limbs
+from fedprikl.secure_sum.shamir import LIMBS, PRIME, fitting, share, to_limbs
 
 from .helpers import seeded
 

@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.secure_sum import DEFAULT_FAILURE, Degree, choose_degree
-from fedprikl.secure_sum.graph import Graph
+from fedprikl.secure_sum.sum_plan import Graph
 
 pytestmark = pytest.mark.slow
 

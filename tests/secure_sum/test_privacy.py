@@ -16,10 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy.stats import chi2_contingency
 
 from fedprikl.checks import Ints
-from fedprikl.secure_sum import AggregatorStep, masks, sum_client, unmasking
-from fedprikl.secure_sum.masks import apply_masks, pair_mask, pair_sign, self_mask
+from fedprikl.secure_sum import AggregatorStep, sum_client
+from fedprikl.secure_sum import ring as masks
+from fedprikl.secure_sum import sum_aggregator as unmasking
 from fedprikl.secure_sum.messages import MaskedInput, UnmaskShares
-from fedprikl.secure_sum.ring import Ring, Words
+from fedprikl.secure_sum.ring import Ring, Words, apply_masks, pair_mask, pair_sign, self_mask
 from fedprikl.secure_sum.shamir import from_limbs, reconstruct
 from fedprikl.secure_sum.sum_keys import agree, stream_of
 

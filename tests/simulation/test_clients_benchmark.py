@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprikl.planning import per_client
+from fedprikl.planning import planner as per_client
 from fedprikl.simulation import Population
 from tests.benchmark_modules import loaded
 

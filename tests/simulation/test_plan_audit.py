@@ -28,7 +28,7 @@ from fedprikl.privacy import (
     inverse_sensitivity,
 )
 from fedprikl.privacy.inverse_sensitivity import ring_weights
-from fedprikl.privacy.laplace import LaplaceMechanism
+from fedprikl.privacy.real_noise import LaplaceMechanism
 from fedprikl.protocol import (
     ColumnQuestions,
     Plan,

@@ -25,8 +25,7 @@ from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.reference import distinct_points
 from fedprikl.secure_sum import Leaves
 from fedprikl.simulation import GONE, DriftedPopulation, Population, drifted_population
-from fedprikl.simulation.methods import NoiseShares, TrustedAggregator
-from fedprikl.simulation.real_runs import RealRuns
+from fedprikl.simulation.comparison import NoiseShares, RealRuns, TrustedAggregator
 from tests.protocol.worlds import AT, InsecureNoNoise, noisy_counts
 
 pytestmark = pytest.mark.slow

@@ -17,8 +17,6 @@ from fedprikl.cli.running import (
 from fedprikl.deployment.flower.parties import POLL, AggregatorSetup
 from fedprikl.deployment.settings import Home, home_folder
 
-__all__ = ["aggregator_command"]
-
 HEALTH_PORT = 8471
 
 

@@ -7,15 +7,84 @@ import os
 import signal
 import sys
 import warnings
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from fedprikl.cli.commands import Commands
+from fedprikl.cli import importing
 from fedprikl.errors import FedPriKLError
 
-__all__ = ["app", "main"]
+if TYPE_CHECKING:  # newer versions of typer bring their own
+    import click
+
+
+COMMANDS = {
+    "demo": "Finds which columns of a made-up table have drifted, and says how right it was.",
+    "reference": "Builds the public distribution Pi that clients are compared with, and writes it "
+    "to a file.",
+    "audit": "Releases many times from two neighbouring data sets and tries to tell them apart.",
+    "plan": "Writes the plan with the smallest predicted error, and says what error to expect.",
+    "estimate": "Runs the protocol with real secure sums, charges the ledger, writes a release and "
+    "a report.",
+    "keys": "Makes the aggregator's keys, or shows the public halves of those it has.",
+    "relay": "Runs Flower's SuperLink with TLS and registered nodes; makes what it needs at first.",
+    "aggregator": "Runs the aggregator: takes the runs that the relay has, and hosts their rounds.",
+    "site": "Runs a site: Flower's SuperNode and the process that answers its messages.",
+    "federate": "Starts a round against a SuperLink, shows its progress, verifies and writes the "
+    "release.",
+    "prune": "Removes what a relay, an aggregator or a site no longer needs from its folder.",
+    "verify": "Checks the signature of a release. Exit code 1 if it was changed or is not the "
+    "key's.",
+    "ledger": "Shows what has been spent of each population's privacy budget, on what, and what is "
+    "left.",
+    "monitor": "Counts the periods of a series that are over, judges them, and tells who wants to "
+    "know.",
+    "serve": "Serves the page of a series: drift over time, columns, reports, budget, sites. "
+    "Read-only.",
+}
+
+
+class Commands(TyperGroup):
+    """A group that imports a command when it is called, or asked for its own help."""
+
+    def list_commands(self, ctx: "click.Context") -> list[str]:  # noqa: ARG002  as click calls it
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: "click.Context", cmd_name: str) -> "click.Command | None":  # noqa: ARG002
+        """The command of this name; None if there is none."""
+        return _command(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(
+        self, ctx: "click.Context", args: list[str]
+    ) -> "tuple[str | None, click.Command | None, list[str]]":
+        """The command of a line; one that is misspelt is told what is near."""
+        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS)):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: "click.Context", formatter: "click.HelpFormatter") -> None:  # noqa: ARG002
+        """Names and lines of the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@cache
+def _command(name: str) -> "click.Command":
+    function = f"{name}_command"
+    with importing():
+        module = import_module(f"fedprikl.cli.{function}")
+    alone = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown"
+    )
+    alone.command(name)(getattr(module, function))
+    return typer.main.get_command(alone)
+
 
 # Of the environment; the last two are of the experiments and of the tests.
 VARIABLES = frozenset(

@@ -20,9 +20,6 @@ from fedprikl.protocol import SignedPlan
 from fedprikl.simulation.client_case import ClientCase, client_case
 from fedprikl.simulation.plan_audit import AuditedPlan, audit_plan
 
-__all__ = ["audit_command"]
-
-
 OF_CALIBRATIONS = (
     "calibration",
     "epsilon",

@@ -17,16 +17,6 @@ from rich.text import Text
 
 from fedprikl.documents import readable
 
-__all__ = [
-    "notes",
-    "plain",
-    "print_json",
-    "progress_bar",
-    "say",
-    "show_warning_plainly",
-    "shown_progress",
-]
-
 notes = Console(stderr=True, highlight=False)
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 

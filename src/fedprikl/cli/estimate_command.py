@@ -6,15 +6,17 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
-from fedprikl.cli.options import reference_of
-from fedprikl.cli.outputs import check_outputs
+from fedprikl.cli.options import (
+    check_outputs,
+    exit_on_drift,
+    print_release,
+    reference_of,
+    write_release,
+)
 from fedprikl.cli.reference_command import SEPARATORS
-from fedprikl.cli.released import exit_on_drift, print_release, write_release
 from fedprikl.front import Comparison, compare
 from fedprikl.protocol import Policy, SignedPlan
 from fedprikl.records import CsvFormat
-
-__all__ = ["estimate_command"]
 
 USUAL = Policy()
 

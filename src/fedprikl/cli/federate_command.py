@@ -9,20 +9,15 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say
-from fedprikl.cli.options import check_key, plan_words
-from fedprikl.cli.outputs import check_outputs
-from fedprikl.cli.released import print_release, write_release
-from fedprikl.deployment.answers import check_fresh, check_genuine
+from fedprikl.cli.options import check_key, check_outputs, plan_words, print_release, write_release
+from fedprikl.deployment.answers import check_fresh, check_genuine, roster_names
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.connection import check_connection
 from fedprikl.deployment.flower.following import follow_round
 from fedprikl.deployment.progress import named
-from fedprikl.deployment.roster_names import roster_names
 from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.front.plan_checks import check_valid, now
 from fedprikl.protocol import SignedPlan
-
-__all__ = ["federate_command"]
 
 
 def federate_command(

@@ -10,8 +10,6 @@ from fedprikl.deployment.settings import Home, home_folder
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol import SealingKey, SigningKey
 
-__all__ = ["keys_command"]
-
 
 def keys_command(
     home: Annotated[

@@ -15,10 +15,7 @@ from fedprikl.cli.console import notes, plain, print_json, say
 from fedprikl.cli.options import UnitName
 from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, RoundState, total_epsilon
-from fedprikl.privacy.ledger import left_words, worthwhile
-from fedprikl.privacy.ledger_backup import backup_ledger, restore_ledger
-
-__all__ = ["ledger_command"]
+from fedprikl.privacy.ledger import backup_ledger, left_words, restore_ledger, worthwhile
 
 DEFAULT_DELTA = 1e-6
 _STATES = {

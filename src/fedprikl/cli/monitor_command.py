@@ -11,27 +11,22 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
-from fedprikl.cli.options import check_key, load_reference
+from fedprikl.cli.options import DRIFT_FOUND, check_key, load_reference
 from fedprikl.cli.reference_command import SEPARATORS
-from fedprikl.cli.released import DRIFT_FOUND
-from fedprikl.dashboard.site import write_site
-from fedprikl.deployment.roster_names import roster_names
+from fedprikl.dashboard.source import write_site
+from fedprikl.deployment.answers import roster_names
 from fedprikl.errors import HistoryError, HookError, InvalidInputError, MissingExtraError
 from fedprikl.front.monitoring import HistorySource, monitor, read_status, verify_history
 from fedprikl.front.plan_checks import now
 from fedprikl.front.series_news import deliver_locked, deliver_news
 from fedprikl.monitoring.due import run_due
 from fedprikl.monitoring.history import History
-from fedprikl.monitoring.hooks import CommandHook, Hook
-from fedprikl.monitoring.metrics_text import metrics_text
-from fedprikl.monitoring.status import SeriesStatus
-from fedprikl.monitoring.webhook import Webhook, WebhookSecret
-from fedprikl.monitoring.words import alarm_words, counted, headline, period_name
+from fedprikl.monitoring.metrics import metrics_text
+from fedprikl.monitoring.notifications import CommandHook, Hook, Webhook, WebhookSecret
+from fedprikl.monitoring.status import SeriesStatus, alarm_words, counted, headline, period_name
 from fedprikl.protocol import Policy, SignedPlan
 from fedprikl.records import CsvFormat
-from fedprikl.whole_files import write_whole
-
-__all__ = ["monitor_command"]
+from fedprikl.store import write_whole
 
 USUAL = Policy()
 SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name

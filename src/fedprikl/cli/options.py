@@ -1,19 +1,23 @@
-"""What several commands read or say in the same way: keys, references and plans."""
+"""What several commands read, write or say in the same way: keys, plans, files, a release."""
 
+import os
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
 import typer
 
+from fedprikl.cli.console import notes, print_json, say
+from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.front.plan_checks import validity
 from fedprikl.privacy import Unit
-from fedprikl.protocol import SignedPlan
+from fedprikl.protocol import Plan, Release, SignedPlan
 from fedprikl.reference import Reference
-
-__all__ = ["UnitName", "check_key", "load_reference", "plan_words", "reference_of"]
+from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
+from fedprikl.store import check_writable, write_whole
 
 DATA = (".csv", ".csv.gz", ".parquet")
 
@@ -72,3 +76,67 @@ def plan_words(signed: SignedPlan) -> str:
     """Which plan it is, for people."""
     plan, signer = signed.plan, signed.signer or "nobody"
     return f"serial {plan.serial}, valid {validity(plan)}, signed by {signer}"
+
+
+def check_outputs(*paths: Path, force: bool) -> None:
+    """Refuses, before anything is computed or charged, what could not be written at the end."""
+    for path in paths:
+        if not path.parent.is_dir():
+            raise InvalidInputError(f"Cannot write {path}: there is no folder {path.parent}.")
+        if path.is_dir():
+            raise InvalidInputError(f"Cannot write {path}: it is a folder.")
+        if os.path.lexists(path) and not force:
+            raise InvalidInputError(
+                f"{path} exists already. Choose another name, or overwrite it with --force."
+            )
+        check_writable(path)
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InvalidInputError(f"Two outputs have the same name, {paths[0]}. Choose another.")
+
+
+DRIFT_FOUND = 3  # exit code
+
+
+def write_release(
+    release: Release,
+    plan: Plan,
+    costs: Mapping[str, str],
+    *,
+    output: Path,
+    report: Path,
+    absent: Sequence[str] = (),
+) -> None:
+    """The release first, then its page. A release that cannot be written is printed."""
+    try:
+        write_whole(output, readable(release.to_dict()))
+    except InvalidInputError as error:
+        print_json(release.to_dict())
+        raise InvalidInputError(
+            f"{error} The release has been charged: it stands on standard output. Keep it."
+        ) from None
+    try:
+        write_whole(report, release_page(release, plan, costs, absent))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error} The release itself is in {output}.") from None
+
+
+def note_missing_charts(report: Path) -> None:
+    """Says that a report has no charts, where it has none."""
+    if why := why_no_charts():
+        say(f"{report} has no chart. {why}", console=notes)
+
+
+def exit_on_drift(release: Release, wanted: bool) -> None:
+    """Ends with exit code 3 if drift was found and the user wants to know by it.
+
+    The verdict is in the release, which is public: the code tells nothing more.
+    """
+    if wanted and release.drifted:
+        raise typer.Exit(DRIFT_FOUND)
+
+
+def print_release(release: Release, absent: Sequence[str] = ()) -> None:
+    """The verdict; the columns; how much, in how many clients; what is protected."""
+    headline, _, rest = str(ReleaseFacts.of(release, absent)).partition("\n")
+    say(headline, style="bold")
+    say(rest)

@@ -9,14 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from fedprikl.cli.console import print_json, progress_bar, say
-from fedprikl.cli.released import note_missing_charts
+from fedprikl.cli.options import note_missing_charts
 from fedprikl.estimation import ComparedEstimate
 from fedprikl.paper import paper_true_epsilon
 from fedprikl.reporting import HEAD, comparison_page, comparison_row
 from fedprikl.simulation import compare, drifted_population, paper_and_ours, true_divergence
-from fedprikl.whole_files import write_whole
-
-__all__ = ["paper_demo"]
+from fedprikl.store import write_whole
 
 DELTA = 1e-6
 

@@ -12,21 +12,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedprikl.cli.console import notes, print_json, say
-from fedprikl.cli.options import UnitName, load_reference, plan_words
-from fedprikl.cli.outputs import check_outputs
+from fedprikl.cli.options import UnitName, check_outputs, load_reference, plan_words
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
-from fedprikl.planning.column_forecast import ColumnForecast
 from fedprikl.planning.drift_cases import WORDS
+from fedprikl.planning.known import SumCost
+from fedprikl.planning.planned_round import ColumnForecast
 from fedprikl.planning.series_plan import LEAST_RATE
-from fedprikl.planning.sum_cost import SumCost
 from fedprikl.protocol import Plan, Roster, Series, SignedPlan, SigningKey
 from fedprikl.protocol.series import series_until
-from fedprikl.whole_files import write_whole
-
-__all__ = ["plan_command"]
+from fedprikl.store import write_whole
 
 VALID_DAYS = 90.0
 AFTER_SERIES = timedelta(days=30)  # in which its last period can still be counted

@@ -14,8 +14,6 @@ from fedprikl.deployment.flower.relay_database import prune_relay
 from fedprikl.deployment.pruning import prune_refusals, prune_site
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["prune_command"]
-
 Prune = Callable[..., int]
 # Of each party: the file that grows, what is removed from it, and by whom.
 PARTIES: dict[str, tuple[str, str, Prune]] = {

@@ -20,8 +20,6 @@ from fedprikl.reference import Correlation, Reference, Table, View
 from fedprikl.reference.columns import Column
 from fedprikl.reference.values import MISSING_TEXTS
 
-__all__ = ["reference_command"]
-
 SHOWN = 10
 CROWDED = 0.1  # cells per record
 UNIQUE = 0.5  # values per record

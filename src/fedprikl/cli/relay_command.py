@@ -9,8 +9,6 @@ from fedprikl.cli.console import notes, say
 from fedprikl.cli.running import HealthPort, check_flower, run_party
 from fedprikl.deployment.flower.parties import RelaySetup, prepare_relay
 
-__all__ = ["relay_command"]
-
 HEALTH_PORT = 8472
 
 

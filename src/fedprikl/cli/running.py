@@ -17,22 +17,8 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from fedprikl.cli.console import notes, say
 from fedprikl.deployment.flower.connection import check_relay
 from fedprikl.deployment.flower.plain_words import clock_words
-from fedprikl.deployment.health import serve_health
-from fedprikl.deployment.supervisor import Child, Supervisor
+from fedprikl.deployment.supervisor import Child, Supervisor, serve_health
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
-
-__all__ = [
-    "HealthPort",
-    "Poll",
-    "check_address",
-    "check_file",
-    "check_flower",
-    "check_node_key",
-    "held",
-    "note_relay",
-    "private_folder",
-    "run_party",
-]
 
 MAKE_NODE_KEY = 'ssh-keygen -t ecdsa -b 384 -N "" -f node'
 HealthPort = Annotated[

@@ -14,8 +14,6 @@ from fedprikl.protocol import SignedPlan
 if TYPE_CHECKING:
     from fedprikl.dashboard.source import SeriesSource
 
-__all__ = ["open_series", "serve_command"]
-
 
 def open_series(history: Path, ledger: Path, plan: Path, key: str) -> "SeriesSource":
     """The series of a history that is there, if the key that is given signs its releases."""
@@ -63,15 +61,13 @@ def serve_command(
     """
     key = check_key(key)
     if static is not None:
-        from fedprikl.dashboard.site import write_site
+        from fedprikl.dashboard.source import write_site
 
         written = write_site(open_series(history, ledger, plan, key), static)
         say(f"{len(written):,} files written; open {static / 'index.html'}")
         return
     _check_extra()
-    from fedprikl.dashboard.app import dashboard
-    from fedprikl.dashboard.guard import LOOPBACK
-    from fedprikl.dashboard.serving import address_of, open_socket, serve
+    from fedprikl.dashboard.app import LOOPBACK, address_of, dashboard, open_socket, serve
 
     source = open_series(history, ledger, plan, key)
     local = host.lower() in LOOPBACK

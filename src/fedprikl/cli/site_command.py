@@ -21,8 +21,6 @@ from fedprikl.deployment.flower.parties import POLL, SiteSetup
 from fedprikl.deployment.settings import NodeSettings, home_folder
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["site_command"]
-
 HEALTH_PORT = 8470
 
 

@@ -6,12 +6,9 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import print_json, say
-from fedprikl.cli.options import check_key, plan_words
-from fedprikl.cli.released import exit_on_drift, print_release
+from fedprikl.cli.options import check_key, exit_on_drift, plan_words, print_release
 from fedprikl.front import verify
 from fedprikl.protocol import SignedPlan
-
-__all__ = ["verify_command"]
 
 
 def verify_command(

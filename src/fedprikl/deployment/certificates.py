@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["write_certificates", "write_node_key", "write_secret"]
-
 
 def write_certificates(folder: Path, *, host: str = "127.0.0.1", days: float = 1.0) -> None:
     """ca.pem, server.pem and server.key for a host, a name or an address.

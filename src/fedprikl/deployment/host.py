@@ -1,14 +1,18 @@
-"""What a round needs from the machine it runs on: time, noise, and a place to tell people."""
+"""What a round needs of the machine it runs on and of its network."""
 
+import fcntl
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
 
 from fedprikl.deployment.progress import printable
-from fedprikl.privacy import SECURE_NOISE, NoiseSource
-
-__all__ = ["Clock", "Host", "now", "print_line"]
+from fedprikl.privacy import SECURE_NOISE, Head, Ledger, NoiseSource
+from fedprikl.protocol import Release, Reply, Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +41,73 @@ class Host:
     now: Callable[[], str] = now
     say: Callable[[str], None] = print_line
     source: NoiseSource = SECURE_NOISE
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What travels between the host of a round and a site, either way. The relay sees it."""
+
+    round_id: str  # or the challenge of an identity check
+    message: bytes = b""  # to the host: sealed, or the proof of an identity
+    refusal: str = ""  # in the open, so never about the site's records
+
+
+class Network(Protocol):
+    """The sites of a federation, as the host reaches them. It is not trusted."""
+
+    def nodes(self) -> list[str]:
+        """The nodes that are connected now, by the network's own names, sorted."""
+        ...
+
+    def identify(
+        self, challenge: str, nodes: Sequence[str], enough: Callable[[], bool]
+    ) -> Iterable[Reply]:
+        """Sends every node the challenge of an identity check; the replies as they come."""
+        ...
+
+    def check_run(self) -> None:
+        """Raises if the run that the host works on has been stopped."""
+        ...
+
+    def transport(self, round_id: str) -> Transport:
+        """What carries the messages of one round."""
+        ...
+
+
+@contextmanager
+def turn(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Waits until no other process changes the file. A process that dies lets go.
+
+    Without `wait` it raises a `BlockingIOError` where another process has the turn.
+    """
+    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(handle)
+
+
+def newest_head(folder: Path, public: str) -> Head | None:
+    """The newest head in the releases of a folder that this key signed; None if there is none.
+
+    Whatever else lies there is passed over: a damaged file stops no round.
+    """
+    heads = [_head(path, public) for path in sorted(folder.glob("*.json"))]
+    return max((head for head in heads if head), key=lambda head: head.count, default=None)
+
+
+def open_anchored(path: Path, releases: Path, public: str) -> Ledger:
+    """The ledger, if it is no older than the releases beside it; a `LedgerDamagedError` if it is.
+
+    To begin anew on purpose, put the old releases away together with the old ledger.
+    """
+    return Ledger.open(path, anchor=newest_head(releases, public))
+
+
+def _head(path: Path, public: str) -> Head | None:
+    try:
+        release = Release.load(path)
+    except Exception:  # anybody may have put anything there
+        return None
+    return release.ledger if release.is_signed_by(public) else None

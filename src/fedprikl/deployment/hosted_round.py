@@ -16,37 +16,21 @@ nothing.
 """
 
 import contextlib
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 
-from fedprikl.deployment.company import Company
-from fedprikl.deployment.gathering import gather, load_roster
-from fedprikl.deployment.host import Host
-from fedprikl.deployment.host_checks import (
-    check_account,
-    check_cohorts,
-    check_time,
-    check_wanted,
-    load_plan,
-    rehearse,
-)
-from fedprikl.deployment.host_files import keep_refusals, refusals_in_words, write_release
-from fedprikl.deployment.ledger_anchor import open_anchored
+from fedprikl.deployment.gathering import Company, gather, load_roster
+from fedprikl.deployment.host import Host, Network, open_anchored, turn
 from fedprikl.deployment.metrics import RoundMetrics, write_metrics
-from fedprikl.deployment.network import Network
-from fedprikl.deployment.period_runs import alone, check_period, find_release
-from fedprikl.deployment.progress import (
-    cohorts_line,
-    not_counted_line,
-    release_line,
-    step_line,
-)
+from fedprikl.deployment.progress import cohorts_line, not_counted_line, release_line, step_line
 from fedprikl.deployment.settings import Home, RoundSettings
-from fedprikl.deployment.turns import turn
-from fedprikl.errors import DeploymentError, ReleaseRefused
+from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     Aggregator,
@@ -63,10 +47,206 @@ from fedprikl.protocol import (
     Step,
     StepCount,
     finish_round,
+    trust_of,
 )
 from fedprikl.reference import Reference
 
-__all__ = ["host_round"]
+
+def load_plan(settings: RoundSettings) -> SignedPlan:
+    """The plan that the round is about, if clients would take it at any time."""
+    folder = settings.home.folder
+    if not folder.is_dir():
+        raise DeploymentError(
+            f"There is no folder {folder} on the aggregator's host. Make it with "
+            "`fedprikl keys`, or set FEDPRIKL_HOME for the process that runs the ServerApp."
+        )
+    signed = SignedPlan.load(settings.plan)
+    if not signed.is_signed_by(signed.signer):
+        raise InvalidInputError(
+            f"The plan {settings.plan.name} is not signed as it stands, so every client would "
+            "refuse it. Sign it with `fedprikl plan --key`."
+        )
+    _check_trust(signed.plan)
+    return signed
+
+
+def _check_trust(plan: Plan) -> None:
+    """Refuses noise in shares among strangers: whoever poses as clients would know their shares.
+
+    Flower's node keys are registered at the relay, so they do not tell clients from the relay.
+    """
+    if trust_of(plan).shares_noise and not plan.roster:
+        raise InvalidInputError(
+            "Over Flower, a plan without a trusted aggregator (`plan --trust none`) needs a roster "
+            "of clients: a relay that poses as clients would leave too little noise. Plan again "
+            "with `--roster`, or with a trusted aggregator."
+        )
+
+
+def check_time(plan: Plan, *, at: str) -> None:
+    """Refuses a plan that every client would refuse at this time."""
+    if not plan.is_valid(at):
+        raise InvalidInputError(
+            "The plan has expired, or is not valid yet, so every client would refuse it. Nothing "
+            "was asked; plan again with `fedprikl plan`."
+        )
+
+
+def check_wanted(settings: RoundSettings, *, at: str) -> None:
+    """Refuses to go on with a run whose deadline is over: nobody would receive the release."""
+    if settings.deadline is not None and datetime.fromisoformat(at) > settings.deadline:
+        raise DeploymentError(
+            f"Whoever asked for this run waited until {settings.deadline.isoformat()}, which is "
+            "over by the aggregator's clock. Nothing was charged; ask again."
+        )
+
+
+def check_account(ledger: Ledger, plan: Plan) -> None:
+    """Refuses a population that has no budget here."""
+    if plan.population not in ledger.populations():
+        raise InvalidInputError(
+            f"The population {plan.population!r} has no budget at this aggregator. Set "
+            f"one: `fedprikl ledger --population {plan.population} --set-epsilon 1`."
+        )
+
+
+def rehearse(
+    server: Server, roster: Roster | None, settings: RoundSettings, rng: np.random.Generator
+) -> Round:
+    """A round as it would be if all took part. It is never run: its budget is known before."""
+    clients = max(settings.clients, 3 * server.plan.batches)
+    keys = [] if roster is None else sorted(roster.keys)
+    names = [key.hex() for key in keys] or [str(n) for n in range(clients)]
+    return server.open_round(
+        names,
+        rng=rng,
+        randomness=os.urandom,
+        identities=dict(zip(names, keys, strict=False)),
+        period=settings.period,
+    )
+
+
+def check_cohorts(current: Round, roster: Roster | None) -> None:
+    """Says early what every client would refuse."""
+    smallest = min(len(cohort.members) for cohort in current.cohorts)
+    needed = 0 if roster is None else trust_of(current.plan).smallest_cohort(len(roster))
+    if smallest < needed:
+        raise DeploymentError(
+            f"A cohort has {smallest} clients; without a trusted aggregator it needs {needed} of "
+            "the roster. Wait for more SuperNodes, or plan one cohort for all (`plan --cohort`)."
+        )
+
+
+def write_release(release: Release, folder: Path) -> Path:
+    """Written whole, under the round's name, and on the disk when this returns."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{release.round_id}.json"
+    fresh = path.with_suffix(".new")
+    with fresh.open("wb") as file:
+        file.write(release.to_bytes() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)
+    return path
+
+
+def keep_refusals(driver: RoundDriver, round_id: str, folder: Path, host: Host) -> None:
+    """Writes who took no part and why, for the aggregator's own people; they never travel on."""
+    if not driver.refusals:
+        return
+    path = folder / f"{round_id}.json"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(driver.refusals, file, indent=1)
+    except OSError as error:  # never worth a release
+        host.say(f"[fedprikl] the refusals could not be written: {error.strerror}")
+
+
+def refusals_in_words(driver: RoundDriver) -> str:
+    """What people need to know when nothing was released. Public: the relay stores it.
+
+    Of the refusals that were sealed only the number, as their words may depend on records.
+    """
+    reasons = [outcome.reason for outcome in driver.outcomes.values() if outcome.reason]
+    words = f" The first cohort ended because: {reasons[0]}" if reasons else ""
+    refusals, sealed = driver.refusals, len(driver.confided)
+    if refusals:
+        words += f" {len(refusals)} clients took no part"
+        told = (why for client, why in refusals.items() if client not in driver.confided)
+        first = next(told, "")
+        words += f", the first because: {first}." if first else "."
+    if sealed:
+        words += f" {sealed} of the reasons are in the aggregator's folder."
+    return words
+
+
+def check_period(plan: Plan, settings: RoundSettings, *, at: str) -> None:
+    """Refuses a run of a series without a period that is over, and a period without a series."""
+    series, number = plan.series, settings.period
+    if series is None:
+        if number is not None or settings.previous:
+            raise InvalidInputError(
+                "The plan has no series, so it has no periods. Leave `period` and `previous` out "
+                "of the run config."
+            )
+        return
+    if number is None:
+        raise InvalidInputError(
+            "The plan is for a series, with a release for every period. Run what is due with "
+            "`fedprikl monitor --federation`."
+        )
+    end = series.period(number).end
+    if end > datetime.fromisoformat(at):
+        raise DeploymentError(
+            f"Period {number} ends at {end.isoformat()}: it is not over by the aggregator's clock. "
+            "Nothing was asked; ask again when it is."
+        )
+
+
+def find_release(folder: Path, plan: Plan, number: int | None, *, public: str) -> Release | None:
+    """The release of a period that is there already, if this key signed it.
+
+    Whatever else lies in the folder is passed over.
+    """
+    if number is None:
+        return None
+    fingerprint = plan.fingerprint.encode()
+    for path in sorted(folder.glob("*.json")):
+        with contextlib.suppress(Exception):  # anybody may have put anything there
+            content = path.read_bytes()
+            if fingerprint not in content:
+                continue
+            release = Release.from_bytes(content)
+            period = release.period if release.is_about(plan) else None
+            if period is not None and period.number == number and release.is_signed_by(public):
+                return release
+    return None
+
+
+@contextlib.contextmanager
+def alone(folder: Path, plan: Plan) -> Iterator[None]:
+    """Lets one run of a plan in at a time, of all series one; a run that dies lets go.
+
+    Two at once would count some sites in one round and the others in a second. Each round may then
+    have too few for a release, and nobody could be counted again.
+    """
+    name = f"plan-{plan.fingerprint[:16]}" if plan.series is None else "series"
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(turn(folder / name, wait=False))
+        except BlockingIOError:
+            what = "this plan" if plan.series is None else "a series"
+            raise DeploymentError(
+                f"Another run of {what} is under way at the aggregator. Nothing was asked; ask "
+                "again when it is over."
+            ) from None
+        except OSError as error:
+            raise DeploymentError(
+                f"Cannot use the file {folder / name}.lock: {error.strerror}. Nothing was asked."
+            ) from None
+        yield
 
 
 def host_round(network: Network, settings: RoundSettings, host: Host) -> Release:

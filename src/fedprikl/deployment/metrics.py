@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from fedprikl.deployment.turns import turn
+from fedprikl.deployment.host import turn
 from fedprikl.estimation import Witness
-from fedprikl.monitoring.exposition import read_samples, sample_name, samples_text, told_apart
+from fedprikl.monitoring.metrics import read_samples, sample_name, samples_text, told_apart
 from fedprikl.protocol import Answer, Release
-
-__all__ = ["METRICS", "RoundMetrics", "read_counters", "write_metrics"]
 
 PREFIX = "fedprikl_"
 RELEASE = f"{PREFIX}release_"  # as of a series, `fedprikl_series_`: the same words mean the same

@@ -10,22 +10,6 @@ from collections.abc import Iterable, Mapping
 
 from fedprikl.protocol import IdentityCheck, Release, Round, StepCount
 
-__all__ = [
-    "MARK",
-    "cohorts_line",
-    "failure_line",
-    "identity_line",
-    "named",
-    "not_counted",
-    "not_counted_line",
-    "parse_line",
-    "printable",
-    "release_line",
-    "short_name",
-    "step_line",
-    "waiting_line",
-]
-
 MARK = "[fedprikl]"
 LOST, ABSENT, NOT_COUNTED, NOBODY = "; lost: ", "; absent: ", "not counted: ", "nobody"
 DIGITS, MOST_NAMES = 12, 20  # of a key that are shown, and how many clients a line names

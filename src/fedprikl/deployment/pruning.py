@@ -16,8 +16,6 @@ from pathlib import Path
 from fedprikl.deployment.site_memory import forget_expired
 from fedprikl.errors import DeploymentError
 
-__all__ = ["make_smaller", "prune_refusals", "prune_site"]
-
 
 def prune_refusals(folder: Path, *, before: datetime) -> int:
     """Removes the files of refusals that were written before a time; how many.

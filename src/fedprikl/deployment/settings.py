@@ -13,8 +13,6 @@ from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Policy, Roster, SignedPlan, SigningKey
 from fedprikl.records.data_files import data_files
 
-__all__ = ["Home", "NodeSettings", "Patience", "RoundSettings", "check_names", "home_folder"]
-
 Config = Mapping[str, object]
 NO_PERIOD = -1  # a run config has no null
 LONGEST_VALIDITY = timedelta(days=400)  # of a plan, unless a site says otherwise

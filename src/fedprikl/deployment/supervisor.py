@@ -4,17 +4,22 @@ A process that dies is started again: after a second, then two, then four, up to
 has lived for a minute starts afresh. SIGTERM and SIGINT end all of them.
 """
 
+import importlib
+import json
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["Child", "ChildState", "Supervisor"]
+from fedprikl.errors import DeploymentError
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a dead process is started again
 SETTLED = 60.0  # seconds after which a process counts as well
@@ -128,3 +133,85 @@ class Supervisor:
 
 def _ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+EVERY = 0.5  # seconds
+
+
+def watch_parent(parent: int) -> None:
+    """Sends this process a SIGTERM once its parent is another one than `parent`."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(EVERY)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def watched(module: str, function: str, *arguments: str) -> list[str]:
+    """The command line of a function that ends with this process.
+
+    >>> watched("flwr.supernode.cli", "flower_supernode", "--help")[-3:]
+    ['flwr.supernode.cli', 'flower_supernode', '--help']
+    """
+    # -P: this folder is not where the function's own imports are to be found.
+    program = [sys.executable, "-P", str(Path(__file__))]
+    return [*program, str(os.getpid()), module, function, *arguments]
+
+
+def main() -> None:
+    """Runs the function that the command line names."""
+    parent, module, function, *arguments = sys.argv[1:]
+    sys.argv = [function, *arguments]
+    watch_parent(int(parent))
+    with suppress(KeyboardInterrupt):  # Ctrl-C while it imports: there is nothing to tell
+        getattr(importlib.import_module(module), function)()
+
+
+if __name__ == "__main__":
+    main()
+
+
+Health = Callable[[], Mapping[str, object]]
+
+
+@contextmanager
+def serve_health(port: int, health: Health) -> Iterator[int]:
+    """Answers on a port of this machine while the block lasts; the port. 0: any that is free.
+
+    It is for everybody on this machine, so `health` tells no more than that processes run.
+    """
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), _handler(health))
+    except OSError as error:
+        raise DeploymentError(
+            f"The health port {port} cannot be used: {error.strerror}. Choose another with "
+            "--health-port."
+        ) from None
+    thread = threading.Thread(target=server.serve_forever, name="health", daemon=True)
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _handler(health: Health) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 5.0
+
+        def do_GET(self) -> None:
+            found = health() if self.path == "/health" else None
+            content = b"" if found is None else json.dumps(found).encode() + b"\n"
+            self.send_response(404 if found is None else 200 if found["well"] else 503)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Silent: it is asked every few seconds."""
+
+    return Handler

@@ -1,6 +1,5 @@
 """Divergence room: the mathematics of the estimator. NumPy only; knows nothing of privacy."""
 
-from fedprikl.divergence.cell_scores import CellScores
 from fedprikl.divergence.exact import kl_divergence, skewed_divergence
 from fedprikl.divergence.f_divergence import Divergence, divergence_named, register
 from fedprikl.divergence.hellinger import HELLINGER
@@ -9,7 +8,7 @@ from fedprikl.divergence.kl import KL
 from fedprikl.divergence.phi import phi
 from fedprikl.divergence.psi import PSI
 from fedprikl.divergence.reverse_kl import REVERSE_KL
-from fedprikl.divergence.score import Score, clip_steps
+from fedprikl.divergence.score import CellScores, Score, clip_steps
 from fedprikl.divergence.smoothing import (
     DEFAULT_SKEW,
     Additive,

@@ -9,8 +9,6 @@ from fedprikl.divergence.kl import KL
 from fedprikl.divergence.smoothing import check_skew
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["kl_divergence", "skewed_divergence"]
-
 
 def kl_divergence(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     """D(first || second), in nats; infinite where `second` misses a cell of `first`.

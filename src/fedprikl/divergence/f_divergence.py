@@ -9,8 +9,6 @@ import numpy as np
 from fedprikl.checks import Floats
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["Divergence", "divergence_named", "register"]
-
 DRIFTS = (0.0, 0.02, 0.1, 0.2)  # shares of what an empty cell scores; a plan is judged at these
 EDGES = np.linspace(0.0, 1.0, 33)
 TINY = 1e-300  # stands for 0 where only its logarithm or inverse would be wrong

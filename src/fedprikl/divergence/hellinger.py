@@ -5,8 +5,6 @@ import numpy as np
 from fedprikl.checks import Floats
 from fedprikl.divergence.f_divergence import TINY, Divergence, register
 
-__all__ = ["HELLINGER", "SquaredHellinger"]
-
 
 class SquaredHellinger(Divergence):
     """H^2 = 1 - sum_x sqrt(Pi(x) P'(x)) = sum_x (sqrt Pi - sqrt P')^2 / 2, from 0 to 1.

@@ -8,8 +8,6 @@ from fedprikl.checks import Floats
 from fedprikl.divergence.f_divergence import TINY, Divergence, register
 from fedprikl.divergence.phi import bregman_gap
 
-__all__ = ["JS", "JensenShannon"]
-
 
 class JensenShannon(Divergence):
     """JS = (D(Pi || M) + D(P' || M)) / 2 with M = (Pi + P') / 2, in nats: at most ln 2.

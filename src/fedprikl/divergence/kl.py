@@ -8,8 +8,6 @@ from fedprikl.checks import Floats
 from fedprikl.divergence.f_divergence import Divergence, register
 from fedprikl.divergence.phi import bregman_gap
 
-__all__ = ["KL", "KullbackLeibler"]
-
 
 class KullbackLeibler(Divergence):
     """D(Pi || P') = -sum_x Pi(x) ln v(x), in nats: f(v) = -ln v              [def:KLDiv].

@@ -6,8 +6,6 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, check_finite
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["bregman_gap", "phi"]
-
 # e - ln(1 + e) = e^2 (1/2 - e/3 + e^2/4 - ...); 16 terms reach double precision for |e| < 0.08.
 _SERIES = [(-1) ** k / (k + 2) for k in range(16)][::-1]
 _SERIES_RADIUS = 0.08

@@ -7,8 +7,6 @@ from fedprikl.divergence.f_divergence import Divergence, register
 from fedprikl.divergence.kl import KL
 from fedprikl.divergence.reverse_kl import REVERSE_KL
 
-__all__ = ["PSI", "PopulationStabilityIndex"]
-
 
 class PopulationStabilityIndex(Divergence):
     """PSI = D(Pi || P') + D(P' || Pi) = sum_x (P'(x) - Pi(x)) ln v(x), in nats.

@@ -6,8 +6,6 @@ from fedprikl.checks import Floats
 from fedprikl.divergence.f_divergence import TINY, Divergence, register
 from fedprikl.divergence.phi import bregman_gap
 
-__all__ = ["REVERSE_KL", "ReverseKullbackLeibler"]
-
 
 class ReverseKullbackLeibler(Divergence):
     """D(P' || Pi) = sum_x P'(x) ln v(x), in nats: f(v) = v ln v - v + 1.

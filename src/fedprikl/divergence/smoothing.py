@@ -15,8 +15,6 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["DEFAULT_SKEW", "Additive", "Floor", "Skew", "Smoothing", "check_skew"]
-
 Line = tuple[Floats, Floats]  # offset and slope of v(h) = offset + slope h
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from fedprikl.checks import Floats
 from fedprikl.divergence.f_divergence import Divergence, register
 
-__all__ = ["TV", "TotalVariation"]
-
 
 class TotalVariation(Divergence):
     """TV = sum_x |P'(x) - Pi(x)| / 2 = sum_x max(0, Pi(x) - P'(x)), from 0 to 1: the moved share.

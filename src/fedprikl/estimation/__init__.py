@@ -1,12 +1,8 @@
 """Estimation: answers from counts. Scored sums, noisy counts, intervals, verdicts."""
 
-from fedprikl.estimation.adaptive_estimate import adaptive_estimate
-from fedprikl.estimation.column_sizes import ColumnSize, column_sizes
 from fedprikl.estimation.column_verdict import ColumnCase, ColumnVerdict, judge_columns
-from fedprikl.estimation.counts import BatchCounts
-from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
+from fedprikl.estimation.drift_model import KINDS, drifted_ratios
 from fedprikl.estimation.estimate import ComparedEstimate, Estimate
-from fedprikl.estimation.estimates import Estimates
 from fedprikl.estimation.interval import (
     Interval,
     adaptive_interval,
@@ -16,19 +12,32 @@ from fedprikl.estimation.interval import (
 from fedprikl.estimation.moved_cells import CellShares, cell_shares, moved_cells
 from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
-from fedprikl.estimation.noisy_divergence import NoisyDivergence, noisy_divergence
-from fedprikl.estimation.noisy_estimates import estimates_from_counts, noise_counts
+from fedprikl.estimation.noisy_estimates import (
+    ColumnSize,
+    NoisyDivergence,
+    column_sizes,
+    estimates_from_counts,
+    noise_counts,
+    noisy_divergence,
+)
 from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion, variation
-from fedprikl.estimation.noisy_views import NoisyViews, ViewVector, noise_views
-from fedprikl.estimation.score_ranges import check_adaptive, score_ranges
+from fedprikl.estimation.noisy_views import Estimates, NoisyViews, ViewVector, noise_views
 from fedprikl.estimation.scoring import (
+    BatchCounts,
+    check_adaptive,
     increments_per_batch,
+    score_ranges,
     score_reach,
     score_sensitivity,
     weighted_score,
 )
-from fedprikl.estimation.statistic import judge_release, judge_together
-from fedprikl.estimation.thresholds import check_false_alarm
+from fedprikl.estimation.statistic import (
+    Verdict,
+    Witness,
+    check_false_alarm,
+    judge_release,
+    judge_together,
+)
 from fedprikl.estimation.trials import (
     AdaptiveNoise,
     CountsNoise,
@@ -36,8 +45,11 @@ from fedprikl.estimation.trials import (
     ValueNoise,
     trial_errors,
 )
-from fedprikl.estimation.trusted_aggregator import estimate_scored_sum, trusted_aggregator
-from fedprikl.estimation.verdict import Verdict, Witness
+from fedprikl.estimation.trusted_aggregator import (
+    adaptive_estimate,
+    estimate_scored_sum,
+    trusted_aggregator,
+)
 
 __all__ = [
     "KINDS",

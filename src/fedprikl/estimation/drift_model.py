@@ -13,6 +13,7 @@ No guarantee rests on it; how well it predicts is measured (benchmarks/accuracy.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,8 +23,6 @@ from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
 from fedprikl.libraries import scipy
-
-__all__ = ["Drift", "DriftModel", "fit_drift", "model_drift", "skew_of"]
 
 SEED = 7  # of public simulations: the same question always gets the same answer
 DRAWS = 4096
@@ -167,3 +166,221 @@ def _shuffled(alpha: float, uniforms: Floats) -> Floats:
         return np.ones_like(uniforms)
     quantiles = scipy.special.gammaincinv(alpha, np.minimum(uniforms, 1 - 1e-12)) / alpha
     return np.asarray(quantiles, dtype=np.float64)
+
+
+LEVELS = 1024  # quantiles of a Gamma law that are told apart
+STEEPEST = 60.0  # theta: by then all mass is in one cell
+LEAST_ALPHA, MOST_ALPHA = 1e-3, 1e9
+FEW = 1024  # cells: ratios of so few are small enough to keep hundreds
+
+
+def drifted_ratios(
+    pi: Floats,
+    kind: str,
+    size: float,
+    score: Score,
+    *,
+    mass: Floats | None = None,
+    seed: int = SEED,
+    nearest: bool = False,
+) -> Floats | None:
+    """r = P / Pi of each cell for a drift of this kind and size; None if it cannot be as large.
+
+        sum Pi r = 1,    sum Pi f(gamma + (1 - gamma) r) = size
+
+    `size` is in the unit of the score's divergence. Where cells are a sample, `mass` are their
+    design weights, which stand for Pi in both sums; `pi` still says which cells are rare. `seed`
+    says which cells a smooth or shuffled drift raises. With `nearest`, the largest drift of this
+    kind stands for one that is out of reach.
+
+    >>> pi = np.array([0.4, 0.3, 0.2, 0.1])
+    >>> drifted_ratios(pi, "heavy", 0.1, Score()).round(2).tolist()
+    [0.5, 1.33, 1.33, 1.33]
+    >>> drifted_ratios(pi, "gone", 0.5, Score()).round(2).tolist()
+    [1.35, 1.35, 0.28, 0.0]
+    >>> drifted_ratios(pi, "rare", 3.0, Score()) is None
+    True
+    """
+    if kind not in _KINDS:
+        raise InvalidInputError(f"There is no kind of drift {kind!r}; known: {', '.join(KINDS)}.")
+    share = np.asarray(pi if mass is None else mass, dtype=np.float64)
+    share = share / share.sum()
+    if check_finite(size, "size") <= 0:
+        return np.ones(len(share))
+    rare = np.asarray(pi, dtype=np.float64)
+    known = _drifted_few if len(share) <= FEW else _drifted_many
+    found = known(rare.tobytes(), share.tobytes(), kind, size, score, seed, nearest)
+    return None if found is None else found.copy()
+
+
+def _drifted(
+    pi: bytes, share: bytes, kind: str, size: float, score: Score, seed: int, nearest: bool
+) -> Floats | None:
+    cells = _Cells(np.frombuffer(pi), np.frombuffer(share), score, seed, nearest=nearest)
+    return _KINDS[kind](cells, size)
+
+
+def smooth_examples(pi: Floats, size: float, score: Score, number: int) -> Floats | None:
+    """Smooth drifts of one size that raise different cells, (examples, cells); None if none is.
+
+    The places of the cells are a Latin hypercube (McKay, Beckman, Conover 1979): over the
+    examples every cell is raised and lowered evenly. So a mean over them hardly depends on
+    which were drawn, although a heavy cell that is lowered makes a far larger error than others.
+
+    >>> found = smooth_examples(np.full(4, 0.25), 0.1, Score(), 4)
+    >>> found.shape, np.allclose(found.mean(axis=1), 1)
+    ((4, 4), True)
+    """
+    if check_finite(size, "size") <= 0:
+        return np.ones((1, len(pi)))
+    found = _smooth_examples(np.asarray(pi, dtype=np.float64).tobytes(), size, score, number)
+    return None if found is None else found.copy()
+
+
+@lru_cache(maxsize=32)  # as above
+def _smooth_examples(pi: bytes, size: float, score: Score, number: int) -> Floats | None:
+    mass, rng = np.frombuffer(pi), np.random.default_rng(SEED)
+    cells = _Cells(mass, mass / mass.sum(), score, SEED, nearest=False)
+    strata = np.argsort(rng.random((number, len(mass))), axis=0)
+    places = np.argsort(np.argsort(strata + rng.random(strata.shape), axis=1), axis=1)
+    found = [_tilted(cells, order, size) for order in places]
+    known = [ratios for ratios in found if ratios is not None]
+    return np.stack(known) if known else None
+
+
+def ratio_divergence(mass: Floats, ratios: Floats, score: Score) -> Floats:
+    """sum mass f(v) of ratios with sum mass r = 1; `ratios` may have leading axes."""
+    return _divergence(mass, ratios, score, 1 - skew_of(score))
+
+
+def _divergence(mass: Floats, ratios: Floats, score: Score, keep: float) -> Floats:
+    excess = keep * (ratios - 1)
+    gaps = score.divergence.gap(np.asarray(1 + excess), np.asarray(excess))
+    return np.asarray(gaps @ mass)
+
+
+class _Cells:
+    """The cells that drift."""
+
+    def __init__(self, pi: Floats, mass: Floats, score: Score, seed: int, *, nearest: bool) -> None:
+        self.pi, self.mass, self.score = pi, mass, score
+        self.seed, self.nearest, self.keep = seed, nearest, 1 - skew_of(score)
+
+    def size(self, ratios: Floats) -> float:
+        return float(_divergence(self.mass, ratios, self.score, self.keep))
+
+    def solve(
+        self, path: Callable[[float], Floats], size: float, none: float, most: float
+    ) -> Floats | None:
+        """The ratios on a path, from no drift to the most, that have this size."""
+        if self.size(path(most)) < size:
+            return path(most) if self.nearest else None
+        missing = lambda at: self.size(path(at)) - size  # noqa: E731
+        return path(float(scipy.optimize.brentq(missing, none, most, xtol=1e-14)))
+
+    def shrunk(self, which: Floats, left: float) -> Floats:
+        """A share `left` of some cells is left; all others grow alike."""
+        moved = float(self.mass @ which)
+        return np.where(which > 0, left, (1 - left * moved) / (1 - moved))
+
+    def shrink(self, which: Floats, size: float) -> Floats | None:
+        if not which.any() or which.all():
+            return None
+        return self.solve(lambda gone: self.shrunk(which, 1 - gone), size, 0.0, 1.0)
+
+    def one(self, cell: int) -> Floats:
+        which = np.zeros(len(self.mass))
+        which[cell] = 1.0
+        return which
+
+    def sizes_gone(self, mass: Floats) -> Floats:
+        """The sizes if cells of this mass vanish, and all others grow alike."""
+        two = np.stack([np.zeros_like(mass), 1 / np.maximum(1 - mass, 1e-300)], axis=-1)
+        gaps = self.score.divergence.gap(1 + self.keep * (two - 1), self.keep * (two - 1))
+        return np.asarray(mass * gaps[..., 0] + (1 - mass) * gaps[..., 1])
+
+    def normalised(self, ratios: Floats) -> Floats:
+        return np.asarray(ratios / (self.mass @ ratios))
+
+    def shuffled_order(self) -> Ints:
+        return np.random.default_rng(self.seed).permutation(len(self.mass))
+
+
+def _smooth(cells: _Cells, size: float) -> Floats | None:
+    return _tilted(cells, cells.shuffled_order(), size)
+
+
+def _tilted(cells: _Cells, order: Ints, size: float) -> Floats | None:
+    direction = (2 * order + 1) / len(order) - 1
+
+    def path(theta: float) -> Floats:
+        return cells.normalised(np.exp(theta * (direction - direction.max())))
+
+    return cells.solve(path, size, 0.0, STEEPEST)
+
+
+def _rare(cells: _Cells, size: float) -> Floats | None:
+    which = np.zeros(len(cells.mass))
+    which[np.argsort(cells.pi, kind="stable")[: len(cells.mass) // 2]] = 1.0
+    return cells.shrink(which, size)
+
+
+def _heavy(cells: _Cells, size: float) -> Floats | None:
+    return cells.shrink(cells.one(int(np.argmax(cells.mass))), size)
+
+
+def _faded(cells: _Cells, size: float) -> Floats | None:
+    able = np.flatnonzero(cells.sizes_gone(cells.mass) >= size)
+    if not able.size:
+        return _heavy(cells, size)
+    return cells.shrink(cells.one(int(able[np.argmin(cells.mass[able])])), size)
+
+
+def _gone(cells: _Cells, size: float) -> Floats | None:
+    order = np.argsort(cells.pi, kind="stable")[:-1]  # one cell stays
+    lost = np.cumsum(cells.mass[order])
+    if not order.size:
+        return None
+    enough = min(int(np.searchsorted(cells.sizes_gone(lost), size)), len(order) - 1)
+    which: Floats = np.ones(len(cells.mass))
+    which[order[: enough + 1]] = 0.0
+    last, before = order[enough], float(cells.mass[order[:enough]].sum())
+
+    def path(gone: float) -> Floats:
+        left = (1 - gone) * float(cells.mass[last]) / (1 - before)
+        ratios = cells.normalised(which) * (1 - left)
+        ratios[last] = left / cells.mass[last]
+        return ratios
+
+    return cells.solve(path, size, 0.0, 1.0)
+
+
+def _shuffled_cells(cells: _Cells, size: float) -> Floats | None:
+    levels = min(len(cells.mass), LEVELS)
+    level = cells.shuffled_order() % levels
+
+    def path(log_alpha: float) -> Floats:
+        return cells.normalised(_gamma_quantiles(log_alpha, levels)[level])
+
+    return cells.solve(path, size, float(np.log(MOST_ALPHA)), float(np.log(LEAST_ALPHA)))
+
+
+@lru_cache(maxsize=256)  # every search begins at the same two
+def _gamma_quantiles(log_alpha: float, levels: int) -> Floats:
+    quantiles = scipy.special.gammaincinv(np.exp(log_alpha), (np.arange(levels) + 0.5) / levels)
+    quantiles.flags.writeable = False
+    return np.asarray(quantiles)
+
+
+_KINDS: dict[str, Callable[[_Cells, float], Floats | None]] = {
+    "smooth": _smooth,
+    "rare": _rare,
+    "heavy": _heavy,
+    "faded": _faded,
+    "gone": _gone,
+    "shuffled": _shuffled_cells,
+}
+KINDS = tuple(_KINDS)
+
+# A plan tries every way to release on the same drifts, some of them in several examples.
+_drifted_few, _drifted_many = lru_cache(maxsize=512)(_drifted), lru_cache(maxsize=32)(_drifted)

@@ -12,14 +12,11 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation.drift_kinds import KINDS, drifted_ratios
-from fedprikl.estimation.drift_model import skew_of
-from fedprikl.estimation.terms import Terms
+from fedprikl.estimation.drift_model import KINDS, drifted_ratios, skew_of
+from fedprikl.estimation.scoring import Terms
 from fedprikl.estimation.trials import AdaptiveNoise, Errors, Release, ValueNoise, trial_errors
 from fedprikl.libraries import scipy
 from fedprikl.reference import QueryPoints
-
-__all__ = ["Ladder", "ladder", "sampling_variance"]
 
 LARGEST, RATIO = 0.9, 2.0  # the largest drift that is looked at, of an empty cell's; the next one
 MOST_RUNGS = 24

@@ -10,12 +10,9 @@ from fedprikl.checks import Floats
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.interval import Interval
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.statistic import Statistic, judge_together
-from fedprikl.estimation.verdict import Verdict
+from fedprikl.estimation.statistic import Statistic, Verdict, judge_together
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.reference import Spread
-
-__all__ = ["ComparedEstimate", "Estimate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

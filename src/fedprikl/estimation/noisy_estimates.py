@@ -1,30 +1,22 @@
 """Every divergence from the same noisy counts: all of it post-processing."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.interval import counts_interval
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import NoisyCounts, debias, estimate_noisy_counts
 from fedprikl.estimation.noisy_verdict import VariationStatistic
+from fedprikl.estimation.scoring import BatchCounts
 from fedprikl.privacy import NoiseSource, PrivacyStatement
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
-from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
-from fedprikl.reference import QueryPoints
-
-__all__ = [
-    "estimates_from_counts",
-    "mean_without_drift",
-    "noise_counts",
-    "read_counts",
-    "values_without_drift",
-]
+from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, IntegerLaplaceMechanism
+from fedprikl.reference import QueryPoints, Spread
 
 POPULATIONS, RESAMPLES = 200, 20
 MOST, CHUNK = 20_000_000, 2_000_000  # numbers in all, and at a time
@@ -117,3 +109,124 @@ def values_without_drift(noisy: NoisyCounts, score: Score, model: NoDrift) -> Fl
         )
         found.append(values)
     return np.concatenate(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyDivergence:
+    """A divergence computed from public noisy counts, beside what no drift would give.
+
+    `value` has the bias that the known noise is seen to cause removed. What is left of it, and the
+    bias of a sample, is in `no_drift`: the mean of the same estimate over simulated populations
+    of as many records that have not drifted, with the same noise. `no_drift_sd` is their spread.
+
+    >>> found = NoisyDivergence(
+    ...     divergence="tv",
+    ...     value=0.21,
+    ...     noise_sd=0.01,
+    ...     no_drift=0.2,
+    ...     no_drift_sd=0.01,
+    ...     target="TV(Pi, P)",
+    ...     unit="",
+    ... )
+    >>> round(found.excess, 3)
+    0.01
+    >>> print(found)
+    TV(Pi, P) is about 0.2100, of which about 0.2000 is what no drift gives.
+    """
+
+    divergence: str  # its name
+    value: float
+    noise_sd: float  # spread of the noise in the value
+    no_drift: float
+    no_drift_sd: float
+    target: str
+    unit: str
+
+    @property
+    def excess(self) -> float:
+        """The value less what no drift gives. Negative values are no drift."""
+        return self.value - self.no_drift
+
+    def __str__(self) -> str:
+        value = f"{self.value:.4f} {self.unit}".rstrip()
+        return (
+            f"{self.target} is about {value}, of which about "
+            f"{self.no_drift:.4f} is what no drift gives."
+        )
+
+
+def noisy_divergence(
+    noisy: NoisyCounts, *, score: Score, spread: float | Spread = 1.0
+) -> NoisyDivergence:
+    """The divergence of `score` from noisy counts, and what it would be without drift.
+
+    Both come from a public simulation with a fixed seed: anybody finds the same numbers. Counts
+    without drift are multinomial; `spread` says how much more they vary where records of one client
+    are alike. The excess is not a verdict: `judge_noisy_release` is. Cost: about a
+    second for 500 cells.
+    """
+    plain = score.plain
+    found = estimate_noisy_counts(noisy, score=plain, rng=public_simulation())
+    model = NoDrift.of(noisy.points, noisy.records, spread)
+    null = values_without_drift(noisy, plain, model)
+    return NoisyDivergence(
+        divergence=score.divergence.name,
+        value=found.value,
+        noise_sd=found.noise_sd,
+        no_drift=float(null.mean()),
+        no_drift_sd=float(null.std()),
+        target=score.target,
+        unit=score.unit,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSize:
+    """A divergence of one column, beside what no drift would give."""
+
+    divergence: str  # its name
+    value: float
+    interval: tuple[float, float] | None  # 95%, where it is known
+    no_drift: float  # mean of the same estimate over populations without drift
+    noise_sd: float  # spread of the noise in the value
+    target: str
+    unit: str
+
+
+def column_sizes(
+    noisy: NoisyCounts, spread: float | Spread, scores: Sequence[Score]
+) -> tuple[ColumnSize, ...]:
+    """Each divergence of a column, from its noisy counts.
+
+    All simulation is public and has a fixed seed. Cost: 30 ms for a divergence of 12 cells.
+
+    >>> import numpy as np
+    >>> from fedprikl.divergence import TV, Skew
+    >>> from fedprikl.reference import all_points
+    >>> noisy = NoisyCounts(
+    ...     points=all_points([0.5, 0.3, 0.2]),
+    ...     counts=np.array([5004.0, 3404.0, 1604.0]),
+    ...     rest=np.array([-3.0]),
+    ...     records=np.array([10_000]),
+    ...     noise_sd=np.array([10.0]),
+    ... )
+    >>> (found,) = column_sizes(noisy, 1.0, [Score(Skew(0.01), TV)])
+    >>> found.divergence, round(found.value, 2), round(found.no_drift, 3)
+    ('tv', 0.04, 0.006)
+    """
+    model = NoDrift.of(noisy.points, noisy.records, spread)
+    return tuple(_size(noisy, model, score.plain) for score in scores)
+
+
+def _size(noisy: NoisyCounts, model: NoDrift, score: Score) -> ColumnSize:
+    found = estimate_noisy_counts(noisy, score=score, rng=public_simulation())
+    interval = counts_interval(noisy, found.value, score=score)
+    return ColumnSize(
+        divergence=score.divergence.name,
+        value=found.value,
+        interval=None if interval is None else interval.printed,
+        no_drift=mean_without_drift(noisy, score, model),
+        noise_sd=found.noise_sd,
+        target=score.target,
+        unit=score.unit,
+    )

@@ -14,20 +14,15 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import NoisyCounts
-from fedprikl.estimation.statistic import judge_together
-from fedprikl.estimation.thresholds import alarm_threshold, simulated_draws
-from fedprikl.estimation.verdict import COUNTS, Verdict, Witness
+from fedprikl.estimation.statistic import (
+    COUNTS,
+    Verdict,
+    Witness,
+    alarm_threshold,
+    judge_together,
+    simulated_draws,
+)
 from fedprikl.reference import QueryPoints, Spread
-
-__all__ = [
-    "NoiseSampler",
-    "VariationStatistic",
-    "gaussian_sampler",
-    "judge_noisy_counts",
-    "judge_noisy_release",
-    "overdispersion",
-    "variation",
-]
 
 GROUPS = (2, 4, 8)  # of neighbouring cells, and of equally rare ones
 GROUPED_DRAWS = 400  # populations that tell how groups vary without drift

@@ -2,33 +2,118 @@
 
 import itertools
 import math
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
+import numpy.typing as npt
 
-from fedprikl.checks import Floats, Ints, check_positive_int
-from fedprikl.divergence import CellScores, Score
+from fedprikl.checks import Floats, Ints, check_counts, check_positive_int
+from fedprikl.divergence import KL, CellScores, Score
 from fedprikl.divergence.smoothing import Floor
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.counts import BatchCounts
-from fedprikl.estimation.terms import Terms
 from fedprikl.privacy import (
     BatchIncrements,
     BatchScores,
+    Ranges,
     exact_sensitivity,
     moved_anywhere,
     moved_sensitivity,
+    reachable_ranges,
     rounding_slack,
 )
 from fedprikl.reference import QueryPoints
 
-__all__ = [
-    "check_score",
-    "increments_per_batch",
-    "score_reach",
-    "score_sensitivity",
-    "weighted_score",
-]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchCounts:
+    """h_t(x) for every asked point, and N_t for every batch: sums over clients, before noise.
+
+    SECRET: this is what the aggregator sees, and nobody else.
+    """
+
+    points: QueryPoints
+    counts: Ints  # h_t(x), in the order of `points`
+    records: Ints  # N_t
+
+    def __post_init__(self) -> None:
+        counts, records = check_counts(self.counts, "counts"), check_counts(self.records, "records")
+        points = self.points
+        if len(counts) != len(points) or len(records) != points.batches:
+            raise InvalidInputError(
+                f"{len(points)} points in {points.batches} batches were asked, but there are "
+                f"{len(counts)} counts and {len(records)} record totals."
+            )
+        if np.any(records == 0):
+            raise InvalidInputError(
+                f"Batch {int(np.argmin(records))} holds no records, so it has no distribution. "
+                "Use fewer batches or more clients. Nothing was released."
+            )
+        asked = np.bincount(points.batch, weights=counts, minlength=points.batches)
+        if np.any(asked > records):
+            raise InvalidInputError(
+                f"The counts of batch {int(np.argmax(asked > records))} exceed its number of "
+                "records. A client lied or a sum is damaged; nothing was released."
+            )
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "records", records)
+
+    @property
+    def records_per_point(self) -> Ints:
+        """N_t of each point's batch."""
+        return self.records[self.points.batch]
+
+    def __repr__(self) -> str:  # the counts are secret
+        return f"BatchCounts({len(self.points)} points in {self.points.batches} batches)"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Terms:
+    """The estimate is `sum weights * score(counts)` over terms. Public.
+
+    Usually a term is a point. Where points are pooled, the points of one cell in several batches
+    are one term: their counts are added, and it is as if one larger batch had been asked.
+    """
+
+    of_point: Ints  # the term of each point
+    pi: Floats
+    weights: Floats
+    records: Ints  # records of the batches that were asked
+    outside: Floats  # share of all records that lie in other batches
+
+    @classmethod
+    def of(cls, points: QueryPoints, records: Ints) -> "Terms":
+        """The terms of these points for batches of so many records."""
+        return _terms(points, tuple(records.tolist()))
+
+    def pool(self, values: npt.ArrayLike) -> Ints:
+        """Whole values per point, added up per term; in every row, if there are rows."""
+        found = np.asarray(values, dtype=np.int64)
+        pooled = np.zeros((*found.shape[:-1], len(self.pi)), np.int64)
+        if len(self.of_point) == len(self.pi):  # every term has one point; this is faster
+            pooled[..., self.of_point] = found
+        else:
+            np.add.at(pooled.T, self.of_point, found.T)
+        return pooled
+
+    def scores(self, counts: npt.ArrayLike, score: Score) -> Floats:
+        """s(h) of each term."""
+        return score(counts, self.pi, self.records, outside=self.outside, weights=self.weights)
+
+
+@lru_cache(maxsize=32)  # trials of one round ask for them thousands of times
+def _terms(points: QueryPoints, sizes: tuple[int, ...]) -> Terms:
+    records = np.array(sizes, dtype=np.int64)
+    if not points.pooled:
+        counted = records[points.batch]
+        of_point, pi, weights = np.arange(len(points)), points.pi, points.weights
+    else:
+        _, first, of_point = np.unique(points.cells, return_index=True, return_inverse=True)
+        pi, weights = points.pi[first], points.weights[first]
+        counted = np.zeros(len(first), np.int64)
+        np.add.at(counted, of_point, records[points.batch])
+    outside: Floats = 1 - counted / records.sum()
+    return Terms(of_point=of_point, pi=pi, weights=weights, records=counted, outside=outside)
 
 
 def check_score(score: Score) -> Score:
@@ -193,3 +278,47 @@ class _Table:
             outside=terms.outside[at][:, None],
             weights=terms.weights[at][:, None],
         )
+
+
+def check_adaptive(score: Score, weights: Floats) -> Score:
+    """The score, if it is convex and does not rise with the count, however much is counted."""
+    score = check_score(score)
+    if (
+        score.divergence is not KL
+        or score.control != 0
+        or isinstance(score.smoothing, Floor)
+        or not score.finite
+    ):
+        raise InvalidInputError(
+            "Adaptive noise needs a score that falls with the count and is convex: kl with a skew "
+            f"and without lambda, got {score!r}. Use Laplace noise instead."
+        )
+    if np.any(weights < 0):
+        raise InvalidInputError("Adaptive noise needs weights of at least 0; use Laplace noise.")
+    return score
+
+
+def score_ranges(counts: BatchCounts, score: Score, *, steps: int, moved: int = 1) -> Ranges:
+    """The ranges of `weighted_score` for 1, 2, ..., steps - 1 times `moved` substituted records.
+    SECRET.
+
+    One record is in one batch, so a substitution lowers at most one term's count and raises at
+    most one. That is all that is used, so batches of any sizes, pooled or not, are served.
+    """
+    terms = Terms.of(counts.points, counts.records)
+    check_adaptive(score, terms.weights)
+
+    scores = CellScores(
+        score, terms.pi, terms.records, outside=terms.outside, weights=terms.weights
+    )
+    # k more records than there are may be counted in a cell: v grows by less than a factor of
+    # 1 + steps moved, and the logarithm by the logarithm of that.
+    reach = score.bound(terms.pi, terms.records) + np.log1p(steps * moved)
+    return reachable_ranges(
+        terms.pool(counts.counts),
+        terms.records,
+        scores,
+        magnitude=float(np.sum(terms.weights * reach)),
+        steps=steps,
+        moved=moved,
+    )

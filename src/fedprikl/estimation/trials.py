@@ -14,25 +14,12 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation.adaptive import adaptive_law
-from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import group_sizes, multinomial
 from fedprikl.estimation.noisy_counts import WHOLE, NoisyCounts, debias
-from fedprikl.estimation.terms import Terms
+from fedprikl.estimation.scoring import BatchCounts, Terms
 from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints
-
-__all__ = [
-    "AdaptiveNoise",
-    "CountsNoise",
-    "Errors",
-    "Populations",
-    "Release",
-    "ValueNoise",
-    "draw_populations",
-    "noise_quantiles",
-    "trial_errors",
-]
 
 POPULATIONS = 8
 RESAMPLES = 10  # of the debiasing of noisy counts, in a trial
@@ -197,7 +184,7 @@ def trial_errors(
     question always gets the same answer. What the choice of points adds
     (`points.sampling_variance`) is not in it.
 
-    >>> from fedprikl.estimation.drift_kinds import drifted_ratios
+    >>> from fedprikl.estimation.drift_model import drifted_ratios
     >>> from fedprikl.privacy import calibrate_laplace
     >>> from fedprikl.reference import all_points
     >>> points, noise = all_points([0.4, 0.3, 0.2, 0.1]), calibrate_laplace(

@@ -5,9 +5,8 @@ is due of a series.
 """
 
 from fedprikl.front.comparing import compare
-from fedprikl.front.divergences import divergence_of
 from fedprikl.front.monitoring import monitor
 from fedprikl.front.result import Comparison
-from fedprikl.front.verifying import verify
+from fedprikl.front.verifying import divergence_of, verify
 
 __all__ = ["Comparison", "compare", "divergence_of", "monitor", "verify"]

@@ -8,13 +8,13 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError
-from fedprikl.records import CsvFormat, Days, FrameRecords
+from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError, ReleaseRefused
+from fedprikl.protocol import Plan
+from fedprikl.protocol.client import NO_RECORDS
+from fedprikl.records import CsvFormat, Days, FrameRecords, RecordCounts
 from fedprikl.records.data_files import ANY, named_days
 from fedprikl.records.sources import check_all
 from fedprikl.reference import Reference
-
-__all__ = ["ClientSources", "Source", "find_clients"]
 
 Source = Path | FrameRecords
 ONE_EACH = "Give one data frame, array or file per client: a list, a mapping of names, or a folder."
@@ -176,3 +176,28 @@ def _others(names: Sequence[str]) -> str:
         return ""
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return f" The same is true of {', '.join(names[:2])}{more}."
+
+
+SMALLEST = 3  # clients of a secure sum
+
+
+def stay_away(plan: Plan, counted: Mapping[str, RecordCounts]) -> dict[str, str]:
+    """The clients that take no part in the round, each with the reason; none in most plans."""
+    if plan.per_client is None or plan.empty != "away":
+        return {}
+    return {name: NO_RECORDS for name, found in counted.items() if found.total == 0}
+
+
+def stay_away_words(away: int, clients: int) -> str:
+    """For people."""
+    return f"{away} of {clients} clients hold no records and stay away, as the plan says."
+
+
+def check_enough(plan: Plan, away: int, clients: int) -> None:
+    """Refuses a round that too few clients are left for; nothing was sent or charged."""
+    if clients - away < SMALLEST * plan.batches:
+        raise ReleaseRefused(
+            f"{stay_away_words(away, clients)} {clients - away} are left, and the secure sums of "
+            f"the plan need {SMALLEST * plan.batches}. Nothing was sent and nothing was charged. "
+            "Let more clients take part, or plan with empty='reference'."
+        )

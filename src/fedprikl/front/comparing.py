@@ -17,15 +17,27 @@ import numpy as np
 from fedprikl.front.bookkeeping import (
     NO_LEDGER,
     AnyLedger,
+    content_digests,
     epsilon_left,
     open_account,
     open_ledger,
 )
-from fedprikl.front.client_sources import Source, find_clients
-from fedprikl.front.digests import content_digests
-from fedprikl.front.empty_clients import check_enough, stay_away, stay_away_words
-from fedprikl.front.plan_checks import AnyPlan, check_plan, now, rehearse, signed_plan
-from fedprikl.front.progress_calls import Progress, silent
+from fedprikl.front.client_sources import (
+    Source,
+    check_enough,
+    find_clients,
+    stay_away,
+    stay_away_words,
+)
+from fedprikl.front.plan_checks import (
+    AnyPlan,
+    Progress,
+    check_plan,
+    now,
+    rehearse,
+    signed_plan,
+    silent,
+)
 from fedprikl.front.result import Comparison
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import (
@@ -47,8 +59,6 @@ from fedprikl.protocol import (
 from fedprikl.records import CsvFormat, Draw, RecordCounts, count_all
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
-
-__all__ = ["compare"]
 
 USUAL = Policy()
 SOFTWARE = f"fedprikl {version('fedprikl')}"

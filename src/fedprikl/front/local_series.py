@@ -9,15 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from fedprikl.errors import HistoryError, ReleaseRefused
-from fedprikl.front.bookkeeping import open_account
-from fedprikl.front.client_sources import find_clients
-from fedprikl.front.digests import places
-from fedprikl.front.empty_clients import check_enough, stay_away, stay_away_words
-from fedprikl.front.plan_checks import check_plan
-from fedprikl.front.progress_calls import Progress, silent
+from fedprikl.front.bookkeeping import open_account, places
+from fedprikl.front.client_sources import check_enough, find_clients, stay_away, stay_away_words
+from fedprikl.front.plan_checks import Progress, check_plan, silent
+from fedprikl.monitoring.counted_records import Watermark
+from fedprikl.monitoring.due import named_days, records_between, records_of_period
 from fedprikl.monitoring.history import History
-from fedprikl.monitoring.period_selection import named_days, records_between, records_of_period
-from fedprikl.monitoring.watermark import Watermark
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource, RoundState
 from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol import (
@@ -37,11 +34,9 @@ from fedprikl.protocol import (
     finish_round,
     run_round,
 )
-from fedprikl.protocol.released_period import charged_periods
+from fedprikl.protocol.release import charged_periods
 from fedprikl.records import CsvFormat, PeriodRecords, RecordCounts, check_times, count_parts
 from fedprikl.reference import Reference
-
-__all__ = ["LocalSeries", "check_charged"]
 
 LOST = (
     "its process ended between the charge and the noise, so what it counted is lost; the budget of "

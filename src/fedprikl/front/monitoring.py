@@ -9,18 +9,15 @@ from pathlib import Path
 
 from fedprikl.errors import HistoryError, InvalidInputError, LedgerError
 from fedprikl.front.local_series import LocalSeries, check_charged
-from fedprikl.front.plan_checks import AnyPlan, check_plan, now, signed_plan
-from fedprikl.front.progress_calls import Progress, silent
+from fedprikl.front.plan_checks import AnyPlan, Progress, check_plan, now, signed_plan, silent
 from fedprikl.monitoring.due import run_due
+from fedprikl.monitoring.findings import broken_status, status_of
 from fedprikl.monitoring.history import History, SeriesHistory, is_begun
 from fedprikl.monitoring.status import SeriesStatus
-from fedprikl.monitoring.status_of import broken_status, status_of
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import Plan, Policy, Server, SignedPlan, SigningKey
 from fedprikl.records import CsvFormat
 from fedprikl.reference import Reference
-
-__all__ = ["HistorySource", "monitor", "read_status", "verify_history"]
 
 USUAL = Policy()
 SOFTWARE = f"fedprikl {version('fedprikl')}"

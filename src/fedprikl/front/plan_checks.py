@@ -1,7 +1,7 @@
 """Plans as users hand them over, and what is refused before anything is counted."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,8 +12,6 @@ from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.protocol import Invitation, Plan, Policy, Round, Server, SignedPlan
 from fedprikl.protocol.policy import check_invitation
 from fedprikl.reference import Reference
-
-__all__ = ["AnyPlan", "check_plan", "check_valid", "now", "rehearse", "signed_plan", "validity"]
 
 AnyPlan = PlannedRound | SignedPlan | Plan | str | Path
 
@@ -84,3 +82,10 @@ def validity(plan: Plan) -> str:
     """From when until when a plan may be used, for people."""
     limits = (("from", plan.valid_from), ("until", plan.valid_until))
     return " ".join(f"{word} {at}" for word, at in limits if at) or "for ever"
+
+
+Progress = Callable[[str, int, int], None]  # what is done, how many are done, of how many
+
+
+def silent(_: str, __: int, ___: int) -> None:
+    """Tells nobody."""

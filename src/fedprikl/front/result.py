@@ -1,22 +1,122 @@
 """What a comparison ends with. All of it is public."""
 
+import importlib.util
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
+
+import narwhals.stable.v2 as nw
 
 from fedprikl.documents import readable
+from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.estimation import Verdict
-from fedprikl.front.column_table import ColumnTable
-from fedprikl.front.frame_libraries import FrameLibrary, frame_of
 from fedprikl.privacy import PrivacyStatement
-from fedprikl.protocol import Answer, Plan, Release
+from fedprikl.protocol import Answer, CellAnswer, ColumnAnswer, Plan, Release
 from fedprikl.reporting import ReleaseFacts, absences, release_page
-from fedprikl.reporting.release_summary import release_summary
-from fedprikl.whole_files import write_whole
+from fedprikl.reporting.release_page import release_summary
+from fedprikl.store import write_whole
 
-__all__ = ["Comparison"]
+FrameLibrary = Literal["pandas", "polars", "pyarrow"]
+
+
+def frame_of(rows: Sequence[Mapping[str, Any]], library: FrameLibrary | None = None) -> Any:
+    """A frame of the rows, by default of the first library imported already, or installed."""
+    columns: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, value in row.items():
+            columns.setdefault(name, []).append(value)
+    return nw.from_dict(columns, backend=_library(library)).to_native()
+
+
+def _library(wanted: str | None) -> FrameLibrary:
+    known = get_args(FrameLibrary)
+    if wanted is not None and wanted not in known:
+        raise InvalidInputError(f"Frames are of pandas, polars or pyarrow, got {wanted!r:.40}.")
+    choices = known if wanted is None else (wanted,)
+    for name in sorted(choices, key=lambda name: name not in sys.modules):
+        if importlib.util.find_spec(name) is not None:
+            return name  # type: ignore[no-any-return]
+    raise MissingExtraError(
+        f"A frame needs {' or '.join(choices)}, which is not installed. `to_dict` needs nothing."
+    )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ColumnTable:
+    """The answers about each column, and each pair of columns, of a release.
+
+    >>> table = ColumnTable(())
+    >>> len(table), table.drifted
+    (0, ())
+    """
+
+    answers: tuple[ColumnAnswer, ...]
+
+    def __iter__(self) -> Iterator[ColumnAnswer]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __getitem__(self, name: str | tuple[str, ...]) -> ColumnAnswer:
+        wanted = (name,) if isinstance(name, str) else tuple(name)
+        for answer in self.answers:
+            if answer.columns == wanted:
+                return answer
+        known = ", ".join(repr(answer.name) for answer in self.answers) or "none"
+        raise InvalidInputError(f"The release has no answer about {name!r}; it has {known}.")
+
+    @property
+    def drifted(self) -> tuple[str, ...]:
+        """The names of those that have drifted."""
+        return tuple(answer.name for answer in self.answers if answer.drifted)
+
+    def to_frame(self, library: FrameLibrary | None = None) -> Any:
+        """One row per column, in a data frame of pandas, polars or pyarrow."""
+        return frame_of([_row(answer) for answer in self.answers], library)
+
+    def cells(self, library: FrameLibrary | None = None) -> Any:
+        """One row per cell of every column, in a data frame."""
+        rows = [_cell_row(answer, cell) for answer in self.answers for cell in answer.cells]
+        return frame_of(rows, library)
+
+    def __repr__(self) -> str:
+        return f"<ColumnTable of {len(self)}: drifted are {', '.join(self.drifted) or 'none'}>"
+
+
+def _row(answer: ColumnAnswer) -> dict[str, Any]:
+    row: dict[str, Any] = {"column": answer.name, "drifted": answer.drifted}
+    for name in ("tv", "kl"):
+        size = answer.answer(name)
+        low, high = (size and size.interval) or (math.nan, math.nan)
+        no_drift = None if size is None else size.no_drift
+        row |= {
+            name: math.nan if size is None else size.value,
+            f"{name}_low": low,
+            f"{name}_high": high,
+            f"{name}_no_drift": math.nan if no_drift is None else no_drift,
+        }
+    return row | {
+        "up": ", ".join(cell.label for cell in answer.cells if cell.moved == "up"),
+        "down": ", ".join(cell.label for cell in answer.cells if cell.moved == "down"),
+    }
+
+
+def _cell_row(answer: ColumnAnswer, cell: CellAnswer) -> dict[str, Any]:
+    low, high = cell.interval
+    return {
+        "column": answer.name,
+        "cell": cell.label,
+        "reference": cell.reference,
+        "share": cell.share,
+        "low": low,
+        "high": high,
+        "moved": cell.moved,
+        "noisy_count": cell.count,
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

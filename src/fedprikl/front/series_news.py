@@ -6,11 +6,8 @@ from pathlib import Path
 from fedprikl.errors import HookError
 from fedprikl.monitoring.due import alone
 from fedprikl.monitoring.history import History
-from fedprikl.monitoring.hooks import Hook
-from fedprikl.monitoring.notices import notices
+from fedprikl.monitoring.notifications import Hook, notices
 from fedprikl.monitoring.status import SeriesStatus
-
-__all__ = ["deliver_locked", "deliver_news"]
 
 
 def deliver_news(

@@ -14,11 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fedprikl.chain_file import ChainFile, ChainKind, Entry
 from fedprikl.errors import FedPriKLError, HistoryDamagedError, HistoryError, InvalidInputError
 from fedprikl.protocol import Plan, Release, SignedPlan
-
-__all__ = ["History", "Kept", "SeriesHistory", "is_begun"]
+from fedprikl.store import ChainFile, ChainKind, Entry
 
 LARGEST = 2**63  # number of an alarm; there are never so many
 

@@ -7,32 +7,106 @@ The simulation is public and has a fixed seed.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from fedprikl.checks import Floats
+from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import NoisyCounts
-from fedprikl.estimation.column_tails import KNEE, SKEWS, GammaLike, SmoothTail
-from fedprikl.estimation.no_drift import public_simulation
-from fedprikl.estimation.ratios import Ratios, gamma_like
+from fedprikl.estimation.column_verdict import KNEE, SKEWS, GammaLike, SmoothTail
+from fedprikl.estimation.no_drift import Ratios, gamma_like, public_simulation
 from fedprikl.libraries import scipy
-from fedprikl.monitoring.channels import Channel
-from fedprikl.monitoring.lens import Lens
-from fedprikl.monitoring.period_counts import ChannelCounts
-from fedprikl.monitoring.statistic import TOLERATED, WindowStatistic
+from fedprikl.monitoring.channels import Channel, ChannelCounts, Lens, PeriodCounts
 from fedprikl.reference import QueryPoints
 
-__all__ = [
-    "LENGTHS",
-    "ChannelNull",
-    "NullCase",
-    "normal_deviate",
-    "simulate_null",
-    "simulation_error",
-]
+TOLERATED = 2e-5  # nats: a lasting deviation so small is not called drift
+LEAST_SKEW = 1e-3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowStatistic:
+    """z of the noisy counts of a window of N records: near standard normal without drift.
+
+        Q = sum_x w_x (h_x - N Pi_x)^2 / var_x,    w_x = N Pi_x / var_x
+        var_x = noise^2 + N Pi_x + N^2 b_x
+
+    b is the variance of a lasting deviation of the shares: `Channel.lasting`, and a deviation of
+    `TOLERATED` nats in a random direction, 2 Pi_x^2 TOLERATED. Without noise and b it is Pearson's
+    chi-square statistic; cells that the noise exceeds, or whose share is not known well, have
+    little weight. Groups of cells have w = 1: a group of rare cells is there to be heard.
+
+    Q is standardised by the mean and variance of a quadratic form of normal variables (squares of
+    heavy-tailed noise vary more: fourth cumulants), and made normal by a cube root (Wilson and
+    Hilferty, 1931).
+
+    >>> shares, lasting = np.array([0.5, 0.5, 0.0]), np.zeros(3)
+    >>> law = WindowStatistic.of(Lens(), shares, lasting, records=1000, noise=4.0)
+    >>> law(np.array([[500.0, 500.0], [560.0, 440.0]])).round(1).tolist()
+    [-1.7, 3.5]
+    """
+
+    mean: Floats  # N Pi of every group of the lens
+    scale: Floats  # w / var
+    centre: Floats  # mean of Q
+    sd: Floats
+    skew: Floats
+
+    @classmethod
+    def of(
+        cls,
+        lens: Lens,
+        shares: Floats,
+        lasting: Floats,
+        *,
+        records: Floats | float,
+        noise: Floats | float,
+        fourth: Floats | float = 0.0,
+    ) -> "WindowStatistic":
+        """For N `records`, noise of variance `noise` and fourth cumulant `fourth` on each count.
+
+        They, and `lasting`, may have a leading axis: one statistic for each of several windows.
+        With A = diag(w / var) and S = diag(var) - N Pi Pi', the cumulants of Q are tr(A S),
+        2 tr((A S)^2) and 8 tr((A S)^3).
+        """
+        n = np.asarray(records, dtype=np.float64)
+        counts = lens.sums(np.ones(len(shares)))  # that are added up
+        shares = lens.sums(shares)
+        lasting = lens.sums(lasting) + 2 * TOLERATED * shares**2
+        if lens.rest:
+            lasting = lasting + TOLERATED**2
+        mean = n[..., None] * shares
+        noisy = np.asarray(noise)[..., None] * counts
+        variance = np.maximum(noisy + mean + n[..., None] ** 2 * lasting, 1e-9)
+        weights = mean / variance if lens.groups is None else np.ones_like(mean)
+        scale = weights / variance
+        one, two, three = (n * np.sum(scale * weights**k * shares**2, axis=-1) for k in range(3))
+        fourths = np.sum(scale**2 * (mean + np.asarray(fourth)[..., None] * counts), axis=-1)
+        spread = 2 * (np.sum(weights**2, axis=-1) - 2 * two + one**2) + fourths
+        third = 8 * (np.sum(weights**3, axis=-1) - 3 * three + 3 * one * two - one**3)
+        return cls(
+            mean=mean,
+            scale=scale,
+            centre=np.sum(weights, axis=-1) - one,
+            sd=np.sqrt(spread),
+            skew=np.maximum(third / spread**1.5, LEAST_SKEW),
+        )
+
+    def take(self, which: Ints) -> "WindowStatistic":
+        """Of several statistics, these, in this order; one that serves all is not repeated."""
+        if len(self.sd) == 1:
+            return self
+        parts = (self.mean, self.scale, self.centre, self.sd, self.skew)
+        return WindowStatistic(*(part[which] for part in parts))
+
+    def __call__(self, counts: Floats) -> Floats:
+        """Of the counts of all groups of the lens; they may have leading axes."""
+        squares = np.einsum("...k,...k->...", (counts - self.mean) ** 2, self.scale)
+        excess = (squares - self.centre) / self.sd
+        root = np.cbrt(np.maximum(1 + self.skew / 2 * excess, 0.0))
+        return np.asarray((root - 1 + self.skew**2 / 36) * 6 / self.skew)
+
 
 LENGTHS = (1, 2, 4, 8, 16, 32, 52)  # of windows, in counted periods
 CHUNK = 2**20  # counts at a time
@@ -257,3 +331,84 @@ def simulation_error(series: int, channels: int, chance: float) -> float:
     reach = max(math.log(KNEE / chance), 0.0)
     sd = math.sqrt((1 + reach**2) / (KNEE * series * channels))
     return math.exp(float(scipy.special.ndtri(0.99)) * sd)
+
+
+BLOCK = 52  # periods of a simulated series that are judged, at most
+FEWEST, MOST = 400, 2_000  # simulated series
+EFFORT = 2**24  # counts that are simulated, of all channels together
+
+
+@dataclass(frozen=True, slots=True)
+class Nominal:
+    """The size of a usual period."""
+
+    records: int
+    clients: int
+    noises: tuple[tuple[float, float | None], ...]  # per channel: sd, and scale of Laplace noise
+
+
+def nominal_of(periods: Sequence[PeriodCounts]) -> list[Nominal]:
+    """For every period, the usual size of the last ones up to it.
+
+    Only what was known then counts, so what is said about a period never changes. Statistics are
+    standardised for the numbers of their own periods; how rare they are hardly depends on these.
+    """
+    return [
+        _nominal(periods[max(0, place + 1 - BLOCK) : place + 1]) for place in range(len(periods))
+    ]
+
+
+def _nominal(periods: Sequence[PeriodCounts]) -> Nominal:
+    return Nominal(
+        records=max(round(_half_octave(_mean([period.records for period in periods]))), 1),
+        clients=max(round(_half_octave(_mean([period.clients for period in periods]))), 1),
+        noises=tuple(
+            (_usual([period.channels[i].noise_sd for period in periods]), last.laplace_scale)
+            for i, last in enumerate(periods[-1].channels)
+        ),
+    )
+
+
+def null_cases(
+    channels: Sequence[Channel], nominal: Nominal, *, per_year: int, horizon: int
+) -> tuple[tuple[NullCase, ...], float]:
+    """The null of every channel, and how many simulated blocks make a year.
+
+    In a series of more than a block, windows reach back to before it. A year of more periods than
+    a block has several, whose chances are added up.
+    """
+    judged = min(BLOCK, per_year, horizon)
+    periods = min(judged + LENGTHS[-1] - 1, horizon)
+    cells = sum(len(channel.points) + 1 for channel in channels)
+    worlds = 2 if any(channel.alike for channel in channels) else 1
+    series = min(max(EFFORT // (periods * cells * worlds), FEWEST), MOST)
+    cases = tuple(
+        NullCase(
+            channel=channel,
+            records=nominal.records,
+            clients=nominal.clients,
+            noise_sd=noise_sd,
+            laplace_scale=scale,
+            periods=periods,
+            judged=judged,
+            series=series,
+        )
+        for channel, (noise_sd, scale) in zip(channels, nominal.noises, strict=True)
+    )
+    return cases, min(per_year, horizon) / judged
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _usual(values: Sequence[float]) -> float:
+    """Exactly, as long as nothing changes."""
+    if max(values) <= min(values) * (1 + 1e-9):
+        return values[0]
+    return _half_octave(math.sqrt(_mean([value**2 for value in values])))
+
+
+def _half_octave(value: float) -> float:
+    """The nearest power of sqrt(2)."""
+    return float(2 ** (round(2 * math.log2(value)) / 2)) if value > 0 else 0.0

@@ -9,33 +9,164 @@ statistics that lie on their threshold to within the rounding of the processor.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
 
-from fedprikl.checks import Floats, check_positive_int
+from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import check_false_alarm
-from fedprikl.monitoring.alarms import Acknowledgement, Trace, follow_alarms
-from fedprikl.monitoring.baseline import baseline_of
-from fedprikl.monitoring.channels import Channel
-from fedprikl.monitoring.judged_periods import JudgedChannel, JudgedPeriod, SeriesVerdict
-from fedprikl.monitoring.nominal import Nominal, nominal_of, null_cases
+from fedprikl.estimation.noisy_counts import project_counts
+from fedprikl.monitoring.alarms import (
+    Acknowledgement,
+    JudgedChannel,
+    JudgedPeriod,
+    SeriesVerdict,
+    Trace,
+    follow_alarms,
+)
+from fedprikl.monitoring.channels import Channel, PeriodCounts, summed
 from fedprikl.monitoring.null_series import (
     LENGTHS,
     ChannelNull,
+    Nominal,
     NullCase,
+    WindowStatistic,
+    nominal_of,
     normal_deviate,
+    null_cases,
     simulate_null,
     simulation_error,
 )
-from fedprikl.monitoring.period_counts import PeriodCounts
-from fedprikl.monitoring.segment import Segment, Watched
+from fedprikl.reference import QueryPoints, Spread
 
-__all__ = ["judge_series", "thresholds"]
+LEAST = 0.5  # records in a cell: none may be impossible
+
+
+def baseline_of(
+    channels: Sequence[Channel], periods: Sequence[PeriodCounts]
+) -> tuple[Channel, ...]:
+    """The channels with the shares of these periods, made from their noisy counts, as Pi.
+
+    Their sampling and their noise make the new Pi uncertain, by a variance of
+    (noise^2 + h) / h^2 of P / Pi in a cell of h records.
+
+    >>> from fedprikl.monitoring.channels import ChannelCounts
+    >>> from fedprikl.reference import Reference
+    >>> channel = Channel.of(Reference.from_probabilities([0.5, 0.3, 0.2]))
+    >>> seen = ChannelCounts(counts=np.array([600.0, 300.0, 100.0]), rest=0.0, noise_sd=10.0)
+    >>> week = PeriodCounts(number=3, records=1000, clients=10, channels=(seen,))
+    >>> (found,) = baseline_of([channel], [week])
+    >>> found.pi.round(2).tolist(), found.error.round(4).tolist()
+    ([0.6, 0.3, 0.1], [0.0019, 0.0044, 0.02, 0.0001])
+    """
+    if not periods:
+        raise InvalidInputError("A baseline needs at least one counted period.")
+    return tuple(_baseline(channel, periods, i) for i, channel in enumerate(channels))
+
+
+def _baseline(channel: Channel, periods: Sequence[PeriodCounts], place: int) -> Channel:
+    seen = summed(channel.points, periods, place)
+    noise, records = float(seen.noise_sd[0]) ** 2, int(seen.records[0])
+    counts = project_counts(np.append(seen.counts, seen.rest), records)
+    held = np.maximum(counts, LEAST)
+    held[-1] = counts[-1]  # the rest may well be empty
+    pi = held / held.sum()
+    error = np.append((noise + held[:-1]) / held[:-1] ** 2, (noise + held[-1]) / records**2)
+    spread = channel.spread
+    if isinstance(spread, Spread):  # the reference's own error is not part of it any more
+        spread = replace(spread, counted=0, discount=0.0)
+    whole = np.zeros(max(int(channel.points.cells.max()) + 2, len(pi)))
+    whole[channel.points.cells], whole[-1] = pi[:-1], pi[-1]
+    points = QueryPoints.build(
+        whole,
+        cells=channel.points.cells,
+        batch=channel.points.batch,
+        weights=pi[:-1],
+    )
+    return replace(channel, points=points, spread=spread, error=error)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watched:
+    """Running sums of one channel over the periods of a segment, from 0 periods to all."""
+
+    channel: Channel
+    counts: Floats  # (periods + 1, cells + 1)
+    records: Floats  # (periods + 1), and so are all others
+    clients: Floats
+    noise: Floats  # variance
+    fourth: Floats  # cumulant of the noise
+
+    @classmethod
+    def of(cls, channel: Channel, place: int, periods: Sequence[PeriodCounts]) -> "Watched":
+        """The channel that stands at this place in every period."""
+        seen = [period.channels[place] for period in periods]
+        return cls(
+            channel,
+            _running([each.all for each in seen]),
+            _running([period.records for period in periods]),
+            _running([period.clients for period in periods]),
+            _running([each.noise_sd**2 for each in seen]),
+            _running([each.noise_fourth for each in seen]),
+        )
+
+    def statistics(self, first: Sequence[int] | Ints, last: Sequence[int] | Ints) -> Floats:
+        """z of windows from period `first` to `last` of the segment, both included.
+
+        One row for each lens, one column for each window.
+        """
+        start, end = np.asarray(first), np.asarray(last) + 1
+        length = end - start
+        counts, records, clients, noise, fourth = (
+            sums[end] - sums[start]
+            for sums in (self.counts, self.records, self.clients, self.noise, self.fourth)
+        )
+        # Windows of the same size have the same law; running sums differ in the last digits.
+        sizes = np.column_stack([records, records / length, clients / length, noise, fourth])
+        distinct, which = np.unique(sizes.round(6), axis=0, return_inverse=True)
+        shares, lasting = self.channel.shares, self.channel.lasting(*distinct[:, 1:3].T)
+        found = []
+        for lens in self.channel.lenses:
+            law = WindowStatistic.of(
+                lens,
+                shares,
+                lasting,
+                records=distinct[:, 0],
+                noise=distinct[:, 3],
+                fourth=distinct[:, 4],
+            )
+            found.append(law.take(which.ravel())(lens.sums(counts)))
+        return np.array(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Periods that are judged against one baseline: None is the reference."""
+
+    baseline: tuple[int, int] | None
+    periods: tuple[PeriodCounts, ...]
+    channels: tuple[Watched, ...]
+
+    @classmethod
+    def of(
+        cls,
+        channels: Sequence[Channel],
+        periods: Sequence[PeriodCounts],
+        baseline: tuple[int, int] | None = None,
+    ) -> "Segment":
+        """These periods beside these channels."""
+        watched = (Watched.of(channel, i, periods) for i, channel in enumerate(channels))
+        return cls(baseline, tuple(periods), tuple(watched))
+
+
+def _running(values: Sequence[Floats] | Sequence[float]) -> Floats:
+    found = np.asarray(values, dtype=np.float64)
+    return np.concatenate([np.zeros((1, *found.shape[1:])), np.cumsum(found, axis=0)])
+
 
 HALVINGS = 30
 
@@ -68,7 +199,7 @@ def judge_series(
 
     Cost: some seconds the first time, for the simulation; then about a millisecond per period.
 
-    >>> from fedprikl.monitoring.period_counts import ChannelCounts
+    >>> from fedprikl.monitoring.channels import ChannelCounts
     >>> from fedprikl.reference import Reference
     >>> def week(number, counts):
     ...     seen = ChannelCounts(counts=np.array(counts), rest=0.0, noise_sd=3.0)

@@ -10,8 +10,12 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.counts import BatchCounts
-from fedprikl.estimation.scoring import increments_per_batch, score_sensitivity, weighted_score
+from fedprikl.estimation.scoring import (
+    BatchCounts,
+    increments_per_batch,
+    score_sensitivity,
+    weighted_score,
+)
 from fedprikl.paper.calibration import paper_noise_gain, paper_term_sensitivity
 from fedprikl.privacy import (
     GaussianMechanism,
@@ -22,8 +26,6 @@ from fedprikl.privacy import (
     worst_substitution,
 )
 from fedprikl.reference import QueryPoints
-
-__all__ = ["AuditCase", "exact_case", "paper_case", "worst_neighbours"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

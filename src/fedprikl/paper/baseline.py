@@ -12,9 +12,8 @@ import numpy as np
 from fedprikl.checks import Floats, check_delta, check_epsilon
 from fedprikl.divergence import Floor, Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
-from fedprikl.estimation.scoring import check_score
+from fedprikl.estimation.scoring import BatchCounts, check_score
 from fedprikl.paper.calibration import classic_constant
 from fedprikl.paper.printed_aggregator import warn_of_paper_noise
 from fedprikl.privacy import (
@@ -25,8 +24,6 @@ from fedprikl.privacy import (
     PrivacyStatement,
     calibrate_integer,
 )
-
-__all__ = ["baseline"]
 
 TRUST = "whoever adds the noise to the sums; nobody, where clients add it in shares."
 PAPER_SCORE = Score(Floor(1e-4), control=-1.0)

@@ -5,15 +5,7 @@ from typing import Literal
 
 from fedprikl.checks import check_delta, check_epsilon, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.gaussian_account import gaussian_epsilon
-
-__all__ = [
-    "classic_constant",
-    "paper_kl_sensitivity",
-    "paper_noise_gain",
-    "paper_term_sensitivity",
-    "paper_true_epsilon",
-]
+from fedprikl.privacy.accounting import gaussian_epsilon
 
 
 def classic_constant(delta: float) -> float:

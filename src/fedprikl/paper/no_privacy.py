@@ -3,13 +3,10 @@
 import math
 
 from fedprikl.divergence import Score
-from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
-from fedprikl.estimation.scoring import weighted_score
+from fedprikl.estimation.scoring import BatchCounts, weighted_score
 from fedprikl.estimation.statistic import ScoredStatistic
 from fedprikl.privacy import PrivacyStatement
-
-__all__ = ["no_privacy"]
 
 PLAIN_SCORE = Score()
 

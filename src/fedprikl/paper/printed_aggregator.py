@@ -13,9 +13,8 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_delta, check_epsilon
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError, PaperCalibrationWarning
-from fedprikl.estimation.counts import BatchCounts
 from fedprikl.estimation.estimate import Estimate
-from fedprikl.estimation.scoring import increments_per_batch
+from fedprikl.estimation.scoring import BatchCounts, increments_per_batch
 from fedprikl.estimation.trusted_aggregator import TRUST
 from fedprikl.paper.calibration import paper_noise_gain, paper_term_sensitivity
 from fedprikl.privacy import (
@@ -27,8 +26,6 @@ from fedprikl.privacy import (
     terms_sensitivity,
 )
 from fedprikl.reference import QueryPoints
-
-__all__ = ["Released", "printed_aggregator", "warn_of_paper_noise"]
 
 Released = Literal["terms", "mean"]
 PLAIN_SCORE = Score()

@@ -11,16 +11,6 @@ from fedprikl.divergence.exact import kl_divergence
 from fedprikl.divergence.phi import phi
 from fedprikl.errors import InvalidInputError
 
-__all__ = [
-    "estimator_variance",
-    "jeffreys_divergence",
-    "optimal_control",
-    "optimal_control_lower_bound",
-    "optimal_control_with_noise",
-    "ratio_variance",
-    "variance_bound",
-]
-
 
 def jeffreys_divergence(pi: npt.ArrayLike, p: npt.ArrayLike) -> float:
     """D(P || Pi) + D(Pi || P), in nats: the covariance of r and ln r."""

@@ -1,14 +1,14 @@
 """The drifts that a plan is judged by: none, small and large ones, of several kinds."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
-from fedprikl.estimation.drift_kinds import drifted_ratios, ratio_divergence, smooth_examples
-
-__all__ = ["POWER_KINDS", "WORDS", "DriftCase", "drift_case", "drift_cases"]
+from fedprikl.estimation.drift_model import drifted_ratios, ratio_divergence, smooth_examples
 
 # Sizes in nats of KL with its usual skew, whatever is asked: the same populations for all.
 JUDGED = (
@@ -85,3 +85,53 @@ def _gone(pi: Floats, score: Score) -> DriftCase | None:
 
 def _size(pi: Floats, ratios: Floats, score: Score) -> float:
     return float(ratio_divergence(pi, ratios, score).mean())
+
+
+TIE = 1e-9  # relative: processors round differently, and errors that differ by less are equal
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The mean absolute error to expect if the population has drifted like this.
+
+    >>> Forecast("smooth", 0.05, 0.002).to_dict()
+    {'kind': 'smooth', 'size': 0.05, 'error': 0.002}
+    """
+
+    kind: str  # none, smooth, rare, heavy or gone
+    size: float  # in the unit of the divergence, like the error
+    error: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def typical_error(errors: Sequence[float]) -> float:
+    """The geometric mean: a factor counts the same wherever it is won or lost.
+
+    >>> round(typical_error([0.001, 0.1]), 6)
+    0.01
+    """
+    return float(np.exp(np.mean(np.log(np.maximum(errors, 1e-300)))))
+
+
+def least(found: Iterable[T], error: Callable[[T], float]) -> T:
+    """The first of those with the least error: equal ones are told apart by their order.
+
+    >>> least([("a", 0.3), ("b", 0.1 * 3 / 3), ("c", 0.1)], lambda each: each[1])[0]
+    'b'
+    """
+    pairs = [(error(each), each) for each in found]
+    limit = (1 + TIE) * min(value for value, _ in pairs)
+    return next(each for value, each in pairs if value <= limit)
+
+
+def six_digits(value: float) -> float:
+    """What a plan states of a number that was simulated: the same on every processor.
+
+    >>> six_digits(0.1 * 3), six_digits(0.3), six_digits(1234567.8)
+    (0.3, 0.3, 1234570.0)
+    """
+    return float(f"{value:.6g}")

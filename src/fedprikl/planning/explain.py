@@ -11,18 +11,6 @@ from fedprikl.planning.ways import Way
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
 
-__all__ = [
-    "Reason",
-    "common_reasons",
-    "design_reasons",
-    "epsilon_reason",
-    "noise_reasons",
-    "room_reason",
-    "share_reasons",
-    "way_reason",
-]
-
-
 BEST_LIMIT = "the best of several limits where a heavy cell is gone or nearly so"
 
 

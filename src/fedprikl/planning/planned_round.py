@@ -1,21 +1,34 @@
 """What the planner hands over: a plan, what it is predicted to achieve, what it costs, and why."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
-from fedprikl.planning.column_forecast import ColumnForecast
+from fedprikl.planning.drift_cases import Forecast, typical_error
 from fedprikl.planning.explain import Reason
-from fedprikl.planning.forecast import Forecast, typical_error
+from fedprikl.planning.known import SumCost
 from fedprikl.planning.liars import LiarBound
-from fedprikl.planning.sum_cost import SumCost
 from fedprikl.protocol.plan import Plan, SignedPlan
-from fedprikl.whole_files import write_whole
+from fedprikl.store import write_whole
 
-__all__ = ["Compared", "PlannedRound"]
+
+@dataclass(frozen=True, slots=True)
+class ColumnForecast:
+    """What to expect of the column with the median number of cells. A prediction; public."""
+
+    views: int  # columns and pairs that are asked
+    counts: int  # each client reports, for all of them
+    column: str  # the one with the median number of cells
+    smallest_drift: float | None  # of it, in nats: smooth, found with 95% power; None: none is
+    error: float  # of its kl, in nats, without drift
+    error_drifted: float | None  # the same at a smooth drift of 0.05 nats
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
 
 
 RELEASES = {

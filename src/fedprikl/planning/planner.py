@@ -12,24 +12,56 @@ from pathlib import Path
 from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import divergence_named
 from fedprikl.errors import InvalidInputError
-from fedprikl.planning.column_plan import WHOLE, ask_columns
-from fedprikl.planning.column_round import plan_columns
-from fedprikl.planning.known import Known
+from fedprikl.planning.column_plan import WHOLE, ask_columns, plan_columns
+from fedprikl.planning.drift_cases import least
+from fedprikl.planning.known import Known, Spectrum
 from fedprikl.planning.liars import liar_bounds
-from fedprikl.planning.per_client import best_per_client, check_per_client
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.series_plan import plan_series
-from fedprikl.planning.spectrum import Spectrum
 from fedprikl.planning.trusted_plan import plan_trusted
 from fedprikl.planning.untrusted_plan import plan_untrusted
 from fedprikl.privacy import Unit
-from fedprikl.protocol.column_questions import Control
 from fedprikl.protocol.plan import Empty, Plan, Trust
-from fedprikl.protocol.question import Question
+from fedprikl.protocol.question import Control, Question
 from fedprikl.protocol.series import Series
 from fedprikl.reference import Reference
 
-__all__ = ["plan_round"]
+TRIED = 3  # numbers of records a client, each half of the one before
+MOST = 1024  # of one client: more than these hardly differ
+
+
+def numbers_per_client(average: float) -> tuple[int, ...]:
+    """Numbers worth trying if a client holds so many records on average.
+
+    At most half of the average: a client that holds fewer repeats its records, which adds nothing.
+
+    >>> numbers_per_client(112), numbers_per_client(3), numbers_per_client(1)
+    ((56, 28, 14), (1,), (1,))
+    """
+    largest = min(MOST, int(average / 2))
+    return tuple(sorted({max(1, largest >> i) for i in range(TRIED)}, reverse=True))
+
+
+def check_per_client(number: int, average: float) -> int:
+    """Refuses more records than a client holds on average, before a plan with them takes minutes.
+
+    >>> check_per_client(20, 60.0)
+    20
+    """
+    if check_positive_int(number, "per_client") > (most := max(1, math.ceil(average))):
+        raise InvalidInputError(
+            f"Every client would contribute {number:,} records, and holds {most:,} on average: "
+            "repeating them adds noise and tells nothing more. Use at most "
+            f"{most:,} (--per-client; in Python: per_client), or leave it out for the best number."
+        )
+    return number
+
+
+def best_per_client(plan_with: Callable[[int], PlannedRound], average: float) -> PlannedRound:
+    """The plan with the least predicted error; of plans that are nearly as good, the first."""
+    planned = [plan_with(number) for number in numbers_per_client(average)]
+    return least(planned, lambda each: each.error)
+
 
 ASK = ("kl", "tv", "js")  # about the whole, the size first
 COLUMNS = "columns"  # the question about every column

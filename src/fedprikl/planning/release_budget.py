@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal
 
 from fedprikl.checks import check_delta, check_epsilon, check_positive_int
-from fedprikl.planning.forecast import least
+from fedprikl.planning.drift_cases import least
 from fedprikl.privacy import (
     Charge,
     GaussianMechanism,
@@ -16,8 +16,6 @@ from fedprikl.privacy import (
     calibrate_laplace,
     total_epsilon,
 )
-
-__all__ = ["AdditiveNoise", "ReleaseBudget", "largest_epsilon", "split_budget"]
 
 STEPS = 12  # of the bisection: four digits
 # Of the budget, kept free: the ledger may lie on another processor, whose convolutions differ by

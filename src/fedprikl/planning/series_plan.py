@@ -6,9 +6,8 @@ from functools import cache, partial
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning.column_plan import column_reasons, forecast_columns
-from fedprikl.planning.drift_cases import drift_cases
+from fedprikl.planning.drift_cases import drift_cases, least
 from fedprikl.planning.explain import Reason, common_reasons, epsilon_reason, room_reason
-from fedprikl.planning.forecast import least
 from fedprikl.planning.known import MOST_POINTS, Known
 from fedprikl.planning.planned_round import Compared, PlannedRound
 from fedprikl.planning.release_budget import largest_epsilon
@@ -23,8 +22,6 @@ from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.series import Series
 from fedprikl.protocol.trust import trust_of
-
-__all__ = ["LEAST_RATE", "plan_series"]
 
 NOISES: tuple[NoiseKind, ...] = ("laplace", "gaussian")
 LEAST_RATE = 1e-3  # of one period's false alarms, in forecasts: rarer ones take long to simulate

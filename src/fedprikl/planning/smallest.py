@@ -12,14 +12,13 @@ from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.statistic import (
     AdaptiveStatistic,
+    NullValues,
     Statistic,
+    joint_thresholds,
     simulate_together,
 )
-from fedprikl.estimation.thresholds import NullValues, joint_thresholds
 from fedprikl.planning.drift_cases import POWER_KINDS, DriftCase, drift_case
 from fedprikl.planning.trial_round import TrialRound
-
-__all__ = ["smallest_drifts", "smallest_drifts_of"]
 
 POWER = 0.95
 POPULATIONS = 200  # always the same random numbers: a larger drift is not found less often

@@ -13,8 +13,8 @@ from fedprikl.estimation import score_sensitivity
 from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import VariationStatistic
+from fedprikl.estimation.scoring import Terms
 from fedprikl.estimation.statistic import Statistic
-from fedprikl.estimation.terms import Terms
 from fedprikl.estimation.trials import (
     AdaptiveNoise,
     CountsNoise,
@@ -33,8 +33,6 @@ from fedprikl.protocol.question import Question
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.trust import trust_of
 from fedprikl.reference import QueryPoints, Reference, Spread, spread_shares
-
-__all__ = ["TrialRound"]
 
 DESIGNS = 4  # draws of the points, where not all cells are asked
 NORMAL_QUANTILES = 21  # of what the choice of points adds

@@ -4,17 +4,14 @@ from dataclasses import replace
 from functools import cache
 
 from fedprikl.planning.design import EXPONENTS
-from fedprikl.planning.drift_cases import drift_cases
+from fedprikl.planning.drift_cases import drift_cases, least
 from fedprikl.planning.explain import Reason, common_reasons
-from fedprikl.planning.forecast import least
 from fedprikl.planning.known import Known
 from fedprikl.planning.planned_round import Compared, PlannedRound
 from fedprikl.planning.smallest import smallest_drifts
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.planning.ways import Way
 from fedprikl.protocol.plan import Plan
-
-__all__ = ["LARGEST_COHORT", "plan_untrusted", "share_of_releases"]
 
 LARGEST_COHORT = 5000  # each cohort carries its own noise: as few as possible
 

@@ -4,12 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedprikl.planning.drift_cases import DriftCase, drift_case
-from fedprikl.planning.forecast import Forecast, least, typical_error
+from fedprikl.planning.drift_cases import DriftCase, Forecast, drift_case, least, typical_error
 from fedprikl.planning.trial_round import TrialRound
 from fedprikl.protocol.plan import Plan
-
-__all__ = ["Way", "best_limit", "best_way", "regrets_less"]
 
 # How many times the error of a textbook's noisy counts with the whole budget another way may have,
 # at any drift: if it has the whole budget too, and if other questions share it.

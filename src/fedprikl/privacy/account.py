@@ -1,22 +1,209 @@
 """Accounts: what the entries of a ledger say, population by population. Pure functions."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+import hashlib
+import hmac
+import re
+import secrets
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
+from itertools import chain, product
+from pathlib import Path
 from typing import Any, Literal
 
 from fedprikl.checks import check_epsilon
+from fedprikl.documents import to_plain
 from fedprikl.errors import InvalidInputError, LedgerDamagedError, LedgerError
-from fedprikl.privacy.bound_records import EVENT, BoundRecords
-from fedprikl.privacy.charges import check_zero_or_delta
 from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
-from fedprikl.privacy.ledger_file import Entry
-from fedprikl.privacy.mechanism import Charge, charge_from_dict, mechanism_named
-from fedprikl.privacy.spans import Span, Spanned, exposures, worst_epsilon
-from fedprikl.privacy.units import Unit, check_unit
-from fedprikl.shapes import to_plain
+from fedprikl.privacy.losses import Unit, check_unit
+from fedprikl.privacy.mechanism import (
+    Charge,
+    charge_from_dict,
+    check_zero_or_delta,
+    mechanism_named,
+)
+from fedprikl.store import ChainFile, ChainKind, Entry
 
-__all__ = ["Account", "LedgerRound", "RoundState", "replay"]
+LEDGER = ChainKind(
+    name="ledger",
+    application=0x46504B4C,  # "FPKL"
+    # Entries may 2: bind records; 3: have a span; 4: protect whole clients; 5: keep noised numbers.
+    version=5,
+    versions=(1, 2, 3, 4, 5),
+    tables_since=5,
+    genesis=hashlib.sha256(b"fedprikl ledger, version 1").hexdigest(),
+    error=LedgerError,
+    damaged=LedgerDamagedError,
+    advice="The ledger is damaged and nothing can be reserved from it. Restore a copy, and charge "
+    "by hand what was released since.",
+    unwritten="nothing was charged",
+    half_written="Release nothing; whether the round was charged, `fedprikl ledger` will tell once "
+    "the disk works.",
+)
+head_of = LEDGER.head_of
+
+
+class LedgerFile(ChainFile):
+    """One connection to a ledger."""
+
+    def __init__(self, path: Path, *, create: bool, timeout: float) -> None:
+        super().__init__(path, LEDGER, create=create, timeout=timeout)
+
+
+EVENT = "records"
+_SALT = re.compile("[0-9a-f]{64}")
+_MARK = re.compile("[0-9a-f]{32}")
+
+
+@dataclass(slots=True)
+class BoundRecords:
+    """Marks of all places and contents that were ever bound, and to which population."""
+
+    salt: str = field(default_factory=lambda: secrets.token_hex(32))
+    owners: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> "BoundRecords":
+        """From all entries of a ledger; a new salt if nothing was bound yet."""
+        found = cls()
+        for entry in entries:
+            if entry.body.get("event") == EVENT:
+                found.apply(entry.body)
+        return found
+
+    def apply(self, body: Mapping[str, Any]) -> None:
+        """One entry. A KeyError, TypeError or ValueError: no ledger would have written it."""
+        population, salt, marks = body["population"], body["salt"], body["marks"]
+        sane = (
+            isinstance(population, str)
+            and _SALT.fullmatch(salt)
+            and (not self.owners or salt == self.salt)
+            and isinstance(marks, list)
+            and all(_MARK.fullmatch(mark) and mark not in self.owners for mark in marks)
+        )
+        if not sane:
+            raise ValueError("not an entry that binds records")
+        self.salt = salt
+        self.owners |= dict.fromkeys(marks, population)
+
+    def bind(self, population: str, sources: Mapping[str, str]) -> dict[str, Any]:
+        """The entry that binds the sources to a population; without marks if all are already."""
+        marks = self._marks(sources)
+        others = {self.owners[mark] for mark in marks if mark in self.owners} - {population}
+        if others:
+            raise _bound_elsewhere(population, sorted(others))
+        new = sorted(marks - self.owners.keys())
+        return {"event": EVENT, "population": population, "salt": self.salt, "marks": new}
+
+    def _marks(self, sources: Mapping[str, str]) -> set[str]:
+        marks = set()
+        for place, content in sources.items():
+            if not isinstance(place, str) or not isinstance(content, str):
+                raise InvalidInputError(
+                    "Records are bound by texts: the place of each client and a digest of its "
+                    "content (empty if it holds no records)."
+                )
+            marks.add(self._mark("place", place))
+            if content:
+                marks.add(self._mark("content", content))
+        return marks
+
+    def _mark(self, kind: str, text: str) -> str:
+        message = f"{kind}\n{text}".encode(errors="surrogatepass")
+        return hmac.new(bytes.fromhex(self.salt), message, hashlib.sha256).hexdigest()[:32]
+
+
+def _bound_elsewhere(population: str, others: list[str]) -> InvalidInputError:
+    names, first = ", ".join(repr(name) for name in others), shlex.quote(others[0])
+    return InvalidInputError(
+        "Some of these records (the same place or the same content) were bound to the population "
+        f"{names} before, now they are called {population!r}. A new name is no new budget. Plan "
+        f"with `--population {first}`, so that everything released about the same people is "
+        "charged together. Nothing was charged."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `start` up to, and without, `end`: ISO 8601 with an offset."""
+
+    start: str
+    end: str
+    clock: str = (
+        ""  # what tells the moment of a record; spans of different clocks may share records
+    )
+
+    def __post_init__(self) -> None:
+        first, last = self.instants
+        if not first < last:
+            raise InvalidInputError("A span of time ends after it begins.")
+
+    @property
+    def instants(self) -> tuple[float, float]:
+        """In seconds since 1970."""
+        try:
+            found = [datetime.fromisoformat(at) for at in (self.start, self.end)]
+        except (TypeError, ValueError):
+            found = []
+        if not found or any(at.tzinfo is None for at in found):
+            raise InvalidInputError("The ends of a span are ISO 8601 times with an offset.")
+        return found[0].timestamp(), found[1].timestamp()
+
+    def overlaps(self, other: "Span | None") -> bool:
+        """Whether a record may be in both; None is all of them."""
+        if other is None or other.clock != self.clock:
+            return True
+        (start, end), (first, last) = self.instants, other.instants
+        return start < last and first < end
+
+
+Spanned = tuple[Charge, Span | None]  # None: whatever the moment of a record
+
+
+def exposures(charges: Iterable[Spanned]) -> tuple[tuple[Charge, ...], ...]:
+    """What records of different moments were charged: equal charges once.
+
+    Cost: the number of spans times how many of them overlap; of several clocks, the product.
+
+    >>> from fedprikl.privacy import calibrate_laplace
+    >>> one, two = (calibrate_laplace(epsilon=each, sensitivity=1.0) for each in (0.5, 1.0))
+    >>> monday = Span("2027-01-04T00:00:00+00:00", "2027-01-05T00:00:00+00:00")
+    >>> tuesday = Span("2027-01-05T00:00:00+00:00", "2027-01-06T00:00:00+00:00")
+    >>> sorted(map(len, exposures([(one, monday), (two, tuesday)])))
+    [0, 1, 1]
+    """
+    listed = list(charges)
+    always = tuple(charge for charge, span in listed if span is None)
+    spans = [(charge, span) for charge, span in listed if span is not None]
+    clocks = {span.clock for _, span in spans}
+    by_clock = [_of_clock([each for each in spans if each[1].clock == name]) for name in clocks]
+    # A record has a moment by every clock, and nobody knows which moments go together.
+    return tuple((*always, *chain.from_iterable(parts)) for parts in product(*by_clock))
+
+
+def _of_clock(charges: Sequence[tuple[Charge, Span]]) -> list[tuple[Charge, ...]]:
+    """What records of different moments were charged, by one clock; some were charged nothing."""
+    events: list[tuple[float, int, int]] = []
+    for number, (_, span) in enumerate(charges):
+        start, end = span.instants
+        events += [(start, 1, number), (end, 0, number)]  # what ends goes before what begins
+    found: dict[str, tuple[Charge, ...]] = {"": ()}
+    active = set[int]()
+    for _, begins, number in sorted(events):
+        if begins:
+            active.add(number)
+            now = tuple(charges[each][0] for each in sorted(active))
+            found[repr(now)] = now
+        else:
+            active.discard(number)
+    return list(found.values())
+
+
+def worst_epsilon(charges: Iterable[Spanned], *, delta: float) -> float:
+    """The most that all charges together tell about one record, whatever its moment."""
+    return max(total_epsilon(each, delta=delta) for each in exposures(charges))
 
 
 class RoundState(StrEnum):

@@ -21,9 +21,7 @@ from fedprikl.checks import (
 )
 from fedprikl.errors import InvalidInputError
 from fedprikl.libraries import scipy
-from fedprikl.privacy.gaussian_account import gaussian_epsilon
-
-__all__ = ["AuditResult", "AuditTest", "Sampler", "audit", "lowest_bit"]
+from fedprikl.privacy.accounting import gaussian_epsilon
 
 Sampler = Callable[[int], Floats]  # n -> n releases, as numbers that tell the two worlds apart
 

@@ -7,20 +7,17 @@ The noise of every release must have been chosen without looking at the results 
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.charges import check_zero_or_delta
-from fedprikl.privacy.concentrated import bounded_range_epsilon, known_by_rho_epsilon
-from fedprikl.privacy.gaussian import calibrate_gaussian
-from fedprikl.privacy.gaussian_account import SAFETY
+from fedprikl.privacy.accounting import SAFETY, concentrated_epsilon
 from fedprikl.privacy.inverse_sensitivity import InverseSensitivityMechanism
-from fedprikl.privacy.laplace import calibrate_laplace
 from fedprikl.privacy.losses import (
+    BoundedRangeLoss,
     ConcentratedLoss,
     GaussianLoss,
     IntegerGaussianLoss,
@@ -29,10 +26,76 @@ from fedprikl.privacy.losses import (
     PureLoss,
     repeat,
 )
-from fedprikl.privacy.mechanism import Charge, check_charge
-from fedprikl.privacy.together import Together
+from fedprikl.privacy.mechanism import Charge, Together, check_charge, check_zero_or_delta
+from fedprikl.privacy.real_noise import calibrate_gaussian, calibrate_laplace
 
-__all__ = ["basic_epsilon", "largest_fitting_epsilon", "total_epsilon"]
+SHARES = (0.1, 0.5, 0.9)  # of delta, for the losses of bounded range beside others
+
+
+def bounded_range_epsilon(
+    losses: Sequence[Loss], delta: float, others: Callable[[tuple[Loss, ...], float], float]
+) -> float:
+    """The epsilon at `delta` of losses of which some have a bounded range; infinite if none has.
+
+    The smaller of: all of them as zCDP; or these as zCDP with a share of delta, and the `others` on
+    their own with the rest (basic composition of the two). Both hold for adaptive choices. Never
+    less than the others alone, whose own bound may be a looser one.
+    """
+    bounded = [loss for loss in losses if isinstance(loss, BoundedRangeLoss)]
+    rest = tuple(loss for loss in losses if not isinstance(loss, BoundedRangeLoss))
+    if not bounded or delta <= 0:
+        return math.inf
+    rho = math.fsum(loss.concentrated for loss in bounded)
+    together = concentrated_epsilon(rho + math.fsum(map(_concentration, rest)), delta)
+    if not rest:
+        return together
+    apart = (
+        concentrated_epsilon(rho, share * delta) + others(rest, (1 - share) * delta)
+        for share in SHARES
+    )
+    return max(min(together, *apart), others(rest, delta))
+
+
+def known_by_rho_epsilon(
+    losses: Sequence[Loss], delta: float, others: Callable[[tuple[Loss, ...], float], float]
+) -> float:
+    """The epsilon at `delta` of losses of which some are known by their rho only.
+
+    The smaller of: all of them as zCDP; these with a share of delta and the `others` with the rest;
+    or these with all of delta, if the others need none. Never less than the others alone.
+    """
+    known = [loss for loss in losses if isinstance(loss, ConcentratedLoss)]
+    rest = tuple(loss for loss in losses if not isinstance(loss, ConcentratedLoss))
+    if delta <= 0:
+        return math.inf
+    rho = math.fsum(loss.rho for loss in known)
+    if not rest:
+        return concentrated_epsilon(rho, delta)
+    together = concentrated_epsilon(rho + math.fsum(map(_concentration, rest)), delta)
+    apart = (
+        concentrated_epsilon(rho, share * delta) + others(rest, (1 - share) * delta)
+        for share in SHARES
+    )
+    without = concentrated_epsilon(rho, delta) + others(rest, 0.0)
+    return max(min(together, without, *apart), others(rest, delta))
+
+
+def _concentration(loss: Loss) -> float:
+    """rho of a loss; Bun and Steinke (2016), "Concentrated differential privacy"."""
+    match loss:
+        case BoundedRangeLoss():
+            return loss.concentrated
+        case ConcentratedLoss(rho):
+            return rho
+        case PureLoss(epsilon):
+            return epsilon * epsilon / 2
+        case GaussianLoss(mu):
+            return mu * mu / 2  # a product becomes infinite, a power raises
+        case IntegerGaussianLoss(sigma, coordinates):
+            return coordinates * (1 / sigma) * (1 / sigma) / 2 if sigma > 0 else math.inf
+        case _:
+            return math.inf
+
 
 GRID_POINTS = 8192  # of the discretised privacy loss, over the range of the expected total
 LARGEST = 500.0  # beyond, e^epsilon nears the end of the floats: no privacy left to account for

@@ -1,10 +1,13 @@
 """The ledger: a privacy budget per population that cannot be overspent."""
 
+import contextlib
 import fcntl
 import math
 import os
 import re
 import shlex
+import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,16 +18,21 @@ from types import TracebackType
 from typing import Self
 
 from fedprikl.checks import check_epsilon
-from fedprikl.errors import BudgetExceededError, InvalidInputError, LedgerError
-from fedprikl.privacy.account import Account, LedgerRound, RoundState, replay
-from fedprikl.privacy.bound_records import BoundRecords
-from fedprikl.privacy.charges import check_zero_or_delta
-from fedprikl.privacy.ledger_file import Entry, Head, LedgerFile, head_of
-from fedprikl.privacy.mechanism import Charge, charge_to_dict
-from fedprikl.privacy.spans import Span, worst_epsilon
-from fedprikl.privacy.units import Unit, check_unit, unit_entry
-
-__all__ = ["Ledger", "Reservation", "left_words", "worthwhile"]
+from fedprikl.errors import BudgetExceededError, InvalidInputError, LedgerDamagedError, LedgerError
+from fedprikl.privacy.account import (
+    Account,
+    BoundRecords,
+    LedgerFile,
+    LedgerRound,
+    RoundState,
+    Span,
+    head_of,
+    replay,
+    worst_epsilon,
+)
+from fedprikl.privacy.losses import Unit, check_unit, unit_entry
+from fedprikl.privacy.mechanism import Charge, charge_to_dict, check_zero_or_delta
+from fedprikl.store import Entry, Head, sync_folder
 
 POLL = 0.05  # seconds between looks at a lock
 # Of a budget: ten releases of 0.1 fit into 1, whatever the order of the sum; and totals that were
@@ -550,3 +558,96 @@ def _check_time(value: str) -> str:
             f"A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00, got {value!r}."
         )
     return value
+
+
+TIMEOUT = 30.0  # seconds to wait for other processes
+
+
+def backup_ledger(ledger: Path, copy: Path) -> Head:
+    """Copies a ledger to a new file, for its owner only; the head that both have.
+
+    Nobody can charge the ledger meanwhile. The copy is verified before it gets its name.
+
+    >>> from fedprikl.privacy import Ledger
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger, copy = Path(folder.name, "ledger.db"), Path(folder.name, "copy.db")
+    >>> with Ledger.open(ledger) as opened:
+    ...     account = opened.set_budget("phones", epsilon=1, delta=1e-6, at="2030-01-31T12:00:00Z")
+    >>> backup_ledger(ledger, copy) == restore_ledger(copy, ledger)
+    True
+    >>> folder.cleanup()
+    """
+    with _opened(ledger) as source, source.writing():
+        head = head_of(source.entries())
+        _copy(source, copy, head)
+    return head
+
+
+def restore_ledger(copy: Path, ledger: Path) -> Head:
+    """Puts a copy where the ledger belongs; the head of what is there then.
+
+    A ledger that is there must be whole, and the copy must contain all of it. A damaged one has to
+    be moved away by hand, by somebody who knows what was released since the copy was made.
+    """
+    with _opened(copy) as source, source.reading():
+        entries = source.entries()
+        if not ledger.exists():
+            _copy(source, ledger, head_of(entries))
+            return head_of(entries)
+        with _opened(ledger) as present, present.writing():
+            _check_contained(source, head_of(present.entries()), ledger)
+            _append(present, entries)
+    return head_of(entries)
+
+
+def _opened(path: Path) -> "contextlib.closing[LedgerFile]":
+    return contextlib.closing(LedgerFile(path, create=False, timeout=TIMEOUT))
+
+
+def _check_contained(copy: LedgerFile, present: Head, ledger: Path) -> None:
+    try:
+        copy.entries(anchor=present)
+    except LedgerDamagedError:
+        raise LedgerError(
+            f"{copy.path} does not contain all {present.count} entries of {ledger}: it is older, "
+            "or of another ledger. What was charged since would be forgotten. Nothing was changed."
+        ) from None
+
+
+def _append(present: LedgerFile, entries: list[Entry]) -> None:
+    """The same rows give the same hashes. The file stays, so a process that has it open sees it."""
+    head = head_of(present.entries())
+    for entry in entries[head.count :]:
+        head = present.append(entry.body, after=head)
+    if head != head_of(entries):
+        raise LedgerError("The entries of the copy cannot be written again. Nothing was changed.")
+    present.upgrade()
+
+
+def _copy(source: LedgerFile, path: Path, head: Head) -> None:
+    """Writes, syncs and verifies the copy under another name; replaces nothing.
+
+    SQLite does not copy over the connection that holds the lock, but over one beside it.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # owner only
+        try:
+            with (
+                _opened(source.path) as reader,
+                contextlib.closing(sqlite3.connect(name)) as target,
+            ):
+                reader.connection.backup(target)
+            os.fsync(handle)
+            with _opened(Path(name)) as made, made.reading():
+                if head_of(made.entries()) != head:
+                    raise LedgerError(f"The copy {path} went wrong. Nothing was written.")
+            os.link(name, path)
+        finally:
+            os.close(handle)
+            os.unlink(name)
+        sync_folder(path.parent)
+    except FileExistsError:
+        raise LedgerError(f"{path} exists. Choose a new name; nothing was written.") from None
+    except (OSError, sqlite3.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LedgerError(f"Cannot write {path}: {reason}. Nothing was written.") from None

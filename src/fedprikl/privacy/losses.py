@@ -9,27 +9,16 @@ loss; a subclass may know the distribution of the loss more closely.
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 from fedprikl.checks import check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.libraries import dp_accounting, loss_distributions
-from fedprikl.privacy.gaussian_account import gaussian_epsilon
-from fedprikl.privacy.integer_account import integer_gaussian_epsilon
-from fedprikl.privacy.renyi import concentrated_epsilon
-
-__all__ = [
-    "BoundedRangeLoss",
-    "ConcentratedLoss",
-    "GaussianLoss",
-    "IntegerGaussianLoss",
-    "JointLoss",
-    "LaplaceLoss",
-    "LaplaceVectorLoss",
-    "Loss",
-    "ProvedLoss",
-    "PureLoss",
-]
+from fedprikl.privacy.accounting import (
+    concentrated_epsilon,
+    gaussian_epsilon,
+    integer_gaussian_epsilon,
+)
 
 
 @dataclass(frozen=True)
@@ -247,3 +236,19 @@ def _integer_distribution(sigma: float, step: float) -> Any:
     return loss_distributions().from_discrete_gaussian_mechanism(
         sigma, value_discretization_interval=step
     )
+
+
+Unit = Literal["record", "client"]
+
+
+def check_unit(value: Any) -> Unit:
+    """The unit itself; anything else is refused."""
+    if value not in get_args(Unit):
+        raise InvalidInputError(f"The unit is 'record' or 'client', got {value!r:.40}.")
+    found: Unit = value
+    return found
+
+
+def unit_entry(unit: Unit) -> dict[str, str]:
+    """What an entry of a ledger says of it: nothing for records, as ledgers have always had it."""
+    return {} if check_unit(unit) == "record" else {"unit": unit}

@@ -7,35 +7,19 @@ kind it is.
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl.checks import Floats, check_finite, check_open_unit
+from fedprikl.checks import Floats, check_epsilon, check_finite, check_open_unit
 from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError
 from fedprikl.libraries import scipy
-from fedprikl.privacy.losses import Loss
+from fedprikl.privacy.losses import ConcentratedLoss, JointLoss, Loss, ProvedLoss
 from fedprikl.privacy.noise import NoiseSource
-
-__all__ = [
-    "LATER",
-    "AdditiveMechanism",
-    "Charge",
-    "Mechanism",
-    "Written",
-    "charge_from_dict",
-    "charge_to_dict",
-    "check_charge",
-    "check_noise",
-    "check_sensitivity",
-    "mechanism_named",
-    "register_mechanism",
-]
-
 
 # Of a field that a kind of charge got later: left out where it has its default, so that a ledger is
 # written as ever, and whoever does not know the field refuses what it cannot account for.
@@ -268,3 +252,132 @@ def check_sensitivity(value: float) -> float:
     if check_finite(value, "sensitivity") < 0:
         raise InvalidInputError(f"A sensitivity cannot be negative, got {value}.")
     return float(value)
+
+
+@register_mechanism("accounted")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountedRelease(Written):
+    """A release that was proved (epsilon, delta)-private elsewhere, its inner structure unknown.
+
+    Only basic composition holds for it: its epsilon and its delta are added to the rest.
+
+    >>> print(AccountedRelease(proved_epsilon=0.5, proved_delta=1e-9))
+    a release of epsilon 0.5, delta 1e-09
+    """
+
+    proved_epsilon: float
+    proved_delta: float = 0.0
+
+    @property
+    def loss(self) -> ProvedLoss:
+        """What the accountant composes."""
+        return ProvedLoss(self.proved_epsilon, self.proved_delta)
+
+    def check(self) -> None:
+        """Raises `InvalidInputError` unless the privacy can be computed."""
+        check_epsilon(self.proved_epsilon)
+        check_zero_or_delta(self.proved_delta)
+
+    def __str__(self) -> str:
+        return f"a release of epsilon {self.proved_epsilon:.4g}, delta {self.proved_delta:g}"
+
+
+@register_mechanism("concentrated")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcentratedRelease(Written):
+    """A release that is rho-zCDP: zero-concentrated differential privacy.
+
+    Several add their rho: many releases of Gaussian noise cost far less than the sum of their
+    epsilons.
+
+    >>> print(ConcentratedRelease(rho=0.01))
+    a release of concentration 0.01
+    """
+
+    rho: float
+
+    @property
+    def loss(self) -> ConcentratedLoss:
+        """What the accountant composes."""
+        return ConcentratedLoss(self.rho)
+
+    def check(self) -> None:
+        """Raises `InvalidInputError` unless the privacy can be computed."""
+        if check_finite(self.rho, "rho") <= 0:
+            raise InvalidInputError("The concentration of a release is above 0.")
+
+    def __str__(self) -> str:
+        return f"a release of concentration {self.rho:.4g}"
+
+
+def check_zero_or_delta(value: float, name: str = "delta") -> float:
+    """A delta of at least 0 and under 1. At 0, only pure releases (Laplace) fit."""
+    delta = check_finite(value, name)
+    if not 0 <= delta < 1:
+        raise InvalidInputError(
+            f"{name} must be at least 0 and under 1, got {delta}. "
+            "Use well under one in the number of records, like 1e-6."
+        )
+    return delta
+
+
+ROUNDING = 1 - 2.0**-50  # more than the roundings of a share, so that the parts never exceed all
+
+
+@register_mechanism("together")
+@dataclass(frozen=True, slots=True)
+class Together(Written):
+    """What one release of several numbers costs: one charge, whose parts are composed one by one.
+
+    >>> from fedprikl.privacy import calibrate_laplace, total_epsilon
+    >>> parts = tuple(calibrate_laplace(epsilon=e, sensitivity=1.0) for e in (0.25, 0.75))
+    >>> charge = Together(parts)
+    >>> print(charge)
+    Laplace noise of scale 4 and Laplace noise of scale 1.333
+    >>> 0.75 < total_epsilon([charge], delta=1e-6) <= 1.0
+    True
+    """
+
+    parts: tuple[Charge, ...]
+
+    def __post_init__(self) -> None:
+        written = (
+            charge_from_dict(part) if isinstance(part, Mapping) else part for part in self.parts
+        )
+        object.__setattr__(self, "parts", tuple(written))
+
+    @property
+    def loss(self) -> JointLoss:
+        """What the accountant composes."""
+        return JointLoss(tuple(part.loss for part in self.parts))
+
+    def check(self) -> None:
+        """Raises `InvalidInputError` unless the privacy can be computed."""
+        if len(self.parts) < 2 or any(isinstance(part, Together) for part in self.parts):
+            raise InvalidInputError("A charge of several parts has two or more, each a single one.")
+        for part in self.parts:
+            check_charge(part)
+
+    def per_unit(self) -> str:
+        """In words, relative to the sensitivity where there is one: what a ledger knows."""
+        return " and ".join(part.per_unit() for part in self.parts)
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.parts))
+
+
+def charge_together(parts: Sequence[Charge]) -> Charge:
+    """The charge of one release with these mechanisms."""
+    return parts[0] if len(parts) == 1 else Together(tuple(parts))
+
+
+def share_out(total: float, shares: Sequence[float]) -> tuple[float, ...]:
+    """The total in parts proportional to the shares; whatever the rounding, their sum is no more.
+
+    >>> share_out(1.0, [1.0]), sum(share_out(1.0, [0.1, 0.3, 0.6])) <= 1.0
+    ((1.0,), True)
+    """
+    if len(shares) == 1:
+        return (total,)
+    whole = math.fsum(shares)
+    return tuple(total * (share / whole) * ROUNDING for share in shares)

@@ -13,8 +13,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from fedprikl.checks import Floats, Ints, check_counts, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["Ranges", "Scores", "reachable_ranges"]
-
 # Weighted scores w s(h) of entries (positions) at counts h; both broadcast.
 Scores = Callable[[Ints, Ints], Floats]
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from fedprikl.documents import read_fields
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.units import Unit, check_unit
-from fedprikl.shapes import read_fields
-
-__all__ = ["PrivacyStatement", "state_together"]
+from fedprikl.privacy.losses import Unit, check_unit
 
 ONE = "one number"
 SEVERAL = 1.5  # records a client, from which on the unit matters

@@ -1,30 +1,22 @@
 """Protocol: the parties, their messages and one round. Start with `run.py`."""
 
 from fedprikl.protocol.aggregator import Aggregator
-from fedprikl.protocol.answer import Answer
-from fedprikl.protocol.client import Client, draw_of
-from fedprikl.protocol.client_session import ClientSession
-from fedprikl.protocol.column_answer import CellAnswer, ColumnAnswer
-from fedprikl.protocol.column_questions import ColumnQuestions
-from fedprikl.protocol.identity_check import IdentityCheck, introduce
-from fedprikl.protocol.in_memory import InMemoryTransport
-from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.answer import Answer, CellAnswer, ColumnAnswer, CountNoise, ReleasedCounts
+from fedprikl.protocol.client import Client, ClientSession, draw_of
+from fedprikl.protocol.cohort_sums import Outcome
+from fedprikl.protocol.keys import Address, SealingKey, SigningKey, seal_answer, seal_refusal
 from fedprikl.protocol.noised_round import NoisedRound, finish_round
-from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.policy import Policy, check_period, check_roster, check_validity
-from fedprikl.protocol.question import Question
-from fedprikl.protocol.release import Release
-from fedprikl.protocol.released_counts import CountNoise, ReleasedCounts
-from fedprikl.protocol.released_period import ReleasedPeriod
+from fedprikl.protocol.question import ColumnQuestions, Question
+from fedprikl.protocol.release import Release, ReleasedPeriod
 from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Cohort, Invitation, Round
 from fedprikl.protocol.round_driver import RoundDriver, StepCount
-from fedprikl.protocol.run import RoundResult, run_round
-from fedprikl.protocol.sealing import Address, SealingKey, seal_answer, seal_refusal
+from fedprikl.protocol.run import InMemoryTransport, RoundResult, run_round
 from fedprikl.protocol.series import Period, Series
 from fedprikl.protocol.server import Server
-from fedprikl.protocol.transport import Reply, Step, Transport
+from fedprikl.protocol.transport import IdentityCheck, Reply, Step, Transport, introduce
 from fedprikl.protocol.trust import trust_of
 
 __all__ = [

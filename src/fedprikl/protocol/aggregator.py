@@ -15,17 +15,13 @@ from fedprikl.privacy import (
     Reservation,
     Span,
 )
-from fedprikl.protocol.cohort_sums import OpenedSum
+from fedprikl.protocol.cohort_sums import OpenedSum, Outcome, asked_views, view_points
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.noised_round import NoisedRound
-from fedprikl.protocol.outcome import Outcome
-from fedprikl.protocol.released_period import charge_note, charged_span
+from fedprikl.protocol.release import charge_note, charged_span
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.trust import trust_of
-from fedprikl.protocol.view_sums import asked_views, view_points
 from fedprikl.secure_sum import SumAggregator
-
-__all__ = ["Aggregator"]
 
 
 class Aggregator:

@@ -1,13 +1,18 @@
 """What all secure sums of cohorts have in common, whoever is trusted."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
-from fedprikl.checks import Ints
-from fedprikl.protocol.plan import Plan
-from fedprikl.secure_sum import Degree, choose_degree
+import numpy as np
 
-__all__ = ["Noised", "OpenedSum", "cohort_degree", "expected_records"]
+from fedprikl.checks import Ints
+from fedprikl.divergence import Score, Skew, divergence_named
+from fedprikl.errors import InvalidInputError
+from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.question import ColumnQuestions
+from fedprikl.reference import QueryPoints, Reference, Spread, View
+from fedprikl.secure_sum import Degree, choose_degree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,3 +69,64 @@ def cohort_degree(plan: Plan, clients: int, *, complete: bool) -> Degree:
 @cache
 def _degree(clients: int, dropout: float, corruption: float, complete: bool) -> Degree:
     return choose_degree(clients, dropout=dropout, corruption=corruption, complete=complete)
+
+
+def asked_views(plan: Plan, reference: Reference) -> tuple[View, ...]:
+    """The reference's views that a plan asks about, in the plan's order."""
+    return tuple(reference.views[i] for i in view_places(plan.columns, reference))
+
+
+def view_places(asked: ColumnQuestions | None, reference: Reference) -> list[int]:
+    """Where the asked views stand among those of the reference."""
+    if asked is None:
+        return []
+    places = {view.columns: place for place, view in enumerate(reference.views)}
+    if not places.keys() >= set(asked.views):
+        raise InvalidInputError("The plan asks about columns that the reference does not have.")
+    found = [places[view] for view in asked.views]
+    if [reference.views[place].size for place in found] != list(asked.sizes):
+        raise InvalidInputError("The plan asks for another number of counts than a column has.")
+    return found
+
+
+def view_points(view: View) -> QueryPoints:
+    """All cells of a view, asked of everybody."""
+    pi, cells = view.probabilities, np.arange(view.size)
+    return QueryPoints.build(pi, cells=cells, batch=np.zeros_like(cells), weights=pi[cells])
+
+
+def view_score(divergence: str) -> Score:
+    """Of a view's counts: everybody's, so they need no correction; no step is limited."""
+    found = divergence_named(divergence)
+    return Score(Skew(found.skew), found, correction=0.0)
+
+
+def split_views(plan: Plan, counts: Ints, *, more: int = 0) -> list[Ints]:
+    """The counts of each view, with `more` entries after the cells of each."""
+    sizes = () if plan.columns is None else plan.columns.sizes
+    ends = np.cumsum([size + more for size in sizes], dtype=np.int64)
+    return np.split(counts, ends[:-1]) if len(sizes) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a cohort ended: its counts are in the sum of its batch, or it was dropped. Public.
+
+    >>> Outcome(batch=0, clients=9, included=8)
+    Outcome(batch=0, clients=9, included=8, reason='')
+    """
+
+    batch: int
+    clients: int
+    included: int  # clients whose counts are in the sum; 0 if the cohort was dropped
+    reason: str = ""  # why it was dropped
+
+
+def spread_of(plan: Plan, reference: Reference, outcomes: Iterable[Outcome]) -> float | Spread:
+    """How counts vary without drift: by the plan, or by the reference for who was counted."""
+    if plan.design_effect is not None:
+        return plan.design_effect
+    clients = [0] * plan.batches
+    for outcome in outcomes:
+        clients[outcome.batch] += outcome.included
+    return reference.spread(clients=clients)

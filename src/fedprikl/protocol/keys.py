@@ -1,14 +1,53 @@
-"""Signing keys: who made a plan or a release, who a client is. Ed25519 by `cryptography`."""
+"""Keys: who made a plan or a release, who a client is, and messages sealed to the aggregator."""
 
+import os
+import re
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
-from fedprikl.errors import InvalidInputError
-from fedprikl.protocol.key_files import read_key, write_key
+from fedprikl.documents import canonical
+from fedprikl.errors import InvalidInputError, SealError
+from fedprikl.secure_sum.sum_keys import is_usable_key
 
-__all__ = ["SigningKey", "verify_signature"]
+
+def read_key(path: str | Path) -> object:
+    """The private key in a PEM file, of whatever kind; None if the file holds none."""
+    try:
+        return load_pem_private_key(Path(path).read_bytes(), password=None)
+    except OSError as error:
+        raise InvalidInputError(f"Cannot read the key {path}: {error.strerror}.") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+
+
+def write_key(path: str | Path, private: Ed25519PrivateKey | X25519PrivateKey) -> None:
+    """Writes the key for its owner only, whole or not at all; never over an existing file."""
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    place, fresh = Path(path), ""
+    try:
+        handle, fresh = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")  # owner only
+        with os.fdopen(handle, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(fresh, place)
+    except OSError as error:
+        raise InvalidInputError(f"Cannot write the key {path}: {error.strerror}.") from None
+    finally:
+        if fresh:
+            Path(fresh).unlink(missing_ok=True)
 
 
 class SigningKey:
@@ -82,3 +121,137 @@ def verify_signature(public: str, signature: str, body: bytes) -> bool:
     except (InvalidSignature, ValueError, TypeError):
         return False
     return True
+
+
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
+_LABEL = b"fedprikl/sealed/2/"
+ANSWER, REFUSAL = b"\x01", b"\x02"  # the kinds of what is sealed
+_HEAD = 5  # the kind, and the length of what follows
+_BUCKET = 256  # what is sealed is a multiple of it; a first answer fits one, as does a refusal
+_SIGNATURE = 64  # bytes of an Ed25519 signature; zeros where nobody has an identity
+LONGEST_REASON = _BUCKET - _HEAD - _SIGNATURE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a message belongs. Public; both sides derive it, it does not travel."""
+
+    round_id: str
+    cohort: bytes  # round id of the cohort's secure sum, which fixes all of its plan
+    member: int
+    invitation: bytes  # SHA-256 of what the client was asked: plan, cells, batch and all
+    step: str
+
+    def to_bytes(self) -> bytes:
+        """One text per address."""
+        return _LABEL + canonical(
+            {
+                "round": self.round_id,
+                "cohort": self.cohort.hex(),
+                "member": self.member,
+                "invitation": self.invitation.hex(),
+                "step": self.step,
+            }
+        )
+
+
+class SealingKey:
+    """The aggregator's X25519 key. SECRET: it never prints; `public` stands in the plan."""
+
+    def __init__(self, private: X25519PrivateKey) -> None:
+        self._private = private
+
+    @classmethod
+    def generate(cls) -> "SealingKey":
+        """A fresh key from the operating system's randomness."""
+        return cls(X25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SealingKey":
+        """A key from a PEM file written by `save`."""
+        key = read_key(path)
+        if not isinstance(key, X25519PrivateKey):
+            raise InvalidInputError(f"{path} is not an unencrypted X25519 key in PEM format.")
+        return cls(key)
+
+    def save(self, path: str | Path) -> None:
+        """Write the key for its owner only; an existing file is never overwritten."""
+        write_key(path, self._private)
+
+    @property
+    def public(self) -> str:
+        """The public key, as 64 hexadecimal digits."""
+        return self._private.public_key().public_bytes_raw().hex()
+
+    def open(self, sealed: bytes, address: Address) -> bytes:
+        """What was sealed for this address; anything else is a `SealError`."""
+        try:
+            return _SUITE.decrypt(sealed, self._private, address.to_bytes())
+        except (InvalidTag, ValueError, TypeError):
+            raise SealError(
+                "A message does not open: it was sealed for another key, round, member, step or "
+                "invitation, or damaged on the way. It was not used."
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"SealingKey(public {self.public[:8]}...)"
+
+
+def seal(message: bytes, public: str, address: Address) -> bytes:
+    """The message, for the holder of the key and this address only. Runs at the client."""
+    key = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
+    return _SUITE.encrypt(message, key, address.to_bytes())
+
+
+def seal_answer(message: bytes, public: str, address: Address) -> bytes:
+    """A client's message of a step, as it travels to the aggregator."""
+    return seal(_padded(ANSWER, message), public, address)
+
+
+def seal_refusal(
+    reason: str, public: str, address: Address, identity: SigningKey | None = None
+) -> bytes:
+    """Why a client takes no part: sealed as well, as the reason may depend on its records.
+
+    All refusals are of one length, that of an answer to the first step, where records matter. With
+    an identity it is signed: sealing alone does not say who wrote, and somebody else could keep the
+    client out.
+    """
+    words = reason.encode()[:LONGEST_REASON]
+    signature = bytes(_SIGNATURE)
+    if identity is not None:
+        signature = bytes.fromhex(identity.sign(_refusal_body(words, address)))
+    return seal(_padded(REFUSAL, signature + words), public, address)
+
+
+def is_own_refusal(content: bytes, address: Address, identity: bytes) -> bool:
+    """Whether the client with this public key signed the refusal. Runs at the aggregator."""
+    signature, words = content[:_SIGNATURE], content[_SIGNATURE:]
+    return verify_signature(identity.hex(), signature.hex(), _refusal_body(words, address))
+
+
+def refusal_words(content: bytes) -> str:
+    """The reason in a refusal; its characters may be anything."""
+    return content[_SIGNATURE:].decode(errors="replace")
+
+
+def _refusal_body(words: bytes, address: Address) -> bytes:
+    return b"fedprikl/refusal/1/" + address.to_bytes() + words
+
+
+def _padded(kind: bytes, content: bytes) -> bytes:
+    message = kind + len(content).to_bytes(_HEAD - 1, "little") + content
+    return message + bytes(-len(message) % _BUCKET)
+
+
+def unpadded(opened: bytes) -> tuple[bytes, bytes]:
+    """(kind, content); what was not padded like this gives content that no sum accepts."""
+    size = int.from_bytes(opened[1:_HEAD], "little")
+    return opened[:1], opened[_HEAD : _HEAD + size]
+
+
+def is_sealing_key(public: object) -> bool:
+    """Whether this is the text of a key that messages can be sealed to."""
+    if not isinstance(public, str) or not re.fullmatch("[0-9a-f]{64}", public):
+        return False
+    return is_usable_key(bytes.fromhex(public))

@@ -24,11 +24,16 @@ from fedprikl.privacy import (
     SharedMechanism,
     calibrate_shared,
 )
-from fedprikl.protocol.cohort_sums import Noised, OpenedSum, cohort_degree, expected_records
+from fedprikl.protocol.answer import ReleasedCounts
+from fedprikl.protocol.cohort_sums import (
+    Noised,
+    OpenedSum,
+    cohort_degree,
+    expected_records,
+    split_views,
+)
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
-from fedprikl.protocol.released_counts import ReleasedCounts
-from fedprikl.protocol.view_sums import split_views
 from fedprikl.reference import (
     QueryPoints,
     distinct_points,
@@ -37,8 +42,6 @@ from fedprikl.reference import (
     spread_shares,
 )
 from fedprikl.secure_sum import DEFAULT_FAILURE, Degree, SumPlan
-
-__all__ = ["LARGEST_MARK", "NoisyHistogram"]
 
 LARGEST_MARK = 2**32  # of insecure noise
 NOBODY = "nobody: every client adds its share of the noise inside the secure sum."

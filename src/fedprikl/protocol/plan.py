@@ -17,14 +17,10 @@ from fedprikl.documents import canonical, check_version, digest, parse_document
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import check_design_effect, check_false_alarm
 from fedprikl.privacy import NoiseKind, Unit
-from fedprikl.protocol.column_questions import ColumnQuestions
-from fedprikl.protocol.keys import SigningKey, verify_signature
-from fedprikl.protocol.question import Question
+from fedprikl.protocol.keys import SigningKey, is_sealing_key, verify_signature
+from fedprikl.protocol.question import ColumnQuestions, Question
 from fedprikl.protocol.roster import is_fingerprint
-from fedprikl.protocol.sealing import is_sealing_key
 from fedprikl.protocol.series import Series
-
-__all__ = ["Empty", "Plan", "SignedPlan", "Trust"]
 
 NUMBERS = (
     "epsilon",

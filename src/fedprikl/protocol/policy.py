@@ -6,22 +6,13 @@ from typing import get_args
 
 from fedprikl.errors import InvalidInputError, PolicyRefusal
 from fedprikl.privacy import Unit
+from fedprikl.protocol.cohort_sums import view_places
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Invitation, plan_cohort, sum_nonce
 from fedprikl.protocol.trust import trust_of
-from fedprikl.protocol.view_sums import view_places
 from fedprikl.reference import Reference
-
-__all__ = [
-    "Policy",
-    "check_invitation",
-    "check_period",
-    "check_protected",
-    "check_roster",
-    "check_validity",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,19 +12,9 @@ from fedprikl.privacy import (
     calibrate_integer,
     share_out,
 )
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
-from fedprikl.privacy.integer_laplace import IntegerLaplaceMechanism
+from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, IntegerLaplaceMechanism
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
-
-__all__ = [
-    "AdaptiveNoise",
-    "ColumnsNoise",
-    "CountsNoise",
-    "QuestionNoise",
-    "ValueNoise",
-    "noises_of",
-]
 
 VALUES = ("tv", "js")  # divergences of each view that are released as numbers
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from fedprikl.errors import InvalidInputError
 
-__all__ = ["Roster", "is_fingerprint"]
-
 SMALLEST = 3  # clients of a secure sum
 _LABEL = b"fedprikl/roster/1/"
 _HEX = re.compile("[0-9a-f]{64}")

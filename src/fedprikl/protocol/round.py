@@ -8,21 +8,11 @@ from typing import Any
 from fedprikl.checks import Ints
 from fedprikl.documents import canonical, parse_document
 from fedprikl.errors import InvalidInputError
+from fedprikl.protocol.keys import Address
 from fedprikl.protocol.plan import Plan, SignedPlan
-from fedprikl.protocol.sealing import Address
 from fedprikl.protocol.trust import trust_of
 from fedprikl.reference import QueryPoints, Reference
 from fedprikl.secure_sum import NONCE_BYTES, SumPlan
-
-__all__ = [
-    "Cohort",
-    "Invitation",
-    "Round",
-    "cohort_sizes",
-    "plan_cohort",
-    "size_cohort",
-    "sum_nonce",
-]
 
 FIELDS = {
     "round",

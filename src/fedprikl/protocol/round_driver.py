@@ -12,9 +12,8 @@ import numpy as np
 
 from fedprikl.errors import InvalidInputError, SealError, SecureSumError
 from fedprikl.protocol.aggregator import Aggregator
-from fedprikl.protocol.outcome import Outcome
-from fedprikl.protocol.round import Invitation, Round
-from fedprikl.protocol.sealing import (
+from fedprikl.protocol.cohort_sums import Outcome
+from fedprikl.protocol.keys import (
     LONGEST_REASON,
     REFUSAL,
     Address,
@@ -23,9 +22,8 @@ from fedprikl.protocol.sealing import (
     refusal_words,
     unpadded,
 )
+from fedprikl.protocol.round import Invitation, Round
 from fedprikl.protocol.transport import Reply, Step, Transport
-
-__all__ = ["RoundDriver", "StepCount"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,26 +11,57 @@ own transport; the parties and the driver are the same.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedprikl.errors import InvalidInputError, ReleaseRefused
+from fedprikl.errors import InvalidInputError, PolicyRefusal, ReleaseRefused, SecureSumError
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol.aggregator import Aggregator
-from fedprikl.protocol.client import NO_ROOM, Client
-from fedprikl.protocol.in_memory import InMemoryTransport
+from fedprikl.protocol.client import NO_ROOM, Client, ClientSession
+from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import SigningKey
-from fedprikl.protocol.outcome import Outcome
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.server import Server
-from fedprikl.protocol.transport import Step, Transport
+from fedprikl.protocol.transport import Reply, Step, Transport
 from fedprikl.secure_sum import Leaves
 
-__all__ = ["RoundResult", "run_round"]
+
+class InMemoryTransport:
+    """Hands messages to the clients themselves. Nobody is in between, so nothing is sealed.
+
+    `at` is the clients' time; `leaves` says who vanishes before sending which message.
+    """
+
+    def __init__(
+        self,
+        clients: Mapping[str, Client],
+        *,
+        at: str,
+        leaves: Mapping[str, Leaves] | None = None,
+    ) -> None:
+        self._clients, self._at = clients, at
+        self._last = {name: when.value for name, when in (leaves or {}).items()}
+        self._sessions: dict[str, ClientSession] = {}
+
+    def exchange(
+        self, step: Step, messages: Mapping[str, bytes], enough: Callable[[], bool]
+    ) -> Iterator[Reply]:
+        """The replies; a client that has left, or cannot use its message, gives none."""
+        del enough  # nobody is waited for
+        for name, message in messages.items():
+            try:
+                if step is Step.ADVERTISE:
+                    self._sessions[name] = self._clients[name].join(message, at=self._at)
+                if list(Step).index(step) < self._last.get(name, len(Step)):
+                    yield Reply(name, self._sessions[name].answer(step, message))
+            except PolicyRefusal as refusal:
+                yield Reply(name, refusal=refusal.reason)
+            except SecureSumError:
+                continue
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,10 +22,14 @@ from fedprikl.estimation import (
     noise_views,
 )
 from fedprikl.estimation.adaptive import adaptive_value
-from fedprikl.estimation.adaptive_estimate import explain_adaptive
 from fedprikl.estimation.noisy_estimates import read_counts
 from fedprikl.estimation.noisy_views import read_views
-from fedprikl.estimation.trusted_aggregator import TRUST, explain_score, noised_score
+from fedprikl.estimation.trusted_aggregator import (
+    TRUST,
+    explain_adaptive,
+    explain_score,
+    noised_score,
+)
 from fedprikl.privacy import (
     Calibrated,
     Charge,
@@ -34,9 +38,15 @@ from fedprikl.privacy import (
     charge_together,
     state_together,
 )
-from fedprikl.protocol.cohort_sums import Noised, OpenedSum, cohort_degree, expected_records
+from fedprikl.protocol.cohort_sums import (
+    Noised,
+    OpenedSum,
+    cohort_degree,
+    expected_records,
+    split_views,
+    view_score,
+)
 from fedprikl.protocol.plan import Plan
-from fedprikl.protocol.possible_counts import possible_counts
 from fedprikl.protocol.question import Question
 from fedprikl.protocol.question_noise import (
     AdaptiveNoise,
@@ -46,11 +56,28 @@ from fedprikl.protocol.question_noise import (
     ValueNoise,
     noises_of,
 )
-from fedprikl.protocol.view_sums import split_views, view_score
 from fedprikl.reference import QueryPoints, spread_points
 from fedprikl.secure_sum import Degree, SumPlan
 
-__all__ = ["ScoredSum"]
+
+def possible_counts(opened: Ints, *, top: int, records: int) -> Ints:
+    """Counts of at least 0 that sum to at most `records`, near the opened ones.
+
+        f(h) = h up to `top`, then falling:  max(0, 2 top - h)
+        g_i  = C_i - C_(i-1),   C_i = min(records, f(h_1) + ... + f(h_i))
+
+    Counts that are possible stay as they are. The ring is at least 2 `top` around, so f moves by at
+    most 1 if h does, also where it wraps. A record that leaves one cell for another moves g in the
+    same way or not at all: the clipped cumulative sums differ by 1 between the two cells, up to the
+    first place where they reach `records`. Only where an entry is beyond `top`, which no honest
+    cohort reaches, can a record move g like two records: such a liar can double epsilon, and learns
+    nothing from whether there is a release.
+    """
+    folded = np.where(opened <= top, opened, np.maximum(2 * top - opened, 0))
+    clipped = np.minimum(np.cumsum(np.minimum(folded, records)), records)
+    possible: Ints = np.diff(clipped, prepend=0)
+    return possible
+
 
 NOTHING = np.zeros(0, dtype=np.int64)
 

@@ -12,8 +12,6 @@ from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import Span
 
-__all__ = ["Every", "Period", "Series", "series_until"]
-
 Every = Literal["day", "week", "month", "quarter"]
 PER_YEAR: dict[Every, int] = {"day": 365, "week": 52, "month": 12, "quarter": 4}
 MONTHS = {"month": 1, "quarter": 3}

@@ -4,8 +4,6 @@ from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.scored_sum import ScoredSum
 
-__all__ = ["TrustMode", "trust_of"]
-
 TrustMode = ScoredSum | NoisyHistogram
 MODES: dict[Trust, type[ScoredSum] | type[NoisyHistogram]] = {
     "aggregator": ScoredSum,

@@ -1,22 +1,173 @@
 """Counting records into cells, a chunk of rows at a time."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from fedprikl.checks import Ints
-from fedprikl.errors import RecordsError
+from fedprikl.checks import Floats, Ints, check_positive_int
+from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.records.data_files import Chunk, quoted_names
-from fedprikl.records.drawing import Draw, Sample
-from fedprikl.records.reference_draws import draw_reference
-from fedprikl.reference import Indices, Reference, Table
+from fedprikl.reference import Domain, Indices, Reference, Table
 from fedprikl.reference.columns import UNSEEN, Values
-from fedprikl.reference.view_cells import ViewCounter
+from fedprikl.reference.views import ViewCounter, ViewRows
 
-__all__ = ["CellReader", "RecordCounts"]
+KEY_BYTES = 8
+Randomness = Callable[[int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What a client contributes where the unit of privacy is the client: k records, always.
+
+    Of r records, a client draws
+
+        r >= k    k of them, without replacement
+        r <  k    each floor(k / r) times, and k mod r of them once more, without replacement
+        r =  0    k records of the reference, or nothing if `empty` is "away"
+
+    so that the counts of every client sum to k, whatever it holds. For r < k this has less sampling
+    noise than k draws with replacement. A record that cannot be read is a record.
+
+    >>> len(set(Draw(20).places(800).tolist()))  # of 800 records, 20 different ones
+    20
+    >>> sorted(Draw(6).places(3).tolist())  # each of three records twice
+    [0, 0, 1, 1, 2, 2]
+    """
+
+    records: int  # k
+    empty: Literal["reference", "away"] = "reference"  # what a client without records does
+    randomness: Randomness = field(default=os.urandom, repr=False)  # another one for tests only
+
+    def __post_init__(self) -> None:
+        check_positive_int(self.records, "records")
+        if self.empty not in ("reference", "away"):
+            raise InvalidInputError(
+                "A client without records takes part with draws of the 'reference' or stays "
+                f"'away', got {self.empty!r:.40}."
+            )
+
+    def sample(self, width: int) -> "Sample":
+        """An empty sample of rows of whole numbers."""
+        return Sample(self.records, width, self.randomness)
+
+    def places(self, number: int) -> Ints:
+        """Which of `number` records are drawn: k places; none if there are no records."""
+        sample = self.sample(1)
+        sample.offer(number, lambda places: places[:, None])
+        return sample.drawn()[:, 0]
+
+
+class Sample:
+    """The rows with the k smallest keys so far. Memory: k rows, and the keys of one chunk."""
+
+    def __init__(self, records: int, width: int, randomness: Randomness) -> None:
+        self._records, self._randomness = records, randomness
+        self._keys = np.zeros(0, dtype=np.uint64)
+        self._rows = np.zeros((0, width), dtype=np.int64)
+
+    def offer(self, number: int, read: Callable[[Ints], Ints]) -> None:
+        """Takes up some more records; `read` makes the rows of those whose keys are small enough.
+
+        It is called with their places from 0, in order.
+        """
+        fresh = np.frombuffer(self._randomness(KEY_BYTES * number), dtype=np.uint64)
+        keys, held = np.concatenate([self._keys, fresh]), len(self._keys)
+        kept = np.arange(len(keys))
+        if len(keys) > self._records:
+            kept = np.sort(np.argpartition(keys, self._records - 1)[: self._records])
+        old, new = kept[kept < held], kept[kept >= held] - held
+        self._keys = keys[kept]
+        self._rows = np.concatenate([self._rows[old], read(new)])
+
+    def drawn(self) -> Ints:
+        """Exactly k rows; none if no record was offered.
+
+        In the order of their keys and, if they are fewer than k, again and again in that order: so
+        those that are drawn once more than others have the smallest keys.
+        """
+        if not len(self._keys):
+            return self._rows
+        order = np.argsort(self._keys, kind="stable")
+        return self._rows[np.resize(order, self._records)]
+
+
+def draw_reference(
+    reference: Reference, records: int, randomness: Randomness
+) -> tuple[Ints, tuple[Ints, ...]]:
+    """The counts of k independent records x ~ Pi, and their counts in every view.
+
+    A joint cell tells the cell of each view. For a record without one ("other", and all records of
+    a reference that has no joint cells) every view is drawn by itself, from what its distribution
+    has beyond the joint cells: E[h_v(x)] = k Pi_v(x) in each of them.
+    """
+    mass = reference.mass
+    cells = _draw(mass, records, randomness)
+    counts = np.bincount(cells, minlength=len(mass)).astype(np.int64)
+    table, codes = reference.domain.encoder, reference.domain.codes
+    if not isinstance(table, Table) or not reference.views:
+        return counts, ()
+    levels = _levels(table, codes)
+    views, strays = [], int(counts[-1])
+    for view in reference.views:
+        rows = ViewRows.of(table, view.columns)
+        place = Domain(rows.part, view.codes).cells_of(rows.codes(levels))
+        found = _summed(place, counts[:-1], view.size + 1)
+        if strays:
+            beyond = np.maximum(view.mass - _summed(place, mass[:-1], view.size + 1), 0.0)
+            drawn = _draw(beyond, strays, randomness)
+            found = found + np.bincount(drawn, minlength=view.size + 1)
+        views.append(found.astype(np.int64))
+    return counts, tuple(views)
+
+
+def draw_counts(counts: Ints, reference: Reference, draw: Draw) -> Ints:
+    """The counts of k drawn records, of records per cell; for simulations.
+
+    As a client draws, also where it has no records. Which views a record is in, counts do not tell.
+
+    >>> pi = Reference.from_counts([5, 5])
+    >>> int(draw_counts(np.array([500, 300, 0]), pi, Draw(20)).sum())
+    20
+    >>> draw_counts(np.array([2, 1, 0]), pi, Draw(6)).tolist()  # each of the three twice
+    [4, 2, 0]
+    """
+    cells = np.repeat(np.arange(len(counts)), counts)
+    if not cells.size and draw.empty == "reference":
+        return draw_reference(reference, draw.records, draw.randomness)[0]
+    return np.bincount(cells[draw.places(len(cells))], minlength=len(counts)).astype(np.int64)
+
+
+def _draw(mass: Floats, number: int, randomness: Randomness) -> Ints:
+    """Cells drawn in proportion to their mass; the last one if none has any."""
+    sums = np.cumsum(mass)
+    if not sums[-1] > 0:
+        return np.full(number, len(mass) - 1)
+    keys = np.frombuffer(randomness(KEY_BYTES * number), dtype=np.uint64)
+    shares = (keys >> np.uint64(11)) * 2.0**-53  # from 0 to under 1
+    found = np.searchsorted(sums, shares * sums[-1], side="right")
+    last = int(np.flatnonzero(mass)[-1])  # a share just under 1 may be rounded up
+    cells: Ints = np.minimum(found, last).astype(np.int64)
+    return cells
+
+
+def _levels(table: Table, codes: Ints) -> list[Ints]:
+    """The level of each column in each code: `Table.levels`, of all at once."""
+    levels = []
+    for column in reversed(table.columns):
+        codes, level = np.divmod(codes, column.size)
+        levels.append(level)
+    return levels[::-1]
+
+
+def _summed(place: Ints, weights: Ints | Floats, size: int) -> Floats:
+    """The weight in each cell of a view; exact for counts below 2^53."""
+    sums: Floats = np.bincount(place, weights=weights, minlength=size).astype(np.float64)
+    return sums
+
 
 UNREADABLE = -2  # beside levels and `UNSEEN`: of a drawn record that is not even a row
 

@@ -23,8 +23,6 @@ import numpy.typing as npt
 from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.reference.columns import Values
 
-__all__ = ["Chunk", "CsvFile", "CsvFormat", "Mask", "quoted_names"]
-
 Mask = npt.NDArray[np.bool_]
 
 BLOCK = 2**20  # bytes that are read at once; what is made of them is some 50 times as large

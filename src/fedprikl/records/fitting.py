@@ -16,11 +16,8 @@ from fedprikl.records.data_files import (
 )
 from fedprikl.reference import Domain, Reference
 from fedprikl.reference.columns import Values
-from fedprikl.reference.fit import check_lists, compared_columns, fit_table
-from fedprikl.reference.fit_cells import fit_cells
+from fedprikl.reference.fit import check_lists, compared_columns, fit_cells, fit_table
 from fedprikl.reference.values import MISSING_TEXTS
-
-__all__ = ["fit_reference"]
 
 
 def fit_reference(

@@ -15,8 +15,6 @@ from fedprikl.libraries import parquet, pyarrow
 from fedprikl.records.csv_files import Chunk
 from fedprikl.reference.frames import column_values, eager_frame
 
-__all__ = ["ParquetFile"]
-
 ROWS, BUFFER = 2**13, 2**20  # that are read at once: rows, and bytes of a column
 ENDS = b"PAR1"
 # Long texts stand in the descriptions of their columns too: no text may be too long for them.

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import narwhals.stable.v2 as nw
 
 from fedprikl.errors import InvalidInputError, RecordsError
-from fedprikl.records.counting import CellReader, RecordCounts
+from fedprikl.records.counting import CellReader, Draw, RecordCounts
 from fedprikl.records.data_files import (
     Chunk,
     CsvFormat,
@@ -20,7 +20,6 @@ from fedprikl.records.data_files import (
     quoted_names,
     require_columns,
 )
-from fedprikl.records.drawing import Draw
 from fedprikl.reference import Reference, Table
 from fedprikl.reference.frames import check_types, column_values, eager_frame
 

@@ -1,9 +1,8 @@
 """Reference floor: the finite domain, how records become cells, Pi, and the query points."""
 
 from fedprikl.reference.columns import Bins, Categories, Times
-from fedprikl.reference.correlation import Correlation
+from fedprikl.reference.correlation import Correlation, Factors, Unseen
 from fedprikl.reference.domain import Domain, Indices, Table
-from fedprikl.reference.factors import Factors
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.points import (
     QueryPoints,
@@ -16,7 +15,6 @@ from fedprikl.reference.points import (
 )
 from fedprikl.reference.reference import Reference
 from fedprikl.reference.spread import Spread, one_each
-from fedprikl.reference.unseen import Unseen
 from fedprikl.reference.views import View
 
 __all__ = [

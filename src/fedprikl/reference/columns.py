@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
-from fedprikl.reference.gaps import Gaps
 from fedprikl.reference.values import (
     NO_INSTANT,
     Instant,
@@ -30,7 +29,31 @@ from fedprikl.reference.values import (
     time_text,
 )
 
-__all__ = ["UNSEEN", "Bins", "Categories", "Column", "Reader", "Times", "Values", "value_list"]
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """The texts that stand for a missing value, and the numbers among them.
+
+    Where a text is a number, like -999, that number stands for a gap too, however it is written:
+    whether a column holds texts or numbers is not for one record to decide.
+    """
+
+    texts: frozenset[str]
+    numbers: frozenset[float]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Gaps":
+        """From the texts alone."""
+        known = frozenset(texts)
+        found = (number(text) for text in known)
+        return cls(known, frozenset(value for value in found if value is not None))
+
+    def hold(self, value: Simple) -> bool:
+        """Whether the value is missing."""
+        if value is None or (isinstance(value, str) and value in self.texts):
+            return True
+        return bool(self.numbers) and number(value) in self.numbers
+
 
 UNSEEN = -1
 Values = Sequence[Any] | npt.NDArray[Any]  # of one column: any mixture, or an array of one kind

@@ -15,9 +15,6 @@ from fedprikl.reference.columns import UNSEEN, Column, Reader, Values
 from fedprikl.reference.frames import check_types, column_values, eager_frame
 from fedprikl.reference.values import MISSING_TEXTS, number, simple
 
-__all__ = ["Domain", "Encoder", "Indices", "Table"]
-
-
 MAX_CODES = 2**62
 
 

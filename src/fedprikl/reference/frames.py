@@ -9,8 +9,6 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.reference.columns import Values
 from fedprikl.reference.values import Odd
 
-__all__ = ["check_types", "column_values", "eager_frame"]
-
 
 def eager_frame(records: Any) -> "nw.DataFrame[Any]":
     """Any eager data frame behind one interface."""

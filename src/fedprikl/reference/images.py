@@ -12,8 +12,6 @@ from fedprikl.reference.columns import UNSEEN
 from fedprikl.reference.domain import separate
 from fedprikl.reference.values import number, simple
 
-__all__ = ["BlockCode"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockCode:

@@ -19,16 +19,6 @@ from fedprikl.checks import (
 )
 from fedprikl.errors import InvalidInputError
 
-__all__ = [
-    "QueryPoints",
-    "all_points",
-    "distinct_points",
-    "iid_points",
-    "inclusion_probabilities",
-    "spread_points",
-    "spread_shares",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class QueryPoints:

@@ -14,16 +14,12 @@ from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Indices, Table, all_codes
-from fedprikl.reference.fit import check_lists, compared_columns, fit_table
-from fedprikl.reference.fit_cells import fit_cells
+from fedprikl.reference.fit import check_lists, compared_columns, fit_cells, fit_table
 from fedprikl.reference.frames import check_types, column_values, eager_frame
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.spread import Spread, spread_around
 from fedprikl.reference.values import MISSING_TEXTS, level_text
-from fedprikl.reference.view_cells import ViewCounter, check_views
-from fedprikl.reference.views import View
-
-__all__ = ["Reference"]
+from fedprikl.reference.views import View, ViewCounter, check_views
 
 
 @dataclass(frozen=True, slots=True, eq=False)

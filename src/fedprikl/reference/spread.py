@@ -8,10 +8,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.reference.correlation import Correlation, rare_discount
-from fedprikl.reference.factors import HOLDERS
-
-__all__ = ["CellSpread", "Spread", "between_clients", "one_each", "spread_around"]
+from fedprikl.reference.correlation import HOLDERS, Correlation, rare_discount
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,23 +17,6 @@ import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints
 
-__all__ = [
-    "MISSING_TEXTS",
-    "NO_INSTANT",
-    "Instant",
-    "Odd",
-    "Simple",
-    "has_offset",
-    "instant",
-    "instants",
-    "level_text",
-    "number",
-    "plain_numbers",
-    "simple",
-    "text_of",
-    "time_text",
-]
-
 # The texts that pandas takes for a gap; a reference may have its own list.
 MISSING_TEXTS: Final = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",

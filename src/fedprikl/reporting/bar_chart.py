@@ -10,9 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedprikl.reporting.texts import escaped, letters_wide, percent, wrapped
-
-__all__ = ["Bar", "Row", "bar_chart"]
+from fedprikl.divergence import divergence_named, skewed_divergence
+from fedprikl.errors import FedPriKLError
+from fedprikl.estimation import Witness
+from fedprikl.protocol import Answer
+from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
+from fedprikl.reporting.facts import ColumnFacts, facts_of, moved_in
+from fedprikl.reporting.page import (
+    cell_name,
+    clean,
+    decimals,
+    escaped,
+    letters_wide,
+    number,
+    percent,
+    wrapped,
+)
 
 Kind = Literal["now", "reference", "moved", "example"]
 
@@ -158,3 +171,177 @@ def _step(top: float) -> float:
     """The smallest round step with at most `TICKS` steps up to the top."""
     power: float = 10.0 ** math.floor(math.log10(top / TICKS))
     return next((n * power for n in (1, 2, 5) if n * power * TICKS >= top), 10 * power)
+
+
+HALVES = (0.51, 0.55, 0.6, 0.75, 0.9, 0.99)  # what one of two equally common categories grows to
+CHANGES = {  # total variation is a share of all records
+    share: f"example: {words} would have to change"
+    for share, words in {
+        0.01: "one record in a hundred",
+        0.03: "three records in a hundred",
+        0.1: "ten records in a hundred",
+        0.3: "thirty records in a hundred",
+        0.5: "half of all records",
+        1.0: "all records",
+    }.items()
+}
+
+
+def size_chart(
+    answer: Answer, *, records: int, witness: Witness | None, mark: float | None = None
+) -> str:
+    """The value among numbers that give it a meaning. `mark` is a threshold the user set."""
+    width = 0.0 if answer.interval is None else answer.interval[1] - answer.interval[0]
+    digits = decimals(width)
+    unit = f" {clean(answer.unit)}".rstrip()
+
+    def row(label: str, value: float, bar: Bar | None = None, *, strong: bool = False) -> Row:
+        says = f"{number(value, digits)}{unit}"
+        return Row(
+            label=label, bars=(bar or Bar(value=value, says=says, kind="reference"),), strong=strong
+        )
+
+    found = Bar(
+        value=answer.value,
+        says=f"{number(answer.value, digits)}{unit}",
+        kind="moved" if witness is not None and witness.speaks else "now",
+        interval=answer.interval,
+        mark=None if witness is None else witness.threshold,
+    )
+    rows = [row("found in this population", answer.value, found, strong=True)]
+    if witness is not None:
+        rows.append(row("threshold: above it, drift is found", witness.threshold))
+    if mark is not None:
+        rows.append(row("your own threshold, from the plan", mark))
+    if answer.no_drift is not None:
+        rows.append(row(f"expected without drift, {records:,} records", answer.no_drift))
+    for value, label in _examples(answer):
+        says = f"{value:.2g}{unit}"
+        rows.append(row(label, value, Bar(value=value, says=says, kind="example")))
+    says = "; ".join(f"{each.label}: {each.bars[0].says}" for each in rows)
+    return bar_chart(rows, title=f"The size of the drift, {clean(answer.divergence)}", says=says)
+
+
+def _examples(answer: Answer) -> list[tuple[float, str]]:
+    """The known changes just below and just above the value."""
+    known = sorted(_known(answer.divergence).items())
+    below = [each for each in known if each[0] <= answer.value]
+    above = [each for each in known if each[0] > answer.value]
+    return [*below[-1:], *above[:1]]
+
+
+def _known(name: str) -> dict[float, str]:
+    """Divergences of changes that everybody can picture."""
+    if name == "tv":
+        return CHANGES
+    try:
+        divergence = divergence_named(name)
+    except FedPriKLError:  # of somebody else's, not registered here
+        return {}
+    return {
+        skewed_divergence([0.5, 0.5], [half, 1 - half], skew=0.0, divergence=divergence): (
+            f"example: a 50:50 split becomes {100 * half:.0f}:{100 - 100 * half:.0f}"
+        )
+        for half in HALVES
+    }
+
+
+CELLS = 10  # in one chart
+CLEARLY = 4.0  # standard deviations of the noise: a count of "other" beyond them is shown
+ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
+
+
+def ranking_chart(columns: Sequence[ColumnAnswer]) -> str:
+    """How far each column is from the reference in total variation."""
+    facts = facts_of(columns)
+    rows = [
+        Row(label=each.name, bars=(_size(column, each),), strong=column.drifted is True)
+        for column, each in zip(columns, facts, strict=True)
+    ]
+    says = "; ".join(f"{each.name} {each.value}, {each.verdict}" for each in facts)
+    return bar_chart(rows, title="How far each column is from the reference", says=f"{says}.")
+
+
+def _size(column: ColumnAnswer, facts: ColumnFacts) -> Bar:
+    answer = column.answer("tv")
+    return Bar(
+        value=0.0 if answer is None else answer.value,
+        says=facts.value if column.drifted is False else f"{facts.value} {facts.verdict}",
+        kind="moved" if column.drifted else "now",
+        interval=None if answer is None else answer.interval,
+    )
+
+
+def cells_chart(column: ColumnAnswer, records: int) -> str:
+    """The reference beside the population, cell by cell; of many cells, those that differ most."""
+    cells = _shown(column)
+    rows = [_cell(cell) for cell in cells]
+    now = _other(column, records)
+    if now is not None:
+        rows.append(_pair("other: not in the reference's list", *now))
+    says = "; ".join(
+        f"{cell_name(cell.label)}: {percent(cell.reference)} in the reference, "
+        f"{percent(cell.share)} now{ARROWS[cell.moved]}"
+        for cell in cells
+    )
+    title = f"{clean(column.name)}: reference and population"
+    return bar_chart(rows, title=title, says=f"{says}.", shares=True)
+
+
+def column_story(column: ColumnAnswer) -> str:
+    """What a chart of its cells shows, in a sentence or two."""
+    moved = moved_in(column)
+    first = (
+        f"There are now {moved}." if moved else "Which categories moved cannot be told from noise."
+    )
+    left = len(column.cells) - len(_shown(column))
+    if not left:
+        return first
+    verb = "is" if left == 1 else "are"
+    return (
+        f"{first} The {CELLS} that differ most are shown; {left:,} more {verb} in the table below."
+    )
+
+
+def _shown(column: ColumnAnswer) -> list[CellAnswer]:
+    """The cells of a chart, in the order of the reference."""
+    order = sorted(
+        range(len(column.cells)),
+        key=lambda n: (not column.cells[n].moved, -_difference(column.cells[n])),
+    )
+    return [column.cells[n] for n in sorted(order[:CELLS])]
+
+
+def _difference(cell: CellAnswer) -> float:
+    return abs(cell.share - cell.reference)
+
+
+def _cell(cell: CellAnswer) -> Row:
+    now = Bar(
+        value=cell.share,
+        says=f"{percent(cell.share)}{ARROWS[cell.moved]}",
+        kind="moved" if cell.moved else "now",
+        interval=cell.interval,
+    )
+    return Row(
+        label=cell_name(cell.label), bars=(_before(cell.reference), now), strong=bool(cell.moved)
+    )
+
+
+def _pair(label: str, reference: float, share: float) -> Row:
+    now = Bar(value=share, says=f"about {percent(share)}")
+    return Row(label=label, bars=(_before(reference), now))
+
+
+def _before(share: float) -> Bar:
+    return Bar(value=share, says=percent(share), kind="reference")
+
+
+def _other(column: ColumnAnswer, records: int) -> tuple[float, float] | None:
+    """The shares of "other", before and now; None where they are no more than noise."""
+    if records < 1:
+        return None
+    noise = CLEARLY * column.noise_sd / records
+    before = max(0.0, 1 - sum(cell.reference for cell in column.cells))
+    now = max(0.0, column.rest / records)
+    return (before, now) if max(before, now) > noise else None

@@ -1,16 +1,232 @@
 """What a release says to people: the command line and the pages show the same words."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from fedprikl.estimation.statistic import UNSEEN
 from fedprikl.protocol import Answer, Outcome, Release
+from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.client import NO_ROOM
-from fedprikl.reporting.column_facts import column_lines
-from fedprikl.reporting.headline import headline
-from fedprikl.reporting.texts import decimals, number
+from fedprikl.reporting.page import (
+    cell_name,
+    clean,
+    columns_wide,
+    decimals,
+    listed,
+    number,
+    padded,
+    shortened,
+)
 
-__all__ = ["ReleaseFacts", "absences"]
+FEW = 6  # columns: all are named
+NAMED = 5  # of many columns
+NAME = 48  # letters of a name in a sentence
+
+
+def headline(release: Release) -> str:
+    """The verdict: who differs from the reference, and which columns have moved."""
+    whom = whose(release)
+    if release.drifted is None:
+        return f"There is no verdict on {whom}: it could not be computed."
+    if not release.drifted:
+        return f"No drift found among {whom}."
+    verb = "differs" if _clients(release) == 1 else "differ"
+    differ = f"{_capital(whom)} {verb} from the reference."
+    return f"{differ} {_moved(release.columns)}" if release.columns else differ
+
+
+def meaning(release: Release) -> str:
+    """What the verdict means, and what it does not."""
+    what = "The reference is what the records were expected to look like."
+    if release.drifted is None:
+        return f"{what} Nothing follows for or against a drift; the numbers below still hold."
+    if release.drifted:
+        return (
+            f"{what} The difference is larger than chance and the added noise explain. Whether it "
+            "matters is yours to judge: see how large it is."
+        )
+    return (
+        f"{what} These records look like it, as far as {release.records:,} records and the added "
+        "noise can tell. A drift that is smaller than the thresholds may still be there."
+    )
+
+
+def whose(release: Release) -> str:
+    """The clients that were counted: "the 400 clients of aircraft"."""
+    count = _clients(release)
+    clients = f"the {count:,} client{'' if count == 1 else 's'}"
+    if release.population.lower() in ("client", "clients"):
+        return clients
+    return f"{clients} of {shortened(clean(release.population), NAME)}"
+
+
+def ranked(columns: Sequence[ColumnAnswer]) -> list[ColumnAnswer]:
+    """Columns that have drifted first, and the largest total variation first."""
+
+    def place(column: ColumnAnswer) -> tuple[bool, float]:
+        answer = column.answer("tv")
+        return not column.drifted, 0.0 if answer is None else -answer.value
+
+    return sorted(columns, key=place)
+
+
+def _moved(columns: Sequence[ColumnAnswer]) -> str:
+    moved = [_name(each) for each in ranked(columns) if each.drifted]
+    rest = [_name(each) for each in columns if each.drifted is False]
+    unknown = [_name(each) for each in columns if each.drifted is None]
+    untold = f" {_capital(listed(unknown))} could not be judged." if unknown else ""
+    if not moved:
+        return f"No column has clearly moved by itself.{untold}"
+    if len(columns) > FEW:
+        have = "has" if len(moved) == 1 else "have"
+        return (
+            f"{len(moved)} of {len(columns)} columns {have} moved: {listed(moved, NAMED)}.{untold}"
+        )
+    have = "has" if len(moved) == 1 else "have"
+    still = f"; {listed(rest, FEW)} {'has' if len(rest) == 1 else 'have'} not" if rest else ""
+    return f"{_capital(listed(moved, FEW))} {have} moved{still}.{untold}"
+
+
+def _name(column: ColumnAnswer) -> str:
+    name = shortened(clean(column.name), NAME)
+    return name if len(column.columns) == 1 else f"the pair of {name}"
+
+
+def _capital(text: str) -> str:
+    """A sentence begins with a capital, unless its first word is no plain word, as dep_delay."""
+    first = text.split(" ")[0].rstrip(",")
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
+
+
+def _clients(release: Release) -> int:
+    return sum(cohort.included for cohort in release.cohorts)
+
+
+HEAD = ("column", "tv", "no drift", "95% interval", "moved")
+SHOWN = 15  # columns in a table of text; those that have moved are always shown
+COLUMN_NAME, CELL, CELLS = 32, 28, 3  # letters of names; cells that are named
+UNKNOWN = "-"
+NEW = "values that the reference never saw"
+NOTE = (
+    "tv: the share of all records that would have to change to look like the reference; "
+    "no drift: the tv to expect without any drift. Both are read off the noisy counts; the verdict "
+    "rests on other numbers, each beside its threshold"
+)
+
+
+UNRELATED = (
+    "The false-alarm rate over columns holds if records of one client are unrelated: no client ids "
+    "show how alike they are."
+)
+
+
+def takes_unrelated(column: ColumnAnswer) -> bool:
+    """Whether its verdict takes records of one client as unrelated, for want of client ids."""
+    return column.drifted is not None and column.design_effect is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFacts:
+    """One column in words: how far it is from the reference, in total variation."""
+
+    name: str
+    value: str
+    no_drift: str
+    interval: str
+    verdict: str  # "moved", "not moved" or "not judged"
+    cells: str  # which of them moved
+    found_by: str  # which statistics lie above their thresholds
+
+    @classmethod
+    def of(cls, column: ColumnAnswer, digits: int = 3) -> "ColumnFacts":
+        """What a release says of a column, with so many digits after the point."""
+        answer = column.answer("tv")
+        value = no_drift = interval = UNKNOWN
+        if answer is not None:
+            if answer.interval is not None:
+                low, high = answer.interval
+                interval = f"{number(low, digits)} to {number(high, digits)}"
+            value = number(answer.value, digits)
+            if answer.no_drift is not None:
+                no_drift = number(answer.no_drift, digits)
+        return cls(
+            name=clean(column.name),
+            value=value,
+            no_drift=no_drift,
+            interval=interval,
+            verdict={True: "moved", False: "not moved", None: "not judged"}[column.drifted],
+            cells=moved_in(column) if column.drifted else "",
+            found_by=_found_by(column),
+        )
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """As `HEAD` has it."""
+        moved = ": ".join(part for part in (self.verdict, self.cells) if part)
+        moved += f" (found by {self.found_by})" if self.found_by else ""
+        return self.name, self.value, self.no_drift, self.interval, moved
+
+
+def facts_of(columns: Sequence[ColumnAnswer]) -> list[ColumnFacts]:
+    """What a release says of columns, with digits that suit the widest interval among them."""
+    sizes = [answer for column in columns if (answer := column.answer("tv")) is not None]
+    ends = [answer.interval for answer in sizes if answer.interval is not None]
+    digits = decimals(max((high - low for low, high in ends), default=0.0))
+    return [ColumnFacts.of(column, digits) for column in columns]
+
+
+def moved_cells(cells: Sequence[CellAnswer]) -> str:
+    """Which cells have more records than in the reference, and which fewer; the largest first."""
+    parts = []
+    for direction, word in (("up", "more"), ("down", "fewer")):
+        moved = [cell for cell in cells if cell.moved == direction]
+        moved.sort(key=lambda cell: -abs(cell.share - cell.reference))
+        if moved:
+            names = [shortened(cell_name(cell.label), CELL) for cell in moved]
+            parts.append(f"{word} in {listed(names, CELLS)}")
+    return "; ".join(parts)
+
+
+def moved_in(column: ColumnAnswer) -> str:
+    """Which cells of a column have moved, and whether values are new to the reference."""
+    new = any(each.speaks for each in column.witnesses if each.name == UNSEEN)
+    return "; ".join(part for part in (moved_cells(column.cells), new * NEW) if part)
+
+
+def column_lines(columns: Sequence[ColumnAnswer]) -> tuple[str, ...]:
+    """A table in lines of text; beyond `SHOWN` columns, those that have not moved are folded.
+
+    >>> column_lines(())
+    ()
+    """
+    if not columns:
+        return ()
+    order = ranked(columns)
+    moved = sum(1 for column in order if column.drifted)
+    shown = order[: max(SHOWN, moved)]
+    rows = [HEAD, *(each.row for each in facts_of(shown))]
+    short = [(shortened(row[0], COLUMN_NAME), *row[1:]) for row in rows]
+    widths = [max(columns_wide(row[place]) for row in short) for place in range(len(HEAD))]
+    lines = [
+        "  ".join(
+            padded(text, width, right=0 < place < 3)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in short
+    ]
+    if left := len(order) - len(shown):
+        lines.append(f"and {left:,} more, none of which has moved")
+    return (*lines, NOTE, *([UNRELATED] if any(map(takes_unrelated, columns)) else []))
+
+
+def _found_by(column: ColumnAnswer) -> str:
+    """The statistics above their thresholds: numbers of their own, not read off the counts."""
+    spoke = [each for each in column.witnesses if each.speaks]
+    return listed(
+        [f"{clean(each.name)} {each.statistic:.4g} > {each.threshold:.4g}" for each in spoke]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,3 +326,46 @@ def _counted(cohorts: Iterable[Outcome]) -> Iterable[str]:
     for reason, sums in Counter(c.reason for c in ended if c.reason).items():
         what = "1 secure sum was" if sums == 1 else f"{sums:,} secure sums were"
         yield f"{what} dropped: {reason}"
+
+
+SEEN = {
+    "aggregator": "No client's own counts were seen by anybody: they were masked and only their "
+    "sums were opened, by the aggregator, which added the noise.",
+    "none": "Nobody saw exact numbers, not even sums: every client added noise before its masked "
+    "counts left it.",
+}
+LEFT = {
+    "record": "Less hidden are all records of one client together; not hidden are the number of "
+    "records and who took part.",
+    "client": "Not hidden is who took part.",
+}
+HIDDEN = {
+    "record": "Every single record is hidden by random noise: had any one record been another",
+    "client": "Every client is hidden by random noise, with all the records it holds: had all of "
+    "one client's records been others",
+}
+
+
+def privacy_sentences(release: Release) -> tuple[str, ...]:
+    """Three sentences: what is hidden, who saw what, what is not hidden."""
+    return _hidden(release), SEEN[release.trust], LEFT[release.privacy.unit]
+
+
+def _hidden(release: Release) -> str:
+    privacy = release.privacy
+    if not privacy.holds or not privacy.claimed_epsilon or not math.isfinite(privacy.epsilon):
+        return privacy.verdict
+    if privacy.claimed_epsilon > 20:
+        return f"Noise was added, but too little to hide much: epsilon {privacy.claimed_epsilon:g}."
+    times = math.exp(privacy.claimed_epsilon)
+    slack = _chance(privacy.delta) if privacy.delta else ""
+    return (
+        f"{HIDDEN[privacy.unit]}, no result on this page would be more than {times:.3g} times as "
+        f"likely{slack} "
+        f"(epsilon {privacy.claimed_epsilon:g})."
+    )
+
+
+def _chance(delta: float) -> str:
+    often = f"1 in {1 / delta:,.0f}" if 1e-15 < delta < 0.5 else f"{delta:.2g}"
+    return f", plus a chance of at most {often}"

@@ -1,20 +1,162 @@
 """The report of a release: one page for people who know neither privacy nor statistics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from fedprikl.monitoring.words import counted
+from fedprikl.monitoring.status import counted
 from fedprikl.protocol import Answer, Plan, Release
-from fedprikl.protocol.column_answer import ColumnAnswer
-from fedprikl.reporting.column_charts import cells_chart, column_story, ranking_chart
-from fedprikl.reporting.column_facts import UNRELATED, takes_unrelated
-from fedprikl.reporting.headline import headline, meaning, ranked
-from fedprikl.reporting.page import fold, page, paragraphs
-from fedprikl.reporting.privacy_words import privacy_sentences
-from fedprikl.reporting.release_details import details
-from fedprikl.reporting.size_chart import size_chart
-from fedprikl.reporting.texts import clean, date, escaped
+from fedprikl.protocol.answer import ColumnAnswer
+from fedprikl.reporting.bar_chart import cells_chart, column_story, ranking_chart, size_chart
+from fedprikl.reporting.facts import (
+    HEAD,
+    NOTE,
+    UNRELATED,
+    ReleaseFacts,
+    facts_of,
+    headline,
+    meaning,
+    privacy_sentences,
+    ranked,
+    takes_unrelated,
+)
+from fedprikl.reporting.page import (
+    clean,
+    date,
+    escaped,
+    fact_table,
+    fold,
+    page,
+    paragraphs,
+    percent,
+    table,
+)
 
-__all__ = ["release_page"]
+CELL_HEAD = ("category", "reference", "now", "95% interval", "count, with noise", "moved")
+WITNESS_HEAD = ("about", "statistic", "value", "threshold", "above it")
+
+
+def details(
+    release: Release,
+    plan: Plan,
+    costs: Mapping[str, str],
+    absent: Sequence[str],
+    *,
+    judged: bool = True,
+) -> Iterator[str]:
+    """One fold after the other. `judged`: by itself, and not as one of a series."""
+    facts = ReleaseFacts.of(release, absent)
+    order = ranked(release.columns)
+    if judged:
+        words = (facts.drift, *facts.answers)
+        yield fold("The verdict in numbers", [*map(paragraphs, words), _witnesses(release)])
+    if judged and order:
+        rows = [each.row for each in facts_of(order)]
+        yield fold("Columns in numbers", [table(HEAD, rows, look="last"), paragraphs(NOTE, "note")])
+    if order:
+        yield fold("Every category of every column", [*map(_cells, order)], printed=False)
+    yield fold("Who was counted", [paragraphs(facts.counted), fact_table(_asked(release))])
+    yield fold("What is protected, in full", [paragraphs(facts.privacy)])
+    if costs:
+        yield fold("What it cost", [fact_table(costs)])
+    yield fold("Parameters of the plan", [fact_table(_parameters(plan))], printed=False)
+    yield fold("Signature", [fact_table(_signature(release))], printed=False)
+
+
+def _witnesses(release: Release) -> str:
+    """Every statistic that a verdict rests on."""
+    spoken = (
+        [] if release.verdict is None else [("the whole", w) for w in release.verdict.witnesses]
+    )
+    spoken += [(column.name, w) for column in ranked(release.columns) for w in column.witnesses]
+    if not spoken:
+        return ""
+    rows = [
+        (
+            about,
+            w.name,
+            f"{w.statistic:.4g} {w.unit}",
+            f"{w.threshold:.4g} {w.unit}",
+            _yes(w.speaks),
+        )
+        for about, w in spoken
+    ]
+    return table(WITNESS_HEAD, rows, caption="Statistics beside their thresholds")
+
+
+def _yes(speaks: bool) -> str:
+    return "yes" if speaks else "no"
+
+
+def _cells(column: ColumnAnswer) -> str:
+    """All cells of a column, and how far it is from the reference in every divergence."""
+    rows = [
+        (
+            cell.label,
+            percent(cell.reference),
+            percent(cell.share),
+            " to ".join(map(percent, cell.interval)),
+            _count(cell.count),
+            {"up": "more", "down": "fewer", "": "cannot be told"}[cell.moved],
+        )
+        for cell in column.cells
+    ]
+    before = percent(max(0.0, 1 - sum(cell.reference for cell in column.cells)))
+    rows.append(("in no category above", before, "", "", _count(column.rest), ""))
+    sizes = "".join(
+        f" {clean(each.target)} = {each.value:.4g} {clean(each.unit)}".rstrip() + "."
+        for each in column.answers
+    )
+    return table(CELL_HEAD, rows, caption=f"{clean(column.name)}.{sizes}")
+
+
+def _count(count: float) -> str:
+    """A noisy count: noise is of whole numbers or of any."""
+    return f"{count:,.{0 if count == round(count) else 1}f}" if abs(count) < 1e9 else f"{count:.6g}"
+
+
+def _asked(release: Release) -> dict[str, str]:
+    cohorts = release.cohorts
+    dropped = sum(1 for cohort in cohorts if cohort.reason)
+    return {
+        "clients invited": f"{sum(cohort.clients for cohort in cohorts):,}",
+        "clients in the sums": f"{sum(cohort.included for cohort in cohorts):,}",
+        "cohorts (secure sums)": f"{len(cohorts)}, of which {dropped} were dropped",
+        "counts each client sent, masked": f"{release.payload} and its number of records",
+        "records of these clients": f"{release.records:,}",
+    }
+
+
+def _parameters(plan: Plan) -> dict[str, str]:
+    """Each field of the plan and of its questions."""
+    fields = plan.to_dict()
+    for place, question in enumerate(fields.pop("questions"), start=1):
+        which = "question" if len(plan.questions) == 1 else f"question {place}"
+        fields |= {f"{which}: {name}": value for name, value in question.items()}
+    for name, value in (fields.pop("columns", None) or {}).items():
+        fields[f"columns: {name}"] = value
+    return {name: _shown(value) for name, value in fields.items()}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return (
+            ", ".join(" and ".join(v) if isinstance(v, list | tuple) else str(v) for v in value)
+            or "all"
+        )
+    return "none" if value is None else str(value)
+
+
+def _signature(release: Release) -> dict[str, str]:
+    return {
+        "released": release.released_at,
+        "software": release.software,
+        "round": release.round_id,
+        "plan (fingerprint)": release.plan,
+        "reference (fingerprint)": release.reference,
+        "signer (public key)": release.signer or "not signed",
+        "signature": release.signature or "not signed",
+    }
+
 
 RANKED = 15  # columns of the first chart
 CHARTS = 6  # columns with a chart that is not folded
@@ -182,3 +324,68 @@ def _key(names: Mapping[str, str]) -> str:
     """What the colours and lines of a chart mean."""
     items = "".join(f'<li class="{style}">{escaped(name)}</li>' for style, name in names.items())
     return f'<ul class="key">{items}</ul>'
+
+
+BOX = "border-left: 5px solid #3f83c9; padding: 0 1.1rem; max-width: 60rem"
+LARGE = "font-size: 1.3em; font-weight: 600"
+COLUMNS, SUMMARY_CHARTS = 15, 3  # shown in a notebook; the report has all
+
+
+def release_summary(release: Release, plan: Plan, more: Sequence[str] = ()) -> str:
+    """Verdict, columns, charts, answers, who was counted, what is protected.
+
+    No script, no style sheet, nothing from outside. `more` are further lines for people, such as
+    why clients took no part.
+    """
+    facts = ReleaseFacts.of(release, more)
+    return "\n".join(
+        [
+            f'<div style="{BOX}">',
+            f'<p style="{LARGE}">{escaped(facts.headline)}</p>',
+            *_columns(release),
+            *(paragraphs(said) for said in (facts.drift, *facts.answers)),
+            *([] if release.columns else _summary_sizes(release, plan)),
+            paragraphs(facts.counted),
+            f"<details><summary>What is protected</summary>{paragraphs(facts.privacy)}</details>",
+            "</div>",
+        ]
+    )
+
+
+def _columns(release: Release) -> list[str]:
+    order = ranked(release.columns)
+    if not order:
+        return []
+    drifted = [column for column in order if column.drifted][:SUMMARY_CHARTS]
+    left = len(order) - COLUMNS
+    return [
+        table(HEAD, [each.row for each in facts_of(order[:COLUMNS])]),
+        *([paragraphs(f"The report has {counted(left, 'more column')}.")] if left > 0 else []),
+        paragraphs("tv of each column, with 95% intervals"),
+        _chart(ranking_chart(order[:COLUMNS])),
+        *(
+            f"<p><strong>{escaped(column.name)}</strong>: the reference (grey) and now, with 95% "
+            f"intervals</p>{_chart(cells_chart(column, release.records))}"
+            for column in drifted
+        ),
+    ]
+
+
+def _summary_sizes(release: Release, plan: Plan) -> list[str]:
+    marks = [plan.threshold] + [None] * (len(release.answers) - 1)  # a plan has one
+    verdict = release.verdict
+    return [
+        _chart(
+            size_chart(
+                answer,
+                records=release.records,
+                witness=None if verdict is None else verdict.witness(answer.divergence),
+                mark=mark,
+            )
+        )
+        for answer, mark in zip(release.answers, marks, strict=True)
+    ]
+
+
+def _chart(chart: str) -> str:
+    return f'<div style="max-width: 36rem">{chart}</div>'

@@ -2,22 +2,41 @@
 
 from collections.abc import Iterator, Sequence
 
-from fedprikl.monitoring.status import ColumnPoint, PeriodPoint, SeriesStatus, Size
-from fedprikl.monitoring.words import alarm_words, counted, day, period_name
+from fedprikl.monitoring.status import (
+    ColumnPoint,
+    PeriodPoint,
+    SeriesStatus,
+    Size,
+    alarm_words,
+    counted,
+    day,
+    period_name,
+)
 from fedprikl.protocol import Plan, Release
-from fedprikl.protocol.column_answer import ColumnAnswer
-from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
-from fedprikl.reporting.column_charts import cells_chart, column_story
-from fedprikl.reporting.page import fold, page, paragraphs, table
-from fedprikl.reporting.privacy_words import privacy_sentences
-from fedprikl.reporting.release_details import details
-from fedprikl.reporting.series_heat import relative
-from fedprikl.reporting.series_page import fact_list, top_links
-from fedprikl.reporting.series_sizes import plainest_first, size_title, size_words
-from fedprikl.reporting.series_style import SERIES_STYLE
-from fedprikl.reporting.texts import clean, date, escaped, listed, number
-
-__all__ = ["period_page"]
+from fedprikl.protocol.answer import ColumnAnswer
+from fedprikl.reporting.bar_chart import Bar, Row, bar_chart, cells_chart, column_story
+from fedprikl.reporting.facts import privacy_sentences
+from fedprikl.reporting.page import (
+    clean,
+    date,
+    escaped,
+    fold,
+    listed,
+    number,
+    page,
+    paragraphs,
+    table,
+)
+from fedprikl.reporting.release_page import details
+from fedprikl.reporting.series_charts import relative
+from fedprikl.reporting.series_page import (
+    SERIES_STYLE,
+    fact_list,
+    plainest_first,
+    size_title,
+    size_words,
+    top_links,
+)
 
 CHARTS = 6  # columns with a chart that is not folded
 HEAD = ("column", "alone", "together", "window", "size", "verdict")

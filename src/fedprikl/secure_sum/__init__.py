@@ -3,12 +3,18 @@
 Start with `run.py`, the whole protocol on one page, and docs/secure-sum.md.
 """
 
-from fedprikl.secure_sum.graph import DEFAULT_FAILURE, Degree, choose_degree
 from fedprikl.secure_sum.run_sum import Leaves, secure_sum
 from fedprikl.secure_sum.sum_aggregator import AggregatorStep, SumAggregator, SumResult
 from fedprikl.secure_sum.sum_client import ClientRules, ClientStep, SumClient
 from fedprikl.secure_sum.sum_keys import SEED_BYTES
-from fedprikl.secure_sum.sum_plan import NONCE_BYTES, SumPlan, plan_sum
+from fedprikl.secure_sum.sum_plan import (
+    DEFAULT_FAILURE,
+    NONCE_BYTES,
+    Degree,
+    SumPlan,
+    choose_degree,
+    plan_sum,
+)
 
 __all__ = [
     "DEFAULT_FAILURE",

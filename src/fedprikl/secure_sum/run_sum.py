@@ -11,8 +11,6 @@ from fedprikl.secure_sum.sum_client import SumClient
 from fedprikl.secure_sum.sum_keys import SEED_BYTES
 from fedprikl.secure_sum.sum_plan import SumPlan
 
-__all__ = ["Leaves", "secure_sum"]
-
 
 class Leaves(Enum):
     """The message a client does not send any more, nor any after it."""

@@ -16,8 +16,6 @@ from fedprikl.errors import (
     UnsafeRequestError,
     WrongStepError,
 )
-from fedprikl.secure_sum.channel import Channel
-from fedprikl.secure_sum.masks import apply_masks, pair_mask, pair_sign, self_mask
 from fedprikl.secure_sum.messages import (
     Echo,
     EchoInbox,
@@ -31,12 +29,10 @@ from fedprikl.secure_sum.messages import (
     UnmaskShares,
     sign,
 )
-from fedprikl.secure_sum.ring import Words
+from fedprikl.secure_sum.ring import Words, apply_masks, pair_mask, pair_sign, self_mask
 from fedprikl.secure_sum.shamir import SHARE_BYTES, encode_shares, share, to_limbs
-from fedprikl.secure_sum.sum_keys import ClientKeys, agree, commitment, open_stream, verify
+from fedprikl.secure_sum.sum_keys import Channel, ClientKeys, agree, commitment, open_stream, verify
 from fedprikl.secure_sum.sum_plan import SumPlan
-
-__all__ = ["ClientRules", "ClientStep", "SumClient"]
 
 M = TypeVar("M", PeerKeys, ShareInbox, Survivors, EchoInbox)
 

@@ -1,18 +1,175 @@
 """What all parties of one secure sum agree on before the first message."""
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from fedprikl.checks import check_positive_int
+import numpy as np
+
+from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.secure_sum.graph import DEFAULT_FAILURE, Graph, choose_degree
 from fedprikl.secure_sum.ring import Ring
 from fedprikl.secure_sum.shamir import PRIME
+from fedprikl.secure_sum.sum_keys import derive, stream_of
 
-__all__ = ["NONCE_BYTES", "SumPlan", "plan_sum"]
+DEFAULT_FAILURE = 2.0**-40
+
+
+@dataclass(frozen=True, slots=True)
+class Degree:
+    """k neighbours per client, of whom any t open a secret and fewer learn nothing."""
+
+    neighbours: int
+    threshold: int
+
+
+class Graph:
+    """A random k-regular graph on the cohort, the same for everybody who knows the round.
+
+    The clients stand in a circle in random order, and each is a neighbour of the k/2 nearest
+    on either side (a circulant graph under a random permutation). The order sorts one 64-bit
+    word of a ChaCha20 stream per client, so a client finds its own neighbours from the public
+    plan alone; the aggregator has no say once the plan is fixed.
+    """
+
+    def __init__(self, clients: int, neighbours: int, round_id: bytes) -> None:
+        self.clients = clients
+        self.neighbours = neighbours
+        self._complete = neighbours >= clients - 1
+        if not self._complete:
+            key = derive(round_id, salt=round_id, label=b"graph")
+            words = np.frombuffer(stream_of(key, bytes(8 * clients)), dtype="<u8")
+            self._order = np.argsort(words, kind="stable")
+            self._place = np.empty(clients, dtype=np.int64)
+            self._place[self._order] = np.arange(clients)
+            side = np.arange(1, neighbours // 2 + 1)
+            self._offsets = np.concatenate((-side, side))
+
+    def of(self, client: int) -> frozenset[int]:
+        """The neighbours of a client; the relation is symmetric."""
+        if self._complete:
+            return frozenset(range(self.clients)) - {client}
+        places = (self._place[client] + self._offsets) % self.clients
+        return frozenset(self._order[places].tolist())
+
+
+@lru_cache(maxsize=256)
+def choose_degree(
+    clients: int,
+    *,
+    dropout: float,
+    corruption: float,
+    failure: float = DEFAULT_FAILURE,
+    active: bool = True,
+    complete: bool = False,
+) -> Degree:
+    """The fewest neighbours k, and their threshold t, that keep a round private and alive.
+
+    Let every client drop out with probability `dropout` (delta) at some step, and be
+    corrupt, that is, tell the aggregator all it knows, with probability `corruption`
+    (gamma), independently, because the cohort is a random draw from a large population and
+    the graph a random order of it. Client i then has Bin(k, gamma) corrupt and Bin(k, delta)
+    missing neighbours. Three things can go wrong, each with probability at most failure/3,
+    by a union over the n clients:
+
+    1. Secrets leak. Let c be the smallest number with n Pr[Bin(k, gamma) > c] <= failure/3.
+       A semi-honest aggregator opens nothing extra if c < t. An active one tells some
+       neighbours that i is alive and others that it dropped, to get t shares of both of its
+       secrets; honest neighbours give one share each and corrupt ones two, so it needs
+       2 t <= (k - c) + 2 c. We ask for 2 t > k + c (and 2 t > k if not `active`).
+    2. The round stalls. Let d be the smallest number with n Pr[Bin(k, delta) > d] <=
+       failure/3. Everybody's secrets can be opened if t <= k - d.
+    3. Honest survivors fall apart into groups whose sums would show separately. If only
+       chance says who is gone, cutting the circle takes two separate runs of k/2
+       consecutive clients who are all corrupt or gone: n (n-1)/2 * (gamma + delta)^k <=
+       failure/3. An active aggregator says who is gone, and may tell everybody otherwise,
+       but every client insists on t neighbours. Let v and w be next to each other among the
+       members of two groups, and A and B the k/2 places from v towards w and from w towards
+       v. What v and w count as neighbours differs, up to corrupt ones, wherever both look,
+       and between them there is nobody else to count, so together they count at most
+       k + corrupt(A) + corrupt(B) >= 2 t: A or B holds at least t - k/2 corrupt clients. A
+       circle is cut in two places, so we ask for
+       n (n-1)/2 * Pr[Bin(k/2, gamma) >= t - k/2]^2 <= failure/3.
+
+    We take the smallest even k that allows all three, and the smallest t. A smaller cohort
+    than that gets the complete graph, k = n - 1, where nothing is left to the draw of
+    neighbours: the rates then are a promise about this cohort, with at most c = floor(gamma
+    n) corrupt and d = floor(delta n) missing clients, and 1. and 2. must hold for those.
+    `complete` asks for it whatever the size, and rounds c up: for cohorts whose places an adversary
+    deals out, and whose noise is reckoned with as many colluders.
+    """
+    n = check_positive_int(clients, "clients")
+    gamma, delta = _rate(corruption, "corruption"), _rate(dropout, "dropout")
+    eta = check_open_unit(failure, "failure", "The default is 2^-40.") / 3
+    tails = _Tails(n, gamma, delta, eta)
+    for k in range(2, 2 if complete else n - 1, 2):
+        degree = tails.allows(k, active)
+        if degree:
+            return degree
+    corrupt = math.ceil(gamma * n) if complete else math.floor(gamma * n)
+    return _complete(n, corrupt, math.floor(delta * n), active)
+
+
+def _complete(n: int, corrupt: int, missing: int, active: bool) -> Degree:
+    k = n - 1
+    threshold = _least_threshold(k, corrupt, active)
+    if n < 3 or threshold > k - missing:
+        raise InvalidInputError(
+            f"No threshold suits a cohort of {n} with {corrupt} corrupt and {missing} missing "
+            "clients. Use a larger cohort (at least 3), or assume lower rates."
+        )
+    return Degree(k, threshold)
+
+
+def _least_threshold(k: int, corrupt: int, active: bool) -> int:
+    return (k + corrupt) // 2 + 1 if active else max(corrupt, k // 2) + 1
+
+
+def _rate(value: float, name: str) -> float:
+    rate = check_finite(value, name)
+    if not 0 <= rate < 1:
+        raise InvalidInputError(f"{name} must be a share of the clients in [0, 1), got {rate}.")
+    return rate
+
+
+class _Tails:
+    """Tail bounds for every k up to n; see `choose_degree`."""
+
+    def __init__(self, n: int, gamma: float, delta: float, eta: float) -> None:
+        self.n, self.gamma, self.delta, self.eta = n, gamma, delta, eta
+
+    def allows(self, k: int, active: bool) -> Degree | None:
+        """A degree with k neighbours, if some threshold meets all three conditions."""
+        pairs, each = self.n * (self.n - 1) / 2, self.eta / self.n
+        threshold = _least_threshold(k, self._bound(k, self.gamma, each), active)
+        if active:
+            run = self._bound(k // 2, self.gamma, math.sqrt(self.eta / pairs))
+            threshold = max(threshold, k // 2 + run + 1)
+        elif pairs * min(1.0, self.gamma + self.delta) ** k > self.eta:
+            return None
+        return Degree(k, threshold) if threshold <= k - self._bound(k, self.delta, each) else None
+
+    def _bound(self, k: int, rate: float, rarely: float) -> int:
+        """The smallest c with Pr[Bin(k, rate) > c] <= rarely.
+
+        Every party finds the same one on every processor: only + - * / in a fixed order, which
+        IEEE 754 rounds alike everywhere; a logarithm may differ in its last bit.
+        """
+        if rate == 0:
+            return 0
+        x: Ints = np.arange(k)
+        rise = (k - x) / (x + 1) * (rate / (1 - rate))  # Pr[Bin = x + 1] / Pr[Bin = x]
+        mode = min(int((k + 1) * rate), k)
+        below = np.cumprod(1 / rise[:mode][::-1])[::-1]
+        mass = np.concatenate((below, [1.0], np.cumprod(rise[mode:])))
+        tail: Floats = np.cumsum(mass[::-1])[::-1]  # tail[x] / tail[0] = Pr[Bin >= x]
+        rare = np.nonzero(tail <= rarely * tail[0])[0]
+        return int(rare[0]) - 1 if len(rare) else k
+
 
 NONCE_BYTES = 32
 _DOMAIN = b"fedprikl/secure-sum/1/plan"

@@ -1,13 +1,22 @@
 """Simulation: populations held in one place, for experiments and the demo only."""
 
-from fedprikl.simulation.comparison import compare, paper_and_ours, true_divergence
-from fedprikl.simulation.digits import Digits
+from fedprikl.simulation.comparison import Method, compare, paper_and_ours, true_divergence
+from fedprikl.simulation.digits import (
+    Digits,
+    load_compact,
+    load_leaf,
+    load_stand_in,
+    synthetic_handwriting,
+)
 from fedprikl.simulation.experiment import BASELINE_FLOOR, Pair, Repetition, Setting
-from fedprikl.simulation.femnist import load_compact, load_leaf, load_stand_in
-from fedprikl.simulation.handwriting import synthetic_handwriting
-from fedprikl.simulation.methods import Method
-from fedprikl.simulation.population import GONE, BatchHistograms, Population, deal_clients
-from fedprikl.simulation.synthetic import DriftedPopulation, drifted_population
+from fedprikl.simulation.population import (
+    GONE,
+    BatchHistograms,
+    DriftedPopulation,
+    Population,
+    deal_clients,
+    drifted_population,
+)
 
 __all__ = [
     "BASELINE_FLOOR",

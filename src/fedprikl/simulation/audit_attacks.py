@@ -18,24 +18,10 @@ import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.privacy import NoiseSource, Ranges, adaptive_release, audit
+from fedprikl.privacy.accounting import gaussian_epsilon
 from fedprikl.privacy.audit import AuditResult, AuditTest
-from fedprikl.privacy.gaussian_account import gaussian_epsilon
-from fedprikl.privacy.integer_gaussian import IntegerGaussianMechanism
-from fedprikl.privacy.integer_laplace import laplace_variance
+from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, laplace_variance
 from fedprikl.privacy.inverse_sensitivity import ring_sizes, ring_weights
-
-__all__ = [
-    "Adaptive",
-    "Additive",
-    "Asked",
-    "Attack",
-    "Claim",
-    "Listener",
-    "Losses",
-    "Without",
-    "account_of",
-    "drawn_below",
-]
 
 DRAWS = 200_000  # numbers with noise that are drawn for a question, about
 FEWEST = 500  # releases of either data set; of as many numbers as can be drawn so often

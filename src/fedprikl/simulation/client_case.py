@@ -17,8 +17,6 @@ from fedprikl.records import Draw
 from fedprikl.records.counting import CellReader
 from fedprikl.reference import QueryPoints, Reference, all_points
 
-__all__ = ["ClientCase", "client_case"]
-
 OTHERS = 2  # clients that are the same in both populations
 MANY = 10  # times k: what the client holds in one of the two
 

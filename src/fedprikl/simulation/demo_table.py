@@ -17,8 +17,6 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.reference import Reference, Table
 from fedprikl.reference.columns import UNSEEN, Reader
 
-__all__ = ["CLIENT", "DRIFTED", "FlightTable", "Flights", "flight_table"]
-
 Flights = dict[str, list[Any]]  # column -> a value per flight; None is a gap
 
 CLIENT = "aircraft"  # the column with the client ids

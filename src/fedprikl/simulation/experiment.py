@@ -21,8 +21,6 @@ from fedprikl.reference import QueryPoints, distinct_points, iid_points
 from fedprikl.simulation.digits import Digits
 from fedprikl.simulation.population import BatchHistograms, Population, deal_clients
 
-__all__ = ["BASELINE_FLOOR", "Pair", "Repetition", "Setting"]
-
 Pair = tuple[int, int]  # (reference digit, population digit): D(P_a || P_b)
 Method = Literal["no privacy", "baseline", "trusted aggregator"]
 Design = Literal["iid", "distinct"]

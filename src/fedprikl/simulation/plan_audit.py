@@ -18,19 +18,21 @@ from typing import Any
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import BatchCounts, Estimates
+from fedprikl.divergence import Score
+from fedprikl.estimation import BatchCounts, Estimates, weighted_score
 from fedprikl.estimation.adaptive import adaptive_ranges
+from fedprikl.estimation.scoring import Terms
+from fedprikl.paper.audit_cases import worst_neighbours
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
 from fedprikl.privacy.audit import AuditResult
-from fedprikl.privacy.integer_laplace import laplace_variance
-from fedprikl.privacy.shared_gaussian import SharedGaussianMechanism
+from fedprikl.privacy.integer_noise import laplace_variance
+from fedprikl.privacy.shared_noise import SharedGaussianMechanism
 from fedprikl.protocol import ColumnQuestions, Plan, trust_of
-from fedprikl.protocol.cohort_sums import OpenedSum
+from fedprikl.protocol.cohort_sums import OpenedSum, asked_views, view_points, view_score
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.question_noise import AdaptiveNoise, CountsNoise
 from fedprikl.protocol.round import size_cohort
 from fedprikl.protocol.scored_sum import ScoredSum
-from fedprikl.protocol.view_sums import asked_views, view_points, view_score
 from fedprikl.reference import QueryPoints, Reference
 from fedprikl.simulation.audit_attacks import (
     Adaptive,
@@ -44,12 +46,90 @@ from fedprikl.simulation.audit_attacks import (
     account_of,
     drawn_below,
 )
-from fedprikl.simulation.worst_pairs import Pair, adaptive_pairs, counts_pair, value_pair
 
-__all__ = ["AuditedPlan", "AuditedQuestion", "audit_plan"]
+Pair = tuple[Ints, Ints]  # counts of the points in either data set
+HELD = (0, 1, 2, 4, 8)  # units in a cell that gets one more
+UNITS = (200, 2000, 20_000)  # units in all
+MOST_STEPS = 2**20  # that are looked at
+
+
+def counts_pair(points: QueryPoints, records: Ints, moved: int) -> Pair:
+    """One cell holds all records; then `moved` of them are in another, or outside all cells.
+
+    No other change moves counts further, in sum or in square.
+    """
+    left = np.zeros(len(points), np.int64)
+    left[0] = records[0]
+    right = left.copy()
+    right[0] -= moved
+    right[1:2] += moved
+    return left, right
+
+
+def value_pair(points: QueryPoints, records: Ints, score: Score, moved: int) -> Pair:
+    """The data sets whose weighted scores lie furthest apart; of several records, nearly so."""
+    if moved == 1:
+        one, other = worst_neighbours(points, records, score)
+        return one.counts, other.counts
+
+    def distance(pair: Pair) -> float:
+        left, right = (weighted_score(BatchCounts(points, h, records), score) for h in pair)
+        return abs(left - right)
+
+    return max(_client_pairs(points, records, score, moved), key=distance)
+
+
+def _client_pairs(points: QueryPoints, records: Ints, score: Score, moved: int) -> Iterator[Pair]:
+    """A client of the first batch moves to the empty cells whose scores fall fastest: from outside,
+    or from the cell whose score rises fastest, which holds all records.
+    """
+    terms, mine = Terms.of(points, records), np.flatnonzero(points.batch == 0)
+
+    def steps(some: Ints, counts: Ints) -> Floats:
+        """w (s(h + 1) - s(h)) of points (rows) at counts."""
+        at = terms.of_point[some][:, None]
+        law = {"outside": terms.outside[at], "weights": terms.weights[at]}
+        found = score.increments(counts, terms.pi[at], terms.records[at], **law)
+        return np.asarray(terms.weights[at] * found)
+
+    first = steps(mine, np.zeros((1, 1), np.int64))[:, 0]
+    steepest = mine[np.argsort(first, kind="stable")][: MOST_STEPS // moved + 1]
+    falls = -steps(steepest, np.arange(moved)[None, :])
+    full = terms.records[terms.of_point[mine]][:, None]
+    source = int(mine[np.argmax(steps(mine, full - 1)[:, 0])])
+    for filled in (False, True):
+        left, open_ = np.zeros(len(points), np.int64), falls.copy()
+        if filled:
+            same = terms.of_point == terms.of_point[source]
+            left[same] = records[points.batch[same]]
+            open_[steepest == source] = -np.inf
+        right = left.copy()
+        right[source] -= moved * filled
+        chosen = np.argsort(-open_.ravel(), kind="stable")[:moved] // moved
+        yield left, right + np.bincount(steepest[chosen], minlength=len(points))
+
+
+def adaptive_pairs(points: QueryPoints, moved: int) -> Iterator[tuple[Ints, Pair]]:
+    """One more unit in a cell that holds none or few, with the records of each batch.
+
+    All others are spread as the reference says, or outside all cells.
+    """
+    mine = np.flatnonzero(points.batch == 0)
+    order = mine[np.argsort(points.pi[mine], kind="stable")]
+    for cell in sorted({int(order[place]) for place in (0, len(order) // 2, -1)}):
+        for units in UNITS:
+            for held in HELD:
+                records = np.full(points.batches, units * moved)
+                for shares in (points.pi, np.zeros(len(points))):
+                    left = np.floor((units - held - 1) * moved * shares).astype(np.int64)
+                    left[cell] = held * moved
+                    right = left.copy()
+                    right[cell] += moved
+                    yield records, (left, right)
+
 
 SHARES = 500_000  # noise shares that are drawn; of Laplace noise, which is faster, 5 times as many
-UNITS = 20  # records of a batch, times those of whoever is protected
+UNIT_WORDS = 20  # records of a batch, times those of whoever is protected
 COHORT = 50  # clients of the audited cohort, at most
 Report = Callable[[str, int, int], None]
 
@@ -119,7 +199,7 @@ def _attacks(trust: ScoredSum, reference: Reference, source: NoiseSource) -> Ite
     points = trust.draw_points(reference.probabilities, rng) if plan.questions else None
     views = [view_points(view) for view in asked_views(plan, reference)]
     world = _World(trust, points, views, source)
-    records = np.full(plan.batches, UNITS * _moved(plan))
+    records = np.full(plan.batches, UNIT_WORDS * _moved(plan))
     additive = [noise for noise in trust.noises if not isinstance(noise, AdaptiveNoise)]
     claims = iter(_claims(trust))
     for noise in trust.noises:

@@ -12,11 +12,9 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedprikl.deployment.flower.envelope import IDENTITY, pack, unpack
-from fedprikl.deployment.network import Envelope
+from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.site import Kept, Site
 from fedprikl.protocol import Step
-
-__all__ = ["app", "handle", "handle_identity"]
 
 SESSION = "fedprikl-session"  # a round that goes on, and its last answer
 LAST = "fedprikl-last-answer"  # of a round that is over

@@ -13,8 +13,6 @@ from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, 
 
 from fedprikl.deployment.flower.runtime import Runtime, heartbeats
 
-__all__ = ["answer_message"]
-
 FAILED = "the site failed; its own log says why"
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,6 @@ from fedprikl.deployment.flower.plain_words import tls_words
 from fedprikl.deployment.settings import check_names
 from fedprikl.errors import DeploymentError
 
-__all__ = ["check_connection", "check_relay"]
-
 SECONDS = 10.0
 LONGEST_HEAD = 65536  # bytes of an answer
 NAMES = frozenset({"address", "federation", "insecure", "options", "root-certificates"})

@@ -2,10 +2,8 @@
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from fedprikl.deployment.network import Envelope
+from fedprikl.deployment.host import Envelope
 from fedprikl.errors import MessageDecodeError
-
-__all__ = ["IDENTITY", "pack", "unpack"]
 
 RECORD = "fedprikl"
 IDENTITY = "identity"  # the type of message of the identity check

@@ -15,13 +15,10 @@ from flwr.serverapp import Grid
 
 from fedprikl.deployment.flower.envelope import IDENTITY, pack, unpack
 from fedprikl.deployment.flower.tuning import CLOCKS
-from fedprikl.deployment.host import Clock
-from fedprikl.deployment.network import Envelope
+from fedprikl.deployment.host import Clock, Envelope
 from fedprikl.deployment.settings import Patience
 from fedprikl.errors import DeploymentError, MessageDecodeError
 from fedprikl.protocol import Reply, Step
-
-__all__ = ["FlowerNetwork", "FlowerTransport"]
 
 AT_ONCE = 10  # messages of one request: a busy SuperLink gives up on long ones
 TOGETHER = 4  # requests for answers at a time: each mostly waits for the relay

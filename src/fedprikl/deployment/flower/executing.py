@@ -21,8 +21,6 @@ from fedprikl.deployment.flower.plain_words import explain_flower
 from fedprikl.deployment.flower.runtime import Runtime
 from fedprikl.errors import DeploymentError
 
-__all__ = ["main", "preload"]
-
 APPS = {
     "site": "fedprikl.deployment.flower.client_app:app",
     "aggregator": "fedprikl.deployment.flower.server_app:app",

@@ -26,10 +26,8 @@ import httpx
 
 from fedprikl.deployment.flower.plain_words import no_task_words
 from fedprikl.deployment.flower.runtime import TaskSource
-from fedprikl.deployment.parent_watch import watch_parent
+from fedprikl.deployment.supervisor import watch_parent
 from fedprikl.errors import DeploymentError
-
-__all__ = ["Executor", "check_can_fork"]
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 STOPPING = 5.0  # seconds that a task has to end when the executor is stopped

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from fedprikl.deployment.answers import check_genuine, check_of_period
+from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.progress import parse_line, printable
 from fedprikl.errors import DeploymentError
-from fedprikl.protocol import Release
-
-__all__ = ["RunConfig", "follow_round", "longest_run"]
+from fedprikl.protocol import Plan, Release
 
 RunConfig = Mapping[str, str | float]
 RECONNECTIONS, PAUSE = 60, 2.0  # attempts to read on, and seconds before each
@@ -231,3 +231,37 @@ class _Watch:
             detail = self._failure or f"{silent} Flower's last words:\n{last}"
             raise DeploymentError(f"There is no release. {detail}")
         return self._release, self._progress
+
+
+def ask_for_period(
+    superlink: str,
+    plan: Plan,
+    *,
+    name: str,
+    period: int,
+    previous: str,
+    key: str,
+    config: RunConfig | None = None,
+    app: Path = APP_FOLDER,
+    federation: Sequence[str] = (),
+    verbose: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Release:
+    """The release of a period, verified: of this key, plan, period and place in the chain.
+
+    `name` is the plan's file in the aggregator's folder, `previous` the fingerprint of the newest
+    release in the organiser's history, `config` what `fedprikl federate` also passes: `clients`,
+    `wait`, `step-timeout`, `grace`. Safe to ask again after any crash: an aggregator that has
+    released the period tells the same release.
+    """
+    asked: RunConfig = {
+        **(config or {}),
+        "plan": name,
+        "period": period,
+        "previous": previous,
+        "request": os.urandom(16).hex(),
+    }
+    release, _ = follow_round(app, superlink, asked, federation, verbose=verbose, tell=tell)
+    check_genuine(release, plan, key=key)
+    check_of_period(release, period=period, previous=previous)
+    return release

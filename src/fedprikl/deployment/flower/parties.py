@@ -18,12 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedprikl.deployment.certificates import write_certificates, write_secret
-from fedprikl.deployment.parent_watch import watched
 from fedprikl.deployment.settings import NodeSettings
-from fedprikl.deployment.supervisor import Child
+from fedprikl.deployment.supervisor import Child, watched
 from fedprikl.errors import DeploymentError
-
-__all__ = ["ENVIRONMENT", "AggregatorSetup", "RelaySetup", "SiteSetup", "prepare_relay"]
 
 POLL = 0.5  # seconds between two looks for a task
 ENVIRONMENT = {  # of all of Flower's processes

@@ -15,15 +15,6 @@ if TYPE_CHECKING:  # Flower brings it, and whoever has no Flower is told so
 
 from fedprikl.deployment.flower.tuning import CLOCKS, hasten
 
-__all__ = [
-    "clock_words",
-    "explain_flower",
-    "flower_supernode",
-    "in_plain_words",
-    "no_task_words",
-    "tls_words",
-]
-
 NOTICED = 3.0  # seconds that clocks may differ before it is worth a word
 
 Words = Callable[[str, str, str], str]

@@ -13,8 +13,6 @@ from pathlib import Path
 from fedprikl.deployment.pruning import make_smaller
 from fedprikl.errors import DeploymentError
 
-__all__ = ["make_database", "prune_relay"]
-
 # What belongs to a run, by its run or by one of its tasks; what belongs to a series of runs.
 _OF_RUNS = (
     *("message", "message_ins", "message_res", "object_push_sessions", "run_connector"),

@@ -20,8 +20,6 @@ from flwr.supercore.interceptors import (
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 
-__all__ = ["Runtime", "TaskSource", "heartbeats"]
-
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
 

@@ -11,8 +11,6 @@ from fedprikl.deployment.settings import RoundSettings
 from fedprikl.errors import DeploymentError, FedPriKLError
 from fedprikl.protocol import Release
 
-__all__ = ["app", "run_on_flower"]
-
 app = ServerApp()
 
 

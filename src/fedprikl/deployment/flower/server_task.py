@@ -29,8 +29,6 @@ from fedprikl.deployment.flower.runtime import Runtime, heartbeats
 from fedprikl.deployment.flower.tuning import hasten
 from fedprikl.errors import FedPriKLError
 
-__all__ = ["host_run"]
-
 STOPPED = "The run was stopped, or its aggregator was."
 log = logging.getLogger(__name__)
 

@@ -20,15 +20,6 @@ if TYPE_CHECKING:  # Flower's own dependency: not there without the extra `flowe
     from starlette.middleware import Middleware
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = [
-    "CLOCKS",
-    "flower_superlink",
-    "hasten",
-    "name_of",
-    "taking_turns",
-    "tolerate_clocks",
-    "where_needed",
-]
 
 # Requests are signed with the time. Flower's relay accepts what was signed up to 305 s ago, and up
 # to 5 s from now; a site whose clock is 8 s ahead would never connect.
@@ -76,6 +67,7 @@ class OnlyFor:
         self._app, self._prefix, self._wrapped = app, prefix, wrap(app)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Through the middleware, or past it."""
         served = scope["type"] != "http" or scope["path"].startswith(self._prefix)
         await (self._wrapped if served else self._app)(scope, receive, send)
 
