@@ -65,9 +65,9 @@ def test_only_a_ledger_that_knows_clients_has_the_new_version(tmp_path: Path) ->
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.set_budget("phones", epsilon=1.0, delta=0.0, at=AT, unit="client")
         version = ledger._file.connection.execute("PRAGMA user_version").fetchone()[0]
-        assert version == LEDGER.version == 4
-        ledger._file.connection.execute("PRAGMA user_version = 5")
-    with pytest.raises(LedgerError, match="version 5"):
+        assert version == LEDGER.version == 5
+        ledger._file.connection.execute("PRAGMA user_version = 6")
+    with pytest.raises(LedgerError, match="version 6"):
         Ledger.open(tmp_path / "ledger.db")
 
 

@@ -91,7 +91,7 @@ def test_no_role_sees_what_it_must_not(monkeypatch: pytest.MonkeyPatch) -> None:
     sums = counts.sum(axis=0)
     exact = weighted_score(world.plain_counts(result, set()), trust_of(plan).score)
 
-    assert len(views.server) == 1  # the release and nothing else
+    assert len(set(views.server)) == 1  # the release and nothing else
     assert not contains(views.server, sums[:3])
     assert repr(exact).encode() not in views.server[0]
     assert result.release.value != exact
