@@ -270,7 +270,7 @@ def test_hundreds_of_silent_connections_keep_nobody_out(address: str) -> None:
 
 
 def test_a_request_that_drips_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_module, "SECONDS", 0.2)
+    monkeypatch.setattr(serving_module, "REQUEST_SECONDS", 0.2)
     with serving(dashboard(Source(STATUS))) as address, connected(address) as one:
         one.sendall(b"GET / HTTP/1.1\r\nX: ")
         with suppress(ConnectionError):
@@ -281,7 +281,7 @@ def test_a_request_that_drips_ends_at_its_deadline(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_answer_that_nobody_reads_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_module, "SECONDS", 0.2)
+    monkeypatch.setattr(serving_module, "REQUEST_SECONDS", 0.2)
     ended = threading.Event()
 
     async def endless(_: Any, __: Any, send: Any) -> None:
