@@ -12,6 +12,8 @@ from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin,
 
 from fedprikl.errors import InvalidInputError
 
+LARGEST = 2**63  # whole numbers stay below: beyond, not every reader reads the same number
+
 
 def canonical(content: Mapping[str, Any] | Sequence[Any]) -> bytes:
     """The content as JSON with sorted keys and no spaces; nan and infinity are refused."""
@@ -90,7 +92,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 Typed = TypeVar("Typed")
-LARGEST = 2**63  # whole numbers stay below: beyond, not every reader reads the same number
 
 
 def read_fields(kind: type[Typed], document: dict[str, Any]) -> Typed:

@@ -14,6 +14,16 @@ from typing import Any
 from fedprikl.documents import canonical
 from fedprikl.errors import FedPriKLError, InvalidInputError
 
+_GUARDED = (
+    "CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
+    "CREATE TRIGGER entries_are_never_updated BEFORE UPDATE ON entries "
+    "BEGIN SELECT RAISE(ABORT, 'a {name} is append-only'); END",
+    "CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries "
+    "BEGIN SELECT RAISE(ABORT, 'a {name} is append-only'); END",
+)
+_DOCUMENTS = "CREATE TABLE documents (hash TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
+ROOM = 2**18  # bytes: more than most pages have
+
 
 def create_database(
     path: Path, statements: Sequence[str], *, application: int, version: int
@@ -83,16 +93,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-_GUARDED = (
-    "CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
-    "CREATE TRIGGER entries_are_never_updated BEFORE UPDATE ON entries "
-    "BEGIN SELECT RAISE(ABORT, 'a {name} is append-only'); END",
-    "CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries "
-    "BEGIN SELECT RAISE(ABORT, 'a {name} is append-only'); END",
-)
-_DOCUMENTS = "CREATE TABLE documents (hash TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,9 +356,6 @@ def plain_error(error: sqlite3.Error, kind: ChainKind, path: Path, timeout: floa
             f"The {kind.name} {path} is closed, or open in another thread. Open it again here."
         )
     return kind.damaged(f"{path} cannot be read as a {kind.name} ({error}). {kind.advice}")
-
-
-ROOM = 2**18  # bytes: more than most pages have
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -47,6 +47,7 @@ COMMANDS = {
     "serve": "Serves the page of a series: drift over time, columns, reports, budget, sites. "
     "Read-only.",
 }
+STOPPED = "stopped. A round that was charged stays charged (see `fedprikl ledger`)."
 
 
 class Commands(TyperGroup):
@@ -90,7 +91,6 @@ def _command(name: str) -> "click.Command":
 VARIABLES = frozenset(
     f"FEDPRIKL_{name}" for name in ("HOME", "WEBHOOK_SECRET", "DATA", "VDAF_VECTORS")
 )
-STOPPED = "stopped. A round that was charged stays charged (see `fedprikl ledger`)."
 
 app = typer.Typer(
     name="fedprikl",

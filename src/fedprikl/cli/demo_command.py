@@ -34,6 +34,10 @@ from fedprikl.simulation.demo_table import CLIENT, DRIFTED, FlightTable, flight_
 Outcome = Literal["found", "missed", "falsely called", "left alone"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 SIZES = ("tv", "kl")
+POPULATION = "aircraft"
+DROPOUT = 0.05  # the share of aircraft who vanish on the way
+OWN = "demo"  # folder of what the demo itself makes of the files
+REPETITIONS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +99,6 @@ def judge(
         drifted = column.name in DRIFTED
         judged.append(JudgedColumn(answer=column, made_to_drift=drifted, truth=truth))
     return tuple(judged)
-
-
-POPULATION = "aircraft"
 
 
 def data_words(table: FlightTable) -> list[str]:
@@ -229,11 +230,6 @@ def _size(found: Answer) -> tuple[str, str]:
 def _listed(names: Sequence[str]) -> str:
     *most, last = names or ["none"]
     return f"{', '.join(most)} and {last}" if most else last
-
-
-DROPOUT = 0.05  # the share of aircraft who vanish on the way
-OWN = "demo"  # folder of what the demo itself makes of the files
-REPETITIONS = 100
 
 
 def demo_command(

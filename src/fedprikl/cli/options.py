@@ -20,6 +20,7 @@ from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
 from fedprikl.store import check_writable, write_whole
 
 DATA = (".csv", ".csv.gz", ".parquet")
+DRIFT_FOUND = 3  # exit code
 
 
 class UnitName(StrEnum):
@@ -92,9 +93,6 @@ def check_outputs(*paths: Path, force: bool) -> None:
         check_writable(path)
     if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidInputError(f"Two outputs have the same name, {paths[0]}. Choose another.")
-
-
-DRIFT_FOUND = 3  # exit code
 
 
 def write_release(

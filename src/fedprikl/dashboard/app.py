@@ -53,6 +53,11 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
+SECONDS = 5.0  # a status is kept
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+AT_ONCE = 256  # connections; one more ends the oldest of those that wait for a request
+REQUEST_SECONDS = 30.0  # from a connection, or the answer before, until an answer is read
 
 
 class Guard:
@@ -118,10 +123,7 @@ def error_page(status: int, headline: str, words: str) -> HTMLResponse:
     return HTMLResponse(body, status_code=status)
 
 
-SECONDS = 5.0  # a status is kept
 NUMBER = re.compile(r"([0-9]{1,9})(?:\.html)?")
-PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 log = logging.getLogger("fedprikl.dashboard")
 
@@ -191,10 +193,6 @@ async def _failed(_: Request, __: Exception) -> Response:
     return error_page(500, "This page cannot be shown.", words)
 
 
-AT_ONCE = 256  # connections; one more ends the oldest of those that wait for a request
-REQUEST_SECONDS = (
-    30.0  # from a connection or the answer before, until a request is answered and read
-)
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
 

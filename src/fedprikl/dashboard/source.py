@@ -19,6 +19,9 @@ from fedprikl.reporting.series_page import series_page
 from fedprikl.reporting.series_period_page import period_page
 from fedprikl.store import write_whole
 
+FORMAT = 2  # rises with the reports: those of an older format are written anew
+FILES = {"series.json": "json", "metrics.prom": "metrics", "index.html": "page"}  # in this order
+
 
 class SeriesSource(Protocol):
     """What a dashboard shows. All of it is public."""
@@ -96,8 +99,6 @@ class Kept:
             return self._shown
 
 
-FORMAT = 2  # rises with the reports: those of an older format are written anew
-FILES = {"series.json": "json", "metrics.prom": "metrics", "index.html": "page"}  # in this order
 MARK = re.compile(r"<!-- fedprikl report ([0-9a-f]{64}) -->\n")
 
 

@@ -16,6 +16,9 @@ from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import IdentityCheck, Plan, Roster
 
+IDENTITY = "identity"  # the name of the identity check in the metrics
+PAUSE = 1.0  # seconds between two looks at who is there
+
 
 @dataclass(frozen=True, slots=True)
 class Company:
@@ -92,10 +95,6 @@ def _parse(document: Any) -> tuple[tuple[frozenset[str], ...], dict[str, dict[st
     if not all(type(n) is int and n >= 0 for known in counted.values() for n in known.values()):
         raise TypeError
     return tuple(map(frozenset, together)), counted
-
-
-IDENTITY = "identity"  # the name of the identity check in the metrics
-PAUSE = 1.0  # seconds between two looks at who is there
 
 
 def load_roster(plan: Plan, home: Home) -> Roster | None:

@@ -52,6 +52,8 @@ _SCHEMA = (
     "INSERT INTO forgotten VALUES (0)",
     _INDEX,
 )
+MOST_ROUNDS = 1000  # of one plan ...
+TRIES = 4  # ... or so many for each period of a long series
 
 
 @contextlib.contextmanager
@@ -76,8 +78,6 @@ def _upgrade(db: sqlite3.Connection) -> None:
     db.execute(_INDEX)
 
 
-MOST_ROUNDS = 1000  # of one plan ...
-TRIES = 4  # ... or so many for each period of a long series
 LIMITS = tuple(field.name for field in fields(CountedRecords))  # columns of the same names
 _ROUND = re.compile("[0-9a-zA-Z]{1,64}")
 

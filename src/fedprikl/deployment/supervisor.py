@@ -26,6 +26,7 @@ SETTLED = 60.0  # seconds after which a process counts as well
 STOPPING = 10.0  # seconds that all processes together have to end
 LOOK = 0.2  # seconds between two looks at them
 SILENT = 60.0  # seconds without a sign of life after which a process is not well
+EVERY = 0.5  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +134,6 @@ class Supervisor:
 
 def _ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-
-
-EVERY = 0.5  # seconds
 
 
 def watch_parent(parent: int) -> None:

@@ -22,6 +22,7 @@ from fedprikl.privacy import (
 from fedprikl.reference import QueryPoints
 
 LOUD = 100.0  # how much rarer than usual noise a record beyond the dead zone must be
+LAWS = 64  # populations whose noise is computed, of the thousands that a threshold needs
 
 
 def is_whole(points: QueryPoints) -> bool:
@@ -149,9 +150,6 @@ def _minimum(score: Score, pi: Floats, total: int) -> Ints:
         rises = score.increments(middle, pi, records, outside=0.0, weights=pi) >= 0
         low, high = np.where(rises, low, middle + 1), np.where(rises, middle, high)
     return low
-
-
-LAWS = 64  # populations whose noise is computed, of the thousands that a threshold needs
 
 
 def adaptive_ranges(counts: BatchCounts, score: Score, *, epsilon: float, moved: int = 1) -> Ranges:

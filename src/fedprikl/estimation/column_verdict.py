@@ -32,6 +32,8 @@ KNEE = 0.1  # the share of populations beyond which the tail's decay is fitted o
 TIE = 1e-9  # of depths: populations at the knee differ by rounding, and none of them is beyond it
 PRIOR = 50.0  # populations beyond the knee that would agree with the Gamma law
 NODES, GRID, FURTHEST = 96, 192, 45.0  # exp(-45): no threshold lies further out
+FITTED = 2_000  # populations that the tails are fitted to, apart from those that are counted
+HALVINGS = 14
 
 
 class Tail(Protocol):
@@ -167,10 +169,6 @@ def _nodes(law: SmoothTail) -> tuple[Floats, Floats]:
     weights = chances[:-1] - chances[1:]
     middle = -np.log((chances[:-1] + chances[1:]) / 2)
     return np.sort(law.at(middle)), weights
-
-
-FITTED = 2_000  # populations that the tails are fitted to, apart from those that are counted
-HALVINGS = 14
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -28,6 +28,10 @@ SEED = 7  # of public simulations: the same question always gets the same answer
 DRAWS = 4096
 MOST_VANISHED = 0.9
 FITTED = 512  # cells that a drift is fitted to
+LEVELS = 1024  # quantiles of a Gamma law that are told apart
+STEEPEST = 60.0  # theta: by then all mass is in one cell
+LEAST_ALPHA, MOST_ALPHA = 1e-3, 1e9
+FEW = 1024  # cells: ratios of so few are small enough to keep hundreds
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +170,6 @@ def _shuffled(alpha: float, uniforms: Floats) -> Floats:
         return np.ones_like(uniforms)
     quantiles = scipy.special.gammaincinv(alpha, np.minimum(uniforms, 1 - 1e-12)) / alpha
     return np.asarray(quantiles, dtype=np.float64)
-
-
-LEVELS = 1024  # quantiles of a Gamma law that are told apart
-STEEPEST = 60.0  # theta: by then all mass is in one cell
-LEAST_ALPHA, MOST_ALPHA = 1e-3, 1e9
-FEW = 1024  # cells: ratios of so few are small enough to keep hundreds
 
 
 def drifted_ratios(

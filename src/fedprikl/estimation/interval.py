@@ -26,6 +26,11 @@ from fedprikl.reference import QueryPoints
 DISTANCES = 24  # numbers of records that are looked at; the ones between are bounded by the next
 GRID_BITS = 47  # of the ranges' grid, one less to be safe
 BISECTIONS, TOLERANCE = 50, 1e-3
+DRAWS = 24  # simulated releases of each population
+UNCERTAIN = 3.0  # a count of less than so many deviations of its noise may be any below
+UNSEEN = (0.0, 2.0)  # a rest may be larger by so many deviations of its noise
+CAUTION = 0.9  # deviations more: errors are not normal, and their spread is known from few trials
+RATIOS = 20_001  # ratios v at which clipping is looked at
 
 
 def adaptive_bound(
@@ -213,12 +218,6 @@ class AdaptiveBound:
         return np.asarray(np.maximum(found * (1 - 1e-9) - 1e-15, 0.0))
 
 
-DRAWS = 24  # simulated releases of each population
-UNCERTAIN = 3.0  # a count of less than so many deviations of its noise may be any below
-UNSEEN = (0.0, 2.0)  # a rest may be larger by so many deviations of its noise
-CAUTION = 0.9  # deviations more: errors are not normal, and their spread is known from few trials
-
-
 def plausible_counts(noisy: NoisyCounts) -> Ints:
     """Counts of some populations, (populations, points); their sums do not exceed N."""
     sd, records = float(noisy.noise_sd[0]), int(noisy.records[0])
@@ -272,9 +271,6 @@ def _within(counts: Floats, sure: npt.NDArray[np.bool_], records: int) -> Floats
     left = max(0.0, 1 - excess / total) if excess > 0 and total > 0 else 1.0
     scaled: Floats = np.where(sure, left * counts, counts)
     return scaled * min(1.0, records / max(float(scaled.sum()), 1.0))
-
-
-RATIOS = 20_001  # ratios v at which clipping is looked at
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ Survival = Callable[[Floats], Floats]
 FEW = 30.0  # expected records, up to which a count's own steps are seen
 REACH, STEPS = 8.0, 80
 FINE, COARSE = 193, 129  # nodes, for tests of cells and for the ends of intervals
+POPULATIONS = 4_000
+LEVEL = 0.95
+HALVINGS = 20
+DEEPEST = 1e-15  # of a p-value; below it rounding shows
 
 
 def count_noise(noisy: NoisyCounts) -> Survival:
@@ -127,11 +131,6 @@ def _whole_counts(mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
     start = np.concatenate([[0], ends[:-1] + 1])
     return np.broadcast_to((start + ends) / 2, weights.shape).copy(), weights
 
-
-POPULATIONS = 4_000
-LEVEL = 0.95
-HALVINGS = 20
-DEEPEST = 1e-15  # of a p-value; below it rounding shows
 
 # Which cells may have these shares.
 Plausible = Callable[[Floats], npt.NDArray[np.bool_]]

@@ -24,6 +24,10 @@ from fedprikl.reference import QueryPoints, Spread
 from fedprikl.reference.spread import CellSpread
 
 LARGEST = 9.0  # variance of a ratio; with more, hardly any population holds the cell
+SEED = 6_2024
+LARGEST_EFFECT = 1e9
+CHUNK = 2**21  # entries of the largest array: 16 MB
+SPARE = 4.0  # standard deviations; a draw in 30,000 is dealt afresh
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,12 +122,6 @@ def _own(spread: Spread, own: Floats, pi: Floats) -> Floats:
         return np.zeros(len(pi))
     counting = 1 / (spread.counted * pi)
     return np.asarray(spread.between_counted * own + counting * (1 + np.minimum(counting, 1.0) / 2))
-
-
-SEED = 6_2024
-LARGEST_EFFECT = 1e9
-CHUNK = 2**21  # entries of the largest array: 16 MB
-SPARE = 4.0  # standard deviations; a draw in 30,000 is dealt afresh
 
 
 def public_simulation() -> np.random.Generator:

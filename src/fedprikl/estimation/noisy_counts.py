@@ -19,6 +19,9 @@ from fedprikl.reference import QueryPoints
 CELLS = 20  # of a group, at least: their variance is estimated
 SURE = 4.0  # deviations of its noise that the count of a group has, at least: so is their mean
 TINY = 1e-9
+WHOLE = 1e-9  # of probability: what may be left out of all cells
+LOUD = 0.5  # noise on a count, in shares of the count expected without drift
+FEW = 0.01  # of the weight of all points: if fewer are loud, projected counts are good enough
 
 
 def noise_groups(expected: Floats, variances: Floats) -> tuple[Ints, Ints]:
@@ -96,11 +99,6 @@ def whole_counts(counts: Floats, rng: np.random.Generator) -> Floats:
     """
     reached = np.floor(np.cumsum(counts, axis=1) + rng.random((len(counts), 1)))
     return np.diff(reached, axis=1, prepend=0.0)
-
-
-WHOLE = 1e-9  # of probability: what may be left out of all cells
-LOUD = 0.5  # noise on a count, in shares of the count expected without drift
-FEW = 0.01  # of the weight of all points: if fewer are loud, projected counts are good enough
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

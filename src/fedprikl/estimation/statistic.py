@@ -22,6 +22,8 @@ CONFIDENCE = 0.99  # that the simulation's own error does not raise the false-al
 LEAST_FALSE_ALARM = 1e-4
 DRAWS = 4_000
 HALVINGS = 14  # of the common tail level
+COUNTS = "counts"  # the witness that is no divergence: how much noisy counts vary
+UNSEEN = "unseen"  # another: the share of records in cells that the reference never saw
 
 
 def check_false_alarm(value: float) -> float:
@@ -153,10 +155,6 @@ def _order_statistic(values: Floats, rate: float) -> float:
     limits = share + z * np.sqrt(share * (1 - share) / n) + z**2 / (2 * n)
     above = int(np.flatnonzero(limits <= rate)[-1])
     return float(np.sort(values)[n - 1 - above])
-
-
-COUNTS = "counts"  # the witness that is no divergence: how much noisy counts vary
-UNSEEN = "unseen"  # another: the share of records in cells that the reference never saw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

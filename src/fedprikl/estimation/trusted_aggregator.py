@@ -28,6 +28,7 @@ from fedprikl.privacy import (
 from fedprikl.reference import QueryPoints
 
 TRUST = "the aggregator, with the exact sums of each batch; the server sees the release only."
+REPETITIONS = 8  # draws of the noise for each simulated population
 
 
 def trusted_aggregator(
@@ -154,9 +155,6 @@ def state_number(mechanism: Mechanism, calibrated: Calibrated, insecure: bool) -
         sensitivity=mechanism.sensitivity,
         insecure=insecure,
     )
-
-
-REPETITIONS = 8  # draws of the noise for each simulated population
 
 
 def adaptive_estimate(

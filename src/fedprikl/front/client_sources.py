@@ -18,6 +18,7 @@ from fedprikl.reference import Reference
 
 Source = Path | FrameRecords
 ONE_EACH = "Give one data frame, array or file per client: a list, a mapping of names, or a folder."
+SMALLEST = 3  # clients of a secure sum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,9 +177,6 @@ def _others(names: Sequence[str]) -> str:
         return ""
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return f" The same is true of {', '.join(names[:2])}{more}."
-
-
-SMALLEST = 3  # clients of a secure sum
 
 
 def stay_away(plan: Plan, counted: Mapping[str, RecordCounts]) -> dict[str, str]:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 
 from fedprikl.monitoring.status import AlarmFacts, AlarmState
 
+QUIET = 4  # counted periods without new evidence, after which an alarm ends
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedChannel:
@@ -74,8 +76,6 @@ class SeriesVerdict:
     alarms: tuple[AlarmFacts, ...]
     false_alarm: float  # per year, of everything together
 
-
-QUIET = 4  # counted periods without new evidence, after which an alarm ends
 
 Acknowledgement = tuple[int, str, str]  # the alarm's number, when, and a note
 # Period of the alarm, who speaks (loudest first), and the last period of an earlier drift of the

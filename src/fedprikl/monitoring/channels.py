@@ -21,6 +21,8 @@ from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.spread import between_clients
 
 RARE, NEAR = 4, 8  # groups
+SIZES = ("kl", "tv")  # of every column
+MANY = 13  # periods whose noise is taken as normal together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,9 +63,6 @@ def _groups(order: Ints, groups: int) -> Floats:
     found = np.zeros((len(order) + 1, groups))
     found[order, np.arange(len(order)) * groups // len(order)] = 1.0
     return found
-
-
-SIZES = ("kl", "tv")  # of every column
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -203,9 +202,6 @@ def channels_of(plan: Plan, reference: Reference) -> tuple[Channel, ...]:
     )
     effect = plan.design_effect
     return tuple(found if effect is None else (replace(each, spread=effect) for each in found))
-
-
-MANY = 13  # periods whose noise is taken as normal together
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

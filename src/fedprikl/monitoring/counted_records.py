@@ -15,6 +15,14 @@ from fedprikl.errors import HistoryError, InvalidInputError
 from fedprikl.protocol import Plan
 from fedprikl.store import writing
 
+APPLICATION_ID, VERSION = 0x46504B57, 1  # "FPKW", in the header of the file
+_SCHEMA = (
+    "CREATE TABLE rounds (population TEXT, series TEXT, period INTEGER, round TEXT PRIMARY KEY) "
+    "WITHOUT ROWID",
+    "CREATE TABLE claims (records TEXT, counted TEXT, round TEXT)",
+    "CREATE INDEX claims_of_records ON claims (records)",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedRecords:
@@ -67,15 +75,6 @@ class CountedRecords:
         if not self.clock or self.clock != before.clock:
             return True
         return self.first < before.end and before.first < self.end
-
-
-APPLICATION_ID, VERSION = 0x46504B57, 1  # "FPKW", in the header of the file
-_SCHEMA = (
-    "CREATE TABLE rounds (population TEXT, series TEXT, period INTEGER, round TEXT PRIMARY KEY) "
-    "WITHOUT ROWID",
-    "CREATE TABLE claims (records TEXT, counted TEXT, round TEXT)",
-    "CREATE INDEX claims_of_records ON claims (records)",
-)
 
 
 class Watermark:

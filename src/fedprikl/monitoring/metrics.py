@@ -8,6 +8,38 @@ from fedprikl.monitoring.status import PeriodPoint, SeriesStatus, Size
 
 Labels = Mapping[str, str]
 _SAMPLE = re.compile(r"^(\w+(?:\{.*\})?) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII)
+PREFIX = "fedprikl_series_"
+METRICS = {
+    "info": "What is compared: always 1, the labels are fingerprints.",
+    "periods": "Periods of the series that are over, by state.",
+    "last_period": "Number of the last period with a release that was judged.",
+    "last_success_timestamp_seconds": "When the last release was made.",
+    "next_due_timestamp_seconds": "When the next period can be counted.",
+    "records": "Records counted in the last release.",
+    "clients": "Clients counted in the last release.",
+    "value": "Divergence from the reference in the last release.",
+    "value_low": "Lower end of the 95% interval of the value.",
+    "value_high": "Upper end of the 95% interval of the value.",
+    "value_no_drift": "What as many records give without drift.",
+    "window_value": "Divergence over the sum of the last periods.",
+    "window_value_low": "Lower end of its 95% interval.",
+    "window_value_high": "Upper end of its 95% interval.",
+    "statistic": "In standard deviations from no drift, in the last release.",
+    "threshold": "Above it, a statistic raises an alarm.",
+    "drift": "1 if something is above its threshold in the last release, else 0.",
+    "alarms": "Alarms, by state.",
+    "open_alarm_since_period": "Period in which the drift of the last open alarm began.",
+    "false_alarm_per_year": "Largest rate of false alarms of the whole series.",
+    "epsilon_budget": "What one record, or one client, may lose in all.",
+    "epsilon_spent": "What the most exposed record, or client, has lost.",
+    "epsilon_left": "What is left of the budget.",
+    "site_asked": "Rounds in which a site was asked.",
+    "site_answered": "Rounds in which a site answered.",
+    "faults": "Faults of the history: above 0, do not rely on it.",
+}
+STATES = ("released", "missed", "due")
+ALARMS = ("open", "acknowledged", "rebaselined", "ended")
+END = "# EOF\n"
 
 
 def sample_name(metric: str, labels: Labels) -> str:
@@ -72,38 +104,6 @@ def told_apart(names: Iterable[str]) -> Iterator[str]:
         yield label
 
 
-PREFIX = "fedprikl_series_"
-METRICS = {
-    "info": "What is compared: always 1, the labels are fingerprints.",
-    "periods": "Periods of the series that are over, by state.",
-    "last_period": "Number of the last period with a release that was judged.",
-    "last_success_timestamp_seconds": "When the last release was made.",
-    "next_due_timestamp_seconds": "When the next period can be counted.",
-    "records": "Records counted in the last release.",
-    "clients": "Clients counted in the last release.",
-    "value": "Divergence from the reference in the last release.",
-    "value_low": "Lower end of the 95% interval of the value.",
-    "value_high": "Upper end of the 95% interval of the value.",
-    "value_no_drift": "What as many records give without drift.",
-    "window_value": "Divergence over the sum of the last periods.",
-    "window_value_low": "Lower end of its 95% interval.",
-    "window_value_high": "Upper end of its 95% interval.",
-    "statistic": "In standard deviations from no drift, in the last release.",
-    "threshold": "Above it, a statistic raises an alarm.",
-    "drift": "1 if something is above its threshold in the last release, else 0.",
-    "alarms": "Alarms, by state.",
-    "open_alarm_since_period": "Period in which the drift of the last open alarm began.",
-    "false_alarm_per_year": "Largest rate of false alarms of the whole series.",
-    "epsilon_budget": "What one record, or one client, may lose in all.",
-    "epsilon_spent": "What the most exposed record, or client, has lost.",
-    "epsilon_left": "What is left of the budget.",
-    "site_asked": "Rounds in which a site was asked.",
-    "site_answered": "Rounds in which a site answered.",
-    "faults": "Faults of the history: above 0, do not rely on it.",
-}
-STATES = ("released", "missed", "due")
-ALARMS = ("open", "acknowledged", "rebaselined", "ended")
-END = "# EOF\n"
 Sample = tuple[str, dict[str, str], float]
 
 

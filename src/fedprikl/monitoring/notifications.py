@@ -26,6 +26,11 @@ from fedprikl.monitoring.status import AlarmFacts, SeriesStatus, alarm_words, he
 NO_REASON = "no reason is known"
 Kind = Literal["alarm", "missed", "fault"]
 
+LETTERS = 200  # of what a command said, in an error
+LEAST = 24  # bytes of a secret
+PREFIX = "whsec_"
+LONGEST_WAIT = 60.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
@@ -112,9 +117,6 @@ def _notice(
     )
 
 
-LETTERS = 200  # of what a command said, in an error
-
-
 class Hook(Protocol):
     """Something that is told the news."""
 
@@ -193,10 +195,7 @@ def _last(said: bytes) -> str:
     return f": {words}"
 
 
-LEAST = 24  # bytes of a secret
-PREFIX = "whsec_"
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers after which another try may help
-LONGEST_WAIT = 60.0
 
 
 @dataclass(frozen=True, slots=True)

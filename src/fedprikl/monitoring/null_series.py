@@ -23,6 +23,13 @@ from fedprikl.reference import QueryPoints
 
 TOLERATED = 2e-5  # nats: a lasting deviation so small is not called drift
 LEAST_SKEW = 1e-3
+LENGTHS = (1, 2, 4, 8, 16, 32, 52)  # of windows, in counted periods
+CHUNK = 2**20  # counts at a time
+LEAST_DEPTH = 1e-9
+FLAT = 0.05  # standard deviation of a statistic that tells nothing; usual is 1
+BLOCK = 52  # periods of a simulated series that are judged, at most
+FEWEST, MOST = 400, 2_000  # simulated series
+EFFORT = 2**24  # counts that are simulated, of all channels together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,12 +113,6 @@ class WindowStatistic:
         excess = (squares - self.centre) / self.sd
         root = np.cbrt(np.maximum(1 + self.skew / 2 * excess, 0.0))
         return np.asarray((root - 1 + self.skew**2 / 36) * 6 / self.skew)
-
-
-LENGTHS = (1, 2, 4, 8, 16, 32, 52)  # of windows, in counted periods
-CHUNK = 2**20  # counts at a time
-LEAST_DEPTH = 1e-9
-FLAT = 0.05  # standard deviation of a statistic that tells nothing; usual is 1
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -331,11 +332,6 @@ def simulation_error(series: int, channels: int, chance: float) -> float:
     reach = max(math.log(KNEE / chance), 0.0)
     sd = math.sqrt((1 + reach**2) / (KNEE * series * channels))
     return math.exp(float(scipy.special.ndtri(0.99)) * sd)
-
-
-BLOCK = 52  # periods of a simulated series that are judged, at most
-FEWEST, MOST = 400, 2_000  # simulated series
-EFFORT = 2**24  # counts that are simulated, of all channels together
 
 
 @dataclass(frozen=True, slots=True)

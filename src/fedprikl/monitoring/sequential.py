@@ -44,6 +44,7 @@ from fedprikl.monitoring.null_series import (
 from fedprikl.reference import QueryPoints, Spread
 
 LEAST = 0.5  # records in a cell: none may be impossible
+HALVINGS = 30
 
 
 def baseline_of(
@@ -167,8 +168,6 @@ def _running(values: Sequence[Floats] | Sequence[float]) -> Floats:
     found = np.asarray(values, dtype=np.float64)
     return np.concatenate([np.zeros((1, *found.shape[1:])), np.cumsum(found, axis=0)])
 
-
-HALVINGS = 30
 
 Range = tuple[int, int]  # first and last period
 

@@ -38,6 +38,7 @@ LOST = 1.0  # nats: for a kind of drift that is not found, however large
 CLOSE = 1.25  # a smallest drift within this factor of the best: then the counts get more
 LEAST_RATE = 1e-3  # of false alarms in one column; rarer ones take too long to simulate
 DRIFTED = 0.05  # nats
+LEAST_ROOM = 16  # bytes for the counts of the whole
 
 
 def ask_columns(reference: Reference, *, share: float, control: Control) -> ColumnQuestions:
@@ -212,9 +213,6 @@ def column_reasons(plan: Plan) -> tuple[Reason, ...]:
 
 def _pairs(asked: ColumnQuestions) -> int:
     return sum(len(view) > 1 for view in asked.views)
-
-
-LEAST_ROOM = 16  # bytes for the counts of the whole
 
 
 def plan_columns(known: Known, draft: Plan, payload: int | None) -> PlannedRound:

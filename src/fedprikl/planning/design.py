@@ -17,6 +17,10 @@ from fedprikl.estimation.scoring import Terms
 from fedprikl.planning.drift_cases import six_digits
 from fedprikl.planning.known import Spectrum
 
+EXPONENTS = (0.5, 0.75, 1.0)
+SEARCH_DRAWS = 2**12
+CLIPPING = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1)  # shares of the maximum step; 1: no clipping
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorParts:
@@ -106,11 +110,6 @@ def simulate_scores(
 def _variance_of_sum(values: Floats, weights: Floats) -> float:
     """sum w^2 Var(value of the cell), from pairs of draws of the same cell."""
     return float(np.mean(weights[::2] * (values[::2] - values[1::2]) ** 2 / 2))
-
-
-EXPONENTS = (0.5, 0.75, 1.0)
-SEARCH_DRAWS = 2**12
-CLIPPING = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1)  # shares of the maximum step; 1: no clipping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

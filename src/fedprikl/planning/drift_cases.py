@@ -29,6 +29,7 @@ WORDS = {
     "heavy": "the heaviest cell shrinks",
     "gone": "the heaviest cell is gone",
 }
+TIE = 1e-9  # relative: processors round differently, and errors that differ by less are equal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +88,6 @@ def _size(pi: Floats, ratios: Floats, score: Score) -> float:
     return float(ratio_divergence(pi, ratios, score).mean())
 
 
-TIE = 1e-9  # relative: processors round differently, and errors that differ by less are equal
 T = TypeVar("T")
 
 

@@ -19,6 +19,7 @@ from fedprikl.protocol.trust import trust_of
 from fedprikl.reference import QueryPoints
 
 COLUMNS = ("tv", "kl")  # divergences of every column
+SHARES = (0.01, 0.05)  # of the clients
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,9 +100,6 @@ def _of_columns(known: Known, plan: Plan, cohort: int) -> list[list[LiarTarget]]
         ]
         for divergence in (COLUMNS if views else ())
     ]
-
-
-SHARES = (0.01, 0.05)  # of the clients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

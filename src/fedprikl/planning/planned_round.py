@@ -14,6 +14,12 @@ from fedprikl.planning.liars import LiarBound
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.store import write_whole
 
+RELEASES = {
+    "value": "one number with noise",
+    "adaptive": "one number with adaptive noise",
+    "counts": "read off noisy counts",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnForecast:
@@ -29,13 +35,6 @@ class ColumnForecast:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
-
-
-RELEASES = {
-    "value": "one number with noise",
-    "adaptive": "one number with adaptive noise",
-    "counts": "read off noisy counts",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ from fedprikl.reference import Reference
 
 TRIED = 3  # numbers of records a client, each half of the one before
 MOST = 1024  # of one client: more than these hardly differ
+ASK = ("kl", "tv", "js")  # about the whole, the size first
+COLUMNS = "columns"  # the question about every column
+PAYLOAD = 1024  # bytes of counts of the whole
+ROOM = 16  # times the average number of records that one client may hold
 
 
 def numbers_per_client(average: float) -> tuple[int, ...]:
@@ -63,10 +67,6 @@ def best_per_client(plan_with: Callable[[int], PlannedRound], average: float) ->
     return least(planned, lambda each: each.error)
 
 
-ASK = ("kl", "tv", "js")  # about the whole, the size first
-COLUMNS = "columns"  # the question about every column
-PAYLOAD = 1024  # bytes of counts of the whole
-ROOM = 16  # times the average number of records that one client may hold
 PLANNERS: dict[str, Callable[[Known, Plan], PlannedRound]] = {
     "aggregator": plan_trusted,
     "none": plan_untrusted,

@@ -43,6 +43,9 @@ HOPELESS = 4.0  # times the most: the noise would still be twice the spread, and
 MOST_TOGETHER = 0.5  # of all further questions: the first one is the size
 MOST_BESIDE_COUNTS = 0.08  # where the counts tell the size and most of the verdict
 BESIDE_LOUD_COUNTS = (0.25, 0.2, 0.16, 0.12)  # where their noise is loud: what the size can spare
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+COHORT = 50  # clients of a secure sum
+FOR_THE_VERDICT = 1.5  # times the error that noisy counts may have, if they see more
 
 
 def needed_shares(
@@ -69,10 +72,7 @@ def needed_shares(
     return {name: six_digits(scale * share) for name, share in found.items()}
 
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64)
-COHORT = 50  # clients of a secure sum
 LIMITS = (math.inf, 0.8, 0.65, 0.5)  # of adaptive noise: shares of the largest step
-FOR_THE_VERDICT = 1.5  # times the error that noisy counts may have, if they see more
 NOISES: tuple[AdditiveNoise, ...] = ("laplace", "gaussian")
 
 

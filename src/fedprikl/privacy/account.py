@@ -44,6 +44,8 @@ LEDGER = ChainKind(
 )
 head_of = LEDGER.head_of
 
+EVENT = "records"
+
 
 class LedgerFile(ChainFile):
     """One connection to a ledger."""
@@ -52,7 +54,6 @@ class LedgerFile(ChainFile):
         super().__init__(path, LEDGER, create=create, timeout=timeout)
 
 
-EVENT = "records"
 _SALT = re.compile("[0-9a-f]{64}")
 _MARK = re.compile("[0-9a-f]{32}")
 

@@ -17,6 +17,11 @@ LARGEST = 1e6  # beyond, no epsilon is looked for
 ROUND_OFF = 1e-13  # of each of two sums that are subtracted
 NEGLIGIBLE = 1e-45  # outcomes less likely than this count as a certain loss
 WIDE = 3.0  # from this sigma on, sums of noises keep the shape of one, to within 1e-37 per noise
+# Of delta: the analytic profile is a difference of two tails that come close where the noise is
+# many times the sensitivity; at a million times 1e-7 of delta is lost, at 1e8 times 3e-6.
+CANCELLATION = 5e-7
+LARGEST_RATIO = 1e10  # of noise to sensitivity; beyond, less noise is accounted for
+LEAST = 1e-18  # of all rho that are looked for
 
 
 def check_accounted_delta(delta: float) -> float:
@@ -138,12 +143,6 @@ def _tails(masses: Floats) -> Floats:
     return sums
 
 
-# Of delta: the analytic profile is a difference of two tails that come close where the noise is
-# many times the sensitivity; at a million times 1e-7 of delta is lost, at 1e8 times 3e-6.
-CANCELLATION = 5e-7
-LARGEST_RATIO = 1e10  # of noise to sensitivity; beyond, less noise is accounted for
-
-
 @lru_cache(maxsize=1024)
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """The least standard deviation for (epsilon, delta) at a sensitivity of 1."""
@@ -202,9 +201,6 @@ def _root(missing: Callable[[float], float], low: float, high: float, tolerance:
 def _usable(delta: float, ratio: float) -> float:
     """What is left of delta after the cancellation of two tails, for noise of this ratio."""
     return delta * (1 - CANCELLATION * max(1.0, ratio / 1e6))
-
-
-LEAST = 1e-18  # of all rho that are looked for
 
 
 def concentrated_epsilon(rho: float, delta: float) -> float:

@@ -30,6 +30,10 @@ from fedprikl.privacy.mechanism import Charge, Together, check_charge, check_zer
 from fedprikl.privacy.real_noise import calibrate_gaussian, calibrate_laplace
 
 SHARES = (0.1, 0.5, 0.9)  # of delta, for the losses of bounded range beside others
+GRID_POINTS = 8192  # of the discretised privacy loss, over the range of the expected total
+LARGEST = 500.0  # beyond, e^epsilon nears the end of the floats: no privacy left to account for
+TINY = 2.0**-10, 2.0**-20  # of a budget: where not even these fit, nothing is looked for
+FFT_ERROR = 1e-12  # of delta, per convolution; observed below 1e-14
 
 
 def bounded_range_epsilon(
@@ -95,12 +99,6 @@ def _concentration(loss: Loss) -> float:
             return coordinates * (1 / sigma) * (1 / sigma) / 2 if sigma > 0 else math.inf
         case _:
             return math.inf
-
-
-GRID_POINTS = 8192  # of the discretised privacy loss, over the range of the expected total
-LARGEST = 500.0  # beyond, e^epsilon nears the end of the floats: no privacy left to account for
-TINY = 2.0**-10, 2.0**-20  # of a budget: where not even these fit, nothing is looked for
-FFT_ERROR = 1e-12  # of delta, per convolution; observed below 1e-14
 
 
 def total_epsilon(charges: Iterable[Charge], *, delta: float) -> float:

@@ -39,6 +39,7 @@ POLL = 0.05  # seconds between looks at a lock
 # convolved by FFT differ by up to 2e-10 between processors (delta 1e-6). It is always the total
 # that is compared, so this is never granted twice. Convolved totals are rounded up by more.
 ROUNDING = 1e-9
+TIMEOUT = 30.0  # seconds to wait for other processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -558,9 +559,6 @@ def _check_time(value: str) -> str:
             f"A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00, got {value!r}."
         )
     return value
-
-
-TIMEOUT = 30.0  # seconds to wait for other processes
 
 
 def backup_ledger(ledger: Path, copy: Path) -> Head:

@@ -19,6 +19,9 @@ from fedprikl.privacy.accounting import SAFETY as SUMS
 POINTS = 2**14  # of the grid
 REACH = 20  # standard deviations of the summed loss, on either side of epsilon
 FFT_ERROR = 1e-13  # of each tilted probability; they add up to 1. Seen: 1e-16
+PER_OCTAVE = 4  # orders alpha - 1 = 2^(j / 4), of which those near the best one are looked at
+NEAR = 2
+ROUND_OFF = 1e-11  # of the logarithm of a probability; tested to be below a fifth of it
 
 
 def many_counts_delta(probabilities: Floats, coordinates: int) -> Callable[[float], float]:
@@ -136,11 +139,6 @@ def _on_grid(one: _Outcomes, step: float) -> tuple[Ints, _Outcomes]:
     with np.errstate(divide="ignore"):  # an outcome on the grid has one part only
         parts = np.log(np.concatenate([1 - upper, upper]))
     return places.astype(np.int64), _Outcomes(np.tile(one.log_mass, 2) + parts, places * step)
-
-
-PER_OCTAVE = 4  # orders alpha - 1 = 2^(j / 4), of which those near the best one are looked at
-NEAR = 2
-ROUND_OFF = 1e-11  # of the logarithm of a probability; tested to be below a fifth of it
 
 
 def moved_gaussian_delta(variance: float, coordinates: int, moved: int) -> Callable[[float], float]:

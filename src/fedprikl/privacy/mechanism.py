@@ -25,6 +25,11 @@ from fedprikl.privacy.noise import NoiseSource
 # written as ever, and whoever does not know the field refuses what it cannot account for.
 LATER: Mapping[str, Any] = {"later": True}
 
+BISECTIONS = 60
+# A normal error in cells of equal width, each with its exact probability.
+ERROR_CELLS, ERROR_REACH = 4000, 9.0
+ROUNDING = 1 - 2.0**-50  # more than the roundings of a share, so that the parts never exceed all
+
 
 class Charge(Protocol):
     """What a ledger can charge: a mechanism, or a release known by its (epsilon, delta) only."""
@@ -125,11 +130,6 @@ class AdditiveMechanism(Written):
             middle = (low + high) / 2
             low, high = (low, middle) if above(middle) <= tail else (middle, high)
         return high
-
-
-BISECTIONS = 60
-# A normal error in cells of equal width, each with its exact probability.
-ERROR_CELLS, ERROR_REACH = 4000, 9.0
 
 
 def _survival_with_error(
@@ -319,9 +319,6 @@ def check_zero_or_delta(value: float, name: str = "delta") -> float:
             "Use well under one in the number of records, like 1e-6."
         )
     return delta
-
-
-ROUNDING = 1 - 2.0**-50  # more than the roundings of a share, so that the parts never exceed all
 
 
 @register_mechanism("together")

@@ -25,6 +25,7 @@ from fedprikl.libraries import opendp
 SCALES = (0.004, 2_500.0)  # epsilon from 0.0008 to 500, where one record moves two counts
 MOST_SHARES = 2**32
 ROUNDING_BITS = 60  # a threshold is kept so many bits finer than the tail that is cut off
+GRID_EXPONENT = -40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +103,6 @@ def polya_table(scale: float, shares: int, coordinates: int = 2) -> PolyaTable:
     return PolyaTable.build(float(scale), int(shares), int(coordinates))
 
 
-GRID_EXPONENT = -40
 # Rounding two neighbouring values to the sampler's grid can move them apart by one step, and the
 # discrete Gaussian's tail is off the continuous one by at most one more; four steps cover both.
 GRID_SLACK = 4 * 2.0**GRID_EXPONENT

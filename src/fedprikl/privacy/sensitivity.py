@@ -14,6 +14,9 @@ from fedprikl.errors import InvalidInputError, UnboundedSensitivityError
 from fedprikl.privacy.reachable import Scores
 
 ENUMERATION_LIMIT = 2**22  # increments of one batch that may be tabulated to settle a tie
+SMALL_TABLE = 2**14  # of steps that are computed sooner than it is found out which ones matter
+LOOKED = 256  # cells that are looked at one by one; beyond, the bound of the next one is taken
+CLOSE = 1e-12  # of the result: bounds no further above it are not looked into
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -165,11 +168,6 @@ def _best_pair(rise: Floats, fall: Floats) -> tuple[Floats, Ints, Ints]:
     gaining = np.array([z for z, _ in options])[choice, column]
     losing = np.array([y for _, y in options])[choice, column]
     return values[choice, column], gaining, losing
-
-
-SMALL_TABLE = 2**14  # of steps that are computed sooner than it is found out which ones matter
-LOOKED = 256  # cells that are looked at one by one; beyond, the bound of the next one is taken
-CLOSE = 1e-12  # of the result: bounds no further above it are not looked into
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

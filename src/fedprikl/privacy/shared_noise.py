@@ -33,6 +33,9 @@ from fedprikl.privacy.noise import MOST_SHARES, SCALES, NoiseSource, polya_reach
 from fedprikl.privacy.real_noise import calibrate_gaussian
 
 SAMPLER_DELTA = 2.0**-60  # above what the sampler's distance from the true distribution can cost
+SHAPE = 1e-36  # more than a sum of wide noises departs from the shape of one, for each noise
+LARGEST_TOTAL = 60.0  # epsilon of all releases together: beyond, nothing is hidden
+GAUSSIAN_ROUNDING = 1 + 1e-9  # of rho
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,11 +163,6 @@ def calibrate_shared_laplace(
     return SharedLaplaceMechanism(
         scale=scale, shares=shares, failure=failure, coordinates=coordinates, moved=moved
     )
-
-
-SHAPE = 1e-36  # more than a sum of wide noises departs from the shape of one, for each noise
-LARGEST_TOTAL = 60.0  # epsilon of all releases together: beyond, nothing is hidden
-GAUSSIAN_ROUNDING = 1 + 1e-9  # of rho
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,10 @@ from fedprikl.records import Draw
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import SEED_BYTES, ClientRules, SumClient
 
+NO_ROOM = "the plan has no room for as many records as this client holds"
+NO_RECORDS = "it holds no records, and the plan lets such clients stay away"
+NOT_DRAWN = "its counts are not those of exactly as many records as the plan draws of each client"
+
 
 class ClientSession:
     """One client in one round, from its invitation on: each step is answered once, in order.
@@ -127,11 +131,6 @@ class ClientSession:
         for step, message in zip(Step, messages, strict=False):
             session.answer(step, message)
         return session
-
-
-NO_ROOM = "the plan has no room for as many records as this client holds"
-NO_RECORDS = "it holds no records, and the plan lets such clients stay away"
-NOT_DRAWN = "its counts are not those of exactly as many records as the plan draws of each client"
 
 
 def draw_of(plan: Plan) -> Draw | None:

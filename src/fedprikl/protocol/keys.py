@@ -21,6 +21,12 @@ from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError, SealError
 from fedprikl.secure_sum.sum_keys import is_usable_key
 
+_LABEL = b"fedprikl/sealed/2/"
+ANSWER, REFUSAL = b"\x01", b"\x02"  # the kinds of what is sealed
+_HEAD = 5  # the kind, and the length of what follows
+_BUCKET = 256  # what is sealed is a multiple of it; a first answer fits one, as does a refusal
+_SIGNATURE = 64  # bytes of an Ed25519 signature; zeros where nobody has an identity
+
 
 def read_key(path: str | Path) -> object:
     """The private key in a PEM file, of whatever kind; None if the file holds none."""
@@ -124,11 +130,6 @@ def verify_signature(public: str, signature: str, body: bytes) -> bool:
 
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
-_LABEL = b"fedprikl/sealed/2/"
-ANSWER, REFUSAL = b"\x01", b"\x02"  # the kinds of what is sealed
-_HEAD = 5  # the kind, and the length of what follows
-_BUCKET = 256  # what is sealed is a multiple of it; a first answer fits one, as does a refusal
-_SIGNATURE = 64  # bytes of an Ed25519 signature; zeros where nobody has an identity
 LONGEST_REASON = _BUCKET - _HEAD - _SIGNATURE
 
 

@@ -50,6 +50,11 @@ from fedprikl.reference import QueryPoints, Reference, Spread, View
 
 Found = TypeVar("Found")
 
+SIZES = ("tv", "kl")
+# The version rises with the fields, and whenever the noise of a plan is calibrated in another way:
+# a release states the noise that was drawn.
+FORMAT, VERSION = "fedprikl noised round", 1
+
 
 def or_none(compute: Callable[[], Found | None]) -> Found | None:
     """The result; None if it fails.
@@ -63,7 +68,6 @@ def or_none(compute: Callable[[], Found | None]) -> Found | None:
         return None
 
 
-SIZES = ("tv", "kl")
 DIRECTIONS: dict[int, Literal["up", "down", ""]] = {1: "up", -1: "down", 0: ""}
 Case = tuple[NoisyCounts, float | Spread]
 
@@ -190,11 +194,6 @@ def _any_shares(noisy: NoisyCounts) -> CellShares:
     """Where intervals could not be computed: all shares are possible."""
     shares = np.clip(noisy.counts / noisy.records[0], 0.0, 1.0)
     return CellShares(shares, np.zeros_like(shares), np.ones_like(shares))
-
-
-# The version rises with the fields, and whenever the noise of a plan is calibrated in another way:
-# a release states the noise that was drawn.
-FORMAT, VERSION = "fedprikl noised round", 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,10 @@ from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.plan import Plan
 
+# The version rises with the fields, and with the words of a verdict or a privacy statement: a
+# release whose words are not those of its numbers is refused.
+FORMAT, VERSION = "fedprikl release", 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedPeriod:
@@ -95,11 +99,6 @@ def in_series(statement: PrivacyStatement, plan: Plan) -> PrivacyStatement:
         series_epsilon=epsilon,
         series_delta=delta,
     )
-
-
-# The version rises with the fields, and with the words of a verdict or a privacy statement: a
-# release whose words are not those of its numbers is refused.
-FORMAT, VERSION = "fedprikl release", 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,9 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.roster import Roster
 
+_LABEL = b"fedprikl/identity/2/"
+_KEY_BYTES = 32
+
 
 class Step(StrEnum):
     """The exchanges of a round, in order; the first brings the invitation."""
@@ -56,8 +59,6 @@ class Transport(Protocol):
         ...
 
 
-_LABEL = b"fedprikl/identity/2/"
-_KEY_BYTES = 32
 _CHALLENGE = re.compile("[0-9a-f]{32}")
 
 

@@ -18,6 +18,8 @@ from fedprikl.reference.views import ViewCounter, ViewRows
 KEY_BYTES = 8
 Randomness = Callable[[int], bytes]
 
+UNREADABLE = -2  # beside levels and `UNSEEN`: of a drawn record that is not even a row
+
 
 @dataclass(frozen=True, slots=True)
 class Draw:
@@ -167,9 +169,6 @@ def _summed(place: Ints, weights: Ints | Floats, size: int) -> Floats:
     """The weight in each cell of a view; exact for counts below 2^53."""
     sums: Floats = np.bincount(place, weights=weights, minlength=size).astype(np.float64)
     return sums
-
-
-UNREADABLE = -2  # beside levels and `UNSEEN`: of a drawn record that is not even a row
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

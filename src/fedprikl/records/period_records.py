@@ -20,6 +20,7 @@ from fedprikl.reference.values import has_offset, instant, instants, simple
 
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 PLAIN = "0000-00-00T00:00:00"
+BLOCK = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +136,6 @@ def _is_aware(value: Any) -> bool:
 def _microseconds(at: datetime) -> int:
     since = at - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
-
-
-BLOCK = 2**20
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from fedprikl.reference.values import (
     time_text,
 )
 
+UNSEEN = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
@@ -55,7 +57,6 @@ class Gaps:
         return bool(self.numbers) and number(value) in self.numbers
 
 
-UNSEEN = -1
 Values = Sequence[Any] | npt.NDArray[Any]  # of one column: any mixture, or an array of one kind
 Rule = Callable[[Simple], int]  # from a value that is not missing to its level
 

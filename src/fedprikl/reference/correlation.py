@@ -25,6 +25,8 @@ PASSES = 4
 FOLDS = 4
 HOLDERS = 8.0  # a cell's own correlation counts as much as its neighbours' with so many holders
 SEED = 1
+SPLIT_SEED = 0
+OCTAVES = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,10 +329,6 @@ class Unseen:
         if together > 0:
             mean = together * rng.gamma(mean / together)
         return np.minimum(rng.poisson(records * mean), records).astype(np.float64)
-
-
-SPLIT_SEED = 0
-OCTAVES = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,17 @@ from fedprikl.reference.images import BlockCode
 from fedprikl.reference.values import instant, time_text
 from fedprikl.reference.views import View, check_views, view_of
 
+FORMAT = "fedprikl reference"
+VERSION = 5  # 5: what was missed; 4: views of columns; 3: how clients differ; 2: gaps, times
+CORRELATION = "resemblance"  # its name in a file
+ABOUT = (
+    "A public distribution Pi. 'records' says how a record becomes a cell; each line of 'cells' is "
+    "a cell (one level per column, counted from 0, the last level being 'missing'; or a code) and "
+    "its mass. Pi is mass divided by the sum of all masses. 'other' is the mass of records that "
+    "have no cell. Each line of 'views' is the distribution of one column, or of a pair: its cells "
+    "are levels of these columns alone. Without 'cells' only the views can be compared."
+)
+
 
 def plain_number(value: float) -> int | float:
     """A whole number without a point."""
@@ -164,16 +175,6 @@ def parse_number(value: Any) -> float:
     return float(value)
 
 
-FORMAT = "fedprikl reference"
-VERSION = 5  # 5: what was missed; 4: views of columns; 3: how clients differ; 2: gaps, times
-CORRELATION = "resemblance"  # its name in a file
-ABOUT = (
-    "A public distribution Pi. 'records' says how a record becomes a cell; each line of 'cells' is "
-    "a cell (one level per column, counted from 0, the last level being 'missing'; or a code) and "
-    "its mass. Pi is mass divided by the sum of all masses. 'other' is the mass of records that "
-    "have no cell. Each line of 'views' is the distribution of one column, or of a pair: its cells "
-    "are levels of these columns alone. Without 'cells' only the views can be compared."
-)
 Content = tuple[Domain, Floats, Correlation | None, tuple[View, ...]]
 
 

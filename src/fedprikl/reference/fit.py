@@ -37,6 +37,9 @@ from fedprikl.reference.views import View, ViewRows, check_pairs, view_of
 Chunk = Mapping[str, Values]  # some rows, column by column
 LEADING_ZERO = re.compile(r"[+-]?0[0-9]")  # 007 is a name that looks like a number
 NEARLY, SHOWN = 0.9, 5
+TRUTHS = ("True", "False", "true", "false", "TRUE", "FALSE")
+MANY = 4096  # combinations that are never too many
+CROWDED = 0.5  # combinations per record
 
 
 def check_lists(**lists: Iterable[str] | None) -> None:
@@ -219,9 +222,6 @@ class _Survey:
             self.distinct.add(value)
 
 
-TRUTHS = ("True", "False", "true", "false", "TRUE", "FALSE")
-
-
 @dataclass(slots=True)
 class _Maker:
     """Gathers what a column of a known kind is made from."""
@@ -256,10 +256,6 @@ class _Maker:
         if self.kind == "bins":
             return Bins.from_numbers(self.name, values, bins)
         return Times.from_instants(self.name, values, bins)
-
-
-MANY = 4096  # combinations that are never too many
-CROWDED = 0.5  # combinations per record
 
 
 class Fitted(NamedTuple):

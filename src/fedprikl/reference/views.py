@@ -12,6 +12,8 @@ from fedprikl.reference.correlation import Correlation, Unseen
 from fedprikl.reference.domain import Domain, Encoder, Table
 from fedprikl.reference.spread import Spread, spread_around
 
+FEW = 2**16  # levels that are counted without a search
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
@@ -74,9 +76,6 @@ class View:
             effect=effect,
             known=known,
         )
-
-
-FEW = 2**16  # levels that are counted without a search
 
 
 def view_of(

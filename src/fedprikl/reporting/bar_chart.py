@@ -43,6 +43,10 @@ LETTERS = 40  # average ones, of a label on one line where a page is 400 pixels 
 LINE, BAR, BETWEEN = 18, 16, 12  # pixels: a line of a label, a bar with its number, rows
 TICKS = 5  # at most
 TINY, LARGEST = 1e-9, 1e300  # a chart of nothing but zeros has a scale too
+HALVES = (0.51, 0.55, 0.6, 0.75, 0.9, 0.99)  # what one of two equally common categories grows to
+CELLS = 10  # in one chart
+CLEARLY = 4.0  # standard deviations of the noise: a count of "other" beyond them is shown
+ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +177,6 @@ def _step(top: float) -> float:
     return next((n * power for n in (1, 2, 5) if n * power * TICKS >= top), 10 * power)
 
 
-HALVES = (0.51, 0.55, 0.6, 0.75, 0.9, 0.99)  # what one of two equally common categories grows to
 CHANGES = {  # total variation is a share of all records
     share: f"example: {words} would have to change"
     for share, words in {
@@ -244,11 +247,6 @@ def _known(name: str) -> dict[float, str]:
         )
         for half in HALVES
     }
-
-
-CELLS = 10  # in one chart
-CLEARLY = 4.0  # standard deviations of the noise: a count of "other" beyond them is shown
-ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
 
 
 def ranking_chart(columns: Sequence[ColumnAnswer]) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 BLUE, ORANGE, RED, GREY = "#1f6fb2", "#d97706", "#b91c1c", "#9ca3af"
+HEAD = ("estimator", "counts", "value", "error", "typical", "claimed ε", "true ε")
 
 
 def drawn(chart: Callable[[], str], *, caption: str) -> str:
@@ -109,9 +110,6 @@ def _svg(figure: "Figure") -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
-
-
-HEAD = ("estimator", "counts", "value", "error", "typical", "claimed ε", "true ε")
 
 
 def comparison_row(row: ComparedEstimate) -> tuple[str, ...]:

@@ -23,6 +23,36 @@ from fedprikl.reporting.page import (
 FEW = 6  # columns: all are named
 NAMED = 5  # of many columns
 NAME = 48  # letters of a name in a sentence
+HEAD = ("column", "tv", "no drift", "95% interval", "moved")
+SHOWN = 15  # columns in a table of text; those that have moved are always shown
+COLUMN_NAME, CELL, CELLS = 32, 28, 3  # letters of names; cells that are named
+UNKNOWN = "-"
+NEW = "values that the reference never saw"
+NOTE = (
+    "tv: the share of all records that would have to change to look like the reference; "
+    "no drift: the tv to expect without any drift. Both are read off the noisy counts; the verdict "
+    "rests on other numbers, each beside its threshold"
+)
+UNRELATED = (
+    "The false-alarm rate over columns holds if records of one client are unrelated: no client ids "
+    "show how alike they are."
+)
+SEEN = {
+    "aggregator": "No client's own counts were seen by anybody: they were masked and only their "
+    "sums were opened, by the aggregator, which added the noise.",
+    "none": "Nobody saw exact numbers, not even sums: every client added noise before its masked "
+    "counts left it.",
+}
+LEFT = {
+    "record": "Less hidden are all records of one client together; not hidden are the number of "
+    "records and who took part.",
+    "client": "Not hidden is who took part.",
+}
+HIDDEN = {
+    "record": "Every single record is hidden by random noise: had any one record been another",
+    "client": "Every client is hidden by random noise, with all the records it holds: had all of "
+    "one client's records been others",
+}
 
 
 def headline(release: Release) -> str:
@@ -102,24 +132,6 @@ def _capital(text: str) -> str:
 
 def _clients(release: Release) -> int:
     return sum(cohort.included for cohort in release.cohorts)
-
-
-HEAD = ("column", "tv", "no drift", "95% interval", "moved")
-SHOWN = 15  # columns in a table of text; those that have moved are always shown
-COLUMN_NAME, CELL, CELLS = 32, 28, 3  # letters of names; cells that are named
-UNKNOWN = "-"
-NEW = "values that the reference never saw"
-NOTE = (
-    "tv: the share of all records that would have to change to look like the reference; "
-    "no drift: the tv to expect without any drift. Both are read off the noisy counts; the verdict "
-    "rests on other numbers, each beside its threshold"
-)
-
-
-UNRELATED = (
-    "The false-alarm rate over columns holds if records of one client are unrelated: no client ids "
-    "show how alike they are."
-)
 
 
 def takes_unrelated(column: ColumnAnswer) -> bool:
@@ -326,24 +338,6 @@ def _counted(cohorts: Iterable[Outcome]) -> Iterable[str]:
     for reason, sums in Counter(c.reason for c in ended if c.reason).items():
         what = "1 secure sum was" if sums == 1 else f"{sums:,} secure sums were"
         yield f"{what} dropped: {reason}"
-
-
-SEEN = {
-    "aggregator": "No client's own counts were seen by anybody: they were masked and only their "
-    "sums were opened, by the aggregator, which added the noise.",
-    "none": "Nobody saw exact numbers, not even sums: every client added noise before its masked "
-    "counts left it.",
-}
-LEFT = {
-    "record": "Less hidden are all records of one client together; not hidden are the number of "
-    "records and who took part.",
-    "client": "Not hidden is who took part.",
-}
-HIDDEN = {
-    "record": "Every single record is hidden by random noise: had any one record been another",
-    "client": "Every client is hidden by random noise, with all the records it holds: had all of "
-    "one client's records been others",
-}
 
 
 def privacy_sentences(release: Release) -> tuple[str, ...]:

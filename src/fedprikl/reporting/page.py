@@ -30,6 +30,8 @@ DARK = {
     "reference": "#76818e",
     "bad": "#ff8f8f",
 }
+NUMBER = r"(-?[0-9][0-9.e+-]*)"
+WIDE = "FW"  # East Asian widths: such a character takes two columns
 
 
 def _variables(colours: dict[str, str]) -> str:
@@ -101,10 +103,8 @@ th:first-child, td:first-child { text-align: left; } tbody th { font-weight: 400
 )
 
 
-NUMBER = r"(-?[0-9][0-9.e+-]*)"
 BIN = re.compile(rf"<= {NUMBER}|\({NUMBER}, {NUMBER}\]|> {NUMBER}")  # as a reference names them
 Measure = Callable[[str], float]
-WIDE = "FW"  # East Asian widths: such a character takes two columns
 
 
 def clean(text: str) -> str:

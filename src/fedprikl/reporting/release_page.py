@@ -33,6 +33,19 @@ from fedprikl.reporting.page import (
 
 CELL_HEAD = ("category", "reference", "now", "95% interval", "count, with noise", "moved")
 WITNESS_HEAD = ("about", "statistic", "value", "threshold", "above it")
+RANKED = 15  # columns of the first chart
+CHARTS = 6  # columns with a chart that is not folded
+TITLES = {
+    "kl": "Kullback-Leibler divergence (kl)",
+    "reverse_kl": "Reverse Kullback-Leibler divergence (reverse_kl)",
+    "js": "Jensen-Shannon divergence (js)",
+    "psi": "Population stability index (psi)",
+    "tv": "Total variation (tv)",
+    "hellinger": "Hellinger distance, squared (hellinger)",
+}
+BOX = "border-left: 5px solid #3f83c9; padding: 0 1.1rem; max-width: 60rem"
+LARGE = "font-size: 1.3em; font-weight: 600"
+COLUMNS, SUMMARY_CHARTS = 15, 3  # shown in a notebook; the report has all
 
 
 def details(
@@ -156,10 +169,6 @@ def _signature(release: Release) -> dict[str, str]:
         "signer (public key)": release.signer or "not signed",
         "signature": release.signature or "not signed",
     }
-
-
-RANKED = 15  # columns of the first chart
-CHARTS = 6  # columns with a chart that is not folded
 
 
 def release_page(
@@ -310,25 +319,10 @@ def _title(divergence: str) -> str:
     return TITLES.get(divergence, divergence)
 
 
-TITLES = {
-    "kl": "Kullback-Leibler divergence (kl)",
-    "reverse_kl": "Reverse Kullback-Leibler divergence (reverse_kl)",
-    "js": "Jensen-Shannon divergence (js)",
-    "psi": "Population stability index (psi)",
-    "tv": "Total variation (tv)",
-    "hellinger": "Hellinger distance, squared (hellinger)",
-}
-
-
 def _key(names: Mapping[str, str]) -> str:
     """What the colours and lines of a chart mean."""
     items = "".join(f'<li class="{style}">{escaped(name)}</li>' for style, name in names.items())
     return f'<ul class="key">{items}</ul>'
-
-
-BOX = "border-left: 5px solid #3f83c9; padding: 0 1.1rem; max-width: 60rem"
-LARGE = "font-size: 1.3em; font-weight: 600"
-COLUMNS, SUMMARY_CHARTS = 15, 3  # shown in a notebook; the report has all
 
 
 def release_summary(release: Release, plan: Plan, more: Sequence[str] = ()) -> str:

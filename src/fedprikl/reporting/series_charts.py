@@ -20,6 +20,15 @@ from fedprikl.reporting.page import clean, escaped, fold, paragraphs, shortened,
 
 TICKS = 3  # dates below a chart: as many as a phone has room for
 BENT = 6.0  # thresholds: beyond, a linear scale would press the threshold to the ground
+TOP, PLOT, BOTTOM = 20, 130, 22  # pixels: flags of alarms, values, dates
+DOTS = 60  # periods: up to so many, each has a dot
+LETTER = 2.6  # percent of the width: one letter of a flag, where the page is 400 pixels wide
+LEVELS = ("under a third", "up to two thirds", "up to the threshold", "above", "over twice")
+BOUNDS = (1 / 3, 2 / 3)
+TWICE = 2.0
+CELLS = 160  # across; more periods than that share cells
+SHOWN = 20  # columns that are not folded
+NAME = 44  # letters
 
 
 def file_of(number: int) -> str:
@@ -113,9 +122,6 @@ def _round(value: float) -> float:
     return next(n * power for n in (5, 2, 1) if n * power <= value * (1 + 1e-9))
 
 
-TOP, PLOT, BOTTOM = 20, 130, 22  # pixels: flags of alarms, values, dates
-DOTS = 60  # periods: up to so many, each has a dot
-LETTER = 2.6  # percent of the width: one letter of a flag, where the page is 400 pixels wide
 Values = Sequence[float | None]
 Value = TypeVar("Value")
 
@@ -343,14 +349,6 @@ def _dates(frame: Frame, height: int) -> Iterator[str]:
             f'<text class="c-tick" x="{x:.2f}%" y="{height + 16}" text-anchor="{anchor}">'
             f"{escaped(words)}</text>"
         )
-
-
-LEVELS = ("under a third", "up to two thirds", "up to the threshold", "above", "over twice")
-BOUNDS = (1 / 3, 2 / 3)
-TWICE = 2.0
-CELLS = 160  # across; more periods than that share cells
-SHOWN = 20  # columns that are not folded
-NAME = 44  # letters
 
 
 @dataclass(frozen=True, slots=True)

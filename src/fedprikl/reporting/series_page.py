@@ -52,6 +52,35 @@ STATES = {
     "ended": "Ended by itself: no new evidence of it in {} {}s.",
 }
 TESTS = {"period": "one {} alone", "cumulative": "several {}s together"}
+TITLES = {"kl": "Kullback-Leibler divergence", "tv": "Total variation", "js": "Jensen-Shannon"}
+COLUMNS = 3  # whose size is shown where the whole is not asked
+TIPS = 300  # periods: beyond, only the first chart of the page can be pointed at
+# From far below the threshold to far above it. Lightness alone tells them apart, so that the order
+# is the same for everybody; blue and orange are told apart by nearly everybody.
+HEAT_LIGHT = ("#e9eef5", "#bcd2ea", "#86aedb", "#d0620c", "#6b2d00")
+HEAT_DARK = ("#232c37", "#2f4a68", "#437aae", "#f0913a", "#ffe0b8")
+LATEST = 6  # periods that are not folded
+SITES = 8  # likewise
+COUNTED = {
+    "record": "What is spent does not grow with each {}, as long as each record is counted in only "
+    "one.",
+    "client": "What is spent grows with each {}, because every client is counted in it.",
+}
+VERDICTS = {
+    True: '<td class="bad">above</td>',
+    False: "<td>no drift</td>",
+    None: "<td>not judged</td>",
+}
+SITE_HEAD = ("site", "answered", "share", "last answered")
+SECTIONS = {
+    "drift": "Drift",
+    "columns": "Columns",
+    "size": "Size",
+    "windows": "Windows",
+    "periods": "Reports",
+    "sites": "Sites",
+    "privacy": "Privacy",
+}
 
 
 def largest(point: PeriodPoint, *, cumulative: bool) -> tuple[float, str] | None:
@@ -205,11 +234,6 @@ def _missed(status: SeriesStatus) -> Iterator[str]:
     yield "</ul>"
 
 
-TITLES = {"kl": "Kullback-Leibler divergence", "tv": "Total variation", "js": "Jensen-Shannon"}
-COLUMNS = 3  # whose size is shown where the whole is not asked
-TIPS = 300  # periods: beyond, only the first chart of the page can be pointed at
-
-
 def size_words(size: Size) -> str:
     """A value with its interval and unit."""
     digits = _digits(size)
@@ -349,12 +373,6 @@ def _table(windows: Sequence[WindowFacts], every: str, name: str = "") -> str:
     return table(["window", *heads, f"{every}s", "records"], rows, caption=clean(name))
 
 
-# From far below the threshold to far above it. Lightness alone tells them apart, so that the order
-# is the same for everybody; blue and orange are told apart by nearly everybody.
-HEAT_LIGHT = ("#e9eef5", "#bcd2ea", "#86aedb", "#d0620c", "#6b2d00")
-HEAT_DARK = ("#232c37", "#2f4a68", "#437aae", "#f0913a", "#ffe0b8")
-
-
 def _variables(colours: tuple[str, ...]) -> str:
     return " ".join(f"--heat{n}: {colour};" for n, colour in enumerate(colours))
 
@@ -433,21 +451,6 @@ main:focus { outline: none; }
 @media print { .top, .skip { display: none; } }
 """
 )
-
-
-LATEST = 6  # periods that are not folded
-SITES = 8  # likewise
-COUNTED = {
-    "record": "What is spent does not grow with each {}, as long as each record is counted in only "
-    "one.",
-    "client": "What is spent grows with each {}, because every client is counted in it.",
-}
-VERDICTS = {
-    True: '<td class="bad">above</td>',
-    False: "<td>no drift</td>",
-    None: "<td>not judged</td>",
-}
-SITE_HEAD = ("site", "answered", "share", "last answered")
 
 
 def periods_section(status: SeriesStatus) -> Iterator[str]:
@@ -560,17 +563,6 @@ def _site(site: SiteHealth, every: str) -> tuple[str, ...]:
         f"{100 * _share(site):.0f}%",
         "never" if site.last is None else period_name(site.last, every),
     )
-
-
-SECTIONS = {
-    "drift": "Drift",
-    "columns": "Columns",
-    "size": "Size",
-    "windows": "Windows",
-    "periods": "Reports",
-    "sites": "Sites",
-    "privacy": "Privacy",
-}
 
 
 def series_page(status: SeriesStatus) -> str:

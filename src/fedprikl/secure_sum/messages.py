@@ -26,6 +26,8 @@ from fedprikl.secure_sum.shamir import SHARE_BYTES
 from fedprikl.secure_sum.sum_keys import TAG_BYTES
 
 MAX_CLIENTS = 1 << 16
+VERSION = 1
+SIGNATURE_BYTES = 64
 
 
 class Reader:
@@ -149,8 +151,6 @@ class Clients:
         return frozenset(np.nonzero(bits)[0].tolist())
 
 
-VERSION = 1
-SIGNATURE_BYTES = 64
 BOX_BYTES = 2 * SHARE_BYTES + 16  # both shares, sealed
 ADVERT_BYTES = 3 * 32 + SIGNATURE_BYTES
 _MAGIC = b"FSS" + bytes([VERSION])

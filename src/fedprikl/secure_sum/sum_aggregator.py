@@ -47,6 +47,8 @@ Holders = list[tuple[int, bytes]]
 Misfit = tuple[int, int]
 """Owner of a secret and holder of a share of it, where one of the two did something wrong."""
 
+_NOTES_PER_SENDER = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Transcript:
@@ -199,9 +201,6 @@ def _masks_to_remove(view: Transcript, secrets: Mapping[int, bytes]) -> Iterator
                 raise UnmaskFailedError(f"The mask key of client {peer} is of low order.")
             mask = pair_mask(shared, owner, peer, round_id=round_id, ring=ring)
             yield -pair_sign(peer, owner), mask
-
-
-_NOTES_PER_SENDER = 8
 
 
 class AggregatorStep(Enum):

@@ -19,6 +19,7 @@ SEED_BYTES = 32
 _LABEL = b"fedprikl/secure-sum/1/"
 _SHA256 = SHA256()
 _PROBE = X25519PrivateKey.from_private_bytes(bytes(range(32)))
+TAG_BYTES = 16
 
 
 def derive(secret: bytes, *, salt: bytes, label: bytes, length: int = 32) -> bytes:
@@ -119,9 +120,6 @@ def _signing_key(private: bytes) -> Ed25519PrivateKey:
         raise InvalidInputError(
             "An identity must be the 32 private bytes of an Ed25519 key."
         ) from None
-
-
-TAG_BYTES = 16
 
 
 class Channel:

@@ -17,6 +17,8 @@ from fedprikl.secure_sum.shamir import PRIME
 from fedprikl.secure_sum.sum_keys import derive, stream_of
 
 DEFAULT_FAILURE = 2.0**-40
+NONCE_BYTES = 32
+_DOMAIN = b"fedprikl/secure-sum/1/plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +171,6 @@ class _Tails:
         tail: Floats = np.cumsum(mass[::-1])[::-1]  # tail[x] / tail[0] = Pr[Bin >= x]
         rare = np.nonzero(tail <= rarely * tail[0])[0]
         return int(rare[0]) - 1 if len(rare) else k
-
-
-NONCE_BYTES = 32
-_DOMAIN = b"fedprikl/secure-sum/1/plan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ from fedprikl.simulation.population import DriftedPopulation, deal_clients
 
 DESIGN = 1  # stream of a seed
 COHORT, DROPOUT = 20, 0.05  # clients of a secure sum, about; the share of clients who leave
+COMPARED_DESIGN, NOISE = 1, 2  # streams of one seed
 
 
 class RealRuns:
@@ -239,9 +240,6 @@ def _released(release: Release) -> Estimate:
         payload=release.payload,
         privacy=release.privacy,
     )
-
-
-COMPARED_DESIGN, NOISE = 1, 2  # streams of one seed
 
 
 def paper_and_ours(*, epsilon: float, delta: float) -> list[Method]:

@@ -18,6 +18,24 @@ from fedprikl.simulation.population import Population
 
 CLASSES = 10
 CODES = 1 << 16
+SIDE = 28
+STAND_IN_SEED = 0
+# How often ink reaches each part of a 4 x 4 grid over the digit, in tenths; 9 is nearly always
+# and 0 nearly never. The middle always holds ink; a digit shows in how far it reaches out.
+SHAPES = (
+    "0130 1991 2991 0320",
+    "0140 0990 0990 0420",
+    "0330 1991 3993 0430",
+    "0550 1991 2991 0550",
+    "0360 1992 2991 0450",
+    "0351 1994 4991 0530",
+    "0340 1990 1991 0650",
+    "0550 1991 1990 0430",
+    "0560 1992 1991 0650",
+    "0670 1991 0990 0550",
+)
+NEVER = 0.003  # chance of ink where a shape has 0
+STYLE_SIZE, STYLE_SHAPE = 0.8, 0.4  # spread between writers, in logits: overall, and part by part
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -84,8 +102,6 @@ class Digits:
         return shares
 
 
-SIDE = 28
-STAND_IN_SEED = 0
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -190,24 +206,6 @@ def _load_npz(path: Path, names: tuple[str, ...]) -> Arrays:
         raise InvalidInputError(f"{path} cannot be read as an npz file: {error}") from None
     check_positive_int(len(arrays["label"]), "the number of images")
     return arrays
-
-
-# How often ink reaches each part of a 4 x 4 grid over the digit, in tenths; 9 is nearly always
-# and 0 nearly never. The middle always holds ink; a digit shows in how far it reaches out.
-SHAPES = (
-    "0130 1991 2991 0320",
-    "0140 0990 0990 0420",
-    "0330 1991 3993 0430",
-    "0550 1991 2991 0550",
-    "0360 1992 2991 0450",
-    "0351 1994 4991 0530",
-    "0340 1990 1991 0650",
-    "0550 1991 1990 0430",
-    "0560 1992 1991 0650",
-    "0670 1991 0990 0550",
-)
-NEVER = 0.003  # chance of ink where a shape has 0
-STYLE_SIZE, STYLE_SHAPE = 0.8, 0.4  # spread between writers, in logits: overall, and part by part
 
 
 def synthetic_handwriting(

@@ -51,6 +51,9 @@ Pair = tuple[Ints, Ints]  # counts of the points in either data set
 HELD = (0, 1, 2, 4, 8)  # units in a cell that gets one more
 UNITS = (200, 2000, 20_000)  # units in all
 MOST_STEPS = 2**20  # that are looked at
+SHARES = 500_000  # noise shares that are drawn; of Laplace noise, which is faster, 5 times as many
+UNIT_WORDS = 20  # records of a batch, times those of whoever is protected
+COHORT = 50  # clients of the audited cohort, at most
 
 
 def counts_pair(points: QueryPoints, records: Ints, moved: int) -> Pair:
@@ -128,9 +131,6 @@ def adaptive_pairs(points: QueryPoints, moved: int) -> Iterator[tuple[Ints, Pair
                     yield records, (left, right)
 
 
-SHARES = 500_000  # noise shares that are drawn; of Laplace noise, which is faster, 5 times as many
-UNIT_WORDS = 20  # records of a batch, times those of whoever is protected
-COHORT = 50  # clients of the audited cohort, at most
 Report = Callable[[str, int, int], None]
 
 

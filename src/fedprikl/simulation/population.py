@@ -11,6 +11,7 @@ from fedprikl.reference import QueryPoints, Reference
 from fedprikl.secure_sum import Leaves, plan_sum, secure_sum
 
 GONE = -1  # the batch of a client who left before its counts were sent
+TOPICS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,9 +143,6 @@ def deal_clients(clients: int, batches: int, rng: np.random.Generator) -> Ints:
     if clients < check_positive_int(batches, "batches"):
         raise InvalidInputError(f"{clients} clients cannot fill {batches} batches. Use fewer.")
     return rng.permutation(np.arange(clients) % batches).astype(np.int64)
-
-
-TOPICS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
