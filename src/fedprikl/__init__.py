@@ -10,8 +10,8 @@ True
 >>> fk.verify(result.release).value == result.value
 True
 
-What is not here lives in its room: `fedprikl.estimation`, `fedprikl.privacy`, `fedprikl.protocol`,
-`fedprikl.paper` and so on (docs/architecture.md).
+The rest is imported from its package: `fedprikl.estimation`, `fedprikl.privacy`,
+`fedprikl.protocol`, `fedprikl.paper` and so on (docs/architecture.md).
 """
 
 TYPE_CHECKING = False  # as type checkers know it, without the cost of importing `typing`

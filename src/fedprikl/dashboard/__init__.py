@@ -1,4 +1,4 @@
 """Dashboard: the page of a series over the web, read-only, and the same as static files.
 
-`app`, `guard` and `serving` need the extra `serve`; `source` and `site` do not.
+`app` needs the extra `serve`; `source` does not.
 """

@@ -1,4 +1,4 @@
-"""Divergence room: the mathematics of the estimator. NumPy only; knows nothing of privacy."""
+"""Divergence: the mathematics of the estimator. NumPy only; knows nothing of privacy."""
 
 from fedprikl.divergence.exact import kl_divergence, skewed_divergence
 from fedprikl.divergence.f_divergence import Divergence, divergence_named, register

@@ -1,4 +1,4 @@
-"""Privacy room: sensitivity, mechanisms, calibration, ledger, audit. Knows no divergence."""
+"""Privacy: sensitivity, mechanisms, calibration, ledger, audit. Knows no divergence."""
 
 from fedprikl.privacy.account import Account, RoundState, Span
 from fedprikl.privacy.audit import audit

@@ -1,4 +1,4 @@
-"""Reference floor: the finite domain, how records become cells, Pi, and the query points."""
+"""Reference: the finite domain, how records become cells, Pi, and the query points."""
 
 from fedprikl.reference.columns import Bins, Categories, Times
 from fedprikl.reference.correlation import Correlation, Factors, Unseen

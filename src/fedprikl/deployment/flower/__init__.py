@@ -7,8 +7,7 @@
     connection.py  whether a SuperLink can be reached
     tuning.py      what we change in Flower: its waits, and its relay's queues
     plain_words.py  Flower's errors, in words that say what to do
-    following.py   a run as the organiser sees it, to its release
-    asking.py      the organiser asks for a period of a series
+    following.py   a run as the organiser sees it, to its release; of one period, in a series
     parties.py     the processes of a site, an aggregator and a relay
     relay_database.py  removes what is old from the relay's database
     executor.py    a fork per task, with everything imported (executing.py: its program)
