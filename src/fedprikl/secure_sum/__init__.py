@@ -1,6 +1,6 @@
 """Secure sums: the aggregator learns the sum of a cohort's vectors and nothing else.
 
-Start with `run.py`, the whole protocol on one page, and docs/secure-sum.md.
+Start with `run_sum.py`, the whole protocol on one page, and docs/secure-sum.md.
 """
 
 from fedprikl.secure_sum.run_sum import Leaves, secure_sum
