@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from fedprikl.monitoring.metrics import METRICS
+from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.monitoring.notifications import AGAIN, WebhookSecret, notices, signature
 from tests.docs.pages import code_of
 from tests.monitoring.statuses import SCENES
@@ -18,14 +18,20 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs/monitoring.md").read_text(encoding="utf-8")
 
 
-def test_every_metric_is_in_the_table_and_no_other() -> None:
-    part = PAGE.partition("## Metrics and alerts")[2].partition("```yaml")[0]
-    named = {
-        name
-        for row in re.findall(r"^\| (`.*?) \|", part, re.MULTILINE)
-        for name in re.findall(r"`(\w+)`", row)
+def test_the_labels_of_every_metric_are_in_the_table() -> None:
+    page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    part = page.partition("| further labels |")[2].partition("## Of an aggregator")[0]
+    told = {
+        name: set(re.findall(r"`(\w+)`", labels))
+        for names, labels in re.findall(r"^\| (`.*?) \| (.*) \|$", part, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", names)
     }
-    assert named == set(METRICS)
+    text = metrics_text([SCENES["drift"]])
+    real = {
+        name: set(re.findall(r'(\w+)="', labels)) - {"population"}
+        for name, labels in re.findall(r"^fedprikl_series_(\w+)\{(.*)\} ", text, re.MULTILINE)
+    }
+    assert told == {name: labels for name, labels in real.items() if labels}
 
 
 def test_every_alert_is_in_the_table_and_no_other() -> None:
