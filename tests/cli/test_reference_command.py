@@ -215,3 +215,14 @@ def test_a_failure_exits_with_1_and_no_traceback(
     assert printed.out == ""
     assert "at line 2" in printed.err
     assert "SECRET" not in printed.err
+
+
+def test_names_in_public_data_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text("a\033[2Jb,n\n\033[31mx,1\ny,2\nx,3\n")
+    result = run(path, "-o", tmp_path / "ref.json")
+    plan = ("--clients", "40", "--records", "3000", "--explain", "-o", str(tmp_path / "plan.json"))
+    planned = runner.invoke(app, ["plan", str(tmp_path / "ref.json"), *plan])
+    for said in (result.stdout, planned.stdout):
+        assert "\033" not in said
+        assert "\ufffd" in said

@@ -1,5 +1,6 @@
 """No value of any column, compared or not, decides whether a file or a frame is read."""
 
+import gzip
 from datetime import UTC, date, datetime
 from itertools import product
 from pathlib import Path
@@ -13,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import fedprikl as fk
-from fedprikl.errors import InvalidInputError
-from fedprikl.records import FrameRecords, count_all
+from fedprikl.errors import InvalidInputError, RecordsError
+from fedprikl.records import FrameRecords, count_all, open_records
 from fedprikl.records.sources import check_all
 
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -113,20 +114,19 @@ def test_in_a_frame() -> None:
             assert records.count(reference).total == 2, name
 
 
-def test_columns_of_objects_in_polars_are_refused_where_they_are_compared() -> None:
-    """By their type. Beside what is compared, they do not matter."""
-    objects = pl.Series([object(), 1, None], dtype=pl.Object)
-    records = FrameRecords(pl.DataFrame({"x": ["a", "b", "b"], "odd": objects}))
-    records.check(BESIDE)
-    assert records.count(BESIDE).counts.tolist() == [1, 2, 0]
-    for call in (records.check, records.count, lambda r: r.count(records.records)):
-        with pytest.raises(
-            InvalidInputError, match="'odd' of the polars frame has the type Object"
-        ):
-            call(COMPARED[0])
-    with pytest.raises(InvalidInputError, match="type Object"):
-        fk.Reference.fit(records.records, columns=["odd"])
-    FrameRecords(records.records.to_pandas()).check(COMPARED[0])
+@pytest.mark.parametrize("odd", [object(), 1j, pd.NA], ids=["object", "complex", "NA"])
+def test_one_value_that_makes_objects_of_a_polars_column_removes_nobody(odd: Any) -> None:
+    """polars gives the type Object to a whole column for its first value: others stay theirs."""
+    values = [odd, "b", "c", "a"]
+    frame = pl.DataFrame({"x": pl.Series(values, dtype=pl.Object)})
+    assert frame["x"].dtype == pl.Object
+    reference = fk.Reference.fit(pl.DataFrame({"x": ["a", "b", "c"] * 40}))
+    for records in (FrameRecords(frame), FrameRecords(frame.with_columns(y=1))):
+        records.check(reference)
+        counted = records.count(reference)
+        assert (counted.total, counted.counts[:3].tolist()) == (4, [1, 1, 1])
+    with pytest.raises(InvalidInputError, match="type Object"):  # public data may be refused
+        fk.Reference.fit(frame, columns=["x"])
 
 
 def test_libraries_change_values_as_the_documentation_says() -> None:
@@ -183,3 +183,13 @@ def test_in_a_comparison_all_clients_take_part(tmp_path: Path, column: str) -> N
     found = fk.compare(reference, tmp_path / "clients", planned, ledger=tmp_path / "ledger.db")
     assert found.left_out == {}
     assert found.release.cohorts[0].included == 4
+
+
+def test_a_damaged_packed_file_is_refused_in_words_where_records_are_drawn(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(b"x\na\nb\n" * 2000))
+    packed[10:30] = b"\xff" * 20
+    path = tmp_path / "z.csv.gz"
+    path.write_bytes(packed)
+    reference = fk.Reference.fit(pl.DataFrame({"x": ["a", "b"] * 40}))
+    with pytest.raises(RecordsError):
+        open_records(path, drawn=True).count(reference)

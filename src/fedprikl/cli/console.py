@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
@@ -25,6 +26,11 @@ def plain(text: str) -> str:
     """The text in printable characters and line ends only: no escape sequence, no bidi override."""
     lines = _COLOURS.sub("", text).split("\n")
     return "\n".join("".join(c if c.isprintable() else "\ufffd" for c in line) for line in lines)
+
+
+def shown(text: str) -> str:
+    """A name from elsewhere, to stand in a line with markup: printable, on one line, no markup."""
+    return escape(plain(text).replace("\n", "\ufffd"))
 
 
 def say(text: str, *, style: str = "", console: Console | None = None) -> None:

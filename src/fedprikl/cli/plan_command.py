@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from fedprikl.cli.console import notes, print_json, say
+from fedprikl.cli.console import notes, print_json, say, shown
 from fedprikl.cli.options import UnitName, check_outputs, load_reference, plan_words
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
@@ -250,7 +249,7 @@ def plan_command(
     signed = SignedPlan.sign(plan, SigningKey.load_or_create(key)) if key else SignedPlan(plan)
     write_whole(output, readable(signed.to_dict()))
     for remark in planned.notes:
-        notes.print(f"[yellow]note:[/yellow] {escape(remark)}")
+        notes.print(f"[yellow]note:[/yellow] {shown(remark)}")
     if json:
         print_json(planned.to_dict() | {"file": str(output), "signer": signed.signer})
         return
@@ -354,9 +353,9 @@ def _column_words(column: ColumnForecast, plan: Plan) -> str:
     found = "is never found" if smallest is None else f"is found from {smallest:.2g} nats"
     later = "" if column.error_drifted is None else f", {column.error_drifted:.2g} at 0.05"
     return (
-        f"Of the columns, {column.column} has the median number of cells: a smooth drift {found} "
-        f"(95% power, {_rate_over_columns(plan)}); error of its kl: {column.error:.2g} nats "
-        f"without drift{later}."
+        f"Of the columns, {shown(column.column)} has the median number of cells: a smooth drift "
+        f"{found} (95% power, {_rate_over_columns(plan)}); error of its kl: {column.error:.2g} "
+        f"nats without drift{later}."
     )
 
 
@@ -451,7 +450,7 @@ def _print_liars(console: Console, planned: PlannedRound) -> None:
         what = f"{bound.divergence} of {bound.column}" if bound.column else bound.divergence
         share = f"{100 * bound.share:g}% ({bound.liars:,})"
         sizes = [bound.moved, bound.faked, bound.broken]
-        table.add_row(share, escape(what), *(f"{size:.2g}" for size in sizes))
+        table.add_row(share, shown(what), *(f"{size:.2g}" for size in sizes))
     console.print(
         "\nClients that lie about their records fake, or hide, no more than this. One that breaks "
         "the protocol spoils the sum of its cohort:"
@@ -468,7 +467,7 @@ def _sums(cost: SumCost) -> str:
 def _print_reasons(console: Console, planned: PlannedRound) -> None:
     table = Table("parameter", "value", "why", box=None)
     for reason in planned.reasons:
-        table.add_row(reason.parameter, reason.value, reason.why)
+        table.add_row(*map(shown, (reason.parameter, reason.value, reason.why)))
     console.print("\nWhy:")
     console.print(table)
     if not planned.forecasts:

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
 
-from fedprikl.cli.console import notes, print_json
+from fedprikl.cli.console import notes, print_json, shown
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import CsvFormat, fit_reference
 from fedprikl.records.data_files import open_file, quoted_names
@@ -89,7 +88,7 @@ def reference_command(
         )
     remarks: list[str] = []
     form = CsvFormat(SEPARATORS.get(separator, separator), encoding)
-    with notes.status(f"reading {escape(str(data))}"):
+    with notes.status(f"reading {shown(str(data))}"):
         reference = fit_reference(
             data,
             columns=None if columns is None else _names(columns),
@@ -107,7 +106,7 @@ def reference_command(
         reference.save(output)
     remarks.extend(_cautions(reference))
     for remark in remarks:
-        notes.print(f"[yellow]note:[/yellow] {escape(remark)}")
+        notes.print(f"[yellow]note:[/yellow] {shown(remark)}")
     document = _document(reference, output) | {"notes": remarks}
     if json:
         print_json(document)
@@ -239,19 +238,19 @@ def _print_tables(document: dict[str, Any]) -> None:
         examples = ", ".join(column["first_levels"][:3])
         more = ", ..." if column["levels"] > 3 else ""
         grid.add_row(
-            escape(column["name"]), column["kind"], f"{column['levels']:,}", escape(examples + more)
+            shown(column["name"]), column["kind"], f"{column['levels']:,}", shown(examples + more)
         )
     console.print(grid)
     _print_cells(console, document)
     pairs = [" and ".join(view["columns"]) for view in document["views"] if view["columns"][1:]]
     if pairs:
-        console.print(escape(f"pairs: {', '.join(pairs)}"))
+        console.print(shown(f"pairs: {', '.join(pairs)}"))
     if (found := document["correlation"]) is not None:
         console.print(
             f"{found['clients']:,} clients; the correlation of one client's records is "
             f"{found['icc']:.3f}, in {found['factors']} common factors and the cells' own"
         )
-    console.print(f"reference: {escape(document['reference'])}", soft_wrap=True)
+    console.print(f"reference: {shown(document['reference'])}", soft_wrap=True)
 
 
 def _print_cells(console: Console, document: dict[str, Any]) -> None:
@@ -264,6 +263,6 @@ def _print_cells(console: Console, document: dict[str, Any]) -> None:
     grid = Grid("heaviest cells", "Pi")
     grid.columns[1].justify = "right"
     for cell in document["heaviest"]:
-        grid.add_row(escape(cell["cell"]), f"{cell['probability']:.2%}")
+        grid.add_row(shown(cell["cell"]), f"{cell['probability']:.2%}")
     console.print(grid)
     console.print(f"{document['records']:,} records in {document['cells']:,} cells, and 'other'")

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
 from pathlib import Path
@@ -193,7 +194,7 @@ def _is_blank(file: Path) -> bool:
             with gzip.open(file) as stream:
                 return not stream.read(1)
         return file.stat().st_size == 0
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return False
 
 

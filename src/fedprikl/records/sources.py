@@ -21,7 +21,7 @@ from fedprikl.records.data_files import (
     require_columns,
 )
 from fedprikl.reference import Reference, Table
-from fedprikl.reference.frames import check_types, column_values, eager_frame
+from fedprikl.reference.frames import column_values, eager_frame
 
 __all__ = [
     "CountedClients",
@@ -112,7 +112,6 @@ class FrameRecords:
                 f"The data frame has no column {quoted_names(lacking)}, which the reference uses; "
                 f"it has {quoted_names(frame.columns)}."
             )
-        check_types(frame, names)
         return names
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fedprikl.checks import Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.columns import UNSEEN, Column, Reader, Values
-from fedprikl.reference.frames import check_types, column_values, eager_frame
+from fedprikl.reference.frames import column_values, eager_frame
 from fedprikl.reference.values import MISSING_TEXTS, number, simple
 
 MAX_CODES = 2**62
@@ -93,7 +93,6 @@ class Table:
                 f"The data has no column {', '.join(map(repr, missing))}, which the reference "
                 f"uses; it has {', '.join(map(repr, frame.columns))}."
             )
-        check_types(frame, self.names)
         return self.reader()({name: column_values(frame[name]) for name in self.names})
 
     @property
