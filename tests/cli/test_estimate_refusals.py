@@ -1,6 +1,7 @@
 """What is known is refused before anything is counted, asked or charged."""
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from fedprikl.errors import InvalidInputError
 from fedprikl.front import comparing
+from fedprikl.front.monitoring import monitor
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Policy, SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
@@ -61,6 +64,18 @@ def test_the_limit_is_the_users_not_the_plans(
     assert not (planned / "ledger.db").exists()
     largest = str(changes[option.removeprefix("--largest-")])
     call(*ESTIMATE, option, largest)
+
+
+@pytest.mark.parametrize("largest", ["nan", "0", "-1"])
+@pytest.mark.parametrize("name", ["epsilon", "delta"])
+def test_a_limit_that_limits_nothing_is_refused(
+    planned: Path, refused: Any, name: str, largest: str
+) -> None:
+    change_plan(epsilon=50.0, budget_epsilon=50.0)
+    assert f"largest-{name} is " in refused(*ESTIMATE, f"--largest-{name}", largest)
+    assert not (planned / "ledger.db").exists()
+    with pytest.raises(InvalidInputError, match=f"largest-{name} is nan"):
+        monitor("ref.json", "clients", "plan.json", **{f"largest_{name}": math.nan})
 
 
 @pytest.mark.parametrize("how", ["same folder", "copy", "renamed", "one file", "linked"])

@@ -48,7 +48,7 @@ def check_plan(signed: SignedPlan, policy: Policy, at: str) -> None:
         ("epsilon", plan.epsilon, policy.largest_epsilon),
         ("delta", plan.delta, policy.largest_delta),
     ):
-        if wanted > largest:
+        if not wanted <= largest:
             raise InvalidInputError(
                 f"The plan spends {name} {wanted:g} on one release, and at most {largest:g} is "
                 f"allowed. Raise --largest-{name} (in Python: largest_{name}) if you mean it, or "

@@ -34,6 +34,15 @@ class Policy:
     most_drawn: int = 100_000  # records that it draws, where whole clients are protected
     units: frozenset[Unit] = frozenset(get_args(Unit))  # {"client"}: only if all of it is protected
 
+    def __post_init__(self) -> None:
+        """Refuses what limits nothing: no number is larger than NaN."""
+        for name, largest in (("epsilon", self.largest_epsilon), ("delta", self.largest_delta)):
+            if not largest > 0:
+                raise InvalidInputError(
+                    f"The limit largest-{name} is {largest}. Give a number above 0, like "
+                    "largest-epsilon 1 or largest-delta 1e-6."
+                )
+
 
 def check_invitation(
     invitation: Invitation, policy: Policy, reference: Reference, *, at: str
@@ -53,7 +62,7 @@ def check_invitation(
     if plan.trust not in policy.trusts:
         raise PolicyRefusal(f"this client takes no part in a round with trust {plan.trust!r}")
     check_protected(plan, policy)
-    if plan.epsilon > policy.largest_epsilon or plan.delta > policy.largest_delta:
+    if not (plan.epsilon <= policy.largest_epsilon and plan.delta <= policy.largest_delta):
         raise PolicyRefusal(
             f"epsilon {plan.epsilon:g} and delta {plan.delta:g} exceed the limits "
             f"{policy.largest_epsilon:g} and {policy.largest_delta:g}"
@@ -62,7 +71,7 @@ def check_invitation(
         raise PolicyRefusal(
             f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
         )
-    if plan.corruption < policy.least_corruption:
+    if not plan.corruption >= policy.least_corruption:
         raise PolicyRefusal(
             f"the plan reckons with a share of {plan.corruption:g} colluding clients, this client "
             f"insists on {policy.least_corruption:g}"
