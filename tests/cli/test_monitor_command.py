@@ -373,6 +373,38 @@ def test_where_nothing_is_due_no_relay_is_needed(
     assert f"The relay {address} cannot be reached: Connection refused" in said
 
 
+@pytest.mark.parametrize("option", ["--largest-epsilon", "--largest-delta"])
+def test_the_limits_hold_in_a_federation_too(
+    fresh: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+) -> None:
+    pytest.importorskip("flwr")
+    line = [*MONITOR, "--federation", "mine", "--aggregator", SigningKey.generate().public]
+    said = " ".join(fails(monkeypatch, capsys, *line, option, "1e-9").split())
+    assert f"Raise {option}" in said
+    assert "is nan" in fails(monkeypatch, capsys, *line, option, "nan")
+    assert not fresh.history.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("clients --federation mine", "nobody reads a folder of clients."),
+        ("--federation mine --watermark w.db --key k.pem", "nobody reads --watermark, --key."),
+        ("--federation mine --separator ;", "nobody reads --separator."),
+        ("--federation mine --encoding cp1252 --skip-bad-files", "--encoding, --skip-bad-files."),
+        ("clients --aggregator 3f", "Without --federation, nobody reads --aggregator."),
+        ("clients --roster r.txt --least-clients 3", "nobody reads --least-clients, --roster."),
+    ],
+)
+def test_an_option_that_nobody_reads_is_refused(fresh: World, line: str, words: str) -> None:
+    said = " ".join(called(*line.split(), code=2).stderr.replace("│", " ").split())
+    assert words in said
+    assert not fresh.history.exists()
+
+
 def test_usage(
     fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

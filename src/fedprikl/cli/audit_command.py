@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
 from fedprikl.checks import check_delta, check_epsilon
 from fedprikl.cli.console import notes, print_json, say, shown_progress
-from fedprikl.cli.options import UnitName, reference_of
+from fedprikl.cli.options import UnitName, given_of, reference_of
 from fedprikl.paper import exact_case, paper_case
 from fedprikl.paper.audit_cases import AuditCase
 from fedprikl.privacy import SecureNoise, audit
@@ -111,7 +110,7 @@ def audit_command(
     """
     start = time.perf_counter()
     if plan is not None:
-        given = [name for name in OF_CALIBRATIONS if _given(context, name)]
+        given = given_of(context, OF_CALIBRATIONS)
         if given:
             option = given[0].replace("_", "-")
             raise typer.BadParameter(
@@ -189,10 +188,6 @@ def audit_command(
         f"by theory these two data sets show {case.true_epsilon:.3g}."
     )
     console.print(f"{2 * trials:,} releases, false-alarm rate {false_alarm:g}, {seconds:.1f} s")
-
-
-def _given(context: typer.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def _audit_plan(

@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
-from fedprikl.cli.options import DRIFT_FOUND, check_key, load_reference
+from fedprikl.cli.options import DRIFT_FOUND, check_key, given_of, load_reference
 from fedprikl.cli.reference_command import SEPARATORS
 from fedprikl.dashboard.source import write_site
 from fedprikl.deployment.answers import roster_names
 from fedprikl.errors import HistoryError, HookError, InvalidInputError, MissingExtraError
 from fedprikl.front.monitoring import HistorySource, monitor, read_status, verify_history
-from fedprikl.front.plan_checks import now
+from fedprikl.front.plan_checks import check_limits, now
 from fedprikl.front.series_news import deliver_locked, deliver_news
 from fedprikl.monitoring.due import run_due
 from fedprikl.monitoring.history import History
@@ -32,7 +32,12 @@ USUAL = Policy()
 SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
 
 
+OF_FILES = ("clients", "watermark", "key", "separator", "encoding", "skip_bad_files")
+OF_FEDERATIONS = ("aggregator", "least_clients", "roster")
+
+
 def monitor_command(
+    context: typer.Context,
     plan: Annotated[Path, typer.Argument(help="The plan of the series, from `fedprikl plan`.")],
     clients: Annotated[
         Path | None, typer.Argument(help="A folder with one file or folder per client.")
@@ -125,6 +130,8 @@ def monitor_command(
 
     Example: `fedprikl monitor plan.json --acknowledge 1 --note "new carrier"`
     """
+    _check_usage(context, federated=bool(federation))
+    policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
     signed = SignedPlan.load(plan)
     hooks = _hooks(webhook, webhook_secret, command)
     news = _News(HistorySource(history, ledger, signed), site, metrics, hooks, dict(hooks))
@@ -146,6 +153,7 @@ def monitor_command(
             aggregator,
             least_clients,
             roster,
+            policy,
             after=lambda: news.after_each(_stand(history, ledger, signed)),
         )
         found = _stand(history, ledger, signed)
@@ -177,6 +185,18 @@ def monitor_command(
         raise typer.Exit(DRIFT_FOUND)
 
 
+def _check_usage(context: typer.Context, *, federated: bool) -> None:
+    """Refuses what would be ignored."""
+    ignored = given_of(context, OF_FILES if federated else OF_FEDERATIONS)
+    if ignored:
+        words = ", ".join(
+            "a folder of clients" if name == "clients" else f"--{name.replace('_', '-')}"
+            for name in ignored
+        )
+        mode = "With" if federated else "Without"
+        raise typer.BadParameter(f"{mode} --federation, nobody reads {words}. Leave it out.")
+
+
 def _run_federated(
     signed: SignedPlan,
     plan: Path,
@@ -186,6 +206,7 @@ def _run_federated(
     aggregator: str,
     clients: int,
     roster: Path | None,
+    policy: Policy,
     *,
     after: Callable[[], None],
 ) -> None:
@@ -199,6 +220,7 @@ def _run_federated(
         raise typer.BadParameter(
             "--federation needs the aggregator's key, or anybody could make releases: --aggregator."
         )
+    check_limits(signed.plan, policy)
     runner = FederatedSeries(
         signed=signed,
         superlink=superlink,

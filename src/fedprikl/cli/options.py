@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import typer
+from click.core import ParameterSource
 
 from fedprikl.cli.console import notes, print_json, say
 from fedprikl.documents import readable
@@ -33,6 +34,13 @@ class UnitName(StrEnum):
     def literal(self) -> Unit:
         """As the library has it."""
         return "client" if self is UnitName.CLIENT else "record"
+
+
+def given_of(context: typer.Context, names: Sequence[str]) -> list[str]:
+    """Which of these options a user gave."""
+    return [
+        name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    ]
 
 
 def check_key(text: str) -> str:

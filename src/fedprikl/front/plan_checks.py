@@ -44,6 +44,11 @@ def check_plan(signed: SignedPlan, policy: Policy, at: str) -> None:
     if signed.signer and not signed.is_signed_by(signed.signer):
         raise InvalidInputError("The plan was changed after it was signed. Make it again.")
     check_valid(plan, at)
+    check_limits(plan, policy)
+
+
+def check_limits(plan: Plan, policy: Policy) -> None:
+    """Refuses a plan whose release spends more than the user allows."""
     for name, wanted, largest in (
         ("epsilon", plan.epsilon, policy.largest_epsilon),
         ("delta", plan.delta, policy.largest_delta),
