@@ -59,12 +59,15 @@ def site_command(
     check_file(trusted_entities, "file of trusted entities", "Check the path.")
     check_file(data, "file or folder of records", "Check the path.")
     load_reference(reference)
-    config = {
+    more = _parse(settings or [])
+    own = {
         "data": str(data.resolve()),
         "reference": str(reference.resolve()),
         "organiser": organiser,
-        **_parse(settings or []),
     }
+    for name in own.keys() & more.keys():
+        raise InvalidInputError(f"--{name} and --set {name}=... say the same. Leave --set out.")
+    config = own | more
     NodeSettings.of(config)
     note_relay(superlink, root_certificates)
     setup = SiteSetup(
@@ -87,9 +90,11 @@ def _parse(settings: list[str]) -> dict[str, str | float | bool]:
             parsed = tomllib.loads(f"value={value}")["value"]
         except (ValueError, RecursionError):
             parsed = value
-        if not equals or not isinstance(parsed, str | int | float) or name in found:
+        understood = equals and value.strip() and "\n" not in text and name not in found
+        if not understood or not isinstance(parsed, str | int | float):
             raise InvalidInputError(
-                f"--set {text!r} is not understood. Write name=value, each name once."
+                f"--set {text!r} is not understood. Write name=value on one line, each name once. "
+                "Leave a setting out instead of leaving it empty."
             )
         found[name] = parsed
     return found

@@ -206,6 +206,9 @@ class NodeSettings:
                     f"The node config lacks `{name}`. Start the SuperNode with --node-config "
                     '\'data="..." reference="..." organiser="..."\'.'
                 )
+        for name, value in config.items():
+            if isinstance(value, str) and not value.strip():  # like "any population"
+                raise InvalidInputError(f"The setting `{name}` is empty. Fill it in or leave it out.")
         usual, home = Policy(), Home(home_folder())
         return cls(
             data=Path(_text(config, "data", "")),
