@@ -173,8 +173,14 @@ def test_a_connection_that_cannot_work_is_explained(world: World, tmp_path: Path
         connect(tmp_path, f"[superlink.mine]\n{address}")
     with pytest.raises(DeploymentError, match="no certificate file"):
         connect(tmp_path, f'[superlink.mine]\n{address}root-certificates = "none.pem"\n')
+    with pytest.raises(DeploymentError, match="is a folder, no certificate file"):
+        connect(tmp_path, f'[superlink.mine]\n{address}root-certificates = "flwr"\n')
     connect(tmp_path, '[superlink.mine]\naddress = ":local:"\n')
     connect(tmp_path, f"[superlink.mine]\n{address}insecure = true\n")
+    (tmp_path / "flwr" / "config.toml").unlink()
+    (tmp_path / "flwr" / "config.toml").mkdir()
+    with pytest.raises(DeploymentError, match="config file .* cannot be read: Is a directory"):
+        check_connection("mine")
 
 
 def test_a_plan_with_a_wrong_aggregator_key_is_refused(world: World) -> None:

@@ -104,6 +104,7 @@ def test_a_site_with_a_budget_of_its_own_preloads_what_keeps_count(
         (("--node-key", "none"), "ssh-keygen -t ecdsa"),
         (("--node-key", "records.csv"), "as ssh-keygen makes it"),
         (("--root-certificates", "none"), "relay's ca.pem"),
+        (("--root-certificates", "."), "is a folder, no certificate file"),
         (("--data", "none"), "no file or folder of records none"),
         (("--reference", "none"), "none"),
         (("--set", "largest-epsilon=much"), "`largest-epsilon` is a finite number"),

@@ -1,5 +1,6 @@
 """Flower's errors, in words that say what to do: with Flower's own numbers and messages."""
 
+import json
 import logging
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from socket import create_server
@@ -22,7 +24,7 @@ from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 from fedprikl.cli.running import note_relay
 from fedprikl.deployment.certificates import write_certificates, write_node_key
 from fedprikl.deployment.flower import plain_words
-from fedprikl.deployment.flower.connection import check_relay
+from fedprikl.deployment.flower.connection import check_connection, check_relay
 from fedprikl.deployment.flower.plain_words import in_plain_words, no_task_words
 from fedprikl.errors import DeploymentError
 
@@ -196,7 +198,10 @@ def relay(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("ahead", [0.0, 8.0, -400.0])
 def test_a_clock_that_differs_from_the_relays_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], ahead: float
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ahead: float,
 ) -> None:
     class Relay(BaseHTTPRequestHandler):
         def date_time_string(self, timestamp: float | None = None) -> str:  # noqa: ARG002
@@ -214,6 +219,14 @@ def test_a_clock_that_differs_from_the_relays_is_told(
         relay = f"127.0.0.1:{server.server_address[1]}"
         found = check_relay(relay, tmp_path / "ca.pem")
         note_relay(relay, tmp_path / "ca.pem")
+        monkeypatch.setenv("FLWR_HOME", str(tmp_path))
+        roots = json.dumps(str(tmp_path / "ca.pem"))
+        (tmp_path / "config.toml").write_text(
+            f'[superlink.mine]\naddress = "{relay}"\nroot-certificates = {roots}\n'
+        )
+        too_far = pytest.raises(DeploymentError, match="behind the clock .* Nothing was asked")
+        with too_far if abs(ahead) > 300 else nullcontext():
+            check_connection("mine")
         server.shutdown()
     assert found is not None
     assert abs(found - ahead) < 2

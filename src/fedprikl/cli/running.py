@@ -94,10 +94,12 @@ def check_flower() -> None:
         raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
 
 
-def check_file(path: Path | None, what: str, advice: str) -> None:
+def check_file(path: Path | None, what: str, advice: str, *, folder: bool = False) -> None:
     """Says early that a file is missing; Flower would start again and again."""
     if path is not None and not path.exists():
         raise InvalidInputError(f"There is no {what} {path}. {advice}")
+    if path is not None and path.is_dir() and not folder:
+        raise InvalidInputError(f"{path} is a folder, no {what}. {advice}")
 
 
 def check_node_key(path: Path) -> None:

@@ -57,7 +57,7 @@ def site_command(
     check_file(root_certificates, "certificate file", "It is the relay's ca.pem.")
     check_node_key(node_key)
     check_file(trusted_entities, "file of trusted entities", "Check the path.")
-    check_file(data, "file or folder of records", "Check the path.")
+    check_file(data, "file or folder of records", "Check the path.", folder=True)
     load_reference(reference)
     more = _parse(settings or [])
     own = {

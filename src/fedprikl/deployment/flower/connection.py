@@ -12,6 +12,7 @@ import tomllib
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from fedprikl.deployment.answers import CLOCKS
 from fedprikl.deployment.flower.plain_words import tls_words
 from fedprikl.deployment.settings import check_names
 from fedprikl.errors import DeploymentError
@@ -24,14 +25,20 @@ NAMES = frozenset({"address", "federation", "insecure", "options", "root-certifi
 def check_connection(name: str) -> None:
     """Raises a `DeploymentError` if the SuperLink of Flower's config file cannot be trusted.
 
+    Also if this machine's clock is too far from the relay's for a release to be believed.
+
     Connections that Flower manages itself, like its local simulation, are left to it.
     """
     home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
     path = home / "config.toml"
-    if not path.exists():
-        return
     try:
         known = tomllib.loads(path.read_text(encoding="utf-8")).get("superlink")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise DeploymentError(
+            f"Flower's config file {path} cannot be read: {error.strerror}. Correct it."
+        ) from None
     except (ValueError, RecursionError):
         raise DeploymentError(f"Flower's config file {path} is not TOML. Correct it.") from None
     found = known.get(name) if isinstance(known, dict) else None
@@ -45,7 +52,14 @@ def check_connection(name: str) -> None:
     host, _, port = address.rpartition(":")
     if not host.strip("[]:") or not port.isdecimal() or found.get("insecure"):
         return
-    check_relay(address, found.get("root-certificates"))
+    ahead = check_relay(address, found.get("root-certificates")) or 0.0
+    if abs(ahead) > CLOCKS.total_seconds():  # before anything is asked and charged
+        which = "ahead of" if ahead > 0 else "behind"
+        raise DeploymentError(
+            f"This machine's clock is {abs(ahead):.0f} s {which} the clock of the relay {address}, "
+            "so a new release would look like an old one. Nothing was asked. Have both set by a "
+            "time server (NTP)."
+        )
 
 
 def check_relay(address: str, roots: Path | str | None) -> float | None:
@@ -64,6 +78,8 @@ def check_relay(address: str, roots: Path | str | None) -> float | None:
             context.wrap_socket(plain, server_hostname=host) as link,
         ):
             return _seconds_ahead(link, address)
+    except IsADirectoryError:
+        raise DeploymentError(f"{roots} is a folder, no certificate file. Check it.") from None
     except (FileNotFoundError, TypeError):  # TypeError: the config file names no text
         raise DeploymentError(f"There is no certificate file {roots}. Check the path.") from None
     except ssl.SSLCertVerificationError as error:
