@@ -101,6 +101,7 @@ def test_a_round_is_followed_verified_and_written(
     assert Path("release.json").exists()
     assert "differ from the reference" in Path("report.html").read_text(encoding="utf-8")
     assert ("home" in seen, len(seen["request"])) == (False, 32)
+    assert seen["signer"] == world.key.public
     assert result.stdout.startswith(shown(Release.load("release.json")))
     assert "drift found" in result.stdout.lower()
     document = json.loads(runner.invoke(app, [*line, "--json", "--force"]).stdout)
@@ -179,7 +180,7 @@ def test_a_connection_that_cannot_work_is_explained(world: World, tmp_path: Path
     connect(tmp_path, f"[superlink.mine]\n{address}insecure = true\n")
     (tmp_path / "flwr" / "config.toml").unlink()
     (tmp_path / "flwr" / "config.toml").mkdir()
-    with pytest.raises(DeploymentError, match="config file .* cannot be read: Is a directory"):
+    with pytest.raises(DeploymentError, match=r"config file .* cannot be read: Is a directory"):
         check_connection("mine")
 
 
@@ -309,6 +310,22 @@ def test_a_release_is_as_old_as_the_command(
     result = runner.invoke(app, ["federate", "mine", "--key", world.key.public])
     assert (result.exit_code == 0) is accepted, result.output
     assert Path("release.json").exists() is accepted
+    lost = "The round was charged. Its release lies in releases/ of the aggregator's"
+    assert (lost in str(result.exception)) is not accepted
+
+
+@pytest.mark.parametrize(
+    "line",
+    "--wait 1e308,--wait nan,--step-timeout inf,--timeout 1e18,--timeout nan,--grace nan".split(","),
+)
+def test_a_time_that_nobody_can_wait_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    seen = record(world, monkeypatch)
+    said = fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public, *line.split())
+    assert f"{line.split()[0]} " in said
+    assert "is no time to wait" in said
+    assert seen == {}
 
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe[/bold][link=http://x]y[/link]\r\x00"

@@ -87,6 +87,19 @@ def test_cohorts_go_side_by_side_and_nothing_is_left_at_the_clients(
     assert release.is_signed_by(SigningKey.load(Home(federation.home).signing_key).public)
 
 
+def test_an_aggregator_with_another_key_than_expected_asks_nobody(
+    federation: FakeFederation,
+) -> None:
+    grid = federation.grid()
+    with pytest.raises(DeploymentError, match="Nothing was asked, nothing was charged"):
+        federation.run(grid, signer="ab" * 32)
+    with pytest.raises(InvalidInputError, match="`signer` is a public key"):
+        federation.run(grid, signer="AB" * 32)
+    assert (grid.carried, spent(federation)) == ([], 0.0)
+    own = SigningKey.load(Home(federation.home).signing_key).public
+    assert federation.run(grid, signer=own)[0].is_signed_by(own)
+
+
 def test_slow_clients_are_waited_for_and_late_ones_are_not(federation: FakeFederation) -> None:
     grid = federation.grid()
     grid.delay = lambda node, step: {1: 20.0, 2: 31.0}.get(node, 0.0) if step is Step.ECHO else 0.0

@@ -224,7 +224,7 @@ def test_a_clock_that_differs_from_the_relays_is_told(
         (tmp_path / "config.toml").write_text(
             f'[superlink.mine]\naddress = "{relay}"\nroot-certificates = {roots}\n'
         )
-        too_far = pytest.raises(DeploymentError, match="behind the clock .* Nothing was asked")
+        too_far = pytest.raises(DeploymentError, match=r"behind the clock .* Nothing was asked")
         with too_far if abs(ahead) > 300 else nullcontext():
             check_connection("mine")
         server.shutdown()

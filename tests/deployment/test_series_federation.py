@@ -476,9 +476,11 @@ def test_an_organiser_asks_for_a_period_as_often_as_needed(
     assert not any("release: {" in line for line in heard)
     with pytest.raises(InvalidInputError, match="follows another release than the newest"):
         ask(1, "")
-    with pytest.raises(InvalidInputError, match="NOT genuine"):
+    with pytest.raises(DeploymentError, match="accepts releases of another key"):
         ask(1, first.fingerprint, "ab" * 32)
     old = next(line for line in lines if "release: {" in line)
     monkeypatch.setattr(following, "_flwr_run", lambda *_: iter([old]))
+    with pytest.raises(InvalidInputError, match=r"NOT genuine: .* lies in releases/"):
+        ask(0, "", "ab" * 32)
     with pytest.raises(InvalidInputError, match="another period than 2"):
         ask(2, second.fingerprint)

@@ -91,6 +91,7 @@ def federate_command(
     config: dict[str, str | float] = {
         "plan": plan.name,
         "request": request,
+        "signer": key,
         "clients": clients,
         "wait": wait,
         "step-timeout": step_timeout,

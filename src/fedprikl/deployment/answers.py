@@ -8,17 +8,24 @@ from fedprikl.deployment.progress import printable, short_name
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol import Plan, Release, Roster
 
+WHERE_IT_LIES = (
+    "If the aggregator has charged the round, its release lies in releases/ of the aggregator's "
+    "$FEDPRIKL_HOME: `fedprikl verify` checks it."
+)
 CLOCKS = timedelta(minutes=5)  # how far the aggregator's clock may be from this one
 
 
 def check_genuine(release: Release, plan: Plan, *, key: str) -> None:
     """Refuses a release that another key signed, or about another plan."""
     if not release.is_signed_by(key):
-        raise InvalidInputError("The release is NOT genuine: another key signed it. Do not use it.")
+        raise InvalidInputError(
+            "The release is NOT genuine: another key signed it than the one you gave. Do not use "
+            f"it. {WHERE_IT_LIES}"
+        )
     if not release.is_about(plan):
         raise InvalidInputError(
             "The aggregator has another plan than yours under this name. The release is about its "
-            "plan, not yours; nothing was written."
+            f"plan, not yours; nothing was written. {WHERE_IT_LIES}"
         )
 
 
@@ -32,12 +39,14 @@ def check_fresh(release: Release, *, request: str, started: datetime) -> None:
     if release.request != request:
         raise InvalidInputError(
             "An old or foreign release was offered: it does not answer this request. Nothing was "
-            "written. The relay may have replayed it; ask the aggregator what its ledger says."
+            f"written. The relay may have replayed it. {WHERE_IT_LIES}"
         )
     if not in_time:
         raise InvalidInputError(
             "An old or foreign release was offered: it was not made while this command ran, or "
-            f"the clocks differ by more than {CLOCKS.seconds // 60} minutes. Nothing was written."
+            f"the clocks differ by more than {CLOCKS.seconds // 60} minutes. Nothing was written. "
+            "The round was charged. Its release lies in releases/ of the aggregator's "
+            "$FEDPRIKL_HOME: check it with `fedprikl verify`, and set the clocks."
         )
 
 

@@ -1,8 +1,8 @@
 """A round at the aggregator's host, over whatever network its sites are on.
 
     1. load the plan, the reference, the two keys and the ledger from the home folder; refuse what
-       can be known to fail: an expired plan, a spent budget, clients that were all counted before,
-       another run of the same plan that is under way.
+       can be known to fail: another key than whoever asked expects, an expired plan, a spent
+       budget, clients that were all counted before, another run of the same plan under way.
        A period of a series that was released before: tell that release again, and no more
     2. wait for nodes; with a roster, ask who they are; open a round; deal them into cohorts
     3. five steps, all cohorts side by side; who is lost is left out. Before each step and before
@@ -98,6 +98,16 @@ def check_wanted(settings: RoundSettings, *, at: str) -> None:
         raise DeploymentError(
             f"Whoever asked for this run waited until {settings.deadline.isoformat()}, which is "
             "over by the aggregator's clock. Nothing was charged; ask again."
+        )
+
+
+def check_signer(signer: SigningKey, settings: RoundSettings) -> None:
+    """Refuses a run whose release would not be believed by whoever asked for it."""
+    if settings.signer and settings.signer != signer.public:
+        raise DeploymentError(
+            "Whoever asked for this run accepts releases of another key than this aggregator's. "
+            "Nothing was asked, nothing was charged. Have the aggregator's people tell you the "
+            "signing key that `fedprikl keys` prints there, and ask again with it."
         )
 
 
@@ -267,6 +277,7 @@ def host_round(network: Network, settings: RoundSettings, host: Host) -> Release
 def _run(network: Network, settings: RoundSettings, host: Host, metrics: RoundMetrics) -> Release:
     home = settings.home
     signed, signer = load_plan(settings), SigningKey.load(home.signing_key)
+    check_signer(signer, settings)
     check_period(signed.plan, settings, at=host.now())
     with alone(home.folder, signed.plan):
         earlier = find_release(home.releases, signed.plan, settings.period, public=signer.public)

@@ -18,7 +18,7 @@ NO_PERIOD = -1  # a run config has no null
 LONGEST_VALIDITY = timedelta(days=400)  # of a plan, unless a site says otherwise
 OF_A_RUN = frozenset(
     {"clients", "deadline", "grace", "period", "plan", "previous", "request", "step-timeout"}
-    | {"home", "wait"}
+    | {"home", "signer", "wait"}
 )
 OF_A_SITE = frozenset(
     {"data", "identity", "ledger", "organiser", "population", "reference", "roster"}
@@ -128,6 +128,7 @@ class RoundSettings:
     period: int | None = None  # of the plan's series
     previous: str = ""  # fingerprint of the release before it; empty: it is the first
     deadline: datetime | None = None  # when whoever asked stops waiting
+    signer: str = ""  # the public key whose release whoever asked accepts; empty: any
 
     @classmethod
     def of(cls, config: Config, *, home: Path | None = None) -> "RoundSettings":
@@ -154,6 +155,11 @@ class RoundSettings:
                 "The setting `previous` is the fingerprint of a release, 64 digits 0-9a-f, or "
                 "empty."
             )
+        signer = _text(config, "signer", "")
+        if not re.fullmatch("([0-9a-f]{64})?", signer):
+            raise InvalidInputError(
+                "The setting `signer` is a public key, 64 digits 0-9a-f, or empty."
+            )
         folder = home or home_folder()
         return cls(
             home=Home(folder),
@@ -170,6 +176,7 @@ class RoundSettings:
             else _whole(config, "period", 0),
             previous=previous,
             deadline=_instant(config, "deadline"),
+            signer=signer,
         )
 
 
@@ -208,7 +215,9 @@ class NodeSettings:
                 )
         for name, value in config.items():
             if isinstance(value, str) and not value.strip():  # like "any population"
-                raise InvalidInputError(f"The setting `{name}` is empty. Fill it in or leave it out.")
+                raise InvalidInputError(
+                    f"The setting `{name}` is empty. Fill it in or leave it out."
+                )
         usual, home = Policy(), Home(home_folder())
         return cls(
             data=Path(_text(config, "data", "")),

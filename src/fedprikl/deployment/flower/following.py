@@ -14,13 +14,15 @@ from pathlib import Path
 from fedprikl.deployment.answers import check_genuine, check_of_period
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.progress import parse_line, printable
-from fedprikl.errors import DeploymentError
+from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Plan, Release
 
 RunConfig = Mapping[str, str | float]
 RECONNECTIONS, PAUSE = 60, 2.0  # attempts to read on, and seconds before each
 START = 60.0  # seconds that a run may take to be taken by the aggregator
 QUIET = 5.0  # seconds without a line, after which people are told what is waited for
+WAITS = frozenset({"grace", "step-timeout", "timeout", "wait"})
+LONGEST = 7 * 86400.0  # seconds of each
 LAST_WORDS = timedelta(seconds=15)  # after the deadline, for a release that was in time
 
 
@@ -32,6 +34,16 @@ def longest_run(config: RunConfig) -> float:
     """
     wait, step = float(config.get("wait", 60.0)), float(config.get("step-timeout", 120.0))
     return START + wait + 6 * step  # an identity check and five steps
+
+
+def check_waits(config: RunConfig) -> None:
+    """Refuses what is no time to wait for anything."""
+    for name in WAITS & config.keys():
+        if not 0 <= float(config[name]) <= LONGEST:
+            raise InvalidInputError(
+                f"--{name} {config[name]} is no time to wait. Give seconds, from 0 to "
+                f"{LONGEST:.0f}, which is a week."
+            )
 
 
 def follow_round(
@@ -51,6 +63,7 @@ def follow_round(
     `longest_run`, nobody waits any longer: the run carries that moment as its deadline, so that the
     aggregator does not release later, and is stopped. An interrupt stops it too.
     """
+    check_waits(config if timeout is None else {**config, "timeout": timeout})
     seconds = longest_run(config) if timeout is None else timeout
     until = datetime.now(UTC) + timedelta(seconds=seconds)
     config = {**config, "deadline": until.isoformat()}
@@ -260,6 +273,7 @@ def ask_for_period(
         "period": period,
         "previous": previous,
         "request": os.urandom(16).hex(),
+        "signer": key,
     }
     release, _ = follow_round(app, superlink, asked, federation, verbose=verbose, tell=tell)
     check_genuine(release, plan, key=key)
