@@ -316,7 +316,14 @@ def test_a_release_is_as_old_as_the_command(
 
 @pytest.mark.parametrize(
     "line",
-    "--wait 1e308,--wait nan,--step-timeout inf,--timeout 1e18,--timeout nan,--grace nan".split(","),
+    [
+        "--wait 1e308",
+        "--wait nan",
+        "--step-timeout inf",
+        "--timeout 1e18",
+        "--timeout nan",
+        "--grace nan",
+    ],
 )
 def test_a_time_that_nobody_can_wait_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str
