@@ -55,12 +55,12 @@ def writing(
     application: int,
     version: int,
     timeout: float,
-    upgrade: Callable[[sqlite3.Connection], None] | None = None,
+    upgrade: Callable[[sqlite3.Connection, int], None] | None = None,
 ) -> Iterator[sqlite3.Connection]:
     """A transaction: all or nothing, alone, and on the disk when it ends. Makes a missing file.
 
-    `upgrade` makes a file of the version before one of this version, inside the transaction: two
-    processes do it once. Errors are SQLite's and the system's own.
+    `upgrade` makes a file of an earlier version, which it is told, one of this version, in a
+    transaction before: two processes do it once. Errors are SQLite's and the system's own.
     """
     if not path.exists():
         create_database(path, statements, application=application, version=version)
@@ -73,11 +73,13 @@ def writing(
         db.execute("BEGIN IMMEDIATE")
         try:
             names = ("application_id", "user_version")
-            found = tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
-            if upgrade is not None and found == (application, version - 1):
-                upgrade(db)
+            owner, older = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+            if upgrade is not None and owner == application and 0 < older < version:
+                upgrade(db, older)
                 db.execute(f"PRAGMA user_version = {version}")
-            elif found != (application, version):
+                db.execute("COMMIT")  # also if what follows is refused
+                db.execute("BEGIN IMMEDIATE")
+            elif (owner, older) != (application, version):
                 raise sqlite3.DatabaseError("it is damaged, or another program wrote it")
             yield db
             db.execute("COMMIT")

@@ -51,7 +51,7 @@ def site(started: dict[str, Any]) -> list[str]:
     assert started == {}
     world = World.make(clients=9)
     world.reference.save("ref.json")
-    for name in ("ca.pem", "records.csv"):
+    for name in ("ca.pem", "records.csv", 'odd".csv'):
         Path(name).write_text("x")
     write_node_key(Path("node"))
     key = SigningKey.generate().public
@@ -118,6 +118,10 @@ def test_a_site_with_a_budget_of_its_own_preloads_what_keeps_count(
         (("--set", "largest_epsilon=0.1"), "Did you mean largest-epsilon?"),
         (("--set", "require_roster=true"), "Did you mean require-roster?"),
         (("--set", "bogus=1"), "There is no setting 'bogus' of a site. There are: data, identity"),
+        (("--set", 'population=a"b'), "Flower cannot carry the setting `population`"),
+        (("--set", "population=\U0001f600"), "Flower cannot carry the setting `population`"),
+        (("--set", f"most-counts={2**63}"), "Flower cannot carry the setting `most-counts`"),
+        (("--data", 'odd".csv'), "Flower cannot carry the setting `data`"),
         (("--organiser", "nothex"), "`organiser` is no public key"),
         (("--trusted-entities", "none"), "trusted entities"),
     ],
@@ -199,13 +203,47 @@ def test_a_relay_whose_first_start_was_cut_off_starts_again(
     context = ssl.create_default_context(cafile="relay/ca.pem")
     context.load_cert_chain("relay/server.pem", "relay/server.key")
     assert len(Path("relay/superexec.secret").read_bytes()) == 32
-    assert not Path("relay/unfinished").exists()
+    left = {"ca.pem", "server.pem", "server.key", "superexec.secret", "relay.lock"}
+    assert {path.name for path in Path("relay").iterdir()} == left
     before = Path("relay/ca.pem").read_bytes()
     assert runner.invoke(app, line).exit_code == 0
     assert Path("relay/ca.pem").read_bytes() == before
     Path("relay/server.key").unlink()  # not by a start: nothing is thrown away
     assert "lacks server.key" in fails(monkeypatch, capsys, *line)
     assert Path("relay/ca.pem").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        *((("--days", days), "up to 36500 days") for days in ("nan", "inf", "1e9", "-5", "0")),
+        *((("--name", name), "no name of a host") for name in ("", "größe.de", "a b", "a" * 65)),
+    ],
+)
+def test_a_relay_that_cannot_have_a_certificate_makes_nothing(
+    started: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    change: tuple[str, str],
+    words: str,
+) -> None:
+    assert words in fails(monkeypatch, capsys, "relay", "relay", "--name", "x", *change)
+    assert not Path("relay").exists()
+    assert started == {}
+
+
+@pytest.mark.parametrize("name", ["relay.example.org", "my_relay", "10.0.0.1", "::1"])
+def test_a_relay_never_replaces_certificates_that_are_there(
+    started: dict[str, Any], name: str
+) -> None:
+    """Also after a start of an earlier version that was cut off, which left a mark."""
+    Path("relay").mkdir()
+    for file in ("ca.pem", "server.pem", "server.key", "unfinished"):
+        Path("relay", file).write_text("mine")
+    assert runner.invoke(app, ["relay", "relay", "--name", name]).exit_code == 0
+    assert started["name"] == "relay"
+    for file in ("ca.pem", "server.pem", "server.key"):
+        assert Path("relay", file).read_text() == "mine"
 
 
 def test_a_relay_makes_what_it_needs_once(started: dict[str, Any]) -> None:

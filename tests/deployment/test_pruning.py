@@ -21,6 +21,7 @@ from fedprikl.cli.app import app
 from fedprikl.cli.running import held
 from fedprikl.deployment.flower.relay_database import prune_relay
 from fedprikl.deployment.pruning import prune_refusals, prune_site
+from fedprikl.deployment.site_memory import open_tables
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Step
 from tests.deployment.test_site_memory import AT, counted, memory, refused, signed
@@ -45,7 +46,7 @@ def test_a_round_stays_refused_after_its_site_was_pruned(tmp_path: Path) -> None
     this, plan = memory(tmp_path), signed()
     path = tmp_path / "home" / "site.db"
     this.begin("cafe", plan, most_counts=1, at=AT)
-    with closing(sqlite3.connect(path)) as db, db:  # many more like it
+    with open_tables(path, timeout=30.0) as db:  # many more like it
         copy = "INSERT INTO rounds SELECT records, ?, plan, ends, step FROM rounds WHERE round = ?"
         db.executemany(copy, [(f"{number:064x}", "cafe") for number in range(999)])
     longer = signed(valid_until="2030-06-01T00:00:00+00:00", population="others")
@@ -104,6 +105,32 @@ def test_a_site_with_a_full_disk_forgets_and_says_so(tmp_path: Path) -> None:
         prune_site(path, before=datetime(2030, 4, 1, tzinfo=UTC))
     assert site_rounds(path) == []
     refused("expired", lambda: this.begin("cafe", signed(), most_counts=9, at=AT))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE forgotten SET until = 'abc'",
+        "DELETE FROM forgotten",
+        "UPDATE plans SET serial = 'zz'",
+        "UPDATE rounds SET round = CAST(x'ff' AS TEXT)",
+        "DELETE FROM counts",
+        "DELETE FROM digest",
+    ],
+)
+def test_a_memory_that_another_program_changed_is_refused_by_site_and_prune(
+    tmp_path: Path, change: str
+) -> None:
+    this, path = memory(tmp_path), tmp_path / "home" / "site.db"
+    counted(this, "cafe", signed())
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(change)
+    after = path.read_bytes()
+    with pytest.raises(DeploymentError, match="Bring back a copy made after its last round"):
+        this.begin("beef", signed(), most_counts=9, at=AT)
+    result = runner.invoke(app, ["prune", str(path.parent)])
+    assert isinstance(result.exception, DeploymentError)
+    assert path.read_bytes() == after
 
 
 # An aggregator

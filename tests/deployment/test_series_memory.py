@@ -175,7 +175,7 @@ def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
     window = plan(time_column="at", window=3)
     assert count(this, "more", window, 0, tmp_path / "data", most=3) == {"a": 1}
     with closing(sqlite3.connect(tmp_path / "home" / "site.db")) as db, db:
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("PRAGMA user_version").fetchone() == (3,)
         assert db.execute("SELECT round FROM counts").fetchall() == [("old",), ("new",), ("more",)]
 
 

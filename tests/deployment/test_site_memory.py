@@ -1,6 +1,7 @@
 """What a site must never forget: across processes, crashes, names and node numbers."""
 
 import os
+import random
 import signal
 import sqlite3
 import time
@@ -231,6 +232,39 @@ def test_a_memory_that_cannot_be_kept_stops_the_client(tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(os.urandom(5000))
     with pytest.raises(DeploymentError, match="Cannot use the site's memory"):
         SiteMemory(tmp_path / "noise", tmp_path).go_on("aa", Step.SHARE)
+
+
+def test_no_flipped_bit_lets_records_be_counted_again(tmp_path: Path) -> None:
+    """In any page of the file: the right answer, or none and our error."""
+    for number in range(20):  # more than one page of counts
+        counted(memory(tmp_path, f"{number}.csv"), "ab" * 32, signed())
+    path, draw = tmp_path / "home" / "site.db", random.Random(7)  # noqa: S311
+    whole, noticed = path.read_bytes(), 0
+    for _ in range(200):
+        spoilt, bit = bytearray(whole), draw.randrange(8 * len(whole))
+        spoilt[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(spoilt)
+        this = memory(tmp_path, f"{draw.randrange(20)}.csv")
+        with pytest.raises((PolicyRefusal, DeploymentError)) as told:
+            this.begin("new", signed(), most_counts=1, at=AT)
+        noticed += told.type is DeploymentError
+        assert told.match("counted as often|Cannot use the site's memory")
+    assert noticed > 50
+
+
+def test_a_file_without_a_digest_gets_one_also_where_the_plan_is_refused(tmp_path: Path) -> None:
+    counted(memory(tmp_path), "aa", signed())
+    path = tmp_path / "home" / "site.db"
+    without = "DROP TABLE digest; PRAGMA user_version = 2;"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.executescript(without)
+    refused("counted as often", memory(tmp_path).begin, "bb", signed(), most_counts=1, at=AT)
+    with closing(sqlite3.connect(path)) as db, db:
+        assert db.execute("SELECT count(*) FROM digest").fetchone() == (1,)
+        db.executescript(without)
+        db.execute("DELETE FROM forgotten")
+    with pytest.raises(DeploymentError, match="damaged"):  # odd already: it gets none
+        memory(tmp_path).begin("bb", signed(), most_counts=1, at=AT)
 
 
 def in_another_process(work: Callable[[Callable[[str], None]], None]) -> tuple[int, int]:

@@ -69,9 +69,12 @@ def test_a_site_starts_with_a_policy_of_its_own_only(tmp_path: Path) -> None:
     """systemd splits `$POLICY` into words; the settings in the docs are those of a site."""
     service = unit(UNITS["fedprikl-site"])["Service"]
     assert service["ExecStart"].split()[-1] == "$POLICY"
-    assert service["ExecStartPre"] == "/usr/bin/test -n ${POLICY}"
+    guard = shlex.split(service["ExecStartPre"].replace("$$", "$"))
     page = (DEPLOY.parent / "docs" / "deployment.md").read_text(encoding="utf-8")
     (policy,) = re.findall(r'POLICY="(.*?)"', page)
+    tried = (policy, "--set=most-counts=1", "", "   ", "\t", "--set", "--set ", "--poll 2", "x=1")
+    codes = [subprocess.run(guard, env={"POLICY": each}, check=False).returncode for each in tried]
+    assert codes == [0, 0, *[1] * 7]
     settings = [word for word in shlex.split(policy) if word != "--set"]
     usual: dict[str, object] = {
         "data": str(tmp_path),

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +16,21 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedprikl.errors import InvalidInputError
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
+def check_certificates(*, host: str, days: float) -> None:
+    """Says before anything is made what no certificate can hold."""
+    if not 0 < days <= 36500:  # nor not-a-number
+        raise InvalidInputError("A certificate is valid for more than 0 and up to 36500 days.")
+    if len(host) > 64 or not (_address(host) or _NAME.fullmatch(host)):
+        raise InvalidInputError(
+            f"{host!r:.80} is no name of a host, nor an address. A name has at most 64 letters "
+            "a-z, digits, hyphens and dots; write one with other letters as DNS does: xn--..."
+        )
 
 
 def write_certificates(folder: Path, *, host: str = "127.0.0.1", days: float = 1.0) -> None:
@@ -92,10 +108,15 @@ def _write(path: Path, content: bytes, *, mode: int) -> None:
 
 
 def _alternative(host: str) -> x509.GeneralName:
+    address = _address(host)
+    return x509.DNSName(host) if address is None else x509.IPAddress(address)
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return x509.IPAddress(ipaddress.ip_address(host))
+        return ipaddress.ip_address(host)
     except ValueError:
-        return x509.DNSName(host)
+        return None
 
 
 def _name(text: str) -> x509.Name:

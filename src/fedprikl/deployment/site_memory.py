@@ -3,6 +3,7 @@
     rounds   how far each round was answered: no step is answered twice
     counts   each time the site's records were counted, under whatever population's name, and which
     plans    the newest plan of each organiser and population: older ones are void
+    digest   SHA-256 over all of this: what a bad disk has changed is noticed at the next use
 
 What a client remembers of a running round lives in its SuperNode's memory, which Flower updates
 after the answer has left. A process that dies in between, or two that overlap, would find an old
@@ -17,7 +18,9 @@ clock goes back. Counts stay. The file holds no key and no record.
 """
 
 import contextlib
+import functools
 import hashlib
+import json
 import os
 import re
 import sqlite3
@@ -31,7 +34,7 @@ from fedprikl.monitoring.counted_records import CountedRecords
 from fedprikl.protocol import Plan, SignedPlan, Step
 from fedprikl.store import writing
 
-APPLICATION_ID, VERSION = 0x46504B53, 2  # "FPKS", in the header of the file
+APPLICATION_ID, VERSION = 0x46504B53, 3  # "FPKS", in the header of the file
 # A count without a series is of all records, so it has no limits: version 1 had none of these.
 _LIMITS = (
     "organiser TEXT NOT NULL DEFAULT ''",
@@ -41,7 +44,8 @@ _LIMITS = (
     "end REAL NOT NULL DEFAULT 0",
 )
 _INDEX = "CREATE INDEX counts_of_records ON counts (records)"
-_SCHEMA = (
+_DIGEST = "CREATE TABLE digest (sha256 TEXT NOT NULL)"  # since version 3
+_TABLES = (
     "CREATE TABLE rounds (records TEXT, round TEXT, plan TEXT, ends REAL, step INTEGER NOT NULL, "
     "PRIMARY KEY (records, round)) WITHOUT ROWID",
     "CREATE TABLE counts (records TEXT, round TEXT, population TEXT, at TEXT, "
@@ -51,6 +55,23 @@ _SCHEMA = (
     "CREATE TABLE forgotten (until REAL NOT NULL)",  # rounds of plans that ended up to then
     "INSERT INTO forgotten VALUES (0)",
     _INDEX,
+    _DIGEST,
+)
+_REMEMBERED = (
+    "SELECT type, name, sql FROM sqlite_master ORDER BY name",
+    "SELECT * FROM rounds ORDER BY records, round",
+    "SELECT * FROM counts ORDER BY rowid",
+    "SELECT * FROM plans ORDER BY organiser, population",
+    "SELECT * FROM forgotten ORDER BY rowid",
+)
+_DAMAGED = "it is damaged, or another program changed it"
+_ODD = (  # in a file without a digest: what this software never wrote
+    "SELECT 1 WHERE (SELECT group_concat(typeof(until)) FROM forgotten) IS NOT 'real'",
+    "SELECT 1 FROM plans WHERE typeof(serial) != 'integer'",
+    "SELECT 1 FROM rounds WHERE typeof(step) != 'integer' OR typeof(ends) NOT IN ('real', 'null')",
+    "SELECT 1 FROM counts WHERE typeof(records) || typeof(population) || typeof(organiser) || "
+    "typeof(series) || typeof(clock) != 'texttexttexttexttext' OR "
+    "typeof(first) || typeof(end) != 'realreal'",
 )
 MOST_ROUNDS = 1000  # of one plan ...
 TRIES = 4  # ... or so many for each period of a long series
@@ -58,24 +79,60 @@ TRIES = 4  # ... or so many for each period of a long series
 
 @contextlib.contextmanager
 def open_tables(path: Path, *, timeout: float) -> Iterator[sqlite3.Connection]:
-    """A transaction on the memory; makes a missing file, and brings an older one up to date."""
+    """A transaction on the memory; makes a missing file, and brings an older one up to date.
+
+    A file that is not as it was left is refused.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with writing(
         path,
-        _SCHEMA,
+        _schema(),
         application=APPLICATION_ID,
         version=VERSION,
         timeout=timeout,
         upgrade=_upgrade,
     ) as db:
+        _check_pages(db)
+        if db.execute("SELECT sha256 FROM digest").fetchall() != [(_digest(db),)]:
+            raise sqlite3.DatabaseError(_DAMAGED)
+        before = db.total_changes
         yield db
+        if db.total_changes != before:
+            db.execute("UPDATE digest SET sha256 = ?", (_digest(db),))
 
 
-def _upgrade(db: sqlite3.Connection) -> None:
-    """From version 1."""
-    for column in _LIMITS:
-        db.execute(f"ALTER TABLE counts ADD COLUMN {column}")
-    db.execute(_INDEX)
+@functools.cache
+def _schema() -> tuple[str, ...]:
+    """The statements that make an empty file, with its digest."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        for statement in _TABLES:
+            db.execute(statement)
+        return (*_TABLES, f"INSERT INTO digest VALUES ('{_digest(db)}')")  # noqa: S608
+
+
+def _check_pages(db: sqlite3.Connection) -> None:
+    """That the index agrees with its table, and that SQLite finds every row."""
+    if db.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
+        raise sqlite3.DatabaseError(_DAMAGED)
+
+
+def _digest(db: sqlite3.Connection) -> str:
+    """Over every row that is remembered, and the tables' own definitions."""
+    found = [db.execute(rows).fetchall() for rows in _REMEMBERED]
+    return hashlib.sha256(json.dumps(found, default=bytes.hex).encode()).hexdigest()
+
+
+def _upgrade(db: sqlite3.Connection, version: int) -> None:
+    """From version 1, which had no limits, or 2, which had no digest."""
+    _check_pages(db)
+    if version == 1:
+        for column in _LIMITS:
+            db.execute(f"ALTER TABLE counts ADD COLUMN {column}")
+        db.execute(_INDEX)
+    if any(db.execute(odd).fetchone() for odd in _ODD):
+        raise sqlite3.DatabaseError(_DAMAGED)
+    db.execute(_DIGEST)
+    db.execute("INSERT INTO digest VALUES (?)", (_digest(db),))
 
 
 LIMITS = tuple(field.name for field in fields(CountedRecords))  # columns of the same names
@@ -246,9 +303,13 @@ def _transaction(path: Path, timeout: float) -> Iterator[sqlite3.Connection]:
     try:
         with open_tables(path, timeout=timeout) as db:
             yield db
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, UnicodeDecodeError):  # says what the file holds
+            reason = _DAMAGED
         raise DeploymentError(
-            f"Cannot use the site's memory {path}: {reason}. Without it no step is "
-            "answered; set FEDPRIKL_HOME to a folder of this user."
+            f"Cannot use the site's memory {path}: {reason}. Without it no step is answered. Is "
+            "the folder another user's? Set FEDPRIKL_HOME to one of this user. Is the file "
+            "damaged? Bring back a copy made after its last round. If there is none, these "
+            "records must not be counted again: start with new records in a new FEDPRIKL_HOME."
         ) from None

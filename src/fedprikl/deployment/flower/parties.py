@@ -13,14 +13,20 @@ import json
 import os
 import socket
 import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from fedprikl.deployment.certificates import write_certificates, write_secret
+from fedprikl.deployment.certificates import (
+    check_certificates,
+    write_certificates,
+    write_secret,
+)
 from fedprikl.deployment.settings import NodeSettings
 from fedprikl.deployment.supervisor import Child, watched
-from fedprikl.errors import DeploymentError
+from fedprikl.errors import DeploymentError, InvalidInputError
 
 POLL = 0.5  # seconds between two looks for a task
 ENVIRONMENT = {  # of all of Flower's processes
@@ -43,6 +49,16 @@ class SiteSetup:
     config: Mapping[str, str | float | bool]
     trusted: Path | None = None  # whose apps the SuperNode accepts
     poll: float = POLL
+
+    def __post_init__(self) -> None:
+        """Refuses what the SuperNode would end with, again and again."""
+        for name, value in self.config.items():
+            if not _is_carried(value):
+                raise InvalidInputError(
+                    f"Flower cannot carry the setting `{name}`: it has a double quote, an emoji or "
+                    "another rare sign, or is too large a number. Write it without; rename a file "
+                    "or folder that has one."
+                )
 
     def children(self, private: Path) -> list[Child]:
         """SuperNode and executor, with what they prove themselves by in the folder `private`."""
@@ -132,17 +148,19 @@ class RelaySetup:
 def prepare_relay(folder: Path, *, name: str, days: float) -> list[str]:
     """Makes the certificates and the secret that are not there yet; the names of the new files.
 
-    `name` is what the others call the relay's host. Certificates belong together: what a start that
-    was cut off has made of them, and marked so, is made anew.
+    `name` is what the others call the relay's host. Certificates belong together: they are made
+    elsewhere, and put in place when all are there. What is there is never replaced.
     """
+    check_certificates(host=name, days=days)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = []
-    certificates, unfinished = ["ca.pem", "server.pem", "server.key"], folder / "unfinished"
+    certificates = ["ca.pem", "server.pem", "server.key"]
     missing = [file for file in certificates if not (folder / file).exists()]
-    if unfinished.exists() or missing == certificates:
-        unfinished.touch()
-        write_certificates(folder, host=name, days=days)
-        unfinished.unlink()
+    if missing == certificates:
+        with TemporaryDirectory(dir=folder, prefix=".new-") as fresh:  # owner only
+            write_certificates(Path(fresh), host=name, days=days)
+            for file in certificates:
+                os.rename(Path(fresh, file), folder / file)
         made += certificates
     elif missing:
         raise DeploymentError(
@@ -155,6 +173,17 @@ def prepare_relay(folder: Path, *, name: str, days: float) -> list[str]:
         write_secret(secret, os.urandom(32))
         made.append("superexec.secret")
     return made
+
+
+def _is_carried(value: str | float) -> bool:
+    """Whether a value of the node config arrives: Flower cuts a text at its first double quote,
+    reads the rest as TOML, and its whole numbers have 64 bits.
+    """
+    try:
+        same = bool(tomllib.loads(f"value = {json.dumps(value)}")["value"] == value)
+    except ValueError:
+        return False
+    return same and '"' not in str(value) and not (isinstance(value, int) and abs(value) >> 63)
 
 
 def _executor(kind: str, options: Mapping[str, object], beat: Path, *flags: str) -> Child:
