@@ -266,6 +266,22 @@ def test_names_of_files_tell_the_period(federation: FakeFederation) -> None:
     assert release.cohorts[0].included == 7
 
 
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_site_refuses_a_file_that_its_periods_share(
+    federation: FakeFederation, link: Callable[[Path, Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are counted; only the site's own log names the files."""
+    plan(federation, time_column="")
+    for number, file in enumerate(federation.files):
+        folder = file.with_suffix("")
+        folder.mkdir()
+        file.rename(folder / f"{day(0)}.csv")
+        federation.files[number] = folder
+    link(folder / f"{day(1)}.csv", folder / f"{day(0)}.csv")
+    assert run(federation, 0).cohorts[0].included == 7
+    assert f"{day(1)}.csv are the same records" in caplog.text
+
+
 # Nobody trusted
 
 

@@ -201,7 +201,7 @@ BAD_CLIENTS: dict[str, tuple[Callable[[Population], Any], str]] = {
     "the same frame": (same_frame, "same records"),
     "the same file": (lambda _: ["clients/client 1.csv"] * 3, "listed twice"),
     "the same file by two names": (
-        lambda _: {n: f"clients/{n[0]}/../client 1.csv" for n in ("./a", ".", "./.")},
+        lambda _: {n: f"clients/{n[0]}/client 1.csv" for n in ("./a", ".", "./.")},
         "same records",
     ),
     "names that are numbers": (numbered, r"must be texts.*\{str\(k\): frame\}"),
@@ -227,6 +227,39 @@ def test_bad_clients_charge_nothing(
     with pytest.raises((InvalidInputError, RecordsError), match=words):
         people.compare(make(people), ledger="ledger.db", key="key.pem")
     assert sorted(path.name for path in folder.iterdir()) == ["clients"]
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+@pytest.mark.parametrize("place", ["clients/d.csv", "clients/own/b.csv", "elsewhere.csv"])
+def test_a_file_that_counts_twice_by_a_link_charges_nothing(
+    people: Population, folder: Path, link: Callable[[Path, Path], None], place: str
+) -> None:
+    """As a client, inside a client's folder, and in a list of paths; both paths are named."""
+    own, other, new = folder / "clients" / "own", folder / "clients/client 2.csv", folder / place
+    own.mkdir()
+    (folder / "clients/client 1.csv").rename(own / "a.csv")
+    people.compare(folder / "clients", ledger=None)
+    link(new, other)
+    clients = [own, other, new] if place == "elsewhere.csv" else folder / "clients"
+    with pytest.raises(RecordsError, match="count twice") as refused:
+        people.compare(clients, ledger=folder / "ledger.db")
+    assert str(other) in str(refused.value)
+    assert str(new) in str(refused.value)
+    assert not (folder / "ledger.db").exists()
+
+
+def test_clients_folders_may_be_links(people: Population, folder: Path) -> None:
+    linked = folder / "linked"
+    linked.mkdir()
+    for file in sorted((folder / "clients").iterdir()):
+        own = folder / "stores" / file.stem
+        own.mkdir(parents=True)
+        file.rename(own / file.name)
+        (linked / file.stem).symlink_to(own)
+    assert people.compare(linked).release.records == 360
+    (linked / "again").symlink_to(folder / "stores" / "client 1")
+    with pytest.raises(RecordsError, match=r"again/client 1\.csv and .* same records"):
+        people.compare(linked)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What is due is done, in order and once; what cannot be done any more is noted with its reason."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -89,8 +90,8 @@ def test_names_of_folders_tell_the_period(folder: Path) -> None:
     assert world.verify() == 4
 
 
-def test_each_client_may_have_its_own_folder_of_periods(folder: Path) -> None:
-    world = World.create(folder / "series", plan_of(NAMED)).grow(0).grow(1)
+def own_folders(world: World) -> World:
+    """Puts the files of each client into a folder of its own."""
     for week in sorted((world.folder / "clients").iterdir()):
         for file in sorted(week.iterdir()):
             own = world.folder / "own" / file.stem
@@ -99,7 +100,38 @@ def test_each_client_may_have_its_own_folder_of_periods(folder: Path) -> None:
         week.rmdir()
     (world.folder / "clients").rmdir()
     (world.folder / "own").rename(world.folder / "clients")
+    return world
+
+
+def test_each_client_may_have_its_own_folder_of_periods(folder: Path) -> None:
+    world = own_folders(World.create(folder / "series", plan_of(NAMED)).grow(0).grow(1))
     assert records(world.monitor(over(1))) == [3 * EACH, 3 * EACH]
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+@pytest.mark.parametrize(
+    ("own", "file", "new"),
+    [
+        (False, "week=2027-W02/b.csv", "week=2027-W02/d.csv"),  # two clients of a period
+        (False, "week=2027-W02/b.csv", "week=2027-W01/d.csv"),  # of two periods
+        (True, "b/2027-W02.csv", "b/2027-W01.csv"),  # two periods of a client
+        (True, "b/2027-W02.csv", "b/2027-W03.csv"),
+    ],
+)
+def test_a_file_that_clients_or_periods_share_charges_nothing(
+    folder: Path, link: Callable[[Path, Path], None], own: bool, file: str, new: str
+) -> None:
+    world = World.create(folder / "series", plan_of(NAMED)).grow(0).grow(1)
+    if own:
+        own_folders(world)
+    clients = world.folder / "clients"
+    (clients / new).unlink(missing_ok=True)
+    link(clients / new, clients / file)
+    with pytest.raises(RecordsError, match="count twice") as refused:
+        world.monitor(over(1))
+    assert str(clients / file) in str(refused.value)
+    assert str(clients / new) in str(refused.value)
+    assert not world.ledger.exists()
 
 
 def test_a_name_that_tells_no_period_stops_before_anything_is_counted(folder: Path) -> None:

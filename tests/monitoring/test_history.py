@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+import fedprikl as fk
 from fedprikl.documents import canonical, to_plain
 from fedprikl.errors import (
     HistoryDamagedError,
     HistoryError,
     InvalidInputError,
+    LedgerDamagedError,
     LedgerError,
 )
 from fedprikl.front.monitoring import HistorySource, read_status
@@ -26,7 +28,7 @@ from fedprikl.monitoring.history import HISTORY, History
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import ReleasedPeriod, Series, SignedPlan, SigningKey
 from fedprikl.reporting.series_page import series_page
-from tests.monitoring.small_series import WEEKS, World, over, plan_of, quick_folder
+from tests.monitoring.small_series import REFERENCE, WEEKS, World, over, plan_of, quick_folder
 from tests.monitoring.statuses import series as made_up
 
 pytestmark = pytest.mark.slow
@@ -239,6 +241,40 @@ def test_one_of_three_files_put_back_is_noticed(folder: Path, name: str, gone: b
             world.monitor(at)
     others = [path for path in sorted(world.folder.glob("*.db")) if path.name != name]
     assert [path.read_bytes() for path in others] == before
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["gone", "older"])
+@pytest.mark.parametrize("first", ["estimate", "monitor"])
+def test_single_releases_and_series_know_of_each_others_ledger(
+    folder: Path, first: str, older: bool
+) -> None:
+    """A ledger that one was charged to and that is lost is no new budget for the other."""
+    world = World.create(folder / "series").grow(0)
+    single = plan_of(None, budget_epsilon=20.0)
+    key = SigningKey.load_or_create(world.folder / "aggregator.pem")
+
+    def release(which: str) -> None:
+        if which == "monitor":
+            world.monitor(over(0))
+            return
+        clients = world.folder / "clients"
+        made = fk.compare(REFERENCE, clients, single, ledger=world.ledger, key=key)
+        made.save(world.folder / "release.json")
+
+    if older:
+        with Ledger.open(world.ledger) as book:
+            book.set_budget("clients", epsilon=20.0, delta=1e-5, at=AT)
+        shutil.copy(world.ledger, folder / "copy.db")
+    release(first)
+    world.ledger.unlink()
+    if older:
+        shutil.copy(folder / "copy.db", world.ledger)
+    before = world.ledger.read_bytes() if older else b""
+    words = "older copy" if older else "There is no ledger"
+    with pytest.raises(LedgerDamagedError, match=f"{words}.* in a file or a history, was charged"):
+        release("estimate" if first == "monitor" else "monitor")
+    assert (world.ledger.read_bytes() if older else b"") == before
+    assert world.ledger.exists() == older
 
 
 def test_history_and_watermark_put_back_together_are_noticed_by_the_ledger(folder: Path) -> None:

@@ -45,7 +45,7 @@ from fedprikl.protocol import (
 )
 from fedprikl.protocol.policy import check_protected
 from fedprikl.protocol.release import charged_span
-from fedprikl.records import count_parts, open_records
+from fedprikl.records import check_once, count_parts, open_records
 from fedprikl.reference import Reference
 
 
@@ -275,6 +275,7 @@ def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSessi
     """
     reference, plan = Reference.load(settings.reference), invitation.signed.plan
     draw = draw_of(plan)
+    check_once([settings.data], by_name=plan.series is not None and not plan.series.time_column)
     if plan.series is None or invitation.period is None:
         found = open_records(settings.data, drawn=draw is not None).count(reference, draw)
     else:

@@ -11,9 +11,16 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from fedprikl.deployment.host import newest_head
-from fedprikl.errors import InvalidInputError, LedgerDamagedError, LedgerError, RecordsError
+from fedprikl.errors import (
+    FedPriKLError,
+    InvalidInputError,
+    LedgerDamagedError,
+    LedgerError,
+    RecordsError,
+)
 from fedprikl.front.client_sources import Source
 from fedprikl.front.plan_checks import Progress
+from fedprikl.monitoring.history import History
 from fedprikl.privacy import Head, Ledger
 from fedprikl.protocol import Aggregator, Plan
 from fedprikl.records import Days, FrameRecords, data_files
@@ -33,7 +40,8 @@ def open_ledger(
 ) -> Iterator[Ledger | None]:
     """The ledger, unless a release was charged to a newer one; closed here if opened here.
 
-    It looks for releases that this key signed in the folder of the ledger and in `releases`.
+    It looks for releases that this key signed, single ones and those in histories, in the folder
+    of the ledger and in `releases`.
     """
     if ledger is None:
         yield None
@@ -47,9 +55,13 @@ def open_ledger(
         raise InvalidInputError(
             f"A ledger is a path, a Ledger, or None for none, got {type(ledger).__name__}."
         )
-    path = Path(ledger)
-    with _anchored(path, _newest([path.parent, *releases], public)) as book:
+    with newest_ledger(Path(ledger), public, releases) as book:
         yield book
+
+
+def newest_ledger(path: Path, public: str, releases: Iterable[Path] = ()) -> Ledger:
+    """The same of a path; the ledger is made if there is none and no release was charged."""
+    return _anchored(path, _newest([path.parent, *releases], public))
 
 
 def open_account(
@@ -104,8 +116,21 @@ def epsilon_left(book: Ledger, population: str) -> float:
 
 def _newest(folders: Iterable[Path], public: str) -> Head | None:
     places = {folder.resolve() for folder in folders}
-    heads = [head for folder in places if (head := newest_head(folder, public))]
-    return max(heads, key=lambda head: head.count, default=None)
+    heads = [newest_head(folder, public) for folder in places]
+    heads += [_last_head(path, public) for folder in places for path in folder.glob("*.db")]
+    return max(filter(None, heads), key=lambda head: head.count, default=None)
+
+
+def _last_head(path: Path, public: str) -> Head | None:
+    """Of the last release in a history of this key; None for whatever else lies there."""
+    try:
+        with History.open(path, create=False) as opened:
+            found = opened.read()
+            if found.last is None or found.signer != public:
+                return None
+            return opened.releases([found.last.period])[found.last.period].ledger
+    except FedPriKLError:
+        return None
 
 
 def _anchored(path: Path, newest: Head | None) -> Ledger:
@@ -118,9 +143,10 @@ def _anchored(path: Path, newest: Head | None) -> Ledger:
     except LedgerDamagedError as error:
         found = str(error)
     raise LedgerDamagedError(
-        f"{found} A release that lies here was charged to a ledger with {newest.count} entries or "
-        "more, signed with the same key. Bring that ledger back, or name it with --ledger (in "
-        "Python: ledger). To begin anew with other people, use a new folder."
+        f"{found} A release that lies here, in a file or a history, was charged to a ledger with "
+        f"{newest.count} entries or more, signed with the same key. Bring that ledger back, or "
+        "name it with --ledger (in Python: ledger). To begin anew with other people, use a new "
+        "folder."
     )
 
 

@@ -12,7 +12,7 @@ from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError, Rele
 from fedprikl.protocol import Plan
 from fedprikl.protocol.client import NO_RECORDS
 from fedprikl.records import CsvFormat, Days, FrameRecords, RecordCounts
-from fedprikl.records.data_files import ANY, named_days
+from fedprikl.records.data_files import ANY, check_once, named_days
 from fedprikl.records.sources import check_all
 from fedprikl.reference import Reference
 
@@ -44,7 +44,8 @@ def find_clients(
     A source is bad if it cannot be opened or lacks a column: that is known from its header, so
     that whether it is left out never depends on a record. Where records are `drawn`, whole clients
     are protected: one without files, or with files that hold nothing, is not bad. With `days`,
-    only the files named after them are looked at; they may lie in folders by period or by client.
+    only the files named after them are opened; they may lie in folders by period or by client.
+    A file that two clients or periods share, by whatever link, is refused: it counts once.
     """
     found = _named(clients if days is None else _by_period(clients))
     files = {name: source for name, source in found.items() if isinstance(source, Path)}
@@ -57,6 +58,7 @@ def find_clients(
             "(in Python: skip_bad_files=True)."
         )
     used = {name: source for name, source in found.items() if name not in bad}
+    check_once((s for s in used.values() if isinstance(s, Path)), by_name=days is not None)
     if len(used) < 3:
         where = clients if isinstance(clients, str | Path) else "The list of clients"
         raise InvalidInputError(f"{where} holds {len(used)} clients; a secure sum needs 3.")
@@ -77,15 +79,15 @@ def _named(clients: Any) -> dict[str, Source]:
             found = {name: _source(source, name) for name, source in clients.items()}
         case _:
             found = _numbered(clients)
-    places = [
-        s.resolve() if isinstance(s, Path) else id(s.records)
+    frames = [
+        id(s.records)
         for s in found.values()
-        if isinstance(s, Path) or not (isinstance(s.records, tuple) and not s.records)  # all one
+        if isinstance(s, FrameRecords) and not (isinstance(s.records, tuple) and not s.records)
     ]
-    if len(set(places)) < len(places):
+    if len(set(frames)) < len(frames):
         raise InvalidInputError(
             "Two clients have the same records. Each record would count twice, but it is protected "
-            "as one. Name every file or frame once."
+            "as one. Name every frame once."
         )
     return found
 

@@ -121,8 +121,8 @@ def compare(
     key
         The key that signs the release, or its path (made if it is missing); default: a fresh one.
     releases
-        Folders with earlier releases. A ledger older than one of them that `key` signed is
-        refused; the ledger's own folder is always looked into.
+        Folders with earlier releases, or histories of them. A ledger older than one of them that
+        `key` signed is refused; the ledger's own folder is always looked into.
     csv_format, skip_bad_files
         How CSV files are written, and whether sources that cannot be opened are left out.
     largest_epsilon, largest_delta

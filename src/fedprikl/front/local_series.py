@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedprikl.errors import HistoryError, ReleaseRefused
-from fedprikl.front.bookkeeping import open_account, places
+from fedprikl.front.bookkeeping import newest_ledger, open_account, places
 from fedprikl.front.client_sources import check_enough, find_clients, stay_away, stay_away_words
 from fedprikl.front.plan_checks import Progress, check_plan, silent
 from fedprikl.monitoring.counted_records import Watermark
@@ -82,7 +82,7 @@ class LocalSeries:
                     "it back, or name it with --ledger."
                 )
             return
-        with Ledger.open(self.ledger) as book:
+        with newest_ledger(self.ledger, self.key.public) as book:
             check_charged(book, history, self.ledger)
             rounds = {each.round_id: each.state for each in _rounds(book, found.plan)}
             for kept in found.kept.values():
@@ -192,7 +192,7 @@ class LocalSeries:
             history.begin(number, current.round_id, at=at)
             marks.claim(self.signed.plan, number, current.round_id, claims)
 
-        with Ledger.open(self.ledger) as book:
+        with newest_ledger(self.ledger, self.key.public) as book:
             self._open_account(book, server, files, number, at)
             try:
                 run_round(

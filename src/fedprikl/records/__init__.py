@@ -2,7 +2,7 @@
 
 from fedprikl.records.counting import Draw, draw_counts
 from fedprikl.records.csv_files import CsvFormat
-from fedprikl.records.data_files import Days, data_files
+from fedprikl.records.data_files import Days, check_once, data_files
 from fedprikl.records.fitting import fit_reference
 from fedprikl.records.period_records import PeriodRecords, TimeSlice, check_times, count_parts
 from fedprikl.records.sources import (
@@ -26,6 +26,7 @@ __all__ = [
     "RecordCounts",
     "Records",
     "TimeSlice",
+    "check_once",
     "check_times",
     "count_all",
     "count_parts",

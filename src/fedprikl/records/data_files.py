@@ -17,6 +17,7 @@ __all__ = [
     "CsvFormat",
     "DataFile",
     "Days",
+    "check_once",
     "data_files",
     "is_csv",
     "named_days",
@@ -28,6 +29,7 @@ __all__ = [
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 KINDS = ".csv, .csv.gz or .parquet"
 Days = tuple[date, date]  # from the first up to, and without, the last
+EVER = (date.min, date.max)
 ANY = "*"  # in a path: the folder of any period
 NAMED = re.compile(
     r"(?:.*=)?([0-9]{4})-(?:W([0-9]{2})|Q([1-4])|([0-9]{2})(?:-([0-9]{2}))?)"
@@ -109,6 +111,28 @@ def data_files(path: Path, *, blank: bool = False, days: Days | None = None) -> 
     """
     found = _found(path, may_be_none=blank) if days is None else _found_by_name(path, days)
     return tuple(file for file in found if not _is_blank(file)) if blank else found
+
+
+def check_once(clients: Iterable[Path], *, by_name: bool) -> None:
+    """Refuses a file that clients, or periods of one, share by whatever link. Reads no record.
+
+    `by_name`: names of files tell the period; then it looks at the files of all periods.
+    """
+    seen: dict[tuple[int, int], Path] = {}
+    for client in clients:
+        found = _found_by_name(client, EVER) if by_name else _found(client, may_be_none=True)
+        for file in found:
+            try:
+                status = file.stat()  # of the file that a link leads to
+            except OSError as error:
+                raise RecordsError(f"Cannot read {file}: {error.strerror}.") from None
+            other = seen.setdefault((status.st_dev, status.st_ino), file)
+            if other is not file:
+                raise RecordsError(
+                    f"{other} and {file} are the same records: one file, named or linked twice. "
+                    "Each record would count twice, but it is protected as one. Name every file "
+                    "once, and remove the link. Nothing was counted."
+                )
 
 
 def _found(path: Path, *, may_be_none: bool) -> tuple[Path, ...]:
