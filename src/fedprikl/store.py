@@ -360,6 +360,7 @@ def plain_error(error: sqlite3.Error, kind: ChainKind, path: Path, timeout: floa
 
 def write_whole(path: Path, text: str) -> None:
     """Writes all of the text, or nothing: a reader never meets half a file."""
+    _spare(path)
     fresh = ""
     try:
         handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -380,12 +381,29 @@ def check_writable(path: Path) -> None:
 
     It tries: permissions say too little of read-only, special and full file systems.
     """
+    _spare(path)
     try:
         with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent) as file:
             file.write(bytes(ROOM))
             file.flush()
     except OSError as error:
         raise InvalidInputError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def _spare(path: Path) -> None:
+    """Refuses to write a text over a database or a private key, whoever they belong to."""
+    try:
+        if not path.is_file():  # a pipe would wait for its writer
+            return
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError:
+        return  # the attempt to write tells why
+    if start.startswith((b"SQLite format 3\0", b"-----BEGIN")):
+        raise InvalidInputError(
+            f"Cannot write {path}: it holds a database or a key, which is never overwritten. "
+            "Choose another name."
+        )
 
 
 def _umask() -> int:

@@ -502,3 +502,31 @@ def test_names_tell_the_period_and_plans_by_arrival_are_refused(
     refused = runner.invoke(app, [*MONITOR, "clients"])
     assert refused.exit_code == 1
     assert "by when a client first saw them" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("option", "place"),
+    [
+        *(
+            ("--metrics", name)
+            for name in ("plan.json", "ref.json", "key.pem", "ledger.db", "history.db.lock")
+        ),
+        ("--metrics", "history.db"),
+        ("--metrics", "watermark.db"),
+        ("--metrics", "clients/metrics.prom"),
+        ("--site", "clients/public"),
+        ("--site", "public"),  # whose series.json is the plan
+    ],
+)
+@pytest.mark.parametrize("what", ["clients", "--status"])
+def test_no_output_overwrites_what_a_series_is_made_of(
+    drifted: World, what: str, option: str, place: str
+) -> None:
+    Path("public").mkdir()
+    Path("public/series.json").symlink_to(drifted.folder / "plan.json")
+    before = {path: path.read_bytes() for path in drifted.folder.rglob("*") if path.is_file()}
+    line = ["clients", what] if what == "--status" else [what]
+    result = runner.invoke(app, [*MONITOR, *line, "--key", "key.pem", option, place])
+    assert "never overwritten" in str(result.exception)
+    after = {path: path.read_bytes() for path in drifted.folder.rglob("*") if path.is_file()}
+    assert before == after

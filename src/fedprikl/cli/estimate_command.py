@@ -65,7 +65,8 @@ def estimate_command(
 
     Example: `fedprikl estimate plan.json clients/ --ledger ledger.db`
     """
-    check_outputs(output, report, force=force)
+    inputs = (plan, reference or plan.parent / "ref.json", ledger, key)
+    check_outputs(output, report, force=force, inputs=inputs, clients=clients)
     signed = SignedPlan.load(plan)
     pi = reference_of(plan, signed, reference)
 
