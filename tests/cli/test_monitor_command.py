@@ -39,6 +39,7 @@ pytestmark = pytest.mark.slow
 
 MONITOR = ("monitor", "plan.json")
 PLAN = plan_of(false_alarm=1e-4)  # a year: so rarely do these tests fail, as the noise is real
+BEGUN = ("begin", 3)  # the last of four periods
 runner = CliRunner()
 
 
@@ -447,6 +448,24 @@ def test_verify_misses_no_period_that_was_cut_off(
     drifted.ledger.unlink()
     said = " ".join(called("--verify").stdout.split())
     assert "3 releases, each signed, none missing: history.db up to period 2. Whether later" in said
+
+
+@pytest.mark.parametrize("reason", ["", "its process ended"])
+def test_verify_misses_no_release_whose_round_was_begun(
+    drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reason: str
+) -> None:
+    """The last release is gone; its begin stays, or it is said to be missed."""
+
+    def cut(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        (begin,) = [
+            n for n, body in enumerate(bodies) if (body["event"], body.get("period")) == BEGUN
+        ]
+        missed = {"event": "missed", "period": 3, "reason": reason, "at": over(3)}
+        return [*bodies[: begin + 1], *([missed] if reason else [])]
+
+    rewritten(drifted, cut)
+    error = " ".join(fails(monkeypatch, capsys, *MONITOR, "--verify").split())
+    assert "The ledger ledger.db says that period 3 was released, and the history does" in error
 
 
 def test_verify_names_what_was_changed(
