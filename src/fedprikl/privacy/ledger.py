@@ -594,7 +594,7 @@ def restore_ledger(copy: Path, ledger: Path) -> Head:
             return head_of(entries)
         with _opened(ledger) as present, present.writing():
             _check_contained(source, head_of(present.entries()), ledger)
-            _append(present, entries)
+            _append(present, source, entries)
     return head_of(entries)
 
 
@@ -612,14 +612,23 @@ def _check_contained(copy: LedgerFile, present: Head, ledger: Path) -> None:
         ) from None
 
 
-def _append(present: LedgerFile, entries: list[Entry]) -> None:
-    """The same rows give the same hashes. The file stays, so a process that has it open sees it."""
+def _append(present: LedgerFile, copy: LedgerFile, entries: list[Entry]) -> None:
+    """The same rows give the same hashes. The file stays, so a process that has it open sees it.
+
+    Noised numbers of rounds that are still open come along; those of closed rounds go.
+    """
     head = head_of(present.entries())
     for entry in entries[head.count :]:
         head = present.append(entry.body, after=head)
     if head != head_of(entries):
         raise LedgerError("The entries of the copy cannot be written again. Nothing was changed.")
     present.upgrade()
+    rounds = [each for account in replay(entries).values() for each in account.rounds]
+    for noised, state in [(each.noised, each.state) for each in rounds if each.noised]:
+        held = present.document(noised) or copy.document(noised)
+        present.drop_document(noised)
+        if held is not None and state is RoundState.OPEN:
+            present.keep_document(held)
 
 
 def _copy(source: LedgerFile, path: Path, head: Head) -> None:
