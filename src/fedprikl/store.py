@@ -7,7 +7,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -192,9 +192,12 @@ class ChainFile:
         self.connection.close()
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """All or nothing, and alone: the lock is taken before the first read."""
-        with self._transaction("BEGIN IMMEDIATE"):
+    def writing(self, unwritten: str = "") -> Iterator[None]:
+        """All or nothing, and alone: the lock is taken before the first read.
+
+        `unwritten`: what did not happen if it is refused; default: as the kind says.
+        """
+        with self._transaction("BEGIN IMMEDIATE", unwritten):
             yield
 
     @contextlib.contextmanager
@@ -204,8 +207,8 @@ class ChainFile:
             yield
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
-        with self._plain_errors():
+    def _transaction(self, begin: str, unwritten: str = "") -> Iterator[None]:
+        with self._plain_errors(unwritten):
             self.connection.execute(begin)
             try:
                 yield
@@ -298,12 +301,13 @@ class ChainFile:
         return self.kind.head_of(entries[: anchor.count]) == anchor
 
     @contextlib.contextmanager
-    def _plain_errors(self) -> Iterator[None]:
+    def _plain_errors(self, unwritten: str = "") -> Iterator[None]:
         """SQLite's and the system's errors as sentences."""
         try:
             yield
         except sqlite3.Error as error:
-            raise plain_error(error, self.kind, self.path, self._timeout) from None
+            kind = replace(self.kind, unwritten=unwritten or self.kind.unwritten)
+            raise plain_error(error, kind, self.path, self._timeout) from None
         except UnicodeDecodeError:  # SQLite quotes the broken bytes in its message
             kind = self.kind
             raise kind.damaged(

@@ -40,6 +40,7 @@ POLL = 0.05  # seconds between looks at a lock
 # that is compared, so this is never granted twice. Convolved totals are rounded up by more.
 ROUNDING = 1e-9
 TIMEOUT = 30.0  # seconds to wait for other processes
+STAYS = "the round was charged before and stays charged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +270,7 @@ class Ledger:
         document again: by then the release is kept elsewhere.
         """
         body = {"event": "noised", "round": reservation.round_id, "at": _check_time(at)}
-        with self._file.writing():
+        with self._file.writing(f"{STAYS}, and its numbers were not kept: nothing was released"):
             entries, accounts = self._load()
             if _open_round(accounts, reservation.round_id).noised is not None:
                 raise InvalidInputError(
@@ -360,7 +361,7 @@ class Ledger:
 
     def _close_round(self, reservation: Reservation, event: str, *, at: str, **more: str) -> Head:
         body = {"event": event, "round": reservation.round_id, "at": _check_time(at)} | more
-        with self._file.writing():
+        with self._file.writing(f"{STAYS}, and that it is over was not written"):
             entries, accounts = self._load()
             noised = _open_round(accounts, reservation.round_id).noised
             if noised is not None and event == "cancel":
