@@ -136,8 +136,8 @@ def monitor_command(
     beside = history.with_name("watermark.db")
     names = (plan, reference or plan.parent / "ref.json", key, ledger, history, watermark or beside)
     outputs = [*(site_places(site) if site else ()), *([metrics] if metrics else ())]
-    names += (roster or plan.parent / "roster.txt", webhook_secret)
-    check_apart(outputs, names, clients)
+    others = (roster or plan.parent / "roster.txt", webhook_secret)
+    check_apart(outputs, (*names, *others), clients)
     hooks = _hooks(webhook, webhook_secret, command)
     news = _News(HistorySource(history, ledger, signed), site, metrics, hooks, dict(hooks))
     if verify:
