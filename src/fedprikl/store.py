@@ -7,7 +7,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -194,9 +194,12 @@ class ChainFile:
         self.connection.close()
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """All or nothing, and alone: the lock is taken before the first read."""
-        with self._transaction("BEGIN IMMEDIATE"):
+    def writing(self, unwritten: str = "") -> Iterator[None]:
+        """All or nothing, and alone: the lock is taken before the first read.
+
+        `unwritten`: what did not happen if it is refused; default: as the kind says.
+        """
+        with self._transaction("BEGIN IMMEDIATE", unwritten):
             yield
 
     @contextlib.contextmanager
@@ -206,8 +209,8 @@ class ChainFile:
             yield
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
-        with self._plain_errors():
+    def _transaction(self, begin: str, unwritten: str = "") -> Iterator[None]:
+        with self._plain_errors(unwritten):
             self.connection.execute(begin)
             try:
                 yield
@@ -300,12 +303,13 @@ class ChainFile:
         return self.kind.head_of(entries[: anchor.count]) == anchor
 
     @contextlib.contextmanager
-    def _plain_errors(self) -> Iterator[None]:
+    def _plain_errors(self, unwritten: str = "") -> Iterator[None]:
         """SQLite's and the system's errors as sentences."""
         try:
             yield
         except sqlite3.Error as error:
-            raise plain_error(error, self.kind, self.path, self._timeout) from None
+            kind = replace(self.kind, unwritten=unwritten or self.kind.unwritten)
+            raise plain_error(error, kind, self.path, self._timeout) from None
         except UnicodeDecodeError:  # SQLite quotes the broken bytes in its message
             kind = self.kind
             raise kind.damaged(
@@ -362,6 +366,7 @@ def plain_error(error: sqlite3.Error, kind: ChainKind, path: Path, timeout: floa
 
 def write_whole(path: Path, text: str) -> None:
     """Writes all of the text, or nothing: a reader never meets half a file."""
+    _spare(path)
     fresh = ""
     try:
         handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -382,12 +387,29 @@ def check_writable(path: Path) -> None:
 
     It tries: permissions say too little of read-only, special and full file systems.
     """
+    _spare(path)
     try:
         with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent) as file:
             file.write(bytes(ROOM))
             file.flush()
     except OSError as error:
         raise InvalidInputError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def _spare(path: Path) -> None:
+    """Refuses to write a text over a database or a private key, whoever they belong to."""
+    try:
+        if not path.is_file():  # a pipe would wait for its writer
+            return
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError:
+        return  # the attempt to write tells why
+    if start.startswith((b"SQLite format 3\0", b"-----BEGIN")):
+        raise InvalidInputError(
+            f"Cannot write {path}: it holds a database or a key, which is never overwritten. "
+            "Choose another name."
+        )
 
 
 def _umask() -> int:

@@ -40,7 +40,7 @@ def estimate(folder: Path) -> str:
         "--report": "report.html",
     }
     places = [word for name, file in here.items() for word in (name, str(folder / file))]
-    line = ["estimate", str(folder / "plan.json"), str(folder / "clients"), "--force", *places]
+    line = ["estimate", str(folder / "plan.json"), str(folder / "clients"), *places]
     with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
         app([*line, "--json", "--largest-epsilon", "2"], standalone_mode=False)
     return told.getvalue()

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedprikl.errors import BudgetExceededError, LedgerError
+from fedprikl.errors import BudgetExceededError, InvalidInputError, LedgerError
 from fedprikl.privacy import Ledger, RoundState
 from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol import NoisedRound, Release
@@ -116,6 +116,18 @@ def test_killed_again_while_it_finishes(folder: Path) -> None:
     killed(folder, "3 before: commit")
     assert kept(folder) == before
     assert check_again(folder, "third") == "finished"
+
+
+@pytest.mark.parametrize("name", ["release.json", "report.html"])
+def test_a_file_of_another_round_is_not_overwritten_to_finish_one(folder: Path, name: str) -> None:
+    killed(folder, "6 after: noised")
+    killed(folder, "1 after: write release.json")
+    before = kept(folder)
+    (folder / name).write_text("of another round")
+    with pytest.raises(InvalidInputError, match="exists already"):
+        estimate(folder)
+    assert (folder / name).read_text() == "of another round"
+    assert kept(folder) == before is not None
 
 
 def test_killed_at_any_instant(

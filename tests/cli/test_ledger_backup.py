@@ -102,6 +102,29 @@ def test_a_newer_copy_adds_what_is_missing_where_others_see_it(ledger: Path, cop
     assert ledger.stat().st_ino == before
 
 
+def test_noised_numbers_come_along_and_go_with_their_commit(ledger: Path, copy: Path) -> None:
+    """A release that was paid for can still be finished; one that left is not kept twice."""
+    charge = AccountedRelease(proved_epsilon=0.25)
+    newer = copy.with_name("newer.db")
+    backup_ledger(ledger, copy)
+    with Ledger.open(copy) as opened:
+        held = opened.reserve("phones", charge, round_id="w2", at=AT)
+        opened.keep_noised(held, b"noised numbers", at=AT)
+    backup_ledger(copy, newer)
+    with Ledger.open(newer) as opened:
+        opened.commit(opened.reservation("w2"), release_hash="ab" * 32, at=AT)
+    restore_ledger(copy, ledger)
+    with Ledger.open(ledger) as opened, opened.unfinished("phones") as found:
+        assert found == {"w2": b"noised numbers"}
+    restore_ledger(newer, ledger)
+    assert b"noised numbers" not in _documents(ledger)
+
+
+def _documents(path: Path) -> list[bytes]:
+    with closing(sqlite3.connect(path)) as db:
+        return [body for (body,) in db.execute("SELECT body FROM documents")]
+
+
 @pytest.mark.parametrize("damage", ["edited", "cut", "foreign"])
 def test_a_damaged_copy_is_refused(ledger: Path, copy: Path, damage: str) -> None:
     backup_ledger(ledger, copy)

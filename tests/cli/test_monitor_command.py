@@ -39,6 +39,7 @@ pytestmark = pytest.mark.slow
 
 MONITOR = ("monitor", "plan.json")
 PLAN = plan_of(false_alarm=1e-4)  # a year: so rarely do these tests fail, as the noise is real
+BEGUN = ("begin", 3)  # the last of four periods
 runner = CliRunner()
 
 
@@ -449,6 +450,24 @@ def test_verify_misses_no_period_that_was_cut_off(
     assert "3 releases, each signed, none missing: history.db up to period 2. Whether later" in said
 
 
+@pytest.mark.parametrize("reason", ["", "its process ended"])
+def test_verify_misses_no_release_whose_round_was_begun(
+    drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reason: str
+) -> None:
+    """The last release is gone; its begin stays, or it is said to be missed."""
+
+    def cut(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        (begin,) = [
+            n for n, body in enumerate(bodies) if (body["event"], body.get("period")) == BEGUN
+        ]
+        missed = {"event": "missed", "period": 3, "reason": reason, "at": over(3)}
+        return [*bodies[: begin + 1], *([missed] if reason else [])]
+
+    rewritten(drifted, cut)
+    error = " ".join(fails(monkeypatch, capsys, *MONITOR, "--verify").split())
+    assert "The ledger ledger.db says that period 3 was released, and the history does" in error
+
+
 def test_verify_names_what_was_changed(
     drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -502,3 +521,31 @@ def test_names_tell_the_period_and_plans_by_arrival_are_refused(
     refused = runner.invoke(app, [*MONITOR, "clients"])
     assert refused.exit_code == 1
     assert "by when a client first saw them" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("option", "place"),
+    [
+        *(
+            ("--metrics", name)
+            for name in ("plan.json", "ref.json", "key.pem", "ledger.db", "history.db.lock")
+        ),
+        ("--metrics", "history.db"),
+        ("--metrics", "watermark.db"),
+        ("--metrics", "clients/metrics.prom"),
+        ("--site", "clients/public"),
+        ("--site", "public"),  # whose series.json is the plan
+    ],
+)
+@pytest.mark.parametrize("what", ["clients", "--status"])
+def test_no_output_overwrites_what_a_series_is_made_of(
+    drifted: World, what: str, option: str, place: str
+) -> None:
+    Path("public").mkdir()
+    Path("public/series.json").symlink_to(drifted.folder / "plan.json")
+    before = {path: path.read_bytes() for path in drifted.folder.rglob("*") if path.is_file()}
+    line = ["clients", what] if what == "--status" else [what]
+    result = runner.invoke(app, [*MONITOR, *line, "--key", "key.pem", option, place])
+    assert "never overwritten" in str(result.exception)
+    after = {path: path.read_bytes() for path in drifted.folder.rglob("*") if path.is_file()}
+    assert before == after

@@ -203,3 +203,55 @@ def test_estimate_tries_its_outputs_before_it_charges(
     words = fails(monkeypatch, capsys, *ESTIMATE, option, 250 * "x" + ".html")
     assert "Cannot write" in words
     assert not (planned / "ledger.db").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plan.json",
+        "ref.json",
+        "aggregator.pem",
+        "ledger.db",
+        "ledger.db.lock",
+        "ledger.db-journal",
+        "link",
+        "twin",
+        "organiser.pem",  # of another command
+        "clients/new.csv",
+        "elsewhere.csv",  # which a client's file is a link to
+    ],
+)
+@pytest.mark.parametrize("option", ["--output", "--report"])
+def test_no_output_overwrites_what_a_release_is_made_of(
+    option: str, name: str, planned: Path
+) -> None:
+    """Before anything is charged, also with --force."""
+    with Ledger.open("ledger.db") as book:
+        head = book.head
+    Path("link").symlink_to(planned / "ledger.db")
+    Path("twin").hardlink_to("plan.json")
+    Path("clients/site0.csv").rename("elsewhere.csv")
+    Path("clients/site0.csv").symlink_to(planned / "elsewhere.csv")
+    before = {path: path.read_bytes() for path in planned.rglob("*") if path.is_file()}
+    result = CliRunner().invoke(app, [*ESTIMATE, option, name, "--force"])
+    assert "never overwritten" in str(result.exception)
+    assert before == {path: path.read_bytes() for path in planned.rglob("*") if path.is_file()}
+    with Ledger.open("ledger.db") as book:
+        assert book.head == head
+
+
+@pytest.mark.usefixtures("planned")
+def test_other_commands_overwrite_no_input_either() -> None:
+    call("ledger", "--population", "phones", "--set-epsilon", "1")
+    before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+    more = ("--clients", "6", "--records", "360", "--force")
+    for line in (
+        ("plan", "ref.json", *more, "-o", "ref.json"),
+        ("plan", "ref.json", *more, "-o", "ledger.db"),
+        ("reference", "public.csv", "-o", "organiser.pem", "--force"),
+        ("demo", "--report", "ledger.db"),
+        ("ledger", "--backup", "ledger.db-journal"),
+    ):
+        result = CliRunner().invoke(app, line)
+        assert "never overwritten" in str(result.exception), line
+    assert before == {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}

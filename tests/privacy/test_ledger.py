@@ -643,9 +643,9 @@ def test_nobody_else_may_charge_between_the_check_and_the_charge(
     assert ledger.account("phones").spent == 0.75
 
 
-def fill_the_disk(opened: Ledger) -> None:
+def fill_the_disk(opened: Ledger, width: int = 40) -> None:
     for i in range(100):
-        opened.set_budget(f"{i}" * 40, epsilon=1.0, delta=0.0, at=AT)
+        opened.set_budget(f"{i}" * width, epsilon=1.0, delta=0.0, at=AT)
 
 
 def test_a_closed_ledger_and_a_full_disk_are_plain_errors(path: Path) -> None:
@@ -659,6 +659,34 @@ def test_a_closed_ledger_and_a_full_disk_are_plain_errors(path: Path) -> None:
     opened.close()
     with pytest.raises(LedgerError, match="is closed"):
         opened.account("phones")
+
+
+@pytest.mark.parametrize("step", ["noised", "commit"])
+def test_a_full_or_busy_disk_after_the_charge_does_not_deny_the_charge(
+    path: Path, step: str
+) -> None:
+    fill(path)
+    with (
+        Ledger.open(path, timeout=0.05) as opened,
+        contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other,
+    ):
+        held = opened.reserve("phones", release(0.1), round_id="next", at=AT)
+
+        def go_on() -> None:
+            if step == "noised":
+                opened.keep_noised(held, bytes(100_000), at=AT)
+            else:
+                opened.commit(held, release_hash="ab" * 32, at=AT)
+
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match=r"locked .* The round was charged before and stays"):
+            go_on()
+        other.execute("ROLLBACK")
+        opened._file.connection.execute("PRAGMA max_page_count = 1")  # no smaller than it is
+        with pytest.raises(LedgerError, match="full; nothing was charged"):
+            fill_the_disk(opened, width=1)  # with what is shorter than what follows
+        with pytest.raises(LedgerError, match="full; the round was charged before and stays"):
+            go_on()
 
 
 def test_a_ledger_belongs_to_one_thread(ledger: Ledger) -> None:

@@ -1,5 +1,6 @@
 """`fedprikl estimate`: one round over a folder with one file (or folder) per client."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from fedprikl.cli.options import (
 )
 from fedprikl.cli.reference_command import SEPARATORS
 from fedprikl.front import Comparison, compare
+from fedprikl.privacy import Ledger
 from fedprikl.protocol import Policy, SignedPlan
 from fedprikl.records import CsvFormat
 
@@ -65,8 +67,10 @@ def estimate_command(
 
     Example: `fedprikl estimate plan.json clients/ --ledger ledger.db`
     """
-    check_outputs(output, report, force=force)
     signed = SignedPlan.load(plan)
+    inputs = (plan, reference or plan.parent / "ref.json", ledger, key)
+    force = force or _left_behind((output, report), ledger, signed.plan.population)
+    check_outputs(output, report, force=force, inputs=inputs, clients=clients)
     pi = reference_of(plan, signed, reference)
 
     def keep(found: Comparison) -> None:
@@ -98,3 +102,22 @@ def estimate_command(
         say(f"signer, for `fedprikl verify --key`: {release.signer}")
         say(f"release: {output}\nreport: {report}")
     exit_on_drift(release, fail_on_drift)
+
+
+def _left_behind(outputs: Sequence[Path], ledger: Path, population: str) -> bool:
+    """Whether the outputs that are there name a round that is charged and waits to be finished.
+
+    Then a run died after it wrote them, and this run writes the same release again.
+    """
+    there = [path for path in outputs if path.is_file()]
+    if not there or not ledger.exists():
+        return False
+    with Ledger.open(ledger, create=False) as book, book.unfinished(population) as waiting:
+        rounds = [name.encode() for name in waiting]
+    if not rounds:
+        return False
+    try:
+        written = [path.read_bytes() for path in there]
+    except OSError:
+        return False
+    return any(all(name in text for text in written) for name in rounds)

@@ -77,7 +77,7 @@ def federate_command(
         raise typer.BadParameter(
             "--key is empty: without the aggregator's key the relay could make a release itself."
         )
-    check_outputs(output, report, force=force)
+    check_outputs(output, report, force=force, inputs=(plan, roster))
     signed = SignedPlan.load(plan)
     if signed.plan.series is not None:
         raise InvalidInputError(

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedprikl.cli.console import notes, plain, print_json, say
-from fedprikl.cli.options import UnitName
+from fedprikl.cli.options import UnitName, check_apart
 from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, RoundState, total_epsilon
 from fedprikl.privacy.ledger import backup_ledger, left_words, restore_ledger, worthwhile
@@ -101,6 +101,7 @@ def ledger_command(
 def _copy(file: Path, backup: Path | None, restore: Path | None, json: bool) -> None:
     """To a copy, or from it; says which head it has, to be kept elsewhere."""
     if backup is not None:
+        check_apart([backup], [file])
         head, words = backup_ledger(file, backup), f"copied to {backup}"
     elif restore is not None:
         head, words = restore_ledger(restore, file), f"restored from {restore}"

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
-from fedprikl.cli.options import DRIFT_FOUND, check_key, given_of, load_reference
+from fedprikl.cli.options import DRIFT_FOUND, check_apart, check_key, given_of, load_reference
 from fedprikl.cli.reference_command import SEPARATORS
-from fedprikl.dashboard.source import write_site
+from fedprikl.dashboard.source import site_places, write_site
 from fedprikl.deployment.answers import roster_names
 from fedprikl.errors import HistoryError, HookError, InvalidInputError, MissingExtraError
 from fedprikl.front.monitoring import HistorySource, monitor, read_status, verify_history
@@ -133,6 +133,11 @@ def monitor_command(
     _check_usage(context, federated=bool(federation))
     policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
     signed = SignedPlan.load(plan)
+    beside = history.with_name("watermark.db")
+    names = (plan, reference or plan.parent / "ref.json", key, ledger, history, watermark or beside)
+    outputs = [*(site_places(site) if site else ()), *([metrics] if metrics else ())]
+    others = (roster or plan.parent / "roster.txt", webhook_secret)
+    check_apart(outputs, (*names, *others), clients)
     hooks = _hooks(webhook, webhook_secret, command)
     news = _News(HistorySource(history, ledger, signed), site, metrics, hooks, dict(hooks))
     if verify:

@@ -1,9 +1,10 @@
 """What several commands read, write or say in the same way: keys, plans, files, a release."""
 
+import contextlib
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from fedprikl.store import check_writable, write_whole
 
 DATA = (".csv", ".csv.gz", ".parquet")
 DRIFT_FOUND = 3  # exit code
+BESIDE = ("", ".lock", "-journal", "-wal", "-shm")  # ends of the files of a database
 
 
 class UnitName(StrEnum):
@@ -87,8 +89,48 @@ def plan_words(signed: SignedPlan) -> str:
     return f"serial {plan.serial}, valid {validity(plan)}, signed by {signer}"
 
 
-def check_outputs(*paths: Path, force: bool) -> None:
-    """Refuses, before anything is computed or charged, what could not be written at the end."""
+def check_apart(
+    outputs: Iterable[Path], inputs: Iterable[Path | None], clients: Path | None = None
+) -> None:
+    """Refuses an output that is one of these inputs, under any name, or lies in one.
+
+    A database stands for the files beside it too, and the folder of the clients for what it links.
+    """
+    used = [Path(f"{path}{end}") for path in inputs if path is not None for end in BESIDE]
+    if clients is not None:
+        used += [clients, *(path for path in clients.rglob("*") if path.is_symlink())]
+    known = {name: path for path in used for name in _names(path)}
+    for output in outputs:
+        place = Path(os.path.realpath(output))
+        for each in (place, *place.parents):
+            found = next((known[name] for name in _names(each) if name in known), None)
+            if found is not None:
+                raise InvalidInputError(
+                    f"Cannot write {output}: it is, or lies in, {found}, which is never "
+                    "overwritten. Choose another name. Nothing was written or charged."
+                )
+
+
+def _names(path: Path) -> list[object]:
+    """What a file is known by: its path without links and, if it is there, its inode."""
+    names: list[object] = [os.path.realpath(path)]
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        names.append((found.st_dev, found.st_ino))
+    return names
+
+
+def check_outputs(
+    *paths: Path,
+    force: bool,
+    inputs: Iterable[Path | None] = (),
+    clients: Path | None = None,
+) -> None:
+    """Refuses, before anything is computed or charged, what could not be written at the end.
+
+    Also what would overwrite an input, or lie among the clients' files.
+    """
+    check_apart(paths, inputs, clients)
     for path in paths:
         if not path.parent.is_dir():
             raise InvalidInputError(f"Cannot write {path}: there is no folder {path.parent}.")

@@ -207,7 +207,7 @@ def plan_command(
             f"{records:,} records are fewer than {clients:,} clients. --records counts "
             "those of all clients together. Were the two swapped?"
         )
-    check_outputs(output, force=force)
+    check_outputs(output, force=force, inputs=(reference, key, roster))
     begin = datetime.now(UTC).replace(microsecond=0)
     series = _series(every, first, until, time_column, time_zone, window, now=begin)
     if series is not None and valid_days is None and valid_until is None:

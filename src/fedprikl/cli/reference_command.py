@@ -18,6 +18,7 @@ from fedprikl.records.data_files import open_file, quoted_names
 from fedprikl.reference import Correlation, Reference, Table, View
 from fedprikl.reference.columns import Column
 from fedprikl.reference.values import MISSING_TEXTS
+from fedprikl.store import check_writable
 
 SHOWN = 10
 CROWDED = 0.1  # cells per record
@@ -86,6 +87,7 @@ def reference_command(
         raise InvalidInputError(
             f"{output} exists already. Choose another name, or pass --force to overwrite it."
         )
+    check_writable(output)
     remarks: list[str] = []
     form = CsvFormat(SEPARATORS.get(separator, separator), encoding)
     with notes.status(f"reading {shown(str(data))}"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedprikl.cli.console import notes, say
-from fedprikl.cli.options import check_key
+from fedprikl.cli.options import check_apart, check_key
 from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.protocol import SignedPlan
 
@@ -61,8 +61,9 @@ def serve_command(
     """
     key = check_key(key)
     if static is not None:
-        from fedprikl.dashboard.source import write_site
+        from fedprikl.dashboard.source import site_places, write_site
 
+        check_apart(site_places(static), (plan, ledger, history))
         written = write_site(open_series(history, ledger, plan, key), static)
         say(f"{len(written):,} files written; open {static / 'index.html'}")
         return

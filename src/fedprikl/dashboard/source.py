@@ -102,6 +102,11 @@ class Kept:
 MARK = re.compile(r"<!-- fedprikl report ([0-9a-f]{64}) -->\n")
 
 
+def site_places(folder: Path) -> list[Path]:
+    """What `write_site` writes into a folder."""
+    return [folder / name for name in (*FILES, "periods")]
+
+
 def write_site(source: SeriesSource, folder: str | Path) -> tuple[Path, ...]:
     """Writes the page, the reports of all periods, `series.json` and `metrics.prom`.
 

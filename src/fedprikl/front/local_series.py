@@ -93,18 +93,11 @@ class LocalSeries:
                 self._finish(book, history, period, round_id, at)
         found = history.read()
         for round_id, period in found.begun.items():
-            match rounds.get(round_id, RoundState.CANCELLED):
-                case RoundState.CANCELLED:
-                    marks.forget(round_id)
-                    history.void(period, round_id, at=at)
-                case RoundState.OPEN:
-                    history.miss(period, LOST, at=at)
-                case RoundState.COMMITTED:  # a release is kept before the ledger closes its round
-                    raise HistoryError(
-                        f"The ledger {self.ledger} says that period {period} was released, and "
-                        "the history does not know it: the history is an older copy. Bring the "
-                        "newer one back."
-                    )
+            if rounds.get(round_id) is RoundState.OPEN:
+                history.miss(period, LOST, at=at)
+            else:  # not a committed one: `check_charged` refused it
+                marks.forget(round_id)
+                history.void(period, round_id, at=at)
         self._check_watermark(history, marks)
 
     def _finish(self, book: Ledger, history: History, period: int, round_id: str, at: str) -> None:
@@ -303,15 +296,28 @@ class LocalSeries:
 
 
 def check_charged(book: Ledger, history: History, path: Path) -> None:
-    """Refuses a ledger that is older than the last release, and a history that lacks a charge."""
-    found = history.read()
+    """Refuses a ledger that is older than the last release, and a history that lacks a charge.
+
+    Or that lacks a release which the ledger has closed: it is kept before.
+    """
+    rounds = _rounds(book, history.read().plan)
+    found = history.read()  # after the ledger: a round may be under way
     if found.last is not None:
         (release,) = history.releases([found.last.period]).values()
         if release.ledger is not None:
             book.verify(release.ledger)
+    kept = {each.round_id: each.release for each in found.kept.values()}
+    for each in rounds:
+        released = each.round_id in found.rounds and each.state is RoundState.COMMITTED
+        if released and kept.get(each.round_id) != each.release_hash:
+            raise HistoryError(
+                f"The ledger {path} says that period {found.rounds[each.round_id]} was released, "
+                "and the history does not know it, or another release: it is an older copy, or was "
+                "changed. Bring the newer one back."
+            )
     unknown = [
         charged_periods(each, found.plan)
-        for each in _rounds(book, found.plan)
+        for each in rounds
         if each.charged and each.round_id not in found.rounds
     ]
     numbers = sorted(set(chain.from_iterable(unknown)))

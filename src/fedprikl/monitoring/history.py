@@ -60,7 +60,7 @@ class SeriesHistory:
     acknowledged: tuple[Mapping[str, Any], ...] = ()
     rebaselined: tuple[tuple[int, int], ...] = ()  # first and last period, in order
     told: frozenset[tuple[str, str]] = frozenset()  # which notice was delivered by which hook
-    rounds: frozenset[str] = frozenset()  # every round that it ever heard of
+    rounds: Mapping[str, int] = field(default_factory=dict)  # all it ever heard of -> period
 
     @property
     def plan(self) -> Plan:
@@ -353,11 +353,11 @@ class _State:
         self.acknowledged: list[Mapping[str, Any]] = []
         self.rebaselined: list[tuple[int, int]] = []
         self.told: set[tuple[str, str]] = set()
-        self.rounds: set[str] = set()
+        self.rounds: dict[str, int] = {}
 
     def apply(self, body: Mapping[str, Any]) -> None:
         if "round" in body:
-            self.rounds.add(str(body["round"]))
+            self.rounds[str(body["round"])] = int(body["period"])
         match body["event"]:
             case "begin":
                 self.begun[body["round"]] = int(body["period"])
@@ -410,5 +410,5 @@ class _State:
             tuple(self.acknowledged),
             tuple(self.rebaselined),
             frozenset(self.told),
-            frozenset(self.rounds),
+            self.rounds,
         )

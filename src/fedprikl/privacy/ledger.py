@@ -40,6 +40,7 @@ POLL = 0.05  # seconds between looks at a lock
 # that is compared, so this is never granted twice. Convolved totals are rounded up by more.
 ROUNDING = 1e-9
 TIMEOUT = 30.0  # seconds to wait for other processes
+STAYS = "the round was charged before and stays charged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +270,7 @@ class Ledger:
         document again: by then the release is kept elsewhere.
         """
         body = {"event": "noised", "round": reservation.round_id, "at": _check_time(at)}
-        with self._file.writing():
+        with self._file.writing(f"{STAYS}, and its numbers were not kept: nothing was released"):
             entries, accounts = self._load()
             if _open_round(accounts, reservation.round_id).noised is not None:
                 raise InvalidInputError(
@@ -360,7 +361,7 @@ class Ledger:
 
     def _close_round(self, reservation: Reservation, event: str, *, at: str, **more: str) -> Head:
         body = {"event": event, "round": reservation.round_id, "at": _check_time(at)} | more
-        with self._file.writing():
+        with self._file.writing(f"{STAYS}, and that it is over was not written"):
             entries, accounts = self._load()
             noised = _open_round(accounts, reservation.round_id).noised
             if noised is not None and event == "cancel":
@@ -594,7 +595,7 @@ def restore_ledger(copy: Path, ledger: Path) -> Head:
             return head_of(entries)
         with _opened(ledger) as present, present.writing():
             _check_contained(source, head_of(present.entries()), ledger)
-            _append(present, entries)
+            _append(present, source, entries)
     return head_of(entries)
 
 
@@ -612,14 +613,23 @@ def _check_contained(copy: LedgerFile, present: Head, ledger: Path) -> None:
         ) from None
 
 
-def _append(present: LedgerFile, entries: list[Entry]) -> None:
-    """The same rows give the same hashes. The file stays, so a process that has it open sees it."""
+def _append(present: LedgerFile, copy: LedgerFile, entries: list[Entry]) -> None:
+    """The same rows give the same hashes. The file stays, so a process that has it open sees it.
+
+    Noised numbers of rounds that are still open come along; those of closed rounds go.
+    """
     head = head_of(present.entries())
     for entry in entries[head.count :]:
         head = present.append(entry.body, after=head)
     if head != head_of(entries):
         raise LedgerError("The entries of the copy cannot be written again. Nothing was changed.")
     present.upgrade()
+    rounds = [each for account in replay(entries).values() for each in account.rounds]
+    for noised, state in [(each.noised, each.state) for each in rounds if each.noised]:
+        held = present.document(noised) or copy.document(noised)
+        present.drop_document(noised)
+        if held is not None and state is RoundState.OPEN:
+            present.keep_document(held)
 
 
 def _copy(source: LedgerFile, path: Path, head: Head) -> None:
