@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 
 import typer
-from click.core import ParameterSource
 
 from fedprikl.cli.console import notes, print_json, say
 from fedprikl.documents import readable
@@ -40,9 +39,9 @@ class UnitName(StrEnum):
 
 def given_of(context: typer.Context, names: Sequence[str]) -> list[str]:
     """Which of these options a user gave."""
-    return [
-        name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT
-    ]
+    sources = {name: context.get_parameter_source(name) for name in names}
+    # By its name: newer versions of typer bring a click of their own.
+    return [name for name, each in sources.items() if each is not None and each.name != "DEFAULT"]
 
 
 def check_key(text: str) -> str:
