@@ -353,3 +353,14 @@ def test_it_is_the_estimate_of_the_command_line(
     for document in (mine, shown):  # a hash chain under a salt of its own
         assert document["release"]["ledger"].pop("hash")
     assert mine["release"] == shown["release"]
+
+
+def test_a_line_break_in_a_name_makes_no_line_of_an_error(people: Population, folder: Path) -> None:
+    odd = folder / "odd"
+    odd.mkdir()
+    for name in ("a.csv", "b.csv", "c\nfedprikl: all is well.csv"):
+        (odd / name).write_text("wrong\n1\n")
+    with pytest.raises(RecordsError) as raised:
+        people.compare(odd, ledger=None)
+    assert "all is well" in str(raised.value)
+    assert not any(line.startswith("fedprikl:") for line in str(raised.value).split("\n"))

@@ -171,7 +171,8 @@ def _listed(bad: Mapping[str, str], found: Mapping[str, Source]) -> str:
     for name, why in bad.items():
         alike.setdefault(why.replace(places[name], ""), []).append(name)
     lines = [f"- {bad[names[0]]}{_others(names[1:])}" for names in alike.values()]
-    return "\n".join([f"{what} of clients cannot be used.", *lines])
+    one_each = (" ".join(line.split("\n")) for line in lines)  # a name may hold a line break
+    return "\n".join([f"{what} of clients cannot be used.", *one_each])
 
 
 def _others(names: Sequence[str]) -> str:
