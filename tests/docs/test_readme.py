@@ -101,11 +101,13 @@ def test_pythons_are_found_behind_a_shim_that_fails(tmp_path: Path) -> None:
 
 
 def test_commands_are_run_as_other_processors_compute() -> None:
+    names = ("NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE")
+    here = {name: each for name, each in os.environ.items() if name not in names}
+
     def elsewhere(code: str) -> subprocess.CompletedProcess[str]:
         line = ["tests/elsewhere.sh", sys.executable, "-c", code]
-        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False, env=here)
 
-    names = "('NPY_DISABLE_CPU_FEATURES', 'OPENBLAS_CORETYPE')"
     said = elsewhere(f"import os; print(*map(os.environ.get, {names}))")
     lines = said.stdout.splitlines()
     assert (said.returncode, len(lines)) == (0, 5)
