@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedprikl.deployment import site_memory
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import PolicyRefusal
-from fedprikl.monitoring.due import records_of_period
+from fedprikl.monitoring.counted_records import records_of_period
 from fedprikl.protocol import Question, Series, SignedPlan, SigningKey, Step
 from fedprikl.records import count_parts, open_records
 from fedprikl.reference import Reference

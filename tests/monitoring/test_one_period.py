@@ -25,8 +25,7 @@ from hypothesis import strategies as st
 
 from fedprikl.checks import Ints
 from fedprikl.errors import HistoryError
-from fedprikl.monitoring.counted_records import Watermark
-from fedprikl.monitoring.due import records_of_period
+from fedprikl.monitoring.counted_records import Watermark, records_of_period
 from fedprikl.protocol import Plan, Question, Series
 from fedprikl.records import count_parts
 from fedprikl.reference import Reference

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedprikl.errors import RecordsError
-from fedprikl.monitoring.due import records_of_period
+from fedprikl.monitoring.counted_records import records_of_period
 from fedprikl.protocol import Series
 from fedprikl.records import count_parts
 from fedprikl.records.data_files import named_days

@@ -24,7 +24,7 @@ from fedprikl.deployment.host import Envelope, now
 from fedprikl.deployment.settings import NodeSettings
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import BudgetExceededError, FedPriKLError, PolicyRefusal, SecureSumError
-from fedprikl.monitoring.due import records_of_period
+from fedprikl.monitoring.counted_records import records_of_period
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     Client,

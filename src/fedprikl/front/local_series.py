@@ -12,8 +12,12 @@ from fedprikl.errors import HistoryError, ReleaseRefused
 from fedprikl.front.bookkeeping import newest_ledger, open_account, places
 from fedprikl.front.client_sources import check_enough, find_clients, stay_away, stay_away_words
 from fedprikl.front.plan_checks import Progress, check_plan, silent
-from fedprikl.monitoring.counted_records import Watermark
-from fedprikl.monitoring.due import named_days, records_between, records_of_period
+from fedprikl.monitoring.counted_records import (
+    Watermark,
+    named_days,
+    records_between,
+    records_of_period,
+)
 from fedprikl.monitoring.history import History
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource, RoundState
 from fedprikl.privacy.account import LedgerRound

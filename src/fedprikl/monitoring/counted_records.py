@@ -7,12 +7,15 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime
 from pathlib import Path
 from typing import Self
+from zoneinfo import ZoneInfo
 
 from fedprikl.documents import canonical, digest
 from fedprikl.errors import HistoryError, InvalidInputError
-from fedprikl.protocol import Plan
+from fedprikl.protocol import Plan, Series
+from fedprikl.records import Days, PeriodRecords, TimeSlice, data_files
 from fedprikl.store import writing
 
 APPLICATION_ID, VERSION = 0x46504B57, 1  # "FPKW", in the header of the file
@@ -158,3 +161,36 @@ def _claimed(db: sqlite3.Connection, data: Path) -> list[CountedRecords]:
 
 def _key(data: Path) -> str:
     return hashlib.sha256(os.fsencode(data.resolve())).hexdigest()
+
+
+def records_of_period(
+    series: Series, number: int, path: Path, *, drawn: bool = False
+) -> PeriodRecords:
+    """What of a client's file or folder belongs to the release of a period.
+
+    A client without a file of the period has no records in it. Where records are `drawn`, a client
+    may have no files at all.
+    """
+    counted = series.counted_by(number)
+    return records_between(series, counted.start, counted.end, path, drawn=drawn)
+
+
+def records_between(
+    series: Series, start: datetime, end: datetime, path: Path, *, drawn: bool = False
+) -> PeriodRecords:
+    """The same from one limit of periods up to another."""
+    if series.time_column:
+        times = TimeSlice(series.time_column, start, end, series.zone)
+        return PeriodRecords(data_files(path, blank=drawn), times)
+    return PeriodRecords(data_files(path, blank=drawn, days=_days(series, start, end)), None)
+
+
+def named_days(series: Series, number: int) -> Days | None:
+    """The days whose files the release of a period counts; None: a time column says it."""
+    counted = series.counted_by(number)
+    return None if series.time_column else _days(series, counted.start, counted.end)
+
+
+def _days(series: Series, start: datetime, end: datetime) -> Days:
+    zone = ZoneInfo(series.zone)
+    return start.astimezone(zone).date(), end.astimezone(zone).date()
