@@ -20,6 +20,7 @@ from fedprikl.privacy import (
     reachable_ranges,
 )
 from fedprikl.reference import QueryPoints
+from fedprikl.search import bisect_whole
 
 LOUD = 100.0  # how much rarer than usual noise a record beyond the dead zone must be
 LAWS = 64  # populations whose noise is computed, of the thousands that a threshold needs
@@ -143,13 +144,12 @@ def _minimum(score: Score, pi: Floats, total: int) -> Ints:
 
     Cost: a bisection of 0 .. N, all cells at once.
     """
-    low, high = np.zeros(len(pi), np.int64), np.full(len(pi), total)
-    records = np.asarray(total)
-    while np.any(low < high):
-        middle = (low + high) // 2
-        rises = score.increments(middle, pi, records, outside=0.0, weights=pi) >= 0
-        low, high = np.where(rises, low, middle + 1), np.where(rises, middle, high)
-    return low
+    records, none = np.asarray(total), np.full(len(pi), -1)
+    return bisect_whole(
+        lambda counts: score.increments(counts, pi, records, outside=0.0, weights=pi) >= 0,
+        np.full(len(pi), total),
+        none,
+    )
 
 
 def adaptive_ranges(counts: BatchCounts, score: Score, *, epsilon: float, moved: int = 1) -> Ranges:

@@ -26,6 +26,7 @@ from fedprikl.estimation.statistic import (
 from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints, Spread
+from fedprikl.search import bisect
 
 SKEWS = (1e-3, 6.0)  # a chi-square variable of 2/9 degrees of freedom has a skewness of 6
 KNEE = 0.1  # the share of populations beyond which the tail's decay is fitted once more
@@ -251,10 +252,7 @@ def common_depth(columns: Sequence[ColumnNull], alarms: float) -> float:
     low, high = 0.0, math.log(len(columns) / alarms) + 1
     while not fits(high):
         low, high = high, 2 * high
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return bisect(fits, high, low, halvings=HALVINGS)[0]
 
 
 def judge_columns(

@@ -22,6 +22,7 @@ from fedprikl.estimation.trials import AdaptiveNoise, CountsNoise, Populations, 
 from fedprikl.libraries import scipy
 from fedprikl.privacy import InverseSensitivityMechanism, Mechanism
 from fedprikl.reference import QueryPoints
+from fedprikl.search import bisect_whole
 
 DISTANCES = 24  # numbers of records that are looked at; the ones between are bounded by the next
 GRID_BITS = 47  # of the ranges' grid, one less to be safe
@@ -179,14 +180,11 @@ class AdaptiveBound:
     def _furthest(self, divergence: float, end: Ints) -> Ints:
         """The count nearest to `end` at which a cell's term is at most F: a bisection."""
         parts, entries = self._parts, np.arange(len(self._parts.turn))
-        inside, outside = parts.turn.copy(), end.copy()
-        fits = parts.scores(entries, outside) <= divergence
-        inside = np.where(fits, outside, inside)
-        while np.any(np.abs(outside - inside) > 1):
-            middle = (inside + outside) // 2
-            fits = parts.scores(entries, middle) <= divergence
-            inside, outside = np.where(fits, middle, inside), np.where(fits, outside, middle)
-        return inside
+
+        def fits(counts: Ints) -> npt.NDArray[np.bool_]:
+            return parts.scores(entries, counts) <= divergence
+
+        return bisect_whole(fits, np.where(fits(end), end, parts.turn), end)
 
     def _least_widths(self) -> Floats:
         """l_k: no range I_k of any data set is narrower. From the cell that moves most for sure.
@@ -206,13 +204,14 @@ class AdaptiveBound:
         widths = np.minimum(variation(zero, zero + k), variation(n - k + zero, zero + n))
         low, high = np.clip(turn - k, k, n - k), np.clip(turn + k, k, n - k)
         low, high = np.where(2 * k <= n, low, n // 2), np.where(2 * k <= n, high, n // 2)
-        while np.any(low < high):
-            middle = (low + high) // 2
+
+        def rises(middle: Ints) -> npt.NDArray[np.bool_]:
             left = np.maximum(middle - k, 0)
             after = parts.scores(cells, left + 1) + parts.scores(cells, middle + 1 + k)
-            rises = after >= parts.scores(cells, left) + parts.scores(cells, middle + k)
-            low, high = np.where(rises, low, middle + 1), np.where(rises, middle, high)
-        centred = variation(np.maximum(low - k, 0), np.minimum(low + k, n))
+            return after >= parts.scores(cells, left) + parts.scores(cells, middle + k)
+
+        centre = bisect_whole(rises, high, low - 1)
+        centred = variation(np.maximum(centre - k, 0), np.minimum(centre + k, n))
         widths = np.minimum(widths, np.where(2 * k <= n, centred, np.inf))
         found = np.maximum.accumulate(widths.max(axis=1))
         return np.asarray(np.maximum(found * (1 - 1e-9) - 1e-15, 0.0))

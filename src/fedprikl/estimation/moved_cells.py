@@ -14,6 +14,7 @@ from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import NoisyCounts
 from fedprikl.libraries import scipy
 from fedprikl.reference import Spread
+from fedprikl.search import bisect_each
 
 # P(noise > x).
 Survival = Callable[[Floats], Floats]
@@ -265,14 +266,9 @@ def cell_shares(noisy: NoisyCounts, spread: float | Spread) -> CellShares:
 
 
 def _boundary(plausible: Plausible, inner: Floats, outer: Floats) -> Floats:
-    """The furthest plausible share on the way from `inner` to `outer`; by bisection."""
-    near, far = inner, outer
-    reaches = plausible(outer)
-    for _ in range(HALVINGS):
-        middle = (near + far) / 2
-        inside = plausible(middle)
-        near, far = np.where(inside, middle, near), np.where(inside, far, middle)
-    return np.asarray(np.where(reaches, outer, far))
+    """The furthest plausible share on the way from `inner` to `outer`."""
+    _, far = bisect_each(plausible, inner, outer, halvings=HALVINGS)
+    return np.where(plausible(outer), outer, far)
 
 
 def _model(noisy: NoisyCounts, spread: float | Spread) -> NoDrift:

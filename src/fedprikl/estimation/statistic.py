@@ -17,6 +17,7 @@ from fedprikl.estimation.scoring import Terms
 from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints, Spread
+from fedprikl.search import bisect
 
 CONFIDENCE = 0.99  # that the simulation's own error does not raise the false-alarm rate
 LEAST_FALSE_ALARM = 1e-4
@@ -98,11 +99,8 @@ def joint_thresholds(nulls: Sequence[NullValues], *, false_alarm: float) -> tupl
         calm = [1 - null.above(t) for null, t in zip(nulls, thresholds(level), strict=True)]
         return upper_limit(1 - np.prod(calm, axis=0)) <= rate
 
-    low, high = rate / (4 * len(nulls)), rate  # by the union bound `low` fits
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return thresholds(low)
+    least = rate / (4 * len(nulls))  # by the union bound it fits
+    return thresholds(bisect(fits, least, rate, halvings=HALVINGS)[0])
 
 
 def alarm_threshold(values: Floats, mechanism: Mechanism | None, *, false_alarm: float) -> float:

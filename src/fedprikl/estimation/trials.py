@@ -20,6 +20,7 @@ from fedprikl.estimation.noisy_counts import WHOLE, NoisyCounts, debias
 from fedprikl.estimation.scoring import BatchCounts, Terms
 from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints
+from fedprikl.search import bisect_each
 
 POPULATIONS = 8
 RESAMPLES = 10  # of the debiasing of noisy counts, in a trial
@@ -253,12 +254,11 @@ def noise_quantiles(mechanism: Any, draws: int) -> Floats:
     reach = mechanism.standard_deviation
     while mechanism.survival(np.array([reach]))[0] > 1 - levels.max():
         reach *= 2
-    low, high = np.full(len(levels), -reach), np.full(len(levels), reach)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        above = mechanism.survival(middle) > 1 - levels
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return np.asarray((low + high) / 2)
+    ends = np.full(len(levels), reach)
+    low, high = bisect_each(
+        lambda noise: mechanism.survival(noise) > 1 - levels, -ends, ends, halvings=BISECTIONS
+    )
+    return (low + high) / 2
 
 
 def _levels(draws: int) -> Floats:

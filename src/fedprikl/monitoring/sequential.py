@@ -42,6 +42,7 @@ from fedprikl.monitoring.null_series import (
     simulation_error,
 )
 from fedprikl.reference import QueryPoints, Spread
+from fedprikl.search import bisect
 
 LEAST = 0.5  # records in a cell: none may be impossible
 HALVINGS = 30
@@ -266,10 +267,7 @@ def _threshold(nulls: Sequence[ChannelNull], test: int, rate: float) -> float:
     low, high = 0.0, 8.0
     while not fits(high):
         low, high = high, 2 * high
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return bisect(fits, high, low, halvings=HALVINGS)[0]
 
 
 def _check(channels: Sequence[Channel], periods: Sequence[PeriodCounts]) -> None:
