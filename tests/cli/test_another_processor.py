@@ -117,7 +117,7 @@ def world() -> Iterator[World]:
         yield made
 
 
-MONITOR = ("monitor", "series.json", "clients", "--history", "history.db", "--json")
+MONITOR = ("monitor", "run", "series.json", "clients", "--history", "history.db", "--json")
 
 
 @pytest.mark.parametrize(("first", "then"), [(HERE, THERE), (THERE, HERE)], ids=["there", "back"])
@@ -131,7 +131,7 @@ def test_a_release_is_accepted_and_a_series_goes_on(
         (AT, *estimate, "-o", "once-release.json"),
         (over(0), *MONITOR),
         (over(1), *MONITOR),
-        (over(1), *MONITOR, "--acknowledge", "1", "--note", "seen"),
+        (over(1), "monitor", "acknowledge", "series.json", "1", "--note", "seen"),
         processor=first,
         folder=world.folder,
         codes=(0, 0, 0, 3, 0),
@@ -141,9 +141,9 @@ def test_a_release_is_accepted_and_a_series_goes_on(
         (AT, "verify", "once-release.json", "--key", release.signer, "--plan", "once.json"),
         (AT, "ledger", "--file", "once.db", "--json"),
         (AT, *estimate, "-o", "again-release.json", "--report", "again.html"),
-        (over(1), *MONITOR, "--status"),
+        (over(1), "monitor", "status", "series.json", "--json"),
         (over(3), *MONITOR),
-        (over(3), *MONITOR, "--verify"),
+        (over(3), "monitor", "verify", "series.json"),
         processor=then,
         folder=world.folder,
         codes=(0, 0, 0, 0, 0, 0),

@@ -37,7 +37,15 @@ from tests.monitoring.test_history import rewritten
 
 pytestmark = pytest.mark.slow
 
-MONITOR = ("monitor", "plan.json")
+VERBS = ("run", "status", "acknowledge", "rebaseline", "verify")
+
+
+def monitor_line(*arguments: str) -> list[str]:
+    """The command line: a verb, the plan, and the rest."""
+    verb, *rest = arguments if arguments and arguments[0] in VERBS else ("run", *arguments)
+    return ["monitor", verb, "plan.json", *rest]
+
+
 PLAN = plan_of(false_alarm=1e-4)  # a year: so rarely do these tests fail, as the noise is real
 BEGUN = ("begin", 3)  # the last of four periods
 runner = CliRunner()
@@ -93,7 +101,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
 
 
 def called(*arguments: str, code: int = 0) -> Any:
-    result = runner.invoke(app, [*MONITOR, *arguments])
+    result = runner.invoke(app, monitor_line(*arguments))
     assert result.exit_code == code, result.output
     return result
 
@@ -108,8 +116,8 @@ def test_what_is_due_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "next due: 2027-01-25T00:00:00+00:00" in result.stdout
     assert "'clients' had no budget; it is now epsilon 2" in " ".join(result.stderr.split())
     assert called("clients").stdout == result.stdout  # nothing is due
-    assert called("--status").stdout == result.stdout
-    assert "2 releases, each signed, none missing" in called("--verify").stdout
+    assert called("status").stdout == result.stdout
+    assert "2 releases, each signed, none missing" in called("verify").stdout
     clock(monkeypatch, over(2))
     assert called("clients", code=3).stdout.startswith("Drift since week 2 (18 January 2027).\n")
 
@@ -117,10 +125,10 @@ def test_what_is_due_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.usefixtures("drifted")
 def test_what_is_said_depends_on_released_numbers_only() -> None:
     """The clients' files are gone: all of it comes from the history."""
-    before = [called(*more, code=3).stdout for more in (["--status"], ["--json", "--status"])]
+    before = [called(*more, code=3).stdout for more in (["status"], ["status", "--json"])]
     shutil.rmtree("clients")
-    assert before == [called(*m, code=3).stdout for m in (["--status"], ["--json", "--status"])]
-    words = called("--status", code=3).output
+    assert before == [called(*m, code=3).stdout for m in (["status"], ["status", "--json"])]
+    words = called("status", code=3).output
     with History.open("history.db", create=False) as opened:
         texts = " ".join(release.to_bytes().decode() for release in opened.releases().values())
     numbers = set(re.findall(r"[0-9]{3,}", words)) - {"2027"}
@@ -129,7 +137,7 @@ def test_what_is_said_depends_on_released_numbers_only() -> None:
 
 @pytest.mark.usefixtures("drifted")
 def test_json_is_the_status() -> None:
-    found = json.loads(called("--status", "--json", code=3).stdout)
+    found = json.loads(called("status", "--json", code=3).stdout)
     assert found["headline"] == "Drift since week 2 (18 January 2027)."
     assert [point["state"] for point in found["points"]] == ["released"] * 4 + ["ahead"]
     (alarm,) = found["alarms"]
@@ -142,7 +150,7 @@ def test_json_is_the_status() -> None:
 def test_an_alarm_is_open_until_it_is_acknowledged() -> None:
     said = called("clients", code=3).stdout
     assert "alarm 1 (open): Drift since week 2 (18 January 2027). Raised in week 2." in said
-    said = called("--acknowledge", "1", "--note", "new carrier").stdout
+    said = called("acknowledge", "1", "--note", "new carrier").stdout
     assert said.startswith("Drift since week 2 (18 January 2027); acknowledged.\n")
     assert "alarm 1 (acknowledged)" in said
     found = json.loads(called("clients", "--json").stdout)
@@ -181,7 +189,7 @@ def test_only_alarms_that_exist_are_acknowledged(
     drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = drifted.history.read_bytes()
-    error = fails(monkeypatch, capsys, *MONITOR, "--acknowledge", "7")
+    error = fails(monkeypatch, capsys, *monitor_line("acknowledge", "7"))
     assert "There is no alarm 7; there are: 1." in error
     assert drifted.history.read_bytes() == before
 
@@ -192,22 +200,22 @@ def test_a_new_normal(
     for wrong, words in [
         ("3:2", "Periods 3 to 2 cannot be the new normal"),
         ("2:9", "both must have a release"),
-        ("1:2", "ends with the last release: --rebaseline 1:3"),
+        ("1:2", "ends with the last release: 1:3"),
     ]:
         assert words in " ".join(
-            fails(monkeypatch, capsys, *MONITOR, "--rebaseline", wrong).split()
+            fails(monkeypatch, capsys, *monitor_line("rebaseline", wrong)).split()
         )
-    assert "two periods, like 23:30" in called("--rebaseline", "three", code=2).stderr
-    assert "alarm 1 (rebaselined)" in called("--rebaseline", "2:3").stdout
+    assert "two periods, like 23:30" in called("rebaseline", "three", code=2).stderr
+    assert "alarm 1 (rebaselined)" in called("rebaseline", "2:3").stdout
     drifted.grow(4, [10 * count for count in DRIFTED])
     clock(monkeypatch, over(4))
     assert "alarm 1 (rebaselined)" in called("clients").stdout
-    assert json.loads(called("--status", "--json").stdout)["points"][4]["speaks"] is False
+    assert json.loads(called("status", "--json").stdout)["points"][4]["speaks"] is False
 
 
 @pytest.mark.usefixtures("drifted")
 def test_page_and_metrics_are_written() -> None:
-    called("--status", "--site", "public", "--metrics", "fedprikl.prom", code=3)
+    called("status", "--site", "public", "--metrics", "fedprikl.prom", code=3)
     page = Path("public/index.html").read_text()
     assert "Drift since week 2 (18 January 2027)." in page
     assert sorted(path.name for path in Path("public/periods").iterdir()) == [
@@ -231,7 +239,9 @@ def test_news_do_not_wait_for_the_periods_to_come(
     clock(monkeypatch, over(4))
     hook = ("--command", f"{sys.executable} hook.py")
     shown = ("--site", "public", "--metrics", "drift.prom")
-    assert "Period 4 is still due" in fails(monkeypatch, capsys, *MONITOR, "clients", *shown, *hook)
+    assert "Period 4 is still due" in fails(
+        monkeypatch, capsys, *monitor_line("clients", *shown, *hook)
+    )
     told = json.loads(Path("heard.json").read_text())
     assert (told["kind"], told["period"]) == ("alarm", 2)
     then = Path("seen/drift.prom").read_text()  # when the hook was told: two weeks to go
@@ -240,7 +250,7 @@ def test_news_do_not_wait_for_the_periods_to_come(
         f"000{n}.html" for n in range(3)
     ]
     assert 'last_period{population="clients"} 3\n' in Path("drift.prom").read_text()
-    assert "due now: 1 week, from week 4 on" in called("--status", code=3).stdout
+    assert "due now: 1 week, from week 4 on" in called("status", code=3).stdout
     assert "Drift since week 2 (18 January 2027)" in Path("public/index.html").read_text()
     assert len(fresh.charged()) == 4
 
@@ -250,7 +260,7 @@ def test_a_page_that_cannot_be_written_is_noticed_before_anything_is_charged(
 ) -> None:
     Path("public").write_text("a file")
     assert "Cannot make the folder public" in fails(
-        monkeypatch, capsys, *MONITOR, "clients", "--site", "public"
+        monkeypatch, capsys, *monitor_line("clients", "--site", "public")
     )
     assert not fresh.charged()
 
@@ -261,7 +271,7 @@ def test_a_hook_that_fails_stops_nothing_and_is_tried_again_at_the_end(
     Path("hook.py").write_text("open('tried', 'a').write('x')\nraise SystemExit('no network')\n")
     clock(monkeypatch, over(3))
     hook = ("--command", f"{sys.executable} hook.py")
-    assert "no network" in fails(monkeypatch, capsys, *MONITOR, "clients", *hook)
+    assert "no network" in fails(monkeypatch, capsys, *monitor_line("clients", *hook))
     assert Path("tried").read_text() == "xx"  # not once for every week
     assert len(fresh.charged()) == 4
 
@@ -270,7 +280,9 @@ def test_metrics_that_cannot_be_written_are_noticed_before_anything_is_charged(
     fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = 250 * "x" + ".prom"
-    assert "Cannot write" in fails(monkeypatch, capsys, *MONITOR, "clients", "--metrics", place)
+    assert "Cannot write" in fails(
+        monkeypatch, capsys, *monitor_line("clients", "--metrics", place)
+    )
     assert not fresh.charged()
 
 
@@ -305,14 +317,14 @@ def test_a_webhook_is_told_once(receiver: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("FEDPRIKL_WEBHOOK_SECRET", "a secret that is long enough to sign with")
     hook = ("--webhook", f"http://127.0.0.1:{receiver.server_port}/news")
     for _ in range(2):
-        called("--status", *hook, code=3)
+        called("status", *hook, code=3)
         ((told, headers),) = receiver.heard
     assert (told["kind"], told["words"]) == ("alarm", "Drift since week 2 (18 January 2027).")
     assert any("signature" in name.lower() for name in headers)
     assert "a secret" not in json.dumps([told, headers])
-    called("--acknowledge", "1", *hook)  # its state is news
+    called("acknowledge", "1", *hook)  # its state is news
     assert receiver.heard[1][0]["alarm"]["state"] == "acknowledged"
-    called("--status", *hook)
+    called("status", *hook)
     assert len(receiver.heard) == 2
 
 
@@ -324,15 +336,15 @@ def test_a_webhook_that_fails_is_told_again(
 ) -> None:
     receiver.answer = 403  # an answer that trying again at once would not change
     hook = ("--webhook", f"http://127.0.0.1:{receiver.server_port}/?token=s3cret")
-    error = fails(monkeypatch, capsys, *MONITOR, "--status", *hook)
+    error = fails(monkeypatch, capsys, *monitor_line("status", *hook))
     assert "s3cret" not in error
     assert "403" in error
     receiver.answer = 200
-    called("--status", *hook, code=3)
-    called("--status", *hook, code=3)
+    called("status", *hook, code=3)
+    called("status", *hook, code=3)
     assert receiver.heard[-1][0] == receiver.heard[0][0]
     heard = len(receiver.heard)
-    called("--status", *hook, code=3)
+    called("status", *hook, code=3)
     assert len(receiver.heard) == heard
 
 
@@ -348,11 +360,11 @@ def test_a_command_is_told_once_and_again_if_it_failed(
     )
     Path("broken").touch()
     hook = ("--command", f"{sys.executable} hook.py")
-    error = fails(monkeypatch, capsys, *MONITOR, "--status", *hook)
+    error = fails(monkeypatch, capsys, *monitor_line("status", *hook))
     assert "ended with 1: no network" in " ".join(error.split())
     Path("broken").unlink()
     for _ in range(2):
-        called("--status", *hook, code=3)
+        called("status", *hook, code=3)
         one, two = Path("heard.txt").read_text().splitlines()
         assert json.loads(one)["id"] == json.loads(two)["id"]
 
@@ -370,7 +382,7 @@ def test_where_nothing_is_due_no_relay_is_needed(
     clock(monkeypatch, "2027-01-05T06:00:00+00:00")
     assert "next due: 2027-01-11T00:00:00+00:00" in called(*line).stdout
     clock(monkeypatch, over(0))
-    said = " ".join(fails(monkeypatch, capsys, *MONITOR, *line).split())
+    said = " ".join(fails(monkeypatch, capsys, *monitor_line(*line)).split())
     assert f"The relay {address} cannot be reached: Connection refused" in said
 
 
@@ -382,7 +394,7 @@ def test_the_limits_hold_in_a_federation_too(
     option: str,
 ) -> None:
     pytest.importorskip("flwr")
-    line = [*MONITOR, "--federation", "mine", "--aggregator", SigningKey.generate().public]
+    line = monitor_line("--federation", "mine", "--aggregator", SigningKey.generate().public)
     said = " ".join(fails(monkeypatch, capsys, *line, option, "1e-9").split())
     assert f"Raise {option}" in said
     assert "is nan" in fails(monkeypatch, capsys, *line, option, "nan")
@@ -409,28 +421,30 @@ def test_an_option_that_nobody_reads_is_refused(fresh: World, line: str, words: 
 def test_usage(
     fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "Give the folder with the clients' files, --federation, or --status." in " ".join(
+    assert "Give the folder with the clients' files, or --federation." in " ".join(
         called(code=2).stderr.replace("│", " ").split()
     )
     assert "quote that is not closed" in called("clients", "--command", "'a", code=2).stderr
-    called("--acknowledge", "0", code=2)
-    for more in (["--status"], ["--verify"], ["--acknowledge", "1"], ["--rebaseline", "1:2"]):
-        assert "There is no history at history.db" in fails(monkeypatch, capsys, *MONITOR, *more)
+    called("acknowledge", "0", code=2)
+    for more in (["status"], ["verify"], ["acknowledge", "1"], ["rebaseline", "1:2"]):
+        assert "There is no history at history.db" in fails(
+            monkeypatch, capsys, *monitor_line(*more)
+        )
     assert not fresh.history.exists()
-    assert "nowhere.json" in fails(monkeypatch, capsys, "monitor", "nowhere.json", "clients")
+    assert "nowhere.json" in fails(monkeypatch, capsys, "monitor", "run", "nowhere.json", "clients")
 
 
 def test_help_has_an_example() -> None:
-    said = runner.invoke(app, ["monitor", "--help"], env={"COLUMNS": "200"}).stdout
-    assert "fedprikl monitor plan.json clients/ --site public" in said
+    said = runner.invoke(app, ["monitor", "run", "--help"], env={"COLUMNS": "200"}).stdout
+    assert "fedprikl monitor run plan.json clients/ --site public" in said
 
 
 def test_the_plan_must_be_that_of_the_history(
     drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_plan(replace(drifted.plan, false_alarm=0.05), Path("plan.json"))
-    for more in (["--status"], ["--verify"], ["--acknowledge", "1"], ["clients"]):
-        error = " ".join(fails(monkeypatch, capsys, *MONITOR, *more).split())
+    for more in (["status"], ["verify"], ["acknowledge", "1"], ["clients"]):
+        error = " ".join(fails(monkeypatch, capsys, *monitor_line(*more)).split())
         assert "history.db is the history of another plan." in error
 
 
@@ -438,15 +452,13 @@ def test_verify_misses_no_period_that_was_cut_off(
     drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A forger makes all hashes anew; the ledger remembers what it was charged for."""
-    assert "The ledger ledger.db has charged no others" in " ".join(
-        called("--verify").stdout.split()
-    )
+    assert "The ledger ledger.db has charged no others" in " ".join(called("verify").stdout.split())
 
     rewritten(drifted, lambda bodies: [body for body in bodies if body.get("period") != 3])
-    error = " ".join(fails(monkeypatch, capsys, *MONITOR, "--verify").split())
+    error = " ".join(fails(monkeypatch, capsys, *monitor_line("verify")).split())
     assert "The ledger ledger.db has charged period 3" in error
     drifted.ledger.unlink()
-    said = " ".join(called("--verify").stdout.split())
+    said = " ".join(called("verify").stdout.split())
     assert "3 releases, each signed, none missing: history.db up to period 2. Whether later" in said
 
 
@@ -464,7 +476,7 @@ def test_verify_misses_no_release_whose_round_was_begun(
         return [*bodies[: begin + 1], *([missed] if reason else [])]
 
     rewritten(drifted, cut)
-    error = " ".join(fails(monkeypatch, capsys, *MONITOR, "--verify").split())
+    error = " ".join(fails(monkeypatch, capsys, *monitor_line("verify")).split())
     assert "The ledger ledger.db says that period 3 was released, and the history does" in error
 
 
@@ -475,7 +487,7 @@ def test_verify_names_what_was_changed(
     place = data.index(b'"noisy_counts"')
     data[place + 1] ^= 1
     drifted.history.write_bytes(bytes(data))
-    error = " ".join(fails(monkeypatch, capsys, *MONITOR, "--verify").split())
+    error = " ".join(fails(monkeypatch, capsys, *monitor_line("verify")).split())
     assert re.search("release of period [0-3] is not the one that was kept", error)
 
 
@@ -491,7 +503,7 @@ def test_clients_that_are_folders_are_one_population_to_series_and_rounds(
     once = replace(PLAN, series=None, population="others")
     write_plan(once, fresh.folder / "once.json")
     lines = {
-        "monitor": ["monitor", "plan.json", "clients"],
+        "monitor": ["monitor", "run", "plan.json", "clients"],
         "estimate": ["estimate", "once.json", "clients", "-o", "release.json"],
     }
     done = runner.invoke(app, lines.pop(first))
@@ -518,7 +530,7 @@ def test_names_tell_the_period_and_plans_by_arrival_are_refused(
     del document["plan"]["series"]["told_by"]
     document["plan"]["series"] |= {"time_column": "", "late": "leave"}
     Path("plan.json").write_text(json.dumps(document))
-    refused = runner.invoke(app, [*MONITOR, "clients"])
+    refused = runner.invoke(app, monitor_line("clients"))
     assert refused.exit_code == 1
     assert "by when a client first saw them" in str(refused.exception)
 
@@ -537,15 +549,15 @@ def test_names_tell_the_period_and_plans_by_arrival_are_refused(
         ("--site", "public"),  # whose series.json is the plan
     ],
 )
-@pytest.mark.parametrize("what", ["clients", "--status"])
+@pytest.mark.parametrize("what", ["clients", "status"])
 def test_no_output_overwrites_what_a_series_is_made_of(
     drifted: World, what: str, option: str, place: str
 ) -> None:
     Path("public").mkdir()
     Path("public/series.json").symlink_to(drifted.folder / "plan.json")
     before = {path: path.read_bytes() for path in drifted.folder.rglob("*") if path.is_file()}
-    line = ["clients", what] if what == "--status" else [what]
-    result = runner.invoke(app, [*MONITOR, *line, "--key", "key.pem", option, place])
+    line = [what] if what == "status" else [what, "--key", "key.pem"]
+    result = runner.invoke(app, [*monitor_line(*line), option, place])
     assert "never overwritten" in str(result.exception)
     after = {path: path.read_bytes() for path in drifted.folder.rglob("*") if path.is_file()}
     assert before == after

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedprikl.cli.options import plan_words
 from fedprikl.cli.plan_command import _column_words, _print_reasons
+from fedprikl.cli.release_output import plan_words
 from fedprikl.errors import FedPriKLError
 from fedprikl.front.plan_checks import check_valid, now
 from fedprikl.planning.drift_cases import WORDS, Forecast

@@ -436,7 +436,15 @@ def test_the_organiser_knows_which_sites_of_the_roster_were_not_counted(
     monkeypatch.setattr(federated_series, "check_connection", lambda _: None)
     monkeypatch.setattr(monitor_command, "now", lambda: f"{day(3)}T01:00:00+00:00")
     key = SigningKey.load(Home(federation.home).signing_key).public
-    line = ["monitor", str(organiser / "plan.json"), "--federation", "relay", "--aggregator", key]
+    line = [
+        "monitor",
+        "run",
+        str(organiser / "plan.json"),
+        "--federation",
+        "relay",
+        "--aggregator",
+        key,
+    ]
     line += ["--history", str(tmp_path / "history.db"), "--ledger", str(tmp_path / "none.db")]
     line += [
         "--least-clients",

@@ -37,6 +37,8 @@ def check_line(line: list[str]) -> None:
         pytest.skip(f"there is no `fedprikl {name}` in this version")
     group: Any = get_command(app)
     command = group.get_command(None, name)
+    if hasattr(command, "commands"):  # a group: its command is the next word
+        command = command.commands[words[0]]
     given = {word for word in words if word.startswith("--")}
     known = {option: each for each in command.params for option in each.opts}
     assert given <= set(known), f"{name} has no {given - set(known)}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedprikl.cli.options import print_release
+from fedprikl.cli.release_output import print_release
 from fedprikl.protocol import Outcome
 from fedprikl.reporting import ReleaseFacts
 from fedprikl.reporting.facts import HEAD, column_lines, headline

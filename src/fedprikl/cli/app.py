@@ -42,8 +42,7 @@ COMMANDS = {
     "key's.",
     "ledger": "Shows what has been spent of each population's privacy budget, on what, and what is "
     "left.",
-    "monitor": "Counts the periods of a series that are over, judges them, and tells who wants to "
-    "know.",
+    "monitor": "Watches a population over time: run, status, acknowledge, rebaseline, verify.",
     "serve": "Serves the page of a series: drift over time, columns, reports, budget, sites. "
     "Read-only.",
 }
@@ -80,6 +79,8 @@ def _command(name: str) -> "click.Command":
     function = f"{name}_command"
     with importing():
         module = import_module(f"fedprikl.cli.{function}")
+    if hasattr(module, "commands"):
+        return typer.main.get_command(module.commands)
     alone = typer.Typer(
         add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown"
     )

@@ -1,9 +1,8 @@
 """`fedprikl audit`: try to refute the privacy claim of a plan, or of a calibration."""
 
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -11,10 +10,10 @@ from rich.table import Table
 
 from fedprikl.checks import check_delta, check_epsilon
 from fedprikl.cli.console import notes, print_json, say, shown_progress
-from fedprikl.cli.options import UnitName, given_of, reference_of
+from fedprikl.cli.options import Json, ReferenceFile, given_of, reference_of
 from fedprikl.paper import exact_case, paper_case
 from fedprikl.paper.audit_cases import AuditCase
-from fedprikl.privacy import SecureNoise, audit
+from fedprikl.privacy import NoiseKind, SecureNoise, Unit, audit
 from fedprikl.protocol import SignedPlan
 from fedprikl.simulation.client_case import ClientCase, client_case
 from fedprikl.simulation.plan_audit import AuditedPlan, audit_plan
@@ -32,45 +31,23 @@ OF_CALIBRATIONS = (
 )
 
 
-class CalibrationName(StrEnum):
-    """Which calibration is on trial."""
-
-    EXACT = "exact"
-    PAPER = "paper"
-
-
-class NoiseName(StrEnum):
-    """Noise of the exact calibration."""
-
-    AUTO = "auto"
-    LAPLACE = "laplace"
-    GAUSSIAN = "gaussian"
-
-
-class ReleasedName(StrEnum):
-    """What the paper's server sees."""
-
-    TERMS = "terms"
-    MEAN = "mean"
-
-
 def audit_command(
     context: typer.Context,
     plan: Annotated[
         Path | None, typer.Argument(help="A plan, whose every question is attacked.")
     ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(help="The plan's reference; default: ref.json beside the plan.")
-    ] = None,
+    reference: ReferenceFile = None,
     calibration: Annotated[
-        CalibrationName, typer.Option(help="Without a plan: the calibration on trial.")
-    ] = CalibrationName.EXACT,
+        Literal["exact", "paper"], typer.Option(help="Without a plan: the calibration on trial.")
+    ] = "exact",
     epsilon: Annotated[float, typer.Option(help="The claimed epsilon.")] = 1.0,
     delta: Annotated[float, typer.Option(help="The claimed delta.")] = 1e-6,
     points: Annotated[int, typer.Option(min=2, help="Points per batch, m.")] = 10,
     batches: Annotated[int, typer.Option(min=1, help="Batches, T.")] = 20,
-    noise: Annotated[NoiseName, typer.Option(help="Only for exact.")] = NoiseName.AUTO,
-    released: Annotated[ReleasedName, typer.Option(help="Only for paper.")] = ReleasedName.TERMS,
+    noise: Annotated[NoiseKind, typer.Option(help="Only for exact.")] = "auto",
+    released: Annotated[
+        Literal["terms", "mean"], typer.Option(help="Only for paper: what its server sees.")
+    ] = "terms",
     trials: Annotated[
         int | None,
         typer.Option(
@@ -79,15 +56,15 @@ def audit_command(
         ),
     ] = None,
     unit: Annotated[
-        UnitName, typer.Option(help="Whom the claim protects: one record, or one client.")
-    ] = UnitName.RECORD,
+        Unit, typer.Option(help="Whom the claim protects: one record, or one client.")
+    ] = "record",
     per_client: Annotated[
         int, typer.Option(min=1, help="With --unit client: records that each client draws.")
     ] = 20,
     false_alarm: Annotated[
         float, typer.Option(help="Chance that a true claim is refuted by accident.")
     ] = 1e-6,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Releases many times from two neighbouring data sets and tries to tell them apart.
 
@@ -123,24 +100,24 @@ def audit_command(
     check_epsilon(epsilon)
     check_delta(delta)
     source = SecureNoise()
-    trials = trials or (20_000 if unit is UnitName.CLIENT else 100_000)
-    if unit is UnitName.CLIENT:
-        if calibration is CalibrationName.PAPER:
+    trials = trials or (20_000 if unit == "client" else 100_000)
+    if unit == "client":
+        if calibration == "paper":
             raise typer.BadParameter("--unit client is about the exact calibration.")
         case: AuditCase | ClientCase = client_case(
             epsilon=epsilon,
             delta=delta,
             per_client=per_client,
-            noise=noise.value,
+            noise=noise,
             source=source,
         )
-    elif calibration is CalibrationName.PAPER:
+    elif calibration == "paper":
         case = paper_case(
             epsilon=epsilon,
             delta=delta,
             points=points,
             batches=batches,
-            released=released.value,
+            released=released,
             source=source,
         )
     else:
@@ -149,7 +126,7 @@ def audit_command(
             delta=delta,
             points=points,
             batches=batches,
-            noise=noise.value,
+            noise=noise,
             source=source,
         )
     with notes.status(f"sampling {2 * trials:,} releases"):
@@ -167,9 +144,9 @@ def audit_command(
         print_json(
             result.to_dict()
             | {
-                "calibration": calibration.value,
+                "calibration": calibration,
                 "subject": case.description,
-                "unit": unit.value,
+                "unit": unit,
                 "theory_epsilon": case.true_epsilon,
                 "seconds": seconds,
             }

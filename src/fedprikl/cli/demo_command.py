@@ -16,8 +16,9 @@ from rich.table import Table
 
 from fedprikl.checks import check_epsilon
 from fedprikl.cli.console import print_json, say, shown_progress
-from fedprikl.cli.options import check_outputs, write_release
+from fedprikl.cli.options import Json, check_outputs
 from fedprikl.cli.paper_demo import paper_demo
+from fedprikl.cli.release_output import write_release
 from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.errors import InvalidInputError
 from fedprikl.front import Comparison, compare
@@ -249,7 +250,7 @@ def demo_command(
         int | None,
         typer.Option(min=1, help=f"With --paper: repetitions per estimator ({REPETITIONS})."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Finds which columns of a made-up table have drifted, and says how right it was.
 

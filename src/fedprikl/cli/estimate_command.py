@@ -8,55 +8,41 @@ import typer
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
 from fedprikl.cli.options import (
+    KEY,
+    LEDGER,
+    CsvOptions,
+    FailOnDrift,
+    Json,
+    KeyFile,
+    LedgerFile,
+    Limits,
+    PlanFile,
+    ReferenceFile,
+    ReleaseFiles,
+    SkipBadFiles,
     check_outputs,
-    exit_on_drift,
-    print_release,
+    grouped,
     reference_of,
-    write_release,
 )
-from fedprikl.cli.reference_command import SEPARATORS
+from fedprikl.cli.release_output import exit_on_drift, print_release, write_release
 from fedprikl.front import Comparison, compare
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Policy, SignedPlan
-from fedprikl.records import CsvFormat
-
-USUAL = Policy()
+from fedprikl.protocol import SignedPlan
 
 
+@grouped
 def estimate_command(
-    plan: Annotated[Path, typer.Argument(help="The plan, from `fedprikl plan`.")],
+    plan: PlanFile,
     clients: Annotated[Path, typer.Argument(help="A folder with one file or folder per client.")],
-    reference: Annotated[
-        Path | None, typer.Option(help="The reference; default: ref.json beside the plan.")
-    ] = None,
-    ledger: Annotated[Path, typer.Option(help="The privacy ledger.")] = Path("ledger.db"),
-    key: Annotated[
-        Path, typer.Option(help="The aggregator's signing key; made if it is missing.")
-    ] = Path("aggregator.pem"),
-    largest_epsilon: Annotated[
-        float, typer.Option(help="Refuse a plan whose release spends more epsilon.")
-    ] = USUAL.largest_epsilon,
-    largest_delta: Annotated[
-        float, typer.Option(help="Refuse a plan whose release spends more delta.")
-    ] = USUAL.largest_delta,
-    separator: Annotated[
-        str, typer.Option(help="What separates the fields of CSV files, like ; or tab.")
-    ] = ",",
-    encoding: Annotated[
-        str, typer.Option(help="The encoding of CSV files, like cp1252.")
-    ] = "utf-8",
-    skip_bad_files: Annotated[
-        bool, typer.Option("--skip-bad-files", help="Leave out files that cannot be opened.")
-    ] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The signed release.")] = Path(
-        "release.json"
-    ),
-    report: Annotated[Path, typer.Option(help="The report for people.")] = Path("report.html"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    fail_on_drift: Annotated[
-        bool, typer.Option("--fail-on-drift", help="Exit with code 3 if drift is found.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    limits: Limits,
+    csv: CsvOptions,
+    files: ReleaseFiles,
+    reference: ReferenceFile = None,
+    ledger: LedgerFile = LEDGER,
+    key: KeyFile = KEY,
+    skip_bad_files: SkipBadFiles = False,
+    fail_on_drift: FailOnDrift = False,
+    json: Json = False,
 ) -> None:
     """Runs the protocol with real secure sums, charges the ledger, writes a release and a report.
 
@@ -69,7 +55,8 @@ def estimate_command(
     """
     signed = SignedPlan.load(plan)
     inputs = (plan, reference or plan.parent / "ref.json", ledger, key)
-    force = force or _left_behind((output, report), ledger, signed.plan.population)
+    output, report = files.output, files.report
+    force = files.force or _left_behind((output, report), ledger, signed.plan.population)
     check_outputs(output, report, force=force, inputs=inputs, clients=clients)
     pi = reference_of(plan, signed, reference)
 
@@ -85,10 +72,10 @@ def estimate_command(
             ledger=ledger,
             key=key,
             releases=(output.parent,),
-            csv_format=CsvFormat(SEPARATORS.get(separator, separator), encoding),
+            csv_format=csv.format,
             skip_bad_files=skip_bad_files,
-            largest_epsilon=largest_epsilon,
-            largest_delta=largest_delta,
+            largest_epsilon=limits.largest_epsilon,
+            largest_delta=limits.largest_delta,
             progress=progress,
             note=lambda text: say(text, console=notes),
             keep=keep,

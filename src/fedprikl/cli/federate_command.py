@@ -1,6 +1,5 @@
 """`fedprikl federate`: starts a round on a running federation and follows it to the release."""
 
-import importlib.util
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,24 +8,33 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say
-from fedprikl.cli.options import check_key, check_outputs, plan_words, print_release, write_release
+from fedprikl.cli.options import (
+    Json,
+    PublicKey,
+    ReleaseFiles,
+    check_key,
+    check_outputs,
+    grouped,
+)
+from fedprikl.cli.release_output import plan_words, print_release, write_release
+from fedprikl.cli.running import check_flower
 from fedprikl.deployment.answers import check_fresh, check_genuine, roster_names
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.connection import check_connection
 from fedprikl.deployment.flower.following import follow_round
 from fedprikl.deployment.progress import named
-from fedprikl.errors import InvalidInputError, MissingExtraError
+from fedprikl.errors import InvalidInputError
 from fedprikl.front.plan_checks import check_valid, now
 from fedprikl.protocol import SignedPlan
 
 
+@grouped
 def federate_command(
     superlink: Annotated[
         str, typer.Argument(help="Name of the SuperLink connection in Flower's config file.")
     ],
-    key: Annotated[
-        str, typer.Option(help="The aggregator's public signing key, 64 hexadecimal digits.")
-    ],
+    key: PublicKey,
+    files: ReleaseFiles,
     plan: Annotated[
         Path, typer.Option(help="Your copy of the plan; its name is the aggregator's too.")
     ] = Path("plan.json"),
@@ -47,11 +55,6 @@ def federate_command(
     roster: Annotated[
         Path | None, typer.Option(help="The roster of the plan: names sites that are lost.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The signed release.")] = Path(
-        "release.json"
-    ),
-    report: Annotated[Path, typer.Option(help="The report for people.")] = Path("report.html"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     flower_app: Annotated[
         Path,
         typer.Option("--app", help="Flower app to run.", show_default="the one of this package"),
@@ -61,7 +64,7 @@ def federate_command(
         typer.Option("--federation-config", help="Passed on to Flower, for simulations."),
     ] = None,
     verbose: Annotated[bool, typer.Option(help="Show Flower's own lines too.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Starts a round against a SuperLink, shows its progress, verifies and writes the release.
 
@@ -70,19 +73,19 @@ def federate_command(
 
     Example: `fedprikl federate my-superlink --plan plan.json --key 3f5a... --clients 20`
     """
-    if importlib.util.find_spec("flwr") is None:
-        raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
+    check_flower()
     key = check_key(key)
     if not key:
         raise typer.BadParameter(
             "--key is empty: without the aggregator's key the relay could make a release itself."
         )
-    check_outputs(output, report, force=force, inputs=(plan, roster))
+    output, report = files.output, files.report
+    check_outputs(output, report, force=files.force, inputs=(plan, roster))
     signed = SignedPlan.load(plan)
     if signed.plan.series is not None:
         raise InvalidInputError(
             "The plan is for a series, with a release for every period. Run what is due with "
-            "`fedprikl monitor --federation`."
+            "`fedprikl monitor run --federation`."
         )
     check_valid(signed.plan, now())
     names = {} if roster is None else roster_names(roster, signed.plan, clients=clients)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import print_json, say
+from fedprikl.cli.options import Json
 from fedprikl.deployment.settings import Home, home_folder
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol import SealingKey, SigningKey
@@ -19,7 +20,7 @@ def keys_command(
     site: Annotated[
         bool, typer.Option("--site", help="A site's identity, for a roster, instead.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Makes the aggregator's keys, or shows the public halves of those it has.
 

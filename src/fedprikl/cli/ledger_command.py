@@ -12,9 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedprikl.cli.console import notes, plain, print_json, say
-from fedprikl.cli.options import UnitName, check_apart
+from fedprikl.cli.options import Json, check_apart
 from fedprikl.errors import LedgerError
-from fedprikl.privacy import Account, Ledger, RoundState, total_epsilon
+from fedprikl.privacy import Account, Ledger, RoundState, Unit, total_epsilon
 from fedprikl.privacy.ledger import backup_ledger, left_words, restore_ledger, worthwhile
 
 DEFAULT_DELTA = 1e-6
@@ -39,7 +39,7 @@ def ledger_command(
         typer.Option(help="Delta of that budget. Default: as it was, or 1e-6; 0 is Laplace only."),
     ] = None,
     unit: Annotated[
-        UnitName | None,
+        Unit | None,
         typer.Option(
             help="Whose budget it is: every record's, or every client's with all it holds. "
             "Default: as it was, or record."
@@ -52,7 +52,7 @@ def ledger_command(
         Path | None,
         typer.Option(help="Put this copy back; refused if it lacks an entry of the ledger."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Shows what has been spent of each population's privacy budget, on what, and what is left.
 
@@ -134,14 +134,13 @@ def _safe(text: str) -> str:
 
 
 def _set_budget(
-    ledger: Ledger, population: str, epsilon: float, delta: float | None, unit: UnitName | None
+    ledger: Ledger, population: str, epsilon: float, delta: float | None, unit: Unit | None
 ) -> None:
     if delta is None:
         known = {account.population: account.delta for account in ledger.accounts()}
         delta = known.get(population, DEFAULT_DELTA)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    whose = None if unit is None else unit.literal
-    ledger.set_budget(population, epsilon=epsilon, delta=delta, at=now, unit=whose)
+    ledger.set_budget(population, epsilon=epsilon, delta=delta, at=now, unit=unit)
 
 
 def _print_overview(console: Console, accounts: tuple[Account, ...]) -> None:

@@ -1,9 +1,8 @@
-"""`fedprikl monitor`: does whatever is due in a series, and nothing else."""
+"""`fedprikl monitor run | status | acknowledge | rebaseline | verify`: a series over time."""
 
-import importlib.util
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +10,28 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import notes, print_json, say, shown_progress
-from fedprikl.cli.options import DRIFT_FOUND, check_apart, check_key, given_of, load_reference
-from fedprikl.cli.reference_command import SEPARATORS
+from fedprikl.cli.options import (
+    KEY,
+    LEDGER,
+    CsvOptions,
+    Json,
+    KeyFile,
+    LedgerFile,
+    Limits,
+    PlanFile,
+    ReferenceFile,
+    SkipBadFiles,
+    check_apart,
+    check_key,
+    given_of,
+    grouped,
+    load_reference,
+)
+from fedprikl.cli.release_output import DRIFT_FOUND
+from fedprikl.cli.running import check_flower
 from fedprikl.dashboard.source import site_places, write_site
 from fedprikl.deployment.answers import roster_names
-from fedprikl.errors import HistoryError, HookError, InvalidInputError, MissingExtraError
+from fedprikl.errors import HistoryError, HookError, InvalidInputError
 from fedprikl.front.monitoring import HistorySource, monitor, read_status, verify_history
 from fedprikl.front.plan_checks import check_limits, now
 from fedprikl.front.series_news import deliver_locked, deliver_news
@@ -24,52 +40,150 @@ from fedprikl.monitoring.history import History
 from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.monitoring.notifications import CommandHook, Hook, Webhook, WebhookSecret
 from fedprikl.monitoring.status import SeriesStatus, alarm_words, counted, headline, period_name
-from fedprikl.protocol import Policy, SignedPlan
-from fedprikl.records import CsvFormat
+from fedprikl.protocol import SignedPlan
 from fedprikl.store import write_whole
 
-USUAL = Policy()
 SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
-
-
 OF_FILES = ("clients", "watermark", "key", "separator", "encoding", "skip_bad_files")
 OF_FEDERATIONS = ("aggregator", "least_clients", "roster")
 
+commands = typer.Typer(
+    help="""Watches a population over time: counts what is due, judges it, tells who wants to know.
 
-def monitor_command(
+    `run` counts the periods that are over; call it as often as you like. The others count nothing.
+
+    Example: `fedprikl monitor run plan.json clients/ --site public --metrics fedprikl.prom`
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesFiles:
+    """The files of a series."""
+
+    history: Annotated[Path, typer.Option(help="All releases and what happened.")] = Path(
+        "history.db"
+    )
+    ledger: LedgerFile = LEDGER
+
+    def stand(self, signed: SignedPlan) -> SeriesStatus:
+        """How the series of this plan stands."""
+        found = read_status(self.history, self.ledger)
+        if found.plan != signed.plan.fingerprint:
+            raise HistoryError(
+                f"{self.history} is the history of another plan. Give the plan that it was begun "
+                "with, or name its history with --history."
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audience:
+    """Who is told how a series stands: a page, Prometheus, a webhook, a command."""
+
+    site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None
+    metrics: Annotated[
+        Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
+    ] = None
+    webhook: Annotated[str, typer.Option(help="Address that gets notifications, as JSON.")] = ""
+    webhook_secret: Annotated[
+        Path | None,
+        typer.Option(help="File with the secret that signs them; else $FEDPRIKL_WEBHOOK_SECRET."),
+    ] = None
+    command: Annotated[
+        str, typer.Option(help="Command that gets notifications, as JSON on its standard input.")
+    ] = ""
+
+    def hooks(self) -> dict[str, Hook]:
+        """By the names under which the history knows them."""
+        found: dict[str, Hook] = {}
+        if self.webhook:
+            found["webhook"] = Webhook(url=self.webhook, secret=self._secret())
+        if self.command:
+            try:
+                found["command"] = CommandHook(argv=tuple(shlex.split(self.command)))
+            except ValueError:
+                raise typer.BadParameter("--command has a quote that is not closed.") from None
+        return found
+
+    def _secret(self) -> WebhookSecret | None:
+        if self.webhook_secret is not None:
+            return WebhookSecret.from_file(self.webhook_secret)
+        return WebhookSecret.from_environment(SECRET) if SECRET in os.environ else None
+
+
+class _Telling:
+    """Page, metrics and notifications: after each period, and once more at the end."""
+
+    def __init__(
+        self,
+        plan: Path,
+        files: SeriesFiles,
+        audience: Audience,
+        inputs: Sequence[Path | None] = (),
+        clients: Path | None = None,
+    ) -> None:
+        """Refuses outputs that would overwrite what the series needs."""
+        self.signed, self.audience, self.files = SignedPlan.load(plan), audience, files
+        site, metrics = audience.site, audience.metrics
+        outputs = [*(site_places(site) if site else ()), *([metrics] if metrics else ())]
+        beside = (plan.parent / "ref.json", plan.parent / "roster.txt")
+        marks = files.history.with_name("watermark.db")
+        used = (plan, files.history, files.ledger, marks, audience.webhook_secret, KEY)
+        check_apart(outputs, (*used, *beside, *inputs), clients)
+        self.source = HistorySource(files.history, files.ledger, self.signed)
+        self.hooks = audience.hooks()
+        self.working = dict(self.hooks)  # those that have not failed in this call
+
+    def after_each(self, found: SeriesStatus) -> None:
+        """Tells at once what is known. A hook that failed is tried again at the end only."""
+        self._write(found)
+        for name in deliver_locked(self.files.history, found, self.working, at=now()):
+            del self.working[name]
+
+    def end(self, *, json: bool) -> None:
+        """Shows how the series stands, and says what could not be delivered."""
+        found = self.files.stand(self.signed)
+        _show(found, json=json)
+        self._write(found)
+        if self.audience.site is not None:
+            say(f"page: {self.audience.site / 'index.html'}", console=notes)
+        failed = deliver_news(self.files.history, found, self.hooks, at=now())
+        if failed:
+            raise HookError(" ".join(failed.values()))
+        if found.open_alarms:
+            raise typer.Exit(DRIFT_FOUND)
+
+    def _write(self, found: SeriesStatus) -> None:
+        if self.audience.site is not None:
+            write_site(self.source, self.audience.site)
+        if self.audience.metrics is not None:
+            write_whole(self.audience.metrics, metrics_text([found]))
+
+
+@commands.command("run")
+@grouped
+def run_command(
     context: typer.Context,
-    plan: Annotated[Path, typer.Argument(help="The plan of the series, from `fedprikl plan`.")],
+    plan: PlanFile,
+    files: SeriesFiles,
+    audience: Audience,
+    limits: Limits,
+    csv: CsvOptions,
     clients: Annotated[
         Path | None, typer.Argument(help="A folder with one file or folder per client.")
     ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(help="The reference; default: ref.json beside the plan.")
-    ] = None,
-    history: Annotated[Path, typer.Option(help="All releases and what happened.")] = Path(
-        "history.db"
-    ),
-    ledger: Annotated[Path, typer.Option(help="The privacy ledger.")] = Path("ledger.db"),
+    reference: ReferenceFile = None,
     watermark: Annotated[
         Path | None,
         typer.Option(help="Which records were counted; default: watermark.db by the history."),
     ] = None,
-    key: Annotated[
-        Path, typer.Option(help="The aggregator's signing key; made if it is missing.")
-    ] = Path("aggregator.pem"),
-    status: Annotated[
-        bool, typer.Option("--status", help="Count nothing; say how the series stands.")
-    ] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Count nothing; check history, signatures and charges.")
-    ] = False,
-    acknowledge: Annotated[
-        int | None, typer.Option(min=1, help="The number of an alarm that you have seen.")
-    ] = None,
-    note: Annotated[str, typer.Option(help="Why, for the history.")] = "",
-    rebaseline: Annotated[
-        str,
-        typer.Option(help="Periods that are the new normal, like 23:30; from their noisy counts."),
-    ] = "",
+    key: KeyFile = KEY,
+    skip_bad_files: SkipBadFiles = False,
     federation: Annotated[
         str,
         typer.Option(
@@ -89,34 +203,7 @@ def monitor_command(
             "the plan."
         ),
     ] = None,
-    site: Annotated[Path | None, typer.Option(help="Write the page into this folder.")] = None,
-    metrics: Annotated[
-        Path | None, typer.Option(help="Write metrics for Prometheus into this file.")
-    ] = None,
-    webhook: Annotated[str, typer.Option(help="Address that is told the news, as JSON.")] = "",
-    webhook_secret: Annotated[
-        Path | None,
-        typer.Option(help="File with the secret that signs them; else $FEDPRIKL_WEBHOOK_SECRET."),
-    ] = None,
-    command: Annotated[
-        str, typer.Option(help="Command that is told the news, as JSON on its standard input.")
-    ] = "",
-    largest_epsilon: Annotated[
-        float, typer.Option(help="Refuse a plan whose release spends more epsilon.")
-    ] = USUAL.largest_epsilon,
-    largest_delta: Annotated[
-        float, typer.Option(help="Refuse a plan whose release spends more delta.")
-    ] = USUAL.largest_delta,
-    separator: Annotated[
-        str, typer.Option(help="What separates the fields of CSV files, like ; or tab.")
-    ] = ",",
-    encoding: Annotated[
-        str, typer.Option(help="The encoding of CSV files, like cp1252.")
-    ] = "utf-8",
-    skip_bad_files: Annotated[
-        bool, typer.Option("--skip-bad-files", help="Leave out files that cannot be opened.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Counts the periods of a series that are over, judges them, and tells who wants to know.
 
@@ -124,70 +211,142 @@ def monitor_command(
     After a crash the next call goes on, or notes the period as missed. Exit code 3 while an alarm
     is open: look at the page, then acknowledge it, or take the periods since as the new normal.
 
-    Example: `fedprikl monitor plan.json clients/ --site public --metrics fedprikl.prom`
+    Example: `fedprikl monitor run plan.json clients/ --site public --metrics fedprikl.prom`
 
-    Example: `fedprikl monitor plan.json --federation my-superlink --aggregator 3f5a...`
-
-    Example: `fedprikl monitor plan.json --acknowledge 1 --note "new carrier"`
+    Example: `fedprikl monitor run plan.json --federation my-superlink --aggregator 3f5a...`
     """
     _check_usage(context, federated=bool(federation))
-    policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
-    signed = SignedPlan.load(plan)
-    beside = history.with_name("watermark.db")
-    names = (plan, reference or plan.parent / "ref.json", key, ledger, history, watermark or beside)
-    outputs = [*(site_places(site) if site else ()), *([metrics] if metrics else ())]
-    others = (roster or plan.parent / "roster.txt", webhook_secret)
-    check_apart(outputs, (*names, *others), clients)
-    hooks = _hooks(webhook, webhook_secret, command)
-    news = _News(HistorySource(history, ledger, signed), site, metrics, hooks, dict(hooks))
-    if verify:
-        _stand(history, ledger, signed)
-        say(verify_history(history, ledger))
-        return
-    if acknowledge is not None or rebaseline:
-        _change(history, _stand(history, ledger, signed), acknowledge, note, rebaseline)
-    if status or acknowledge is not None or rebaseline:
-        found = _stand(history, ledger, signed)
-    elif federation:
-        _run_federated(
-            signed,
-            plan,
-            reference,
-            history,
-            federation,
-            aggregator,
-            least_clients,
-            roster,
-            policy,
-            after=lambda: news.after_each(_stand(history, ledger, signed)),
-        )
-        found = _stand(history, ledger, signed)
-    else:
-        if clients is None:
+    policy = limits.policy
+    telling = _Telling(plan, files, audience, (reference, key, watermark, roster), clients)
+    signed = telling.signed
+    pi = reference or plan.parent / "ref.json"
+    if federation:
+        check_flower()
+        from fedprikl.front.federated_series import FederatedSeries
+
+        public = check_key(aggregator)
+        if not public:
             raise typer.BadParameter(
-                "Give the folder with the clients' files, --federation, or --status."
+                "--federation needs the aggregator's key, or anybody could make releases: "
+                "--aggregator."
             )
+        check_limits(signed.plan, policy)
+        runner = FederatedSeries(
+            signed=signed,
+            superlink=federation,
+            name=plan.name,
+            key=public,
+            config={"clients": least_clients},
+            note=_note,
+            members=_members(roster, plan, signed, least_clients),
+        )
+        run_due(
+            files.history,
+            signed,
+            load_reference(pi),
+            runner,
+            signer=public,
+            at=now(),
+            note=_note,
+            after=lambda: telling.after_each(files.stand(signed)),
+        )
+    elif clients is None:
+        raise typer.BadParameter("Give the folder with the clients' files, or --federation.")
+    else:
         with shown_progress() as progress:
-            found = monitor(
-                reference or plan.parent / "ref.json",
+            monitor(
+                pi,
                 clients,
                 signed,
-                history=history,
-                ledger=ledger,
+                history=files.history,
+                ledger=files.ledger,
                 watermark=watermark,
                 key=key,
-                csv_format=CsvFormat(SEPARATORS.get(separator, separator), encoding),
+                csv_format=csv.format,
                 skip_bad_files=skip_bad_files,
-                largest_epsilon=largest_epsilon,
-                largest_delta=largest_delta,
+                largest_epsilon=policy.largest_epsilon,
+                largest_delta=policy.largest_delta,
                 progress=progress,
-                note=lambda text: say(text, console=notes),
-                after=news.after_each,
+                note=_note,
+                after=telling.after_each,
             )
-    _show(found, json=json)
-    news.at_the_end(found)
-    if found.open_alarms:
-        raise typer.Exit(DRIFT_FOUND)
+    telling.end(json=json)
+
+
+@commands.command("status")
+@grouped
+def status_command(
+    plan: PlanFile, files: SeriesFiles, audience: Audience, json: Json = False
+) -> None:
+    """Says how the series stands. Exit code 3 while an alarm is open.
+
+    Example: `fedprikl monitor status plan.json --site public`
+    """
+    _Telling(plan, files, audience).end(json=json)
+
+
+@commands.command("acknowledge")
+@grouped
+def acknowledge_command(
+    plan: PlanFile,
+    number: Annotated[int, typer.Argument(min=1, help="The number of an alarm you have seen.")],
+    files: SeriesFiles,
+    audience: Audience,
+    note: Annotated[str, typer.Option(help="Why, for the history.")] = "",
+    json: Json = False,
+) -> None:
+    """Notes in the history that a person has seen an alarm. It stays open until drift ends.
+
+    Example: `fedprikl monitor acknowledge plan.json 1 --note "new carrier"`
+    """
+    telling = _Telling(plan, files, audience)
+    known = {alarm.number for alarm in files.stand(telling.signed).alarms}
+    if number not in known:
+        numbers = ", ".join(map(str, sorted(known))) or "none"
+        raise InvalidInputError(f"There is no alarm {number}; there are: {numbers}.")
+    with History.open(files.history, create=False) as opened:
+        opened.acknowledge(number, note, at=now())
+    telling.end(json=json)
+
+
+@commands.command("rebaseline")
+@grouped
+def rebaseline_command(
+    plan: PlanFile,
+    periods: Annotated[
+        str, typer.Argument(help="Periods that are the new normal, like 23:30: to the last one.")
+    ],
+    files: SeriesFiles,
+    audience: Audience,
+    json: Json = False,
+) -> None:
+    """Takes what was released about some periods as the new normal. Ends the alarms.
+
+    The baseline is made of their noisy counts, so it costs no privacy.
+
+    Example: `fedprikl monitor rebaseline plan.json 23:30`
+    """
+    telling = _Telling(plan, files, audience)
+    released = [point.number for point in files.stand(telling.signed).released]
+    first, last = _range(periods, released)
+    with History.open(files.history, create=False) as opened:
+        opened.rebaseline(first, last, at=now())
+    telling.end(json=json)
+
+
+@commands.command("verify")
+@grouped
+def verify_command(plan: PlanFile, files: SeriesFiles) -> None:
+    """Checks the history, the signatures of its releases, and what the ledger was charged.
+
+    Example: `fedprikl monitor verify plan.json --ledger copy-of-ledger.db`
+    """
+    files.stand(SignedPlan.load(plan))
+    say(verify_history(files.history, files.ledger))
+
+
+def _note(text: str) -> None:
+    say(text, console=notes)
 
 
 def _check_usage(context: typer.Context, *, federated: bool) -> None:
@@ -202,113 +361,22 @@ def _check_usage(context: typer.Context, *, federated: bool) -> None:
         raise typer.BadParameter(f"{mode} --federation, nobody reads {words}. Leave it out.")
 
 
-def _run_federated(
-    signed: SignedPlan,
-    plan: Path,
-    reference: Path | None,
-    history: Path,
-    superlink: str,
-    aggregator: str,
-    clients: int,
-    roster: Path | None,
-    policy: Policy,
-    *,
-    after: Callable[[], None],
-) -> None:
-    """What is due, counted by a federation."""
-    if importlib.util.find_spec("flwr") is None:
-        raise MissingExtraError("Federations need Flower: pip install 'fedprikl[flower]'.")
-    from fedprikl.front.federated_series import FederatedSeries
-
-    key = check_key(aggregator)
-    if not key:
-        raise typer.BadParameter(
-            "--federation needs the aggregator's key, or anybody could make releases: --aggregator."
-        )
-    check_limits(signed.plan, policy)
-    runner = FederatedSeries(
-        signed=signed,
-        superlink=superlink,
-        name=plan.name,
-        key=key,
-        config={"clients": clients},
-        note=lambda line: say(line, console=notes),
-        members=_members(roster, plan, signed, clients),
-    )
-    run_due(
-        history,
-        signed,
-        load_reference(reference or plan.parent / "ref.json"),
-        runner,
-        signer=key,
-        at=now(),
-        note=lambda text: say(text, console=notes),
-        after=after,
-    )
-
-
 def _members(roster: Path | None, plan: Path, signed: SignedPlan, clients: int) -> dict[str, str]:
     """The names of a roster's members; none if the plan names no roster, or it is not here."""
     place = roster or plan.parent / "roster.txt"
     if roster is None and not signed.plan.roster:
         return {}
     if roster is None and not place.exists():
-        say(f"There is no {place}, so sites are not named. Bring the roster.", console=notes)
+        _note(f"There is no {place}, so sites are not named. Bring the roster.")
         return {}
     return roster_names(place, signed.plan, clients=clients)
-
-
-def _hooks(webhook: str, secret: Path | None, command: str) -> dict[str, Hook]:
-    """By the names under which the history knows them."""
-    found: dict[str, Hook] = {}
-    if webhook:
-        found["webhook"] = Webhook(url=webhook, secret=_secret(secret))
-    if command:
-        try:
-            found["command"] = CommandHook(argv=tuple(shlex.split(command)))
-        except ValueError:
-            raise typer.BadParameter("--command has a quote that is not closed.") from None
-    return found
-
-
-def _secret(path: Path | None) -> WebhookSecret | None:
-    if path is not None:
-        return WebhookSecret.from_file(path)
-    return WebhookSecret.from_environment(SECRET) if SECRET in os.environ else None
-
-
-def _stand(history: Path, ledger: Path, signed: SignedPlan) -> SeriesStatus:
-    """How the series of this plan stands."""
-    found = read_status(history, ledger)
-    if found.plan != signed.plan.fingerprint:
-        raise HistoryError(
-            f"{history} is the history of another plan. Give the plan that it was begun with, or "
-            "name its history with --history."
-        )
-    return found
-
-
-def _change(
-    history: Path, found: SeriesStatus, acknowledge: int | None, note: str, rebaseline: str
-) -> None:
-    """What a person decides about an alarm; written into the history."""
-    with History.open(history, create=False) as opened:
-        if acknowledge is not None:
-            known = {alarm.number: alarm for alarm in found.alarms}
-            if acknowledge not in known:
-                numbers = ", ".join(map(str, known)) or "none"
-                raise InvalidInputError(f"There is no alarm {acknowledge}; there are: {numbers}.")
-            opened.acknowledge(acknowledge, note, at=now())
-        if rebaseline:
-            first, last = _range(rebaseline, [point.number for point in found.released])
-            opened.rebaseline(first, last, at=now())
 
 
 def _range(text: str, released: Sequence[int]) -> tuple[int, int]:
     try:
         first, last = map(int, text.split(":"))
     except ValueError:
-        raise typer.BadParameter("--rebaseline takes two periods, like 23:30.") from None
+        raise typer.BadParameter("The new normal is two periods, like 23:30.") from None
     if first > last or not {first, last} <= set(released):
         raise InvalidInputError(
             f"Periods {first} to {last} cannot be the new normal: both must have a release, the "
@@ -316,7 +384,7 @@ def _range(text: str, released: Sequence[int]) -> tuple[int, int]:
         )
     if last != released[-1]:  # what was said about periods after it would have to change
         raise InvalidInputError(
-            f"The new normal ends with the last release: --rebaseline {first}:{released[-1]}."
+            f"The new normal ends with the last release: {first}:{released[-1]}."
         )
     return first, last
 
@@ -347,35 +415,3 @@ def _show(found: SeriesStatus, *, json: bool) -> None:
         )
     if found.next_due:
         say(f"next due: {found.next_due}")
-
-
-@dataclass(frozen=True, slots=True)
-class _News:
-    """Page, metrics and notices: told after each period, and once more at the end."""
-
-    source: HistorySource
-    site: Path | None
-    metrics: Path | None
-    hooks: dict[str, Hook]
-    trusted: dict[str, Hook]  # those that have not failed in this call
-
-    def after_each(self, found: SeriesStatus) -> None:
-        """Tells at once what is known. A hook that failed is tried again at the end only."""
-        self._write(found)
-        for name in deliver_locked(self.source.history, found, self.trusted, at=now()):
-            del self.trusted[name]
-
-    def at_the_end(self, found: SeriesStatus) -> None:
-        """The same, and says what could not be delivered."""
-        self._write(found)
-        if self.site is not None:
-            say(f"page: {self.site / 'index.html'}", console=notes)
-        failed = deliver_news(self.source.history, found, self.hooks, at=now())
-        if failed:
-            raise HookError(" ".join(failed.values()))
-
-    def _write(self, found: SeriesStatus) -> None:
-        if self.site is not None:
-            write_site(self.source, self.site)
-        if self.metrics is not None:
-            write_whole(self.metrics, metrics_text([found]))

@@ -1,40 +1,126 @@
-"""What several commands read, write or say in the same way: keys, plans, files, a release."""
+"""Options that several commands have, and the checks of what they name: keys, plans, files."""
 
 import contextlib
+import functools
+import inspect
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from fedprikl.cli.console import notes, print_json, say
-from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError, ReferenceFileError
-from fedprikl.front.plan_checks import validity
-from fedprikl.privacy import Unit
-from fedprikl.protocol import Plan, Release, SignedPlan
+from fedprikl.protocol import Policy, SignedPlan
+from fedprikl.records import CsvFormat
 from fedprikl.reference import Reference
-from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
-from fedprikl.store import check_writable, write_whole
+from fedprikl.store import check_writable
 
 DATA = (".csv", ".csv.gz", ".parquet")
-DRIFT_FOUND = 3  # exit code
 BESIDE = ("", ".lock", "-journal", "-wal", "-shm")  # ends of the files of a database
+SEPARATORS = {"tab": "\t", "\\t": "\t"}
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+FailOnDrift = Annotated[
+    bool, typer.Option("--fail-on-drift", help="Exit with code 3 if drift is found.")
+]
+PlanFile = Annotated[Path, typer.Argument(help="The plan, from `fedprikl plan`.")]
+ReferenceFile = Annotated[
+    Path | None, typer.Option(help="The reference; default: ref.json beside the plan.")
+]
+LedgerFile = Annotated[Path, typer.Option(help="The privacy ledger.")]
+LEDGER = Path("ledger.db")
+KeyFile = Annotated[Path, typer.Option(help="The aggregator's signing key; made if it is missing.")]
+KEY = Path("aggregator.pem")
+PublicKey = Annotated[
+    str, typer.Option(help="The aggregator's public signing key, 64 hexadecimal digits.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
 
-class UnitName(StrEnum):
-    """Whom a budget protects."""
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes groups of options: parameters whose type is a dataclass.
 
-    RECORD = "record"
-    CLIENT = "client"
+    The fields of a group are options like any other; the command gets them as one object.
+    """
+    groups: dict[str, Any] = {}
+    options: list[inspect.Parameter] = []
+    for name, known in inspect.signature(command, eval_str=True).parameters.items():
+        if not is_dataclass(known.annotation):
+            options.append(known.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[name] = known.annotation
+        hints = get_type_hints(known.annotation, include_extras=True)
+        options += (
+            inspect.Parameter(
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if each.default is MISSING else each.default,
+                annotation=hints[each.name],
+            )
+            for each in fields(known.annotation)
+        )
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        command(**given)
+
+    run.__annotations__ = {each.name: each.annotation for each in options}
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    return run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one release may spend."""
+
+    largest_epsilon: Annotated[
+        float, typer.Option(help="Refuse a plan whose release spends more epsilon.")
+    ] = Policy().largest_epsilon
+    largest_delta: Annotated[
+        float, typer.Option(help="Refuse a plan whose release spends more delta.")
+    ] = Policy().largest_delta
 
     @property
-    def literal(self) -> Unit:
+    def policy(self) -> Policy:
+        """As the library has it; what is no limit is refused."""
+        return Policy(largest_epsilon=self.largest_epsilon, largest_delta=self.largest_delta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvOptions:
+    """How CSV files are written."""
+
+    separator: Annotated[
+        str, typer.Option(help="What separates the fields of CSV files, like ; or tab.")
+    ] = ","
+    encoding: Annotated[str, typer.Option(help="The encoding of CSV files, like cp1252.")] = "utf-8"
+
+    @property
+    def format(self) -> CsvFormat:
         """As the library has it."""
-        return "client" if self is UnitName.CLIENT else "record"
+        return CsvFormat(SEPARATORS.get(self.separator, self.separator), self.encoding)
+
+
+SkipBadFiles = Annotated[
+    bool, typer.Option("--skip-bad-files", help="Leave out files that cannot be opened.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFiles:
+    """Where a release and its report are written."""
+
+    output: Annotated[Path, typer.Option("--output", "-o", help="The signed release.")] = Path(
+        "release.json"
+    )
+    report: Annotated[Path, typer.Option(help="The report for people.")] = Path("report.html")
+    force: Force = False
 
 
 def given_of(context: typer.Context, names: Sequence[str]) -> list[str]:
@@ -80,12 +166,6 @@ def reference_of(plan: Path, signed: SignedPlan, path: Path | None) -> Reference
             "with (--reference), or plan again."
         )
     return found
-
-
-def plan_words(signed: SignedPlan) -> str:
-    """Which plan it is, for people."""
-    plan, signer = signed.plan, signed.signer or "nobody"
-    return f"serial {plan.serial}, valid {validity(plan)}, signed by {signer}"
 
 
 def check_apart(
@@ -142,48 +222,3 @@ def check_outputs(
         check_writable(path)
     if len({path.resolve() for path in paths}) < len(paths):
         raise InvalidInputError(f"Two outputs have the same name, {paths[0]}. Choose another.")
-
-
-def write_release(
-    release: Release,
-    plan: Plan,
-    costs: Mapping[str, str],
-    *,
-    output: Path,
-    report: Path,
-    absent: Sequence[str] = (),
-) -> None:
-    """The release first, then its page. A release that cannot be written is printed."""
-    try:
-        write_whole(output, readable(release.to_dict()))
-    except InvalidInputError as error:
-        print_json(release.to_dict())
-        raise InvalidInputError(
-            f"{error} The release has been charged: it stands on standard output. Keep it."
-        ) from None
-    try:
-        write_whole(report, release_page(release, plan, costs, absent))
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{error} The release itself is in {output}.") from None
-
-
-def note_missing_charts(report: Path) -> None:
-    """Says that a report has no charts, where it has none."""
-    if why := why_no_charts():
-        say(f"{report} has no chart. {why}", console=notes)
-
-
-def exit_on_drift(release: Release, wanted: bool) -> None:
-    """Ends with exit code 3 if drift was found and the user wants to know by it.
-
-    The verdict is in the release, which is public: the code tells nothing more.
-    """
-    if wanted and release.drifted:
-        raise typer.Exit(DRIFT_FOUND)
-
-
-def print_release(release: Release, absent: Sequence[str] = ()) -> None:
-    """The verdict; the columns; how much, in how many clients; what is protected."""
-    headline, _, rest = str(ReleaseFacts.of(release, absent)).partition("\n")
-    say(headline, style="bold")
-    say(rest)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedprikl.cli.console import print_json, progress_bar, say
-from fedprikl.cli.options import note_missing_charts
+from fedprikl.cli.release_output import note_missing_charts
 from fedprikl.estimation import ComparedEstimate
 from fedprikl.paper import paper_true_epsilon
 from fedprikl.reporting import HEAD, comparison_page, comparison_row

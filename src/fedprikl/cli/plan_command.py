@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from fedprikl.cli.console import notes, print_json, say, shown
-from fedprikl.cli.options import UnitName, check_outputs, load_reference, plan_words
+from fedprikl.cli.options import Force, Json, check_outputs, load_reference
+from fedprikl.cli.release_output import plan_words
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
@@ -20,43 +20,16 @@ from fedprikl.planning.drift_cases import WORDS
 from fedprikl.planning.known import SumCost
 from fedprikl.planning.planned_round import ColumnForecast
 from fedprikl.planning.series_plan import LEAST_RATE
+from fedprikl.privacy import Unit
 from fedprikl.protocol import Plan, Roster, Series, SignedPlan, SigningKey
-from fedprikl.protocol.series import series_until
+from fedprikl.protocol.plan import Empty, Trust
+from fedprikl.protocol.question import Control
+from fedprikl.protocol.series import Every, series_until
 from fedprikl.store import write_whole
 
 VALID_DAYS = 90.0
 AFTER_SERIES = timedelta(days=30)  # in which its last period can still be counted
 TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"]
-
-
-class Trust(StrEnum):
-    """Whom the clients trust with the sums."""
-
-    AGGREGATOR = "aggregator"
-    NONE = "none"
-
-
-class Control(StrEnum):
-    """What the false-alarm rate over columns is about."""
-
-    FAMILY = "family"
-    DISCOVERY = "discovery"
-
-
-class EmptyName(StrEnum):
-    """What a client without records does, where whole clients are protected."""
-
-    REFERENCE = "reference"
-    AWAY = "away"
-
-
-class Every(StrEnum):
-    """How often a series releases."""
-
-    DAY = "day"
-    WEEK = "week"
-    MONTH = "month"
-    QUARTER = "quarter"
 
 
 def plan_command(
@@ -73,7 +46,7 @@ def plan_command(
             help="Bytes of counts a client may send. Default: 1,024, and what the columns need.",
         ),
     ] = None,
-    trust: Annotated[Trust, typer.Option(help="Who may see exact sums.")] = Trust.AGGREGATOR,
+    trust: Annotated[Trust, typer.Option(help="Who may see exact sums.")] = "aggregator",
     releases: Annotated[int, typer.Option(min=1, help="How many releases the budget is for.")] = 1,
     most_records: Annotated[
         int | None, typer.Option(min=1, help="Of one client; default: 16 times the average.")
@@ -91,7 +64,7 @@ def plan_command(
     control: Annotated[
         Control,
         typer.Option(help="False alarms over columns: of any (family), or their share."),
-    ] = Control.FAMILY,
+    ] = "family",
     skew: Annotated[
         float | None,
         typer.Option(help="Share of Pi mixed into P; defines the target. Default: 0.01 for KL."),
@@ -153,9 +126,9 @@ def plan_command(
         typer.Option(min=1, help="Periods that each release counts; a record is in as many."),
     ] = 1,
     unit: Annotated[
-        UnitName,
+        Unit,
         typer.Option(help="Whom the budget protects: one record, or one client with all it holds."),
-    ] = UnitName.RECORD,
+    ] = "record",
     per_client: Annotated[
         int | None,
         typer.Option(
@@ -165,12 +138,12 @@ def plan_command(
         ),
     ] = None,
     empty: Annotated[
-        EmptyName,
+        Empty,
         typer.Option(
             help="With --unit client: a client without records draws from the reference, or stays "
             "away."
         ),
-    ] = EmptyName.REFERENCE,
+    ] = "reference",
     explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
     aggregator: Annotated[
         str,
@@ -181,8 +154,8 @@ def plan_command(
         typer.Option(help="Public keys of the sites that may take part, one per line."),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan.")] = Path("plan.json"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing plan.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    force: Force = False,
+    json: Json = False,
 ) -> None:
     """Writes the plan with the smallest predicted error, and says what error to expect.
 
@@ -213,7 +186,6 @@ def plan_command(
     if series is not None and valid_days is None and valid_until is None:
         valid_until = series.end + AFTER_SERIES
     end = _end(begin, valid_days, valid_until)
-    whom: Literal["aggregator", "none"] = "none" if trust is Trust.NONE else "aggregator"
     planned = plan_round(
         load_reference(reference),
         clients=clients,
@@ -221,11 +193,11 @@ def plan_command(
         epsilon=epsilon,
         delta=delta,
         payload=payload,
-        trust=whom,
+        trust=trust,
         releases=releases,
         population=population,
         ask=_asked(ask),
-        control="discovery" if control is Control.DISCOVERY else "family",
+        control=control,
         skew=skew,
         most_records=most_records,
         cohort=cohort,
@@ -235,9 +207,9 @@ def plan_command(
         aggregator=aggregator,
         roster=_fingerprint(roster, clients) if roster else "",
         series=series,
-        unit=unit.literal,
+        unit=unit,
         per_client=per_client,
-        empty="away" if empty is EmptyName.AWAY else "reference",
+        empty=empty,
     )
     plan = replace(
         planned.plan,
@@ -281,7 +253,7 @@ def _series(
     if until is None:
         raise typer.BadParameter("A series needs an end: give its last day with --until.")
     return series_until(
-        every.value,
+        every,
         until.date(),
         first=None if first is None else first.date(),
         now=now,

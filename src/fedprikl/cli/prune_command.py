@@ -9,6 +9,7 @@ import typer
 
 from fedprikl.checks import check_finite
 from fedprikl.cli.console import print_json, say
+from fedprikl.cli.options import Json
 from fedprikl.cli.running import held
 from fedprikl.deployment.flower.relay_database import prune_relay
 from fedprikl.deployment.pruning import prune_refusals, prune_site
@@ -30,7 +31,7 @@ def prune_command(
     days: Annotated[
         float, typer.Option(min=0, max=36500, help="Keep what is not older than so many days.")
     ] = 90.0,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Removes what a relay, an aggregator or a site no longer needs from its folder.
 

@@ -12,24 +12,25 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from fedprikl.cli.console import notes, print_json, shown
+from fedprikl.cli.options import CsvOptions, Force, Json, check_outputs, grouped
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import CsvFormat, fit_reference
 from fedprikl.records.data_files import open_file, quoted_names
 from fedprikl.reference import Correlation, Reference, Table, View
 from fedprikl.reference.columns import Column
 from fedprikl.reference.values import MISSING_TEXTS
-from fedprikl.store import check_writable
 
 SHOWN = 10
 CROWDED = 0.1  # cells per record
 UNIQUE = 0.5  # values per record
 ALWAYS_MISSING = ("", "NaN", "nan")  # how data frames write a gap
-SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
+@grouped
 def reference_command(
     data: Annotated[Path, typer.Argument(help="A public .csv, .csv.gz or .parquet file.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the reference.")],
+    csv_options: CsvOptions,
     columns: Annotated[
         str | None, typer.Option(help="The columns to compare, like city,age. Default: all.")
     ] = None,
@@ -52,14 +53,8 @@ def reference_command(
         str | None,
         typer.Option(help="Texts that stand for a gap, like NA,?. Default: those of pandas."),
     ] = None,
-    separator: Annotated[
-        str, typer.Option(help="What separates the fields of a CSV file, like ; or tab.")
-    ] = ",",
-    encoding: Annotated[
-        str, typer.Option(help="The encoding of a CSV file, like cp1252.")
-    ] = "utf-8",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    force: Force = False,
+    json: Json = False,
 ) -> None:
     """Builds the public distribution Pi that clients are compared with, and writes it to a file.
 
@@ -77,19 +72,8 @@ def reference_command(
 
     Example: `fedprikl reference wide.parquet -o ref.json --pair city,age --pair city,plan`
     """
-    if not output.parent.is_dir():
-        raise InvalidInputError(f"Cannot write {output}: there is no folder {output.parent}.")
-    if output.exists() and data.exists() and output.samefile(data):
-        raise InvalidInputError(
-            f"{output} is the data itself, which is never overwritten. Choose another --output."
-        )
-    if output.exists() and not force:
-        raise InvalidInputError(
-            f"{output} exists already. Choose another name, or pass --force to overwrite it."
-        )
-    check_writable(output)
+    check_outputs(output, force=force, inputs=(data,))
     remarks: list[str] = []
-    form = CsvFormat(SEPARATORS.get(separator, separator), encoding)
     with notes.status(f"reading {shown(str(data))}"):
         reference = fit_reference(
             data,
@@ -100,11 +84,11 @@ def reference_command(
             missing=MISSING_TEXTS if missing is None else [*ALWAYS_MISSING, *_names(missing)],
             pairs=[_pair(text) for text in pair or ()],
             joint=False if columns_only else None,
-            format=form,
+            format=csv_options.format,
             note=remarks.append,
         )
         if missing is None:
-            remarks.extend(_gaps(data, reference, form))
+            remarks.extend(_gaps(data, reference, csv_options.format))
         reference.save(output)
     remarks.extend(_cautions(reference))
     for remark in remarks:

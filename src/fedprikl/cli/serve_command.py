@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedprikl.cli.console import notes, say
-from fedprikl.cli.options import check_apart, check_key
+from fedprikl.cli.options import LEDGER, LedgerFile, PublicKey, check_apart, check_key
 from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.protocol import SignedPlan
 
@@ -37,12 +37,8 @@ def open_series(history: Path, ledger: Path, plan: Path, key: str) -> "SeriesSou
 def serve_command(
     history: Annotated[Path, typer.Argument(help="The history, from `fedprikl monitor`.")],
     plan: Annotated[Path, typer.Option(help="The plan of the series.")] = Path("plan.json"),
-    ledger: Annotated[Path, typer.Option(help="The privacy ledger, for what is spent.")] = Path(
-        "ledger.db"
-    ),
-    key: Annotated[
-        str, typer.Option(help="The aggregator's public key, 64 hexadecimal digits.")
-    ] = "",
+    ledger: LedgerFile = LEDGER,
+    key: PublicKey = "",
     host: Annotated[
         str, typer.Option(help="Address to listen on. Others than this machine's own are told.")
     ] = "127.0.0.1",

@@ -6,23 +6,20 @@ from typing import Annotated
 import typer
 
 from fedprikl.cli.console import print_json, say
-from fedprikl.cli.options import check_key, exit_on_drift, plan_words, print_release
+from fedprikl.cli.options import FailOnDrift, Json, PublicKey, check_key
+from fedprikl.cli.release_output import exit_on_drift, plan_words, print_release
 from fedprikl.front import verify
 from fedprikl.protocol import SignedPlan
 
 
 def verify_command(
     release: Annotated[Path, typer.Argument(help="A release, from `fedprikl estimate`.")],
-    key: Annotated[
-        str, typer.Option(help="The aggregator's public key, 64 hexadecimal digits.")
-    ] = "",
+    key: PublicKey = "",
     plan: Annotated[
         Path | None, typer.Option(help="Check too that the release is about this plan.")
     ] = None,
-    fail_on_drift: Annotated[
-        bool, typer.Option("--fail-on-drift", help="Exit with code 3 if it found drift.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    fail_on_drift: FailOnDrift = False,
+    json: Json = False,
 ) -> None:
     """Checks the signature of a release. Exit code 1 if it was changed or is not the key's.
 

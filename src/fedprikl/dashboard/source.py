@@ -139,7 +139,7 @@ def _reports(source: SeriesSource, shown: Shown, root: Path) -> list[Path]:
         if text is None:
             raise InvalidInputError(
                 f"The history says that period {point.number} was released, but has no release of "
-                "it. Check the history with `fedprikl monitor --status`."
+                "it. Check the history with `fedprikl monitor status`."
             )
         write_whole(path, f"<!-- fedprikl report {mark} -->\n{text}")
         written.append(path)

@@ -205,7 +205,7 @@ def check_period(plan: Plan, settings: RoundSettings, *, at: str) -> None:
     if number is None:
         raise InvalidInputError(
             "The plan is for a series, with a release for every period. Run what is due with "
-            "`fedprikl monitor --federation`."
+            "`fedprikl monitor run --federation`."
         )
     end = series.period(number).end
     if end > datetime.fromisoformat(at):

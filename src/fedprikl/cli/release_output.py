@@ -1,0 +1,67 @@
+"""A release, written and told: the signed file, its page, the words on the terminal."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import typer
+
+from fedprikl.cli.console import notes, print_json, say
+from fedprikl.documents import readable
+from fedprikl.errors import InvalidInputError
+from fedprikl.front.plan_checks import validity
+from fedprikl.protocol import Plan, Release, SignedPlan
+from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
+from fedprikl.store import write_whole
+
+DRIFT_FOUND = 3  # exit code
+
+
+def plan_words(signed: SignedPlan) -> str:
+    """Which plan it is, for people."""
+    plan, signer = signed.plan, signed.signer or "nobody"
+    return f"serial {plan.serial}, valid {validity(plan)}, signed by {signer}"
+
+
+def write_release(
+    release: Release,
+    plan: Plan,
+    costs: Mapping[str, str],
+    *,
+    output: Path,
+    report: Path,
+    absent: Sequence[str] = (),
+) -> None:
+    """The release first, then its page. A release that cannot be written is printed."""
+    try:
+        write_whole(output, readable(release.to_dict()))
+    except InvalidInputError as error:
+        print_json(release.to_dict())
+        raise InvalidInputError(
+            f"{error} The release has been charged: it stands on standard output. Keep it."
+        ) from None
+    try:
+        write_whole(report, release_page(release, plan, costs, absent))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error} The release itself is in {output}.") from None
+
+
+def note_missing_charts(report: Path) -> None:
+    """Says that a report has no charts, where it has none."""
+    if why := why_no_charts():
+        say(f"{report} has no chart. {why}", console=notes)
+
+
+def exit_on_drift(release: Release, wanted: bool) -> None:
+    """Ends with exit code 3 if drift was found and the user wants to know by it.
+
+    The verdict is in the release, which is public: the code tells nothing more.
+    """
+    if wanted and release.drifted:
+        raise typer.Exit(DRIFT_FOUND)
+
+
+def print_release(release: Release, absent: Sequence[str] = ()) -> None:
+    """The verdict; the columns; how much, in how many clients; what is protected."""
+    headline, _, rest = str(ReleaseFacts.of(release, absent)).partition("\n")
+    say(headline, style="bold")
+    say(rest)
