@@ -13,7 +13,11 @@ EXAMPLE = re.compile(r"Example: `([^`]*)`")
 def commands() -> str:
     """A heading, what it does, and a table of options for each command."""
     group: Any = typer.main.get_command(app)
-    every = {name: group.get_command(None, name) for name in group.list_commands(None)}
+    every: dict[str, Any] = {}
+    for name in group.list_commands(None):
+        every[name] = group.get_command(None, name)
+        inner = getattr(every[name], "commands", {})
+        every |= {f"{name} {verb}": each for verb, each in inner.items()}
     return "\n\n".join(_command(name, each) for name, each in every.items())
 
 

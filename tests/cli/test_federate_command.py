@@ -371,7 +371,7 @@ def test_what_is_known_is_refused_before_a_run_is_started(
     series = Series(every="day", first="2030-01-05", periods=3)
     many = SignedPlan.sign(world.plan(cohort=9, release="counts", series=series), world.key)
     Path("plan.json").write_text(json.dumps(many.to_dict()))
-    assert "fedprikl monitor --federation" in fails(
+    assert "fedprikl monitor run --federation" in fails(
         monkeypatch, capsys, "federate", "mine", "--key", world.key.public
     )
     assert runner.invoke(app, ["federate", "mine", "--key", "abc"]).exit_code == 2

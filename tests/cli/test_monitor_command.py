@@ -557,6 +557,8 @@ def test_no_output_overwrites_what_a_series_is_made_of(
     Path("public/series.json").symlink_to(drifted.folder / "plan.json")
     before = {path: path.read_bytes() for path in drifted.folder.rglob("*") if path.is_file()}
     line = [what] if what == "status" else [what, "--key", "key.pem"]
+    if what == "status" and ("clients" in place or "key" in place):
+        pytest.skip("only a run knows where the clients and the key are")
     result = runner.invoke(app, [*monitor_line(*line), option, place])
     assert "never overwritten" in str(result.exception)
     after = {path: path.read_bytes() for path in drifted.folder.rglob("*") if path.is_file()}

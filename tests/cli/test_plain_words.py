@@ -172,7 +172,7 @@ def test_files_with_the_same_fault_are_one_line(planned: Path) -> None:
             ("plan", "public.csv", "-o", "p.json", *PLAN[2:]),
             "`fedprikl reference public.csv -o ref.json`",
         ),
-        (("reference", "public.csv", "-o", "public.csv", "--force"), "is the data itself"),
+        (("reference", "public.csv", "-o", "public.csv", "--force"), "never overwritten"),
     ],
 )
 def test_refusals_name_the_option(

@@ -155,7 +155,7 @@ def test_separator_encoding_and_gzip(tmp_path: Path) -> None:
 def test_an_existing_file_is_kept_unless_forced(data: Path, tmp_path: Path) -> None:
     output = tmp_path / "ref.json"
     output.write_text("precious")
-    assert "pass --force" in refusal(data, "-o", output)
+    assert "--force" in refusal(data, "-o", output)
     assert output.read_text() == "precious"
     assert run(data, "-o", output, "--force").exit_code == 0
     Reference.load(output)
@@ -163,7 +163,7 @@ def test_an_existing_file_is_kept_unless_forced(data: Path, tmp_path: Path) -> N
 
 def test_the_data_itself_is_never_overwritten(data: Path) -> None:
     before = data.read_bytes()
-    assert "is the data itself" in refusal(data, "-o", data, "--force")
+    assert "never overwritten" in refusal(data, "-o", data, "--force")
     assert data.read_bytes() == before
 
 

@@ -132,7 +132,7 @@ def test_a_release_that_cannot_be_written_is_printed(
             patch.setattr(f"fedprikl.store.{name}", fault)
             write(path, text)
 
-    monkeypatch.setattr("fedprikl.cli.options.write_whole", fail)
+    monkeypatch.setattr("fedprikl.cli.release_output.write_whole", fail)
     line = [*ESTIMATE, "--json"] if json_wanted else [*ESTIMATE]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 1
@@ -156,7 +156,7 @@ def test_a_report_that_cannot_be_written_leaves_the_release(
             raise InvalidInputError("Cannot write.")
         write(path, text)
 
-    monkeypatch.setattr("fedprikl.cli.options.write_whole", fail)
+    monkeypatch.setattr("fedprikl.cli.release_output.write_whole", fail)
     result = CliRunner().invoke(app, [*ESTIMATE])
     assert "The release itself is in release.json" in str(result.exception)
     assert Release.load(planned / "release.json").is_intact

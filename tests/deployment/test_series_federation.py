@@ -309,7 +309,7 @@ def test_sites_charge_their_own_ledgers_by_period(federation: FakeFederation) ->
     [
         (4, "not over by the aggregator's clock"),
         (6, "has the periods 0 to 5"),
-        (None, "fedprikl monitor --federation"),
+        (None, "fedprikl monitor run --federation"),
     ],
 )
 def test_a_period_that_cannot_be_is_said_to(

@@ -37,6 +37,8 @@ ELSEWHERE = {
 }
 GROUP: Any = typer.main.get_command(app)
 COMMANDS: Any = {name: GROUP.get_command(None, name) for name in GROUP.list_commands(None)}
+for group in [each for each in COMMANDS.values() if hasattr(each, "commands")]:
+    COMMANDS |= {f"monitor {name}": each for name, each in group.commands.items()}
 runner = CliRunner()
 
 
@@ -117,7 +119,8 @@ def unknown_options(shell: str) -> list[str]:
     for words in lines_of(shell):
         if words[0] != "fedprikl" or len(words) < 2:
             continue
-        known = {name for each in COMMANDS[words[1]].params for name in each.opts}
+        command = " ".join(words[1:3]) if hasattr(COMMANDS[words[1]], "commands") else words[1]
+        known = {name for each in COMMANDS[command].params for name in each.opts}
         odd += [word for word in words[2:] if re.match(r"--?[a-z]", word) and word not in known]
     return odd
 

@@ -48,7 +48,7 @@ OF_FILES = ("clients", "watermark", "key", "separator", "encoding", "skip_bad_fi
 OF_FEDERATIONS = ("aggregator", "least_clients", "roster")
 
 commands = typer.Typer(
-    help="""Watches a population over time: counts what is due, judges it, tells who wants to know.
+    help="""Watches a population over time: run, status, acknowledge, rebaseline, verify.
 
     `run` counts the periods that are over; call it as often as you like. The others count nothing.
 

@@ -72,7 +72,7 @@ def reference_command(
 
     Example: `fedprikl reference wide.parquet -o ref.json --pair city,age --pair city,plan`
     """
-    check_outputs(output, force=force, inputs=(data,))
+    check_outputs(output, force=force, inputs=[data] if data.is_file() else [])
     remarks: list[str] = []
     with notes.status(f"reading {shown(str(data))}"):
         reference = fit_reference(
