@@ -11,6 +11,7 @@ E|e + L| = |e| + b exp(-|e|/b) for noise of scale b, so that few repetitions suf
 import argparse
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fedprikl.demo import deal_clients
 from fedprikl.divergence import Score, Skew, skewed_divergence
 from fedprikl.estimation import (
     NoisyCounts,
@@ -28,7 +30,10 @@ from fedprikl.estimation import (
 from fedprikl.privacy import calibrate_shared
 from fedprikl.privacy.shared_noise import SharedLaplaceMechanism
 from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_points, spread_points
-from fedprikl.simulation import deal_clients, load_compact, load_stand_in
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
+
+from experiments.handwriting import load_compact, load_stand_in
 
 GAMMA, EPSILONS, SEED = 0.01, (1.0, 0.5, 0.1), 20261115
 PAIRS = [(a, b) for a in range(10) for b in range(10) if a != b]

@@ -32,19 +32,17 @@ import numpy as np
 from power_default import Default
 
 from fedprikl.checks import Floats
+from fedprikl.demo import BatchHistograms, Population, deal_clients
 from fedprikl.divergence import Floor, Score, Skew, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts
 from fedprikl.paper import baseline, no_privacy, printed_aggregator
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.reference import QueryPoints, Reference, iid_points
-from fedprikl.simulation import (
-    BatchHistograms,
-    Population,
-    deal_clients,
-    load_compact,
-    load_stand_in,
-)
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
+
+from experiments.handwriting import load_compact, load_stand_in
 
 GAMMA, DELTA, BATCHES, SEED = 0.01, 1e-6, 20, 20261115
 EPSILONS, PAYLOADS, COUNT_BYTES = (0.1, 0.5, 1.0), (40, 256, 1024), 4

@@ -20,7 +20,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -34,17 +34,34 @@ from power_worlds import domain, drifted, generator, skewed
 
 import fedprikl as fk
 from fedprikl.checks import Floats, Ints
+from fedprikl.demo import Population
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.scoring import Terms
 from fedprikl.estimation.statistic import AdaptiveStatistic, joint_thresholds, simulate_together
 from fedprikl.privacy import InsecureSeededNoise
-from fedprikl.simulation import Population, load_compact, load_stand_in
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
+
+from experiments.handwriting import load_compact, load_stand_in
 
 EPSILON, DRIFT, ASKED = 1.0, 0.43, ("kl", "tv", "js")
 ATTACKS, POPULATIONS = 100, 400  # populations for each size of drift
 # KL error without drift and at the drift, and the smooth drift that is found: on the stand-in.
 BARS = {"none": 0.004, "smooth": 0.012, "smallest_drift": 0.01}
 Row = dict[str, Any]
+
+
+def draw_records(population: Population, k: int, rng: np.random.Generator) -> Population:
+    """Exactly k records of every client, as `fedprikl.records.Draw` draws them.
+
+    A client with fewer repeats its own, each as often as the others or once more. One without
+    records is not there.
+    """
+    order = np.lexsort((rng.random(len(population.client)), population.client))
+    _, first, held = np.unique(population.client[order], return_index=True, return_counts=True)
+    place = first[:, None] + np.arange(k) % held[:, None]
+    kept = order[place.ravel()]
+    return replace(population, client=population.client[kept], cell=population.cell[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +154,7 @@ def _estimate(plan: Default, population: Population, rng: np.random.Generator) -
     points = plan.trust.draw_points(plan.pi, rng)
     counted = population
     if plan.plan.per_client is not None:
-        counted = population.drawn(plan.plan.per_client, rng)
+        counted = draw_records(population, plan.plan.per_client, rng)
     dealt = rng.permutation(counted.clients) % points.batches
     batches = counted.histograms(dealt, points.batches).counts
     return plan.estimate(points, plan.opened(points, batches, rng), rng).value

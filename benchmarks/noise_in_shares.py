@@ -9,9 +9,11 @@ debiased, in nats, and includes that of the points. Noise is simulated; the shar
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import replace
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,10 @@ from fedprikl.estimation import NoisyCounts, estimate_noisy_counts
 from fedprikl.privacy import SecureNoise, SharedMechanism, calibrate_shared
 from fedprikl.privacy.shared_noise import SharedLaplaceMechanism
 from fedprikl.reference import distinct_points
-from fedprikl.simulation import Digits, synthetic_handwriting
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
+
+from experiments.handwriting import Digits, synthetic_handwriting
 
 POINTS, DELTA, SKEW, ENTRIES = 250, 1e-6, 0.01, 500
 EPSILONS = (1.0, 0.5, 0.1)

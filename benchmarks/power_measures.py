@@ -1,6 +1,7 @@
 """What `power.py` measures: each function is a task of its own, and returns rows of its table."""
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +36,10 @@ from scipy import special
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
 from fedprikl.protocol.plan import Trust
-from fedprikl.simulation import load_compact, load_stand_in
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
+
+from experiments.handwriting import load_compact, load_stand_in
 
 POWER, CONFIDENCE = 0.95, 0.99
 SMALLEST, PRECISION = 1e-6, 1.02  # of a drift in nats; of the search, as a ratio

@@ -5,6 +5,7 @@ drift is a path from Pi along which KL grows, so that "a drift of 0.01 nats" is 
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,10 @@ from scipy import optimize
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import skewed_divergence
-from fedprikl.simulation import Digits, load_compact
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
+
+from experiments.handwriting import Digits, load_compact
 
 SKEW = 0.01
 DOMAINS = ("lognormal", "digits", "flights")

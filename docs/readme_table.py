@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedprikl.demo import compare, drifted_population, paper_and_ours
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import ComparedEstimate
 from fedprikl.reporting import HEAD, comparison_row
-from fedprikl.simulation import compare, drifted_population, paper_and_ours
 
 README = Path(__file__).parent.parent / "README.md"
 TABLE = re.compile(r"(<!-- demo table: .* -->\n)(.*?)(?=<!-- end of demo table -->)", re.DOTALL)

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 
 from experiments.paper.jobs import Document, Unit, main
 from experiments.paper.plots import add_legend, save
+from experiments.paper.repetition import Pair, Setting
 from experiments.paper.world import PAIRS, REPETITIONS, SKEW, THREE_PAIRS, World
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.paper import no_privacy
 from fedprikl.reference import QueryPoints
-from fedprikl.simulation import Pair, Setting
 
 BATCHES = (1, 2, 5, 10, 20, 50, 100)
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.handwriting import Digits
 from experiments.paper.jobs import Document, Unit, main
+from experiments.paper.repetition import Pair
 from experiments.paper.world import PAIRS, THREE_PAIRS, World, target
 from fedprikl.divergence import Floor, Skew, kl_divergence
-from fedprikl.simulation import Digits, Pair
 
 FLOOR, SKEWS = Floor(3e-4), (Skew(0.05), Skew(0.01), Skew(0.005))
 # The treatments for which the closest pair must be (3,8) or (8,3) and the furthest (9,0).

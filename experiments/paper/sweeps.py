@@ -9,10 +9,10 @@ import numpy as np
 from scipy import stats
 
 from experiments.paper.jobs import Document, Unit
+from experiments.paper.repetition import BASELINE_FLOOR, Pair, Setting
 from experiments.paper.world import PAIRS, REPETITIONS, SKEW, World
 from fedprikl.divergence import Score, Smoothing
 from fedprikl.paper import paper_true_epsilon
-from fedprikl.simulation import BASELINE_FLOOR, Pair, Setting
 
 # The paper's three estimators: the first lines of every figure.
 PAPER_LINES = {

@@ -14,9 +14,11 @@ from matplotlib.figure import Figure
 
 from experiments.paper.jobs import Document, Unit, main
 from experiments.paper.plots import add_legend, save
+from experiments.paper.repetition import Pair
 from experiments.paper.world import SKEW, THREE_PAIRS, World
 from fedprikl import InsecureSeededNoise
 from fedprikl.checks import Floats
+from fedprikl.demo import BatchHistograms, Population, deal_clients
 from fedprikl.divergence import Score
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.paper import (
@@ -29,7 +31,6 @@ from fedprikl.paper import (
     variance_bound,
 )
 from fedprikl.reference import iid_points
-from fedprikl.simulation import BatchHistograms, Pair, Population, deal_clients
 
 EPSILONS = (0.1, 1.0)
 CONTROLS = (-0.5, -0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0)

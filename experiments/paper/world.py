@@ -10,19 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.divergence import Score, Skew, Smoothing
-from fedprikl.estimation import BatchCounts
-from fedprikl.paper import no_privacy
-from fedprikl.reference import all_points
-from fedprikl.simulation import (
+from experiments.handwriting import (
     Digits,
-    Pair,
-    Repetition,
     load_compact,
     load_leaf,
     load_stand_in,
     synthetic_handwriting,
 )
+from experiments.paper.repetition import Pair, Repetition
+from fedprikl.divergence import Score, Skew, Smoothing
+from fedprikl.estimation import BatchCounts
+from fedprikl.paper import no_privacy
+from fedprikl.reference import all_points
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -109,8 +108,9 @@ def results_folder(*, real: bool) -> Path:
 def source_hash() -> str:
     """Of all code a number depends on: the package and these experiments, not how it is shown."""
     digest = hashlib.sha256()
-    rooms = ("divergence", "estimators", "privacy", "reference", "simulation")
-    files = [path for room in rooms for path in (ROOT / "src/fedprikl" / room).rglob("*.py")]
+    packages = ("demo", "divergence", "estimation", "paper", "privacy", "reference")
+    files = [path for each in packages for path in (ROOT / "src/fedprikl" / each).rglob("*.py")]
+    files += [HERE.parent / "handwriting.py"]
     files += [path for path in HERE.glob("*.py") if path.stem not in WORDS_AND_PICTURES]
     for path in sorted(files):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())

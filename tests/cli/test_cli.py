@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app, main
-from fedprikl.simulation import drifted_population
+from fedprikl.demo import drifted_population
 
 runner = CliRunner()
 pytestmark = [

@@ -12,8 +12,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app
+from fedprikl.demo.flights import DRIFTED, flight_table
 from fedprikl.protocol import Release
-from fedprikl.simulation.demo_table import DRIFTED, flight_table
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ from scipy import stats
 
 from fedprikl import InsecureSeededNoise, Reference
 from fedprikl.checks import Floats, Ints
+from fedprikl.demo import deal_clients, drifted_population, true_divergence
 from fedprikl.divergence import Additive, Score, Skew, kl_divergence, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts
 from fedprikl.paper import no_privacy, printed_aggregator
 from fedprikl.reference import BlockCode, all_points, iid_points
-from fedprikl.simulation import deal_clients, drifted_population, true_divergence
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("FEDPRIKL_DATA", ROOT.parent / "shared" / "data"))

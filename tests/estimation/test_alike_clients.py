@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from experiments.handwriting import load_compact
 from experiments.paper.world import data_folder
 from scipy import stats
 
@@ -16,7 +17,6 @@ from fedprikl.estimation.noisy_verdict import judge_noisy_counts
 from fedprikl.paper import no_privacy
 from fedprikl.reference import Correlation, Spread, all_points
 from fedprikl.reference.correlation import Factors
-from fedprikl.simulation import load_compact
 from tests.estimation.alike_clients import carriers, dirichlet, some_unusual
 
 pytestmark = pytest.mark.slow

@@ -6,13 +6,13 @@ with replacement. No noise hides the correlation of a writer's digits.
 
 import numpy as np
 import pytest
+from experiments.handwriting import load_compact
 from experiments.paper.world import data_folder
 from scipy import stats
 
 from fedprikl.estimation import BatchCounts
 from fedprikl.paper import no_privacy
 from fedprikl.reference import Correlation, all_points
-from fedprikl.simulation import load_compact
 from tests.false_alarm import FALSE_ALARM
 
 pytestmark = pytest.mark.slow

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.handwriting import synthetic_handwriting
 from experiments.paper import jobs
 from experiments.paper.claims import (
     load_results,
@@ -20,8 +21,6 @@ from experiments.paper.everything import JOBS
 from experiments.paper.fig_lambda_eps import JOB as LAMBDA_EPS
 from experiments.paper.sweeps import PAPER_LINES, Row, Sweep
 from experiments.paper.world import HERE, PAIRS, World, data_folder, find_world
-
-from fedprikl.simulation import synthetic_handwriting
 
 pytestmark = pytest.mark.slow
 

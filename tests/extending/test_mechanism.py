@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from fedprikl import InvalidInputError
+from fedprikl.audit import audit
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.errors import BudgetExceededError, LedgerError
@@ -27,7 +28,6 @@ from fedprikl.privacy import (
     Mechanism,
     PureLoss,
     SecureNoise,
-    audit,
     calibrate,
     calibrate_gaussian,
     calibrate_laplace,

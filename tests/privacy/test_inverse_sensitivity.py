@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedprikl import InvalidInputError
+from fedprikl.audit.lower_bounds import Sampler, audit
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimation import BatchCounts, score_ranges
@@ -25,9 +26,7 @@ from fedprikl.privacy import (
     NoiseLaw,
     Ranges,
     adaptive_release,
-    audit,
 )
-from fedprikl.privacy.audit import Sampler
 from fedprikl.privacy.inverse_sensitivity import ring_sizes, ring_weights
 from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
 from fedprikl.reference import all_points

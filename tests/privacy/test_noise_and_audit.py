@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
+from fedprikl.audit.lower_bounds import audit, lowest_bit
 from fedprikl.checks import Floats
-from fedprikl.privacy import SecureNoise, audit
-from fedprikl.privacy.audit import lowest_bit
+from fedprikl.privacy import SecureNoise
 from fedprikl.privacy.noise import GRID_EXPONENT
 from tests.false_alarm import FALSE_ALARM, looks_distributed
 

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from fedprikl import InvalidInputError
+from fedprikl.audit import worst_neighbours
 from fedprikl.divergence import (
     KL,
     Additive,
@@ -22,7 +23,7 @@ from fedprikl.divergence import (
 )
 from fedprikl.errors import UnboundedSensitivityError
 from fedprikl.estimation import BatchCounts, increments_per_batch, score_sensitivity, weighted_score
-from fedprikl.paper import paper_kl_sensitivity, paper_term_sensitivity, worst_neighbours
+from fedprikl.paper import paper_kl_sensitivity, paper_term_sensitivity
 from fedprikl.privacy import (
     exact_sensitivity,
     rounding_slack,

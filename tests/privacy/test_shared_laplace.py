@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
+from fedprikl.audit import audit
 from fedprikl.checks import Floats
 from fedprikl.privacy import (
     AccountedRelease,
     SecureNoise,
-    audit,
     calibrate_gaussian,
     calibrate_shared,
 )

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
+from fedprikl.audit import audit
 from fedprikl.checks import Floats
 from fedprikl.privacy import (
     Calibrated,
@@ -22,7 +23,6 @@ from fedprikl.privacy import (
     Together,
     VectorCalibrated,
     VectorMechanism,
-    audit,
     calibrate_integer,
     calibrate_laplace,
     share_out,

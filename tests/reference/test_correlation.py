@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from experiments.handwriting import load_compact
 from experiments.paper.world import data_folder
 from typer.testing import CliRunner
 
@@ -17,7 +18,6 @@ from fedprikl.cli.app import app
 from fedprikl.errors import ReferenceFileError
 from fedprikl.records import fit_reference
 from fedprikl.reference import Correlation, files
-from fedprikl.simulation import load_compact
 from tests.false_alarm import looks_centred
 
 pytestmark = pytest.mark.slow

@@ -8,15 +8,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedprikl.audit import AuditedPlan, audit_plan, client_case, exact_case, paper_case
 from fedprikl.checks import check_delta, check_epsilon
 from fedprikl.cli.console import notes, print_json, say, shown_progress
 from fedprikl.cli.options import Json, ReferenceFile, given_of, reference_of
-from fedprikl.paper import exact_case, paper_case
-from fedprikl.paper.audit_cases import AuditCase
-from fedprikl.privacy import NoiseKind, SecureNoise, Unit, audit
+from fedprikl.privacy import NoiseKind, Unit
 from fedprikl.protocol import SignedPlan
-from fedprikl.simulation.client_case import ClientCase, client_case
-from fedprikl.simulation.plan_audit import AuditedPlan, audit_plan
 
 OF_CALIBRATIONS = (
     "calibration",
@@ -99,17 +96,15 @@ def audit_command(
         raise typer.BadParameter("--reference is for the audit of a plan; name the plan too.")
     check_epsilon(epsilon)
     check_delta(delta)
-    source = SecureNoise()
     trials = trials or (20_000 if unit == "client" else 100_000)
     if unit == "client":
         if calibration == "paper":
             raise typer.BadParameter("--unit client is about the exact calibration.")
-        case: AuditCase | ClientCase = client_case(
+        case = client_case(
             epsilon=epsilon,
             delta=delta,
             per_client=per_client,
             noise=noise,
-            source=source,
         )
     elif calibration == "paper":
         case = paper_case(
@@ -118,7 +113,6 @@ def audit_command(
             points=points,
             batches=batches,
             released=released,
-            source=source,
         )
     else:
         case = exact_case(
@@ -127,18 +121,10 @@ def audit_command(
             points=points,
             batches=batches,
             noise=noise,
-            source=source,
         )
     with notes.status(f"sampling {2 * trials:,} releases"):
-        result = audit(
-            case.sample_left,
-            case.sample_right,
-            epsilon=epsilon,
-            delta=delta,
-            gaussian=case.mechanism.loss.gaussian,
-            trials=trials,
-            false_alarm=false_alarm,
-        )
+        result = case.run(epsilon=epsilon, delta=delta, trials=trials, false_alarm=false_alarm)
+    theory = case.mechanism.epsilon(delta)
     seconds = round(time.perf_counter() - start, 3)
     if json:
         print_json(
@@ -147,7 +133,7 @@ def audit_command(
                 "calibration": calibration,
                 "subject": case.description,
                 "unit": unit,
-                "theory_epsilon": case.true_epsilon,
+                "theory_epsilon": theory,
                 "seconds": seconds,
             }
         )
@@ -156,13 +142,13 @@ def audit_command(
     console.print(f"on trial: {case.description}")
     table = Table("test", "epsilon is at least")
     table.columns[1].justify = "right"
-    for test in result.tests:
-        table.add_row(test.name, f"{test.lower_bound_epsilon:.3f}")
+    for test, bound in result.bounds.items():
+        table.add_row(test, f"{bound:.3f}")
     console.print(table)
     verdict = "[red]REFUTED[/red]" if result.refuted else "[green]not refuted[/green]"
     console.print(
         f"The claim epsilon = {epsilon:g} (delta = {delta:g}) is {verdict}; "
-        f"by theory these two data sets show {case.true_epsilon:.3g}."
+        f"by theory these two data sets show {theory:.3g}."
     )
     console.print(f"{2 * trials:,} releases, false-alarm rate {false_alarm:g}, {seconds:.1f} s")
 
@@ -188,18 +174,16 @@ def _audit_plan(
 
 
 def _print_plan(found: AuditedPlan, seconds: float) -> None:
-    for each in found.questions:
-        result = each.result
+    for name, result in found.questions:
         verdict = "REFUTED" if result.refuted else "not refuted"
         say(
-            f"{each.name}: epsilon {result.claimed_epsilon:.4g} (delta {result.delta:.2g}) is "
-            f"{verdict}",
+            f"{name}: epsilon {result.claimed_epsilon:.4g} (delta {result.delta:.2g}) is {verdict}",
             style="red" if result.refuted else "",
         )
-        for test in result.tests:
-            say(f"    {test.name}: epsilon is at least {test.lower_bound_epsilon:.4g}")
+        for test, bound in result.bounds.items():
+            say(f"    {test}: epsilon is at least {bound:.4g}")
     say(
         f"The plan is {'REFUTED' if found.refuted else 'not refuted'}. "
-        f"{sum(2 * each.result.trials for each in found.questions):,} releases, false-alarm rate "
+        f"{sum(2 * result.trials for _, result in found.questions):,} releases, false-alarm rate "
         f"{found.false_alarm:g}, {seconds:.1f} s"
     )

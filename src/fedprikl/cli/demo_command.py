@@ -19,6 +19,7 @@ from fedprikl.cli.console import print_json, say, shown_progress
 from fedprikl.cli.options import Json, check_outputs
 from fedprikl.cli.paper_demo import paper_demo
 from fedprikl.cli.release_output import write_release
+from fedprikl.demo.flights import CLIENT, DRIFTED, FlightTable, flight_table
 from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.errors import InvalidInputError
 from fedprikl.front import Comparison, compare
@@ -30,7 +31,6 @@ from fedprikl.reference import Reference
 from fedprikl.reference import Table as Columns
 from fedprikl.reporting import ReleaseFacts
 from fedprikl.secure_sum import Leaves
-from fedprikl.simulation.demo_table import CLIENT, DRIFTED, FlightTable, flight_table
 
 Outcome = Literal["found", "missed", "falsely called", "left alone"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)

@@ -10,10 +10,10 @@ from rich.table import Table
 
 from fedprikl.cli.console import print_json, progress_bar, say
 from fedprikl.cli.release_output import note_missing_charts
+from fedprikl.demo import compare, drifted_population, paper_and_ours, true_divergence
 from fedprikl.estimation import ComparedEstimate
 from fedprikl.paper import paper_true_epsilon
 from fedprikl.reporting import HEAD, comparison_page, comparison_row
-from fedprikl.simulation import compare, drifted_population, paper_and_ours, true_divergence
 from fedprikl.store import write_whole
 
 DELTA = 1e-6

@@ -1,6 +1,5 @@
 """Paper: the paper's own estimators, calibration and theory, under its own names."""
 
-from fedprikl.paper.audit_cases import AuditCase, exact_case, paper_case, worst_neighbours
 from fedprikl.paper.baseline import baseline
 from fedprikl.paper.calibration import (
     classic_constant,
@@ -22,17 +21,14 @@ from fedprikl.paper.variance import (
 )
 
 __all__ = [
-    "AuditCase",
     "baseline",
     "classic_constant",
     "estimator_variance",
-    "exact_case",
     "jeffreys_divergence",
     "no_privacy",
     "optimal_control",
     "optimal_control_lower_bound",
     "optimal_control_with_noise",
-    "paper_case",
     "paper_kl_sensitivity",
     "paper_noise_gain",
     "paper_term_sensitivity",
@@ -40,5 +36,4 @@ __all__ = [
     "printed_aggregator",
     "ratio_variance",
     "variance_bound",
-    "worst_neighbours",
 ]

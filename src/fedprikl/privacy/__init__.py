@@ -1,7 +1,6 @@
-"""Privacy: sensitivity, mechanisms, calibration, ledger, audit. Knows no divergence."""
+"""Privacy: sensitivity, mechanisms, calibration, ledger. Knows no divergence."""
 
 from fedprikl.privacy.account import Account, RoundState, Span
-from fedprikl.privacy.audit import audit
 from fedprikl.privacy.calibrated import (
     Calibrated,
     NoiseKind,
@@ -83,7 +82,6 @@ __all__ = [
     "VectorCalibrated",
     "VectorMechanism",
     "adaptive_release",
-    "audit",
     "calibrate",
     "calibrate_gaussian",
     "calibrate_integer",

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from fedprikl import InvalidInputError
-from fedprikl.errors import PaperCalibrationWarning
-from fedprikl.reference import all_points
-from fedprikl.simulation import (
+from fedprikl.demo import (
     Population,
     compare,
     deal_clients,
@@ -16,6 +14,8 @@ from fedprikl.simulation import (
     paper_and_ours,
     true_divergence,
 )
+from fedprikl.errors import PaperCalibrationWarning
+from fedprikl.reference import all_points
 
 
 def small() -> Population:

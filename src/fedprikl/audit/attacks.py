@@ -3,23 +3,24 @@
 Each attack knows two neighbouring data sets. Three kinds of bounds:
 
 - noise asked for: what the noise, of the law and size that were asked for, gives the two;
-- told apart (`privacy.audit`): from draws, whatever their law;
+- told apart (`lower_bounds.py`): from draws, whatever their law;
 - size of the noise: what noise of that law gives, as large as the draws allow.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from fedprikl.audit.lower_bounds import AuditResult, Sampler, audit
 from fedprikl.checks import Floats, Ints
-from fedprikl.privacy import NoiseSource, Ranges, adaptive_release, audit
+from fedprikl.libraries import scipy
+from fedprikl.privacy import NoiseSource, Ranges, adaptive_release
 from fedprikl.privacy.accounting import gaussian_epsilon
-from fedprikl.privacy.audit import AuditResult, AuditTest
 from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, laplace_variance
 from fedprikl.privacy.inverse_sensitivity import ring_sizes, ring_weights
 
@@ -27,7 +28,22 @@ DRAWS = 200_000  # numbers with noise that are drawn for a question, about
 FEWEST = 500  # releases of either data set; of as many numbers as can be drawn so often
 ROUNDING = 1e-9  # of the account
 ASKED, SIZE = "noise asked for", "size of the noise"
-Claim = tuple[str, float, float]  # the question, its epsilon and delta
+
+
+class Claim(NamedTuple):
+    """What a question may cost."""
+
+    question: str
+    epsilon: float
+    delta: float
+
+
+class Attack(Protocol):
+    """Two data sets, and how to tell the releases about them apart."""
+
+    def run(self, claim: Claim, trials: int | None, false_alarm: float, /) -> AuditResult:
+        """Bounds from so many releases of either data set (default: some seconds' worth)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +54,8 @@ class Asked:
     draw: Callable[[Floats], Floats | Ints]  # such numbers with noise
     scale: float
     variance: float
-    gaussian: bool
-    whole: bool  # noise on counts
+    gaussian: bool = False
+    whole: bool = False  # noise on counts
 
 
 class Listener:
@@ -51,36 +67,29 @@ class Listener:
         self._source, self.asked, self.ends = source, list[Asked](), list[int]()
         self.given: list[Floats] = []
 
-    def _note(self, asked: Asked) -> Floats:
-        self.asked.append(asked)
-        self.given.append(np.asarray(asked.draw(asked.values), dtype=np.float64))
-        return self.given[-1]
-
     def laplace(self, values: npt.ArrayLike, *, scale: float) -> Floats:
         """values + Laplace(scale)."""
         draw = partial(self._source.laplace, scale=scale)
-        exact = np.asarray(values, dtype=np.float64)
-        return self._note(Asked(exact, draw, scale, 2 * scale**2, gaussian=False, whole=False))
+        return self._note(Asked(np.asarray(values, np.float64), draw, scale, 2 * scale**2))
 
     def gaussian(self, values: npt.ArrayLike, *, sigma: float) -> Floats:
         """values + N(0, sigma^2)."""
-        draw = partial(self._source.gaussian, sigma=sigma)
-        exact = np.asarray(values, dtype=np.float64)
-        return self._note(Asked(exact, draw, sigma, sigma**2, gaussian=True, whole=False))
+        draw, exact = partial(self._source.gaussian, sigma=sigma), np.asarray(values, np.float64)
+        return self._note(Asked(exact, draw, sigma, sigma**2, gaussian=True))
 
     def integer_gaussian(self, counts: npt.ArrayLike, *, sigma: float) -> Ints:
         """counts + discrete Gaussian."""
         draw = partial(self._source.integer_gaussian, sigma=sigma)
         variance = IntegerGaussianMechanism(sigma=sigma, coordinates=1).standard_deviation ** 2
-        exact = np.asarray(counts, dtype=np.float64)
+        exact = np.asarray(counts, np.float64)
         asked = Asked(exact, draw, sigma, variance, gaussian=True, whole=True)
         return self._note(asked).astype(np.int64)
 
     def integer_laplace(self, counts: npt.ArrayLike, *, scale: float) -> Ints:
         """counts + discrete Laplace."""
         draw = partial(self._source.integer_laplace, scale=scale)
-        exact = np.asarray(counts, dtype=np.float64)
-        asked = Asked(exact, draw, scale, laplace_variance(scale), gaussian=False, whole=True)
+        exact = np.asarray(counts, np.float64)
+        asked = Asked(exact, draw, scale, laplace_variance(scale), whole=True)
         return self._note(asked).astype(np.int64)
 
     def laplace_share(
@@ -89,11 +98,12 @@ class Listener:
         """A share of discrete Laplace noise."""
 
         def draw(zeros: Floats) -> Ints:
-            law = {"scale": scale, "shares": shares, "coordinates": coordinates}
-            return self._source.laplace_share(len(zeros), **law)  # type: ignore[arg-type]
+            return self._source.laplace_share(
+                len(zeros), scale=scale, shares=shares, coordinates=coordinates
+            )
 
         variance = laplace_variance(scale) / shares
-        asked = Asked(np.zeros(entries), draw, scale, variance, gaussian=False, whole=True)
+        asked = Asked(np.zeros(entries), draw, scale, variance, whole=True)
         return self._note(asked).astype(np.int64)
 
     def below(self, end: int) -> int:
@@ -101,23 +111,23 @@ class Listener:
         self.ends.append(end)
         return self._source.below(end)
 
+    def _note(self, asked: Asked) -> Floats:
+        self.asked.append(asked)
+        self.given.append(np.asarray(asked.draw(asked.values), dtype=np.float64))
+        return self.given[-1]
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Without:
+
+class NothingHidden:
     """Numbers that are released without noise, or with noise whose size depends on the data."""
 
-    claim: Claim
-    affordable: int = 0
-
-    def run(self, trials: int, false_alarm: float) -> AuditResult:  # noqa: ARG002
-        """Nothing is hidden."""
-        _, epsilon, delta = self.claim
+    def run(self, claim: Claim, _: int | None, false_alarm: float) -> AuditResult:
+        """No epsilon is large enough."""
         return AuditResult(
-            claimed_epsilon=epsilon,
-            delta=delta,
+            claimed_epsilon=claim.epsilon,
+            delta=claim.delta,
             trials=0,
             false_alarm=false_alarm,
-            tests=(AuditTest(name=ASKED, lower_bound_epsilon=math.inf),),
+            bounds={ASKED: math.inf},
         )
 
 
@@ -125,135 +135,120 @@ class Without:
 class Additive:
     """Noise on numbers, of which the two data sets differ in these."""
 
-    claim: Claim
     left: Floats
     right: Floats
     laws: tuple[Asked, ...]  # of each
-    account: Callable[["Additive", float], float]  # epsilon, with so many times the noise
+    account: Callable[["Additive", float, float], float]  # epsilon, with so many times the noise
     budget: int  # numbers with noise that may be drawn
-    squares: list[tuple[float, int]] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, claim: Claim, left: Sequence[Asked], right: Sequence[Asked]) -> "Attack":
-        """The attack on noise that was asked for in either world, which must be the same."""
-        moved, laws = list[tuple[float, float]](), list[Asked]()
-        if [each.scale for each in left] != [each.scale for each in right]:
-            return Without(claim)
-        for one, other in zip(left, right, strict=True):
-            places = np.flatnonzero(one.values != other.values)
-            moved += zip(one.values[places].tolist(), other.values[places].tolist(), strict=True)
-            laws += [one] * len(places)
-        if not laws:
-            return Without(claim)
-        ends = np.array(moved).T
-        return cls(
-            claim=claim,
-            left=ends[0],
-            right=ends[1],
-            laws=tuple(laws),
-            account=account_of,
-            budget=DRAWS,
+    def run(self, claim: Claim, trials: int | None, false_alarm: float) -> AuditResult:
+        """All bounds, from the noise of the first numbers; the others would only help."""
+        width = min(len(self.laws), max(1, self.budget // (2 * FEWEST)))
+        squares, worlds = list[Floats](), (self.left[:width], self.right[:width])
+        return _all_bounds(
+            claim,
+            [partial(self._sample, world, worlds, squares) for world in worlds],
+            trials or max(FEWEST, self.budget // (2 * width)),
+            false_alarm,
+            gaussian=self.laws[0].gaussian,
+            asked=self.account(self, 1.0, claim.delta),
+            size=lambda chance: self.account(self, self._most_noise(squares, chance), claim.delta),
         )
 
-    @property
-    def scales(self) -> Floats:
-        """Of the noise on each number."""
-        return np.array([law.scale for law in self.laws])
-
-    @property
-    def width(self) -> int:
-        """Numbers whose noise is drawn; the others would only help to tell the worlds apart."""
-        return min(len(self.laws), max(1, self.budget // (2 * FEWEST)))
-
-    @property
-    def affordable(self) -> int:
-        """Releases of either data set."""
-        return max(FEWEST, self.budget // (2 * self.width))
-
-    def sample(self, world: Floats, trials: int) -> Floats:
+    def _sample(
+        self, world: Floats, worlds: tuple[Floats, Floats], squares: list[Floats], trials: int
+    ) -> Floats:
         """How much more each release looks like that of the right world; raw, if one number."""
-        left, right, scales = (each[: self.width] for each in (self.left, self.right, self.scales))
-        values, laws = world[: self.width], self.laws[: self.width]
-        drawn = [law.draw(np.full(trials, x)) for law, x in zip(laws, values, strict=True)]
+        laws = self.laws[: len(world)]
+        drawn = [law.draw(np.full(trials, x)) for law, x in zip(laws, world, strict=True)]
         noisy = np.stack(drawn, axis=1).astype(np.float64)
-        squares = (noisy - values) ** 2 / [law.variance for law in laws]
-        self.squares.append((float(squares.sum()), squares.size))
+        squares.append((noisy - world) ** 2 / [law.variance for law in laws])
         if len(laws) == 1:  # no arithmetic, so that every bit of the release is examined
             return noisy[:, 0]
+        (left, right), scales = worlds, np.array([law.scale for law in laws])
         if laws[0].gaussian:
             return np.asarray(noisy @ ((right - left) / scales**2))
         return np.asarray((np.abs(noisy - left) - np.abs(noisy - right)) @ (1 / scales))
 
-    def run(self, trials: int, false_alarm: float) -> AuditResult:
-        """All bounds; half of the false alarms are for the size of the noise."""
-        self.squares.clear()
-        samplers = partial(self.sample, self.left), partial(self.sample, self.right)
-        result = _told_apart(
-            self.claim, samplers, trials, false_alarm / 2, gaussian=self.laws[0].gaussian
-        )
-        size = self.account(self, self.most_noise(false_alarm / 2))
-        return _with_bounds(result, self.account(self, 1.0), size, false_alarm)
-
-    def most_noise(self, chance: float) -> float:
+    def _most_noise(self, squares: Sequence[Floats], chance: float) -> float:
         """The noise is at most so many times what was asked for, if it has the right shape.
 
         The mean of n squares x falls short of its expectation by a share t with probability at most
         exp(-n t^2 / (2 K)), K = E x^2 / (E x)^2 (Maurer 2003): the kurtosis, 6 of Laplace and 3 of
         normal noise, and at most 1 / variance more of whole numbers.
         """
-        total, number = (sum(each) for each in zip(*self.squares, strict=True))
+        found = np.concatenate(squares).ravel()
         law = min(self.laws, key=lambda each: each.variance)
         kurtosis = (3.0 if law.gaussian else 6.0) + (1 / law.variance if law.whole else 0.0)
-        short = math.sqrt(2 * kurtosis * math.log(1 / chance) / number)
-        return math.sqrt(total / number / (1 - short)) if short < 1 else math.inf
+        short = math.sqrt(2 * kurtosis * math.log(1 / chance) / found.size)
+        return math.sqrt(float(found.mean()) / (1 - short)) if short < 1 else math.inf
 
 
-def account_of(attack: Additive, factor: float) -> float:
+def additive_attack(left: Sequence[Asked], right: Sequence[Asked]) -> Additive | NothingHidden:
+    """The attack on noise that was asked for in either world, which must be the same."""
+    if [each.scale for each in left] != [each.scale for each in right]:
+        return NothingHidden()
+    ends, laws = list[tuple[float, float]](), list[Asked]()
+    for one, other in zip(left, right, strict=True):
+        places = np.flatnonzero(one.values != other.values)
+        ends += zip(one.values[places].tolist(), other.values[places].tolist(), strict=True)
+        laws += [one] * len(places)
+    if not laws:
+        return NothingHidden()
+    first, last = np.array(ends).T
+    return Additive(left=first, right=last, laws=tuple(laws), account=account_of, budget=DRAWS)
+
+
+def account_of(attack: Additive, factor: float, delta: float) -> float:
     """The epsilon of the pair at delta, with `factor` times the noise that was asked for."""
-    moves, scales, law = np.abs(attack.right - attack.left), factor * attack.scales, attack.laws[0]
+    shifts, law = np.abs(attack.right - attack.left), attack.laws[0]
+    scales = factor * np.array([each.scale for each in attack.laws])
     if not law.gaussian or factor == math.inf:
-        return math.fsum((moves / scales).tolist())
+        return math.fsum((shifts / scales).tolist())
     if not law.whole:
-        return gaussian_epsilon(1 / float(np.linalg.norm(moves / scales)), attack.claim[2])
+        return gaussian_epsilon(1 / float(np.linalg.norm(shifts / scales)), delta)
     found = IntegerGaussianMechanism(
-        sigma=float(scales.min()), coordinates=len(moves), moved=round(float(moves.max()))
+        sigma=float(scales.min()), coordinates=len(shifts), moved=round(float(shifts.max()))
     )
-    return found.epsilon(attack.claim[2])
+    return found.epsilon(delta)
 
 
-def _told_apart(
-    claim: Claim, samplers: Any, trials: int, false_alarm: float, *, gaussian: bool = False
+def _all_bounds(
+    claim: Claim,
+    samplers: Sequence[Sampler],
+    trials: int,
+    false_alarm: float,
+    *,
+    gaussian: bool,
+    asked: float,
+    size: Callable[[float], float],
 ) -> AuditResult:
-    return audit(
+    """Half of the false alarms are for the size of the noise, which is known once it is drawn."""
+    told_apart = audit(
         *samplers,
-        epsilon=claim[1],
-        delta=claim[2],
+        epsilon=claim.epsilon,
+        delta=claim.delta,
         gaussian=gaussian,
         trials=trials,
-        false_alarm=false_alarm,
+        false_alarm=false_alarm / 2,
     )
-
-
-def _with_bounds(result: AuditResult, asked: float, size: float, false_alarm: float) -> AuditResult:
-    first = AuditTest(name=ASKED, lower_bound_epsilon=asked * (1 - ROUNDING))
-    last = AuditTest(name=SIZE, lower_bound_epsilon=size * (1 - ROUNDING))
-    return replace(result, false_alarm=false_alarm, tests=(first, *result.tests, last))
+    bounds = {ASKED: asked * (1 - ROUNDING), **told_apart.bounds}
+    bounds[SIZE] = size(false_alarm / 2) * (1 - ROUNDING)
+    return replace(told_apart, false_alarm=false_alarm, bounds=bounds)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Adaptive:
     """An adaptive answer, drawn from the ranges of either world."""
 
-    claim: Claim
     ranges: tuple[Ranges, Ranges]  # of the pair that is told apart best
     hardest: tuple[Ranges, Ranges]  # of the pair with the largest loss
     epsilon: float  # of the draws
     same: bool  # whether the release draws from such ranges, with the weights of this epsilon
     source: NoiseSource
-    affordable: int = DRAWS // 10
 
-    def run(self, trials: int, false_alarm: float) -> AuditResult:
-        """All bounds; half of the false alarms are for the size of the noise."""
+    def run(self, claim: Claim, trials: int | None, false_alarm: float) -> AuditResult:
+        """All bounds."""
         law, seen = Losses.of(self.ranges, self.epsilon), dict[int, list[Ints]]({0: [], 1: []})
 
         def sample(world: int, number: int) -> Floats:
@@ -263,17 +258,22 @@ class Adaptive:
             seen[world].append(_rings(ranges, answers))
             return law.at(answers)
 
-        samplers = [partial(sample, world) for world in (0, 1)]
-        result = _told_apart(self.claim, samplers, trials, false_alarm / 2)
-        drawn_at = max(
-            _least_epsilon(ranges, np.concatenate(seen[world]), false_alarm / 4)
-            for world, ranges in enumerate(self.ranges)
+        def size(chance: float) -> float:
+            drawn_at = max(
+                _least_epsilon(ranges, np.concatenate(seen[world]), chance / 2)
+                for world, ranges in enumerate(self.ranges)
+            )
+            return Losses.of(self.hardest, drawn_at).largest
+
+        return _all_bounds(
+            claim,
+            [partial(sample, world) for world in (0, 1)],
+            trials or DRAWS // 10,
+            false_alarm,
+            gaussian=False,
+            asked=Losses.of(self.hardest, self.epsilon).largest if self.same else math.inf,
+            size=size,
         )
-        asked = Losses.of(self.hardest, self.epsilon).largest if self.same else math.inf
-        return _with_bounds(result, asked, Losses.of(self.hardest, drawn_at).largest, false_alarm)
-
-
-Attack = Additive | Adaptive | Without
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -335,24 +335,19 @@ def _least_epsilon(ranges: Ranges, seen: Ints, chance: float) -> float:
     """The answers were drawn at this epsilon at least, from these ranges.
 
     P(len) ~ e^(-epsilon len / 2) times the points of that len. The less epsilon, the larger len on
-    average; the mean of len - 1 falls short of that as in `Additive.most_noise`.
+    average; the mean of len - 1 falls short of that as in `Additive._most_noise`.
     """
     sizes, rings = np.array(ring_sizes(ranges), dtype=np.float64), np.arange(ranges.steps)
     observed, unknown = float(seen.mean()) - 1, 2 * math.log(1 / chance) / len(seen)
 
-    def excluded(epsilon: float) -> bool:
+    def excess(epsilon: float) -> float:
+        """Above 0 if so small an epsilon is excluded."""
         masses = sizes * np.exp(-epsilon / 2 * rings)
         masses /= masses.sum()
         short = math.sqrt(unknown * float(masses @ rings**2))
-        return float(masses @ rings) - short > observed
+        return float(masses @ rings) - short - observed
 
-    low, high = 0.0, 2.0**-10
-    while excluded(high) and high < 2.0**10:
-        low, high = high, 2 * high
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excluded(middle) else (low, middle)
-    return low
+    return float(scipy.optimize.brentq(excess, 0.0, 2.0**10)) if excess(0.0) > 0 else 0.0
 
 
 def drawn_below(ranges: Ranges, epsilon: float) -> int:

@@ -17,14 +17,27 @@ from typing import Any
 
 import numpy as np
 
+from fedprikl.audit.attacks import (
+    Adaptive,
+    Additive,
+    Asked,
+    Attack,
+    Claim,
+    Listener,
+    Losses,
+    NothingHidden,
+    account_of,
+    additive_attack,
+    drawn_below,
+)
+from fedprikl.audit.calibrations import worst_neighbours
+from fedprikl.audit.lower_bounds import AuditResult
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation import BatchCounts, Estimates, weighted_score
 from fedprikl.estimation.adaptive import adaptive_ranges
 from fedprikl.estimation.scoring import Terms
-from fedprikl.paper.audit_cases import worst_neighbours
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
-from fedprikl.privacy.audit import AuditResult
 from fedprikl.privacy.integer_noise import laplace_variance
 from fedprikl.privacy.shared_noise import SharedGaussianMechanism
 from fedprikl.protocol import ColumnQuestions, Plan, trust_of
@@ -34,18 +47,6 @@ from fedprikl.protocol.question_noise import AdaptiveNoise, CountsNoise
 from fedprikl.protocol.round import size_cohort
 from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.reference import QueryPoints, Reference
-from fedprikl.simulation.audit_attacks import (
-    Adaptive,
-    Additive,
-    Asked,
-    Attack,
-    Claim,
-    Listener,
-    Losses,
-    Without,
-    account_of,
-    drawn_below,
-)
 
 Pair = tuple[Ints, Ints]  # counts of the points in either data set
 HELD = (0, 1, 2, 4, 8)  # units in a cell that gets one more
@@ -135,35 +136,23 @@ Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AuditedQuestion:
-    """What the audit found about one question."""
-
-    name: str
-    result: AuditResult
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {"question": self.name} | self.result.to_dict()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class AuditedPlan:
     """What the audit found. `refuted` is wrong with probability at most `false_alarm`."""
 
-    questions: tuple[AuditedQuestion, ...]
+    questions: tuple[tuple[str, AuditResult], ...]  # each by its name
     false_alarm: float
 
     @property
     def refuted(self) -> bool:
         """Whether any question costs more than its share of the plan's epsilon."""
-        return any(each.result.refuted for each in self.questions)
+        return any(result.refuted for _, result in self.questions)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
             "refuted": self.refuted,
             "false_alarm": self.false_alarm,
-            "questions": [each.to_dict() for each in self.questions],
+            "questions": [{"question": name} | result.to_dict() for name, result in self.questions],
         }
 
 
@@ -180,16 +169,16 @@ def audit_plan(
 
     `trials` are releases of either data set (default: as many as take some seconds).
     """
-    trust, found = trust_of(plan), list[AuditedQuestion]()
+    trust, found = trust_of(plan), list[tuple[str, AuditResult]]()
     if isinstance(trust, NoisyHistogram):
-        attacks, number = iter([_shares_attack(trust, source)]), 1
+        claims = [_shares_claim(trust)]
+        attacks = iter([_shares_attack(trust, source)])
     else:
-        attacks, number = _attacks(trust, reference, source), len(_claims(trust))
-    progress("attacking", 0, number)
-    for attack in attacks:
-        result = attack.run(trials or attack.affordable, false_alarm / number)
-        found.append(AuditedQuestion(attack.claim[0], result))
-        progress("attacking", len(found), number)
+        claims, attacks = _claims(trust), _attacks(trust, reference, source)
+    progress("attacking", 0, len(claims))
+    for claim, attack in zip(claims, attacks, strict=True):
+        found.append((claim.question, attack.run(claim, trials, false_alarm / len(claims))))
+        progress("attacking", len(found), len(claims))
     return AuditedPlan(tuple(found), false_alarm)
 
 
@@ -201,13 +190,12 @@ def _attacks(trust: ScoredSum, reference: Reference, source: NoiseSource) -> Ite
     world = _World(trust, points, views, source)
     records = np.full(plan.batches, UNIT_WORDS * _moved(plan))
     additive = [noise for noise in trust.noises if not isinstance(noise, AdaptiveNoise)]
-    claims = iter(_claims(trust))
     for noise in trust.noises:
         assert points is not None  # noqa: S101  there are questions
-        counted, claim = isinstance(noise, CountsNoise), next(claims)
+        counted = isinstance(noise, CountsNoise)
         score = trust.score_of(noise.questions[0])
         if isinstance(noise, AdaptiveNoise):
-            yield _adaptive_attack(claim, world, noise)
+            yield _adaptive_attack(world, noise)
             continue
         pair = (
             counts_pair(points, records, _moved(plan))
@@ -216,7 +204,7 @@ def _attacks(trust: ScoredSum, reference: Reference, source: NoiseSource) -> Ite
         )
         place = additive.index(noise)
         heard = [world.listen(pair, side, records) for side in (0, 1)]
-        yield _attack(claim, heard, slice(place, place + 1))
+        yield _attack(heard, slice(place, place + 1))
     if plan.columns is None:
         return
     first, total = len(additive), np.array([int(records.sum())])
@@ -228,7 +216,7 @@ def _attacks(trust: ScoredSum, reference: Reference, source: NoiseSource) -> Ite
             for view in views
         ]
         heard = [world.listen_to_views(pairs, side, records) for side in (0, 1)]
-        yield _attack(next(claims), heard, slice(first, first + len(views)))
+        yield _attack(heard, slice(first, first + len(views)))
         first += len(views)
 
 
@@ -239,13 +227,13 @@ def _claims(trust: ScoredSum) -> list[Claim]:
         share = math.fsum(question.share for question in noise.questions)
         asked = ", ".join(question.divergence for question in noise.questions)
         how = "noisy counts" if isinstance(noise, CountsNoise) else noise.questions[0].release
-        found.append((f"{asked}: {how}", share * plan.epsilon, share * plan.delta))
+        found.append(Claim(f"{asked}: {how}", share * plan.epsilon, share * plan.delta))
     if plan.columns is not None:
         for name in _released_of(plan.columns):
             share = getattr(plan.columns, name)
             what = "noisy counts" if name == "counts" else name
             title = f"{what} of {len(plan.columns.views)} columns"
-            found.append((title, share * plan.epsilon, share * plan.delta))
+            found.append(Claim(title, share * plan.epsilon, share * plan.delta))
     return found
 
 
@@ -259,11 +247,11 @@ def _moved(plan: Plan) -> int:
     return (plan.per_client or 1) if plan.unit == "client" else 1
 
 
-def _attack(claim: Claim, heard: Sequence[list[Asked] | None], places: slice) -> Attack:
+def _attack(heard: Sequence[list[Asked] | None], places: slice) -> Attack:
     left, right = heard
     if left is None or right is None:
-        return Without(claim)
-    return Additive.of(claim, left[places], right[places])
+        return NothingHidden()
+    return additive_attack(left[places], right[places])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -327,7 +315,7 @@ def _released(trust: ScoredSum, found: Estimates) -> Floats:
     return np.concatenate([np.zeros(0), *parts])
 
 
-def _adaptive_attack(claim: Claim, world: _World, noise: AdaptiveNoise) -> Attack:
+def _adaptive_attack(world: _World, noise: AdaptiveNoise) -> Attack:
     """On several pairs of data sets."""
     plan, points = world.trust.plan, world.points
     assert points is not None  # noqa: S101  there are questions
@@ -345,7 +333,6 @@ def _adaptive_attack(claim: Claim, world: _World, noise: AdaptiveNoise) -> Attac
     _, _, ranges, pair, records = max(found, key=lambda each: each[0])
     ends = [world.ends(pair, side, records) for side in (0, 1)]
     return Adaptive(
-        claim=claim,
         ranges=ranges,
         hardest=max(found, key=lambda each: each[1])[2],
         epsilon=epsilon,
@@ -354,15 +341,26 @@ def _adaptive_attack(claim: Claim, world: _World, noise: AdaptiveNoise) -> Attac
     )
 
 
-def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> Attack:
-    """The noisy counts of a cohort of which as many are missing, and collude, as may be."""
+def _audited_cohort(trust: NoisyHistogram) -> tuple[int, int]:
+    """The clients of the audited cohort, and the fewest honest ones whose sum can be opened: as
+    many are missing, and collude, as may be.
+    """
     plan = trust.plan
     clients = min(plan.cohort, COHORT)
     inputs = max(trust.degree(clients).threshold + 1, math.floor((1 - plan.dropout) * clients))
-    honest = inputs - max(1, math.ceil(plan.corruption * clients))
-    share = trust.share(clients)
+    return clients, inputs - max(1, math.ceil(plan.corruption * clients))
+
+
+def _shares_claim(trust: NoisyHistogram) -> Claim:
+    clients, honest = _audited_cohort(trust)
     name = f"noise shares of {honest} honest clients, of a cohort of {clients}"
-    claim = name, plan.epsilon, plan.delta
+    return Claim(name, trust.plan.epsilon, trust.plan.delta)
+
+
+def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> Attack:
+    """The noisy counts of a cohort of which as many are missing, and collude, as may be."""
+    plan, (clients, honest) = trust.plan, _audited_cohort(trust)
+    share = trust.share(clients)
 
     def listen(side: int) -> Asked:
         """The sum, in which one client's records are all in the first cell, or in the second."""
@@ -390,21 +388,21 @@ def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> Attack:
         exact = vector[:-2].astype(np.float64) - known
         return replace(one, values=exact, draw=summed, variance=honest * one.variance)
 
-    def account(attack: Additive, factor: float) -> float:
-        law, moves = attack.laws[0], np.abs(attack.right - attack.left)
+    def account(attack: Additive, factor: float, delta: float) -> float:
+        law, shifts = attack.laws[0], np.abs(attack.right - attack.left)
         if not law.gaussian or factor == math.inf:
             missing = math.sqrt(law.variance / laplace_variance(law.scale))
-            return account_of(attack, factor * min(1.0, missing))
+            return account_of(attack, factor * min(1.0, missing), delta)
         summed = SharedGaussianMechanism(
             sigma=factor * law.scale,
             shares=honest,
             failure=share.failure,
-            coordinates=len(moves),
-            moved=round(float(moves.max())),
+            coordinates=len(shifts),
+            moved=round(float(shifts.max())),
         )
-        return summed.epsilon(plan.delta)
+        return summed.epsilon(delta)
 
-    made = Additive.of(claim, [listen(0)], [listen(1)])
+    made = additive_attack([listen(0)], [listen(1)])
     if not isinstance(made, Additive):
         return made
     budget = SHARES if made.laws[0].gaussian else 5 * SHARES

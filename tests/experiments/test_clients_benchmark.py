@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedprikl.demo import Population
 from fedprikl.planning import planner as per_client
-from fedprikl.simulation import Population
 from tests.benchmark_modules import loaded
 
 pytestmark = pytest.mark.slow
@@ -27,11 +27,11 @@ def bench() -> Iterator[Any]:
         yield modules
 
 
-def test_simulated_clients_draw_as_real_ones_do() -> None:
+def test_simulated_clients_draw_as_real_ones_do(bench: Any) -> None:
     """k each: without replacement, or all of their records evenly, and some once more."""
     client = np.repeat([0, 1, 2], [50, 3, 1])
     population = Population(client, np.arange(54), 55, 3)
-    drawn = population.drawn(7, np.random.default_rng(1))
+    drawn = bench.clients.draw_records(population, 7, np.random.default_rng(1))
     assert np.bincount(drawn.client).tolist() == [7, 7, 7]
     counts = drawn.counts_by_client()
     assert counts[0].max() == 1
@@ -39,11 +39,12 @@ def test_simulated_clients_draw_as_real_ones_do() -> None:
     assert counts[2][53] == 7
 
 
-def test_every_record_is_drawn_equally_often() -> None:
+def test_every_record_is_drawn_equally_often(bench: Any) -> None:
     """Of 2,000 draws of 2 of 5, each is in 800: 6 sigma either way, once in 10^8 by chance."""
     population = Population(np.zeros(5, np.int64), np.arange(5), 6, 1)
     rng = np.random.default_rng(2)
-    often = sum(np.bincount(population.drawn(2, rng).cell, minlength=5) for _ in range(2000))
+    draws = (bench.clients.draw_records(population, 2, rng) for _ in range(2000))
+    often = sum(np.bincount(drawn.cell, minlength=5) for drawn in draws)
     assert np.all(np.abs(often - 800) < 6 * np.sqrt(2000 * 0.4 * 0.6))
 
 

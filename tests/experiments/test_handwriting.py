@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from fedprikl import InvalidInputError
-from fedprikl.simulation import (
+from experiments.handwriting import (
     Digits,
     load_compact,
     load_leaf,
     load_stand_in,
     synthetic_handwriting,
 )
+
+from fedprikl import InvalidInputError
 
 WHITE = [1.0] * 784
 

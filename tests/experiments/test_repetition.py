@@ -5,18 +5,13 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from experiments.handwriting import Digits, synthetic_handwriting
+from experiments.paper.repetition import BASELINE_FLOOR, Repetition, Setting
 
 from fedprikl import InsecureSeededNoise
 from fedprikl.divergence import Score
 from fedprikl.estimation import trusted_aggregator
 from fedprikl.paper import no_privacy
-from fedprikl.simulation import (
-    BASELINE_FLOOR,
-    Digits,
-    Repetition,
-    Setting,
-    synthetic_handwriting,
-)
 
 SMALL = Setting(method="trusted aggregator", batches=4, points=5)
 

@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fedprikl.demo import flights
+from fedprikl.demo.flights import CLIENT, DRIFTED, FlightTable, flight_table
 from fedprikl.records import fit_reference
 from fedprikl.reference import Reference
-from fedprikl.simulation import demo_table
-from fedprikl.simulation.demo_table import CLIENT, DRIFTED, FlightTable, flight_table
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +37,8 @@ def tv(pair: tuple[np.ndarray, np.ndarray]) -> float:
 def test_drift_changes_two_columns_and_leaves_all_others_as_they_are(
     rng: np.random.Generator,
 ) -> None:
-    _, before = demo_table._fly(rng, 20, 200)
-    after = demo_table._drift(rng, before)
+    _, before = flights._fly(rng, 20, 200)
+    after = flights._drift(rng, before)
     assert list(after) == COLUMNS
     changed = [name for name in COLUMNS if after[name] is not before[name]]
     assert changed == list(DRIFTED)
@@ -48,10 +48,10 @@ def test_drift_changes_two_columns_and_leaves_all_others_as_they_are(
 
 def test_what_drifted_is_far_beyond_chance(references: dict[str, Reference]) -> None:
     """Of the same flights before and after, so that the size of the drift itself is seen."""
-    _, before = demo_table._fly(np.random.default_rng(1), 1000, 200)
-    after = demo_table._drift(np.random.default_rng(2), before)
+    _, before = flights._fly(np.random.default_rng(1), 1000, 200)
+    after = flights._drift(np.random.default_rng(2), before)
     for name in DRIFTED:
-        pair = [demo_table._shares(references[name], name, each[name]) for each in (before, after)]
+        pair = [flights._shares(references[name], name, each[name]) for each in (before, after)]
         assert 0.1 < tv((pair[0], pair[1])) < 0.14
 
 

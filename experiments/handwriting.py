@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_counts, check_positive_int
+from fedprikl.demo import Population
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference import BlockCode
-from fedprikl.simulation.population import Population
 
 CLASSES = 10
 CODES = 1 << 16

@@ -11,15 +11,15 @@ from typing import Literal
 
 import numpy as np
 
+from experiments.handwriting import Digits
 from fedprikl.checks import Floats
+from fedprikl.demo import BatchHistograms, Population, deal_clients
 from fedprikl.divergence import DEFAULT_SKEW, Floor, Score, Smoothing
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts, Estimate, trusted_aggregator
 from fedprikl.paper import baseline, no_privacy, printed_aggregator
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.reference import QueryPoints, distinct_points, iid_points
-from fedprikl.simulation.digits import Digits
-from fedprikl.simulation.population import BatchHistograms, Population, deal_clients
 
 Pair = tuple[int, int]  # (reference digit, population digit): D(P_a || P_b)
 Method = Literal["no privacy", "baseline", "trusted aggregator"]

@@ -1,0 +1,25 @@
+"""Demo: made-up flights, and a population on which all estimators are compared."""
+
+from fedprikl.demo.comparison import (
+    BatchHistograms,
+    DriftedPopulation,
+    Population,
+    compare,
+    deal_clients,
+    drifted_population,
+    paper_and_ours,
+    true_divergence,
+)
+from fedprikl.demo.flights import flight_table
+
+__all__ = [
+    "BatchHistograms",
+    "DriftedPopulation",
+    "Population",
+    "compare",
+    "deal_clients",
+    "drifted_population",
+    "flight_table",
+    "paper_and_ours",
+    "true_divergence",
+]
