@@ -13,6 +13,8 @@ import pytest
 
 import fedprikl
 from fedprikl import (
+    audit,
+    demo,
     divergence,
     estimation,
     paper,
@@ -21,7 +23,6 @@ from fedprikl import (
     protocol,
     records,
     reference,
-    simulation,
 )
 
 pytestmark = pytest.mark.slow
@@ -127,6 +128,8 @@ def test_links_lead_somewhere() -> None:
 def test_the_names_in_the_notation_exist() -> None:
     rooms: list[ModuleType] = [
         fedprikl,
+        audit,
+        demo,
         divergence,
         estimation,
         paper,
@@ -135,7 +138,6 @@ def test_the_names_in_the_notation_exist() -> None:
         protocol,
         records,
         reference,
-        simulation,
     ]
     names = {name for room in rooms for name in dir(room)}
     parameters = {

@@ -116,12 +116,12 @@ def ours(values: Floats) -> Floats:
 def test_the_precision_event_catches_numpy_noise_and_not_ours() -> None:
     """sigma = 4.3 is enough for (1, 1e-6) on paper; numpy's floats give the value away."""
     naive = run_audit(numpy_normal, gaussian=True)
-    tests = {test.name: test.lower_bound_epsilon for test in naive.tests}
+    tests = naive.bounds
     assert tests["floating-point precision"] > 1
     assert tests["clopper-pearson"] < 1
     assert naive.refuted
     careful = run_audit(ours, gaussian=True)
-    assert {t.name: t.lower_bound_epsilon for t in careful.tests}["floating-point precision"] == 0
+    assert careful.bounds["floating-point precision"] == 0
     assert not careful.refuted
 
 
@@ -130,7 +130,7 @@ def test_an_honest_laplace_release_is_not_refuted_and_nearly_reached() -> None:
     result = run_audit(lambda v: SecureNoise().laplace(v, scale=1.0), gaussian=False)
     assert 0.7 < result.lower_bound_epsilon <= 1
     assert not result.refuted
-    assert [test.name for test in result.tests] == ["clopper-pearson", "floating-point precision"]
+    assert list(result.bounds) == ["clopper-pearson", "floating-point precision"]
 
 
 def test_half_the_laplace_noise_is_refuted() -> None:
@@ -146,7 +146,7 @@ def test_the_gaussian_test_sees_further_than_counting() -> None:
     The Gaussian bound is 24.2 with a standard deviation of 0.19.
     """
     result = run_audit(lambda v: SecureNoise().gaussian(v, sigma=0.25), gaussian=True)
-    tests = {test.name: test.lower_bound_epsilon for test in result.tests}
+    tests = result.bounds
     assert tests["clopper-pearson"] < 9 < 20 < tests["gaussian"] < 26.8
 
 
