@@ -21,7 +21,7 @@ from fedprikl.estimation.noisy_views import UnseenStatistic
 from fedprikl.estimation.statistic import Statistic
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import Plan, trust_of
-from fedprikl.protocol.cohort_sums import OpenedSum, view_points, view_score
+from fedprikl.protocol.cohort_sums import OpenedSum, view_score
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.reference import QueryPoints, Spread, View
 
@@ -60,7 +60,7 @@ class Default:
 
         What it may release about the whole beside that is left out.
         """
-        points = [view_points(view) for view in self.views]
+        points = [view.points() for view in self.views]
         if self.trust.shares_noise:
             return self._in_shares(points, exact, source)
         noise = self.trust.columns_noise
@@ -118,7 +118,7 @@ class Default:
         return [{each.name: each.threshold for each in v.witnesses} for v in verdicts]
 
     def _statistics(self, column: int) -> tuple[Statistic, ...]:
-        unseen = self.views[column].unseen(clients=self.clients, records=self.records)
+        unseen = self.views[column].out_of_domain(clients=self.clients, records=self.records)
         return self.template.statistics(column, unseen)
 
     def noisy(self, held: Ints, rng: np.random.Generator) -> list[Noisy]:

@@ -9,7 +9,7 @@ column by column is exact.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -91,7 +91,7 @@ class World:
         found = []
         for column in range(self.columns):
             counted = Reference.from_counts(self._column(column, held, rng))
-            found.append(View((f"c{column}",), self.labels, counted.mass, counted.correlation))
+            found.append(replace(counted.whole, columns=(f"c{column}",)))
         return tuple(found)
 
     def table(self, rng: np.random.Generator, records: int = REFERENCE_RECORDS) -> pl.DataFrame:

@@ -82,13 +82,13 @@ class Known:
     @property
     def spread(self) -> Spread:
         """How counts vary without drift, by the reference."""
-        return self.reference.spread(clients=[self.case.clients or self.case.records])
+        return self.reference.whole.spread(clients=[self.case.clients or self.case.records])
 
     @property
     def design_effect(self) -> float:
         """By the reference's own correlation and size."""
         case = self.case
-        return self.reference.design_effect(
+        return self.reference.whole.design_effect(
             clients=case.clients or case.records, records=case.records
         )
 

@@ -62,7 +62,7 @@ def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedP
     """
     home = Home(folder)
     reference = Reference.load(home.reference)
-    points = changes.pop("points", int(np.count_nonzero(reference.mass)))
+    points = changes.pop("points", int(np.count_nonzero(reference.whole.mass)))
     counts = changes.get("trust") == "none" or changes.get("series") is not None
     way: Any = "counts" if counts else "value"
     now = datetime.now(UTC)

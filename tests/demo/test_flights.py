@@ -67,9 +67,9 @@ def test_other_columns_differ_by_chance_only() -> None:
 
 def test_flights_of_one_aircraft_are_alike(references: dict[str, Reference]) -> None:
     alike = {
-        name: kind.correlation.icc
+        name: kind.whole.correlation.icc
         for name, kind in references.items()
-        if kind.correlation is not None
+        if kind.whole.correlation is not None
     }
     assert alike["aircraft_age"] == pytest.approx(1)
     assert min(alike["carrier"], alike["origin"], alike["distance"]) > 0.04

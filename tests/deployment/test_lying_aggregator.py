@@ -77,7 +77,7 @@ def nobodys(federation: FakeFederation, asked: Invitation) -> tuple[int, ...]:
     other = held(federation, VICTIM + 1)
     cells = [
         cell
-        for cell in np.flatnonzero(reference.mass).tolist()
+        for cell in np.flatnonzero(reference.whole.mass).tolist()
         if other[cell] == 0 and cell not in asked.cells
     ]
     assert len(cells) >= POINTS

@@ -86,13 +86,13 @@ def run(
 def counts_of(federation: FakeFederation, number: int, folder: Path) -> dict[int, int]:
     """What all sites hold on a day, by cell; each row as it stands."""
     reference = Reference.load(Home(federation.home).reference)
-    total = np.zeros(len(reference.mass), dtype=np.int64)
+    total = np.zeros(len(reference.whole.mass), dtype=np.int64)
     for file in federation.files:
         header, *rows = file.read_text().splitlines()
         kept = [row for row in rows if f",{day(number)}T" in row]
         (folder / "day.csv").write_text("\n".join([header, *kept]) + "\n")
         total += open_records(folder / "day.csv").count(reference).counts
-    return {cell: int(total[cell]) for cell in np.flatnonzero(reference.mass).tolist()}
+    return {cell: int(total[cell]) for cell in np.flatnonzero(reference.whole.mass).tolist()}
 
 
 def released_counts(release: Release) -> dict[int, float]:

@@ -93,7 +93,7 @@ def test_ratios_are_nearly_gamma_variables(variance: float) -> None:
 def test_many_more_records_than_planned_are_judged_as_they_are() -> None:
     """What clients differ in does not average out with more records of the same clients."""
     held = dirichlet(np.random.default_rng(4), clients=200, records=50, icc=0.1)
-    spread = Reference.from_counts(held).spread(clients=[100])
+    spread = Reference.from_counts(held).whole.spread(clients=[100])
     points = all_points(held.sum(axis=0) / held.sum())
     few, many = (NoDrift.of(points, np.array([n]), spread).design_effects for n in (1000, 100_000))
     assert np.all(many > 30 * few)
@@ -116,9 +116,9 @@ def noisy_alarms(ids: bool) -> int:
     for _ in range(10):
         held = carriers(rng, clients=200, records=40)
         reference = Reference.from_counts(held)
-        spread: float | Spread = reference.spread(clients=[200])
+        spread: float | Spread = reference.whole.spread(clients=[200])
         if not ids:
-            spread = reference.design_effect(clients=200, records=8000)
+            spread = reference.whole.design_effect(clients=200, records=8000)
         points = all_points(reference.probabilities)
         model = NoDrift.of(points, np.array([8000]), spread)
         sd = np.full(len(points), NOISE)
@@ -148,7 +148,7 @@ def test_some_unusual_clients_make_all_cells_vary_together() -> None:
     unaware: list[float] = []
     for _ in range(6):
         reference = Reference.from_counts(some_unusual(rng, clients=400, records=records))
-        spread = reference.spread(clients=[clients])
+        spread = reference.whole.spread(clients=[clients])
         points = all_points(reference.probabilities)
         held = [some_unusual(rng, clients=clients, records=records).sum(0) for _ in range(150)]
         sd = np.full(len(points), NOISE)
@@ -176,10 +176,10 @@ def test_a_verdict_says_that_it_takes_records_as_unrelated() -> None:
     reference, counts = Reference.from_counts([500, 300, 200]), np.array([50, 30, 20])
     points = all_points(reference.probabilities)
     found = no_privacy(BatchCounts(points, counts, np.array([100])))
-    several = found.verdict(spread=reference.spread(clients=[20]))
+    several = found.verdict(spread=reference.whole.spread(clients=[20]))
     assert "are unrelated" in str(several)
     assert several.to_dict()["design_effect"] is None
-    single = found.verdict(spread=reference.spread(clients=[98]))
+    single = found.verdict(spread=reference.whole.spread(clients=[98]))
     assert "unrelated" not in str(single)
     assert single.design_effect == pytest.approx(1.1)
     assert several.witnesses == single.witnesses
@@ -203,7 +203,7 @@ def test_the_other_half_of_the_writers_has_not_drifted(digit: int | None) -> Non
     for _ in range(5):
         half = rng.permutation(np.arange(len(held)) % 2).astype(bool)
         reference, counts = Reference.from_counts(held[half]), held[~half].sum(axis=0)
-        spread = reference.spread(clients=[int(np.count_nonzero(~half))])
+        spread = reference.whole.spread(clients=[int(np.count_nonzero(~half))])
         exact += kl_alarm(reference, counts, spread)
         points = all_points(reference.probabilities)
         model = NoDrift.of(points, np.array([counts.sum()]), spread)

@@ -12,14 +12,14 @@ from fedprikl.estimation import ColumnCase, NoisyCounts, judge_columns
 from fedprikl.estimation import interval as plausible
 from fedprikl.estimation.noisy_estimates import column_sizes
 from fedprikl.estimation.noisy_views import NoisyViews
-from fedprikl.reference import Reference, Unseen, View, all_points
+from fedprikl.reference import OutOfDomain, Reference, View, all_points
 from tests.estimation.column_releases import falling, score_of
 from tests.estimation.test_verdict import alarms_too_often
 
 pytestmark = pytest.mark.slow
 
 RATE, POPULATIONS = 0.05, 300
-NOTHING_MISSED = Unseen(shape=1.0, scale=0.0, effect=1.0)
+NOTHING_MISSED = OutOfDomain(shape=1.0, scale=0.0, effect=1.0)
 
 
 def released(view: View, held: Ints, noise_sd: float, rng: np.random.Generator) -> NoisyViews:
@@ -35,7 +35,7 @@ def released(view: View, held: Ints, noise_sd: float, rng: np.random.Generator) 
     return NoisyViews(counts=(counts,), mechanism="")
 
 
-def threshold(law: Unseen, records: int, noise_sd: float) -> float:
+def threshold(law: OutOfDomain, records: int, noise_sd: float) -> float:
     """Of the witness, where it is the only one of its column; the cells make no difference."""
     half = np.array([records // 2, records - records // 2, 0])
     views = released(_view(half), half, noise_sd, np.random.default_rng(5))
@@ -80,16 +80,14 @@ class Clients(Records):
     def reference(self, rng: np.random.Generator) -> tuple[View, Ints]:
         held = self._held(60, rng)
         seen = np.flatnonzero(held.sum(axis=0))
-        counted = Reference.from_counts(held[:, seen])
-        view = View(("a",), tuple(map(str, seen)), counted.mass, counted.correlation)
-        return view, seen
+        return Reference.from_counts(held[:, seen]).whole, seen
 
     def population(self, rng: np.random.Generator) -> Ints:
         return np.asarray(self._held(self.clients, rng).sum(axis=0))
 
 
 def _view(mass: Ints) -> View:
-    return View(("a",), tuple(f"v{x}" for x in range(len(mass) - 1)), mass.astype(float))
+    return Reference.from_counts(mass[:-1], other=mass[-1]).whole
 
 
 @pytest.mark.parametrize("world", [Records(1.0), Records(1.6), Clients(1.0), Clients(1.6)])
@@ -99,7 +97,7 @@ def test_the_rate_is_kept_around_references_that_missed_something(
     alarms = np.zeros(2, dtype=int)
     for _ in range(POPULATIONS // 10):
         view, seen = world.reference(rng)
-        law = view.unseen(clients=world.clients, records=world.records)
+        law = view.out_of_domain(clients=world.clients, records=world.records)
         marks = [threshold(each, world.records, world.noise_sd) for each in (law, NOTHING_MISSED)]
         for _ in range(10):
             outside = world.records - world.population(rng)[seen].sum()
@@ -115,7 +113,7 @@ def test_one_rare_category_that_was_missed_is_no_alarm(
 ) -> None:
     """A share of 1 / N_reference: missed by every third reference, and by those alone new."""
     view, alarms = _view(np.array([3000, 2000, 0])), 0
-    law = view.unseen(clients=records, records=records)
+    law = view.out_of_domain(clients=records, records=records)
     mark = threshold(law, records, 3.0)
     for _ in range(2000):
         if rng.poisson(1.0) == 0:
@@ -130,9 +128,8 @@ def test_a_new_category_is_found_where_clients_differ(
 ) -> None:
     """2% of 5,000 records; the variation of the counts does not show it."""
     counts = rng.multinomial(125, rng.dirichlet(falling(8) * 30, 160))
-    counted = Reference.from_counts(counts)
-    view = View(("a",), tuple("abcdefgh"), counted.mass, counted.correlation)
-    law = view.unseen(clients=40, records=5000)
+    view = Reference.from_counts(counts).whole
+    law = view.out_of_domain(clients=40, records=5000)
     spoke = 0
     for _ in range(20):
         kept = rng.multinomial(122, rng.dirichlet(falling(8) * 30, 40)).sum(axis=0)

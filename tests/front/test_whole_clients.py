@@ -127,7 +127,7 @@ def test_a_client_without_records_takes_part_with_the_reference(
     assert result.release.records == 6 * K
     assert spy.sums == [{K}] * 6
     assert not result.left_out
-    seen = people.reference.mass > 0
+    seen = people.reference.whole.mass > 0
     assert not spy.counts[0][~seen].any()
 
 

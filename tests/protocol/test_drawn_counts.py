@@ -87,7 +87,7 @@ def test_a_refusal_says_how_many_records_neither_way() -> None:
     texts = set()
     for records in (1, 3, 19, 500):
         with pytest.raises(PolicyRefusal) as caught:
-            join(plan_of(), np.append(np.zeros(len(TABLE.mass) - 1, dtype=np.int64), records))
+            join(plan_of(), np.append(np.zeros(len(TABLE.whole.mass) - 1, dtype=np.int64), records))
         texts.add(caught.value.reason)
     assert len(texts) == 1
 

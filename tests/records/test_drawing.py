@@ -315,9 +315,10 @@ def test_a_client_without_records_draws_from_the_reference_or_stays_away(tmp_pat
 
 
 STRAY = Reference(  # half of the records have no joint cell; its views know more of them
-    Domain(TABLE.domain.encoder, TABLE.domain.codes[:15]),
-    np.append(np.ones(15), 15.0),
-    None,
+    View(
+        Domain(TABLE.domain.encoder, TABLE.domain.codes[:15]),
+        np.append(np.ones(15), 15.0),
+    ),
     TABLE.views,
 )
 
@@ -338,7 +339,7 @@ def test_strays_are_drawn_from_what_the_joint_cells_leave_of_a_view() -> None:
     """Half of the values lie in no joint cell, so the first column tells which half was drawn."""
     counts, views = draw_reference(STRAY, 1000, seeded(6))
     known, held = STRAY.views[0], TABLE.domain.codes[:15] // (len(B) + 1)
-    in_cells = np.isin(known.codes, held)
+    in_cells = np.isin(known.domain.codes, held)
     assert views[0][:-1][in_cells].sum() == counts[:-1].sum()
     assert views[0][:-1][~in_cells].sum() == counts[-1]
 
@@ -348,7 +349,7 @@ def test_cells_without_mass_are_never_drawn() -> None:
     edges: Callable[[int], bytes] = lambda size: np.array(  # noqa: E731
         [0, top, top >> 1, (top >> 1) + 1] * (size // 32), dtype=np.uint64
     ).tobytes()
-    pi = Reference(Domain(Indices(5), np.arange(5)), np.array([0, 0.1, 0, 0.1, 0, 0]))
+    pi = Reference(View(Domain(Indices(5), np.arange(5)), np.array([0, 0.1, 0, 0.1, 0, 0])))
     counts, views = draw_reference(pi, 400, edges)
     assert counts.tolist() == [0, 200, 0, 200, 0, 0]
     assert views == ()
@@ -356,11 +357,9 @@ def test_cells_without_mass_are_never_drawn() -> None:
 
 def test_a_view_of_strays_without_mass_is_other() -> None:
     """Masses that do not fit by a rounding error only: nothing is left for strays."""
-    views = tuple(
-        View(view.columns, view.labels, view.mass * (1 + 5e-10), None, view.codes)
-        for view in TABLE.views
-    )
-    reference = Reference(TABLE.domain, np.append(np.ones(30), 1e-9), None, views)
+    views = tuple(replace(view, mass=view.mass * (1 + 5e-10)) for view in TABLE.views)
+    whole = replace(TABLE.whole, mass=np.append(np.ones(30), 1e-9))
+    reference = Reference(whole, views)
     counts, found = draw_reference(reference, 100, lambda size: b"\xff" * size)
     assert counts[-1] == 100
     assert [int(view.sum()) for view in found] == [100] * 3

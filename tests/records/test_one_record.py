@@ -26,7 +26,7 @@ from fedprikl.records.csv_files import read_block, read_line
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table, Times
 from fedprikl.reference.domain import all_codes
 from fedprikl.reference.values import level_text
-from fedprikl.reference.views import view_of
+from fedprikl.reference.views import View
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ COLUMNS = [
 
 def whole(column: Any) -> Reference:
     table = Table((column,))
-    return Reference(Domain(table, all_codes(table.size)), np.ones(table.size + 1))
+    return Reference(View(Domain(table, all_codes(table.size)), np.ones(table.size + 1)))
 
 
 REFERENCES = [whole(column) for column in COLUMNS]
@@ -74,13 +74,17 @@ def with_views(column: Any) -> Reference:
     beside = tuple(replace(column, name=name) for name in ("x", "y", "z"))
     table = Table(beside)
     mass = np.ones(column.size + 1)
-    views = [view_of(table, (name,), all_codes(column.size), mass) for name in ("x", "y", "z")]
+    views = [
+        View(Domain(Table((one,)), all_codes(column.size)), mass, None, (one.name,))
+        for one in beside
+    ]
     # Of the pair, every other combination has a cell.
     codes = all_codes(column.size**2)[::2].copy()
     held = np.append(np.ones(len(codes)), 0.0) * mass.sum() / len(codes)
-    views.append(view_of(table, ("z", "x"), codes, held))
+    pair = ("z", "x")
+    views.append(View(Domain(table.part(pair), codes), held, None, pair))
     empty = np.zeros(0, dtype=np.int64)
-    return Reference(Domain(table, empty), np.array([mass.sum()]), None, tuple(views))
+    return Reference(View(Domain(table, empty), np.array([mass.sum()])), tuple(views))
 
 
 VIEWED = [with_views(column) for column in COLUMNS]

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError
 from fedprikl.records import FileRecords, FrameRecords, fit_reference, open_records
-from fedprikl.reference import Bins, Categories, Domain, Reference, Table
+from fedprikl.reference import Bins, Categories, Domain, Reference, Table, View
 from fedprikl.reference.domain import all_codes
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ BOTH = Table((Categories("city", ("Basel", "Bern")), Bins("age", (30.0, 40.0)), 
 
 def whole(table: Table) -> Reference:
     """A reference in which every combination of levels has a cell."""
-    return Reference(Domain(table, all_codes(table.size)), np.ones(table.size + 1))
+    return Reference(View(Domain(table, all_codes(table.size)), np.ones(table.size + 1)))
 
 
 def parquet(folder: Path, frame: pl.DataFrame, name: str = "data.parquet") -> Path:
@@ -441,7 +441,7 @@ def test_a_reference_from_a_file_is_that_of_its_frame(tmp_path: Path, bins: int)
     for path in (parquet(tmp_path, ROWS), tmp_path / "a.csv"):
         fitted = fit_reference(path, bins=bins, categorical=["ward"])
         assert fitted.fingerprint == expected.fingerprint
-        assert FileRecords(path).count(fitted).counts.tolist() == fitted.mass.tolist()
+        assert FileRecords(path).count(fitted).counts.tolist() == fitted.whole.mass.tolist()
 
 
 @settings(max_examples=20, deadline=None)
@@ -456,7 +456,9 @@ def test_clients_with_the_reference_data_have_no_other(
         for path in (Path(folder, "a.csv"), Path(folder, "a.parquet")):
             frame.write_csv(path) if path.suffix == ".csv" else frame.write_parquet(path)
             reference = fit_reference(path, bins=bins)
-            assert FileRecords(path).count(reference).counts.tolist() == reference.mass.tolist()
+            assert (
+                FileRecords(path).count(reference).counts.tolist() == reference.whole.mass.tolist()
+            )
 
 
 def test_007_stays_007(tmp_path: Path) -> None:

@@ -115,13 +115,13 @@ def test_the_design_effect_of_a_population() -> None:
 
 def test_the_design_effect_around_a_counted_reference() -> None:
     exact = Reference.from_probabilities([0.5, 0.5])
-    assert exact.design_effect(clients=10, records=1000) == 1
+    assert exact.whole.design_effect(clients=10, records=1000) == 1
     counted = Reference.from_counts([1000, 1000])
-    assert counted.design_effect(clients=10, records=1000) == 1.5
+    assert counted.whole.design_effect(clients=10, records=1000) == 1.5
     kind = Correlation(icc=0.1, size_variation=0.0, clients=100)  # 20 records each
-    related = Reference(counted.domain, counted.mass, kind)
+    related = Reference(replace(counted.whole, correlation=kind))
     expected = (1 + 99 * 0.1) + (1 + 19 * 0.1) / 2
-    assert related.design_effect(clients=10, records=1000) == pytest.approx(expected)
+    assert related.whole.design_effect(clients=10, records=1000) == pytest.approx(expected)
 
 
 def test_equal_records_may_be_counted(rng: np.random.Generator) -> None:
@@ -136,15 +136,15 @@ def test_formats_agree(rng: np.random.Generator, tmp_path: Path) -> None:
     frame.write_csv(tmp_path / "a.csv")
     frame.write_parquet(tmp_path / "a.parquet")
     fitted = Reference.fit(frame, clients="user", bins=4)
-    assert fitted.correlation is not None
+    assert fitted.whole.correlation is not None
     alone = Correlation.estimate(client, cell)
-    assert replace(fitted.correlation, factors=None) == replace(alone, factors=None)
+    assert replace(fitted.whole.correlation, factors=None) == replace(alone, factors=None)
     for name in ("a.csv", "a.parquet"):
         again = fit_reference(tmp_path / name, clients="user", bins=4)
         assert again.fingerprint == fitted.fingerprint
     plain = Reference.fit(frame, columns=["city", "age"], bins=4)
     assert plain.fingerprint != fitted.fingerprint
-    assert plain.mass.tolist() == fitted.mass.tolist()
+    assert plain.whole.mass.tolist() == fitted.whole.mass.tolist()
 
 
 def test_a_file_keeps_it_and_old_files_still_read(rng: np.random.Generator, tmp_path: Path) -> None:
@@ -152,13 +152,12 @@ def test_a_file_keeps_it_and_old_files_still_read(rng: np.random.Generator, tmp_
     found = Reference.fit(pl.DataFrame({"user": client, "cell": cell}), clients="user")
     found.save(tmp_path / "ref.json")
     again = Reference.load(tmp_path / "ref.json")
-    assert again.correlation == found.correlation
+    assert again.whole.correlation == found.whole.correlation
     assert again.fingerprint == found.fingerprint
     document = json.loads((tmp_path / "ref.json").read_text(encoding="utf-8"))
-    bare = Reference(found.domain, found.mass)
-    old = json.loads(files.dumps(bare.domain, bare.mass))
+    old = json.loads(files.dumps(replace(found.whole, correlation=None)))
     assert "resemblance" not in old
-    assert files.loads(json.dumps(old))[2] is None
+    assert files.loads(json.dumps(old))[0].correlation is None
     factors = document["resemblance"]["factors"]
     odd: tuple[Any, ...] = (
         None,

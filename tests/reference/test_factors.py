@@ -81,8 +81,8 @@ def test_cells_keep_their_numbers_and_rarer_ones_share(monkeypatch: pytest.Monke
     held = carriers(np.random.default_rng(6), clients=200, records=60)
     held = np.insert(held, 3, 0, axis=1)  # a cell that nobody holds
     reference = Reference.from_counts(held)
-    assert reference.correlation is not None
-    found = reference.correlation.factors
+    assert reference.whole.correlation is not None
+    found = reference.whole.correlation.factors
     assert found is not None
     heaviest = np.sort(np.argsort(-held.sum(axis=0), kind="stable")[:12])
     assert found.cells == tuple(heaviest.tolist())
@@ -101,14 +101,14 @@ def test_ids_of_images_and_tables_of_counts_are_read() -> None:
     expected = Correlation.estimate(client, cell, held[client, cell])
     table = Reference.from_counts(held)
     named = Reference.from_counts({f"c{x}": held[:, x].tolist() for x in range(48)})
-    assert table.correlation == named.correlation == expected
-    assert table.mass[:-1].tolist() == held.sum(axis=0).tolist()
+    assert table.whole.correlation == named.whole.correlation == expected
+    assert table.whole.mass[:-1].tolist() == held.sum(axis=0).tolist()
     images = rng.integers(0, 2, (40, 28, 28)) * 255
     writers = np.repeat(np.arange(8), 5)
     read = Reference.fit_images(images, clients=writers)
-    codes = read.domain.encode(images)
-    assert read.correlation == Correlation.estimate(writers, codes)
-    assert Reference.fit_images(images).correlation is None
+    codes = read.encode(images)
+    assert read.whole.correlation == Correlation.estimate(writers, codes)
+    assert Reference.fit_images(images).whole.correlation is None
 
 
 def test_cells_that_happened_to_be_seen_are_overrated() -> None:
@@ -149,7 +149,7 @@ def test_few_cells_have_few_factors(cells: int, seed: int) -> None:
     """A column of two or three categories in which clients differ much."""
     rng = np.random.default_rng(seed)
     held = [rng.multinomial(150, share) for share in rng.dirichlet(np.full(cells, 8.0), 120)]
-    correlation = Reference.from_counts(held).correlation
+    correlation = Reference.from_counts(held).whole.correlation
     assert correlation is not None
     assert correlation.factors is not None
     assert len(correlation.factors.common) <= cells

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from fedprikl.checks import Ints
 from fedprikl.records import open_records
-from fedprikl.reference import Bins, BlockCode, Domain, Reference, fit
-from fedprikl.reference import fit as fit_cells
+from fedprikl.reference import Bins, BlockCode, Reference, fit
 from fedprikl.reference.columns import Reader
 from fedprikl.reference.domain import Table
 
@@ -42,9 +41,8 @@ def with_999(tmp_path: Path) -> Reference:
         missing=("", "-999"),
         texts=True,
     )
-    codes, mass, *_ = fit_cells.fit_cells(table, [{"x": frame["x"].tolist()}], None)
     assert isinstance(table.columns[0], Bins)
-    return Reference(Domain(table, codes), mass)
+    return Reference(*fit.fit_views(table, [{"x": frame["x"].tolist()}], None))
 
 
 @pytest.mark.parametrize("other", ["abc", "", "-999", "1e3", "é", "-999.0"])

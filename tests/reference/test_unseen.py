@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from fedprikl import InvalidInputError, Reference
-from fedprikl.reference import Correlation, Unseen, View
+from fedprikl.reference import Correlation, OutOfDomain
 from fedprikl.reference.correlation import missed_share
 from tests.false_alarm import looks_as_frequent, looks_centred
 
@@ -42,7 +42,7 @@ def test_good_turing_is_right_on_average(rng: np.random.Generator) -> None:
 
 def test_one_cell_that_no_record_showed_is_tested_exactly(rng: np.random.Generator) -> None:
     """R >= r with probability (N / (N + N_reference))^r."""
-    law = View(("a",), ("x",), np.array([3000.0, 0.0])).unseen(clients=10, records=1000)
+    law = Reference.from_counts([3000]).whole.out_of_domain(clients=10, records=1000)
     drawn = law.draw(1000, 40_000, rng)
     for r in (1, 2, 3):
         at_least = int(np.count_nonzero(drawn >= r))
@@ -51,18 +51,18 @@ def test_one_cell_that_no_record_showed_is_tested_exactly(rng: np.random.Generat
 
 
 def test_alike_clients_have_missed_more_and_hold_it_together() -> None:
-    mass = np.array([3000.0, 2000.0, 0.0])
     kind = Correlation(icc=0.1, size_variation=0.0, clients=50)  # of 100 records
-    view = View(("a",), ("x", "y"), mass, kind)
-    law = view.unseen(clients=20, records=1000)
+    view = replace(Reference.from_counts([3000, 2000]).whole, correlation=kind)
+    law = view.out_of_domain(clients=20, records=1000)
     assert (law.shape, law.known) == (1.0, 0.0)
     assert [law.scale, law.effect] == pytest.approx([10.9 / 5000, 5.9])
-    assert view.unseen(clients=20, records=1000, design_effect=2.0) == Unseen(
+    assert view.out_of_domain(clients=20, records=1000, design_effect=2.0) == OutOfDomain(
         shape=1.0, scale=2 / 5000, effect=2.0
     )
-    exact = View(("a",), ("x", "y"), np.array([0.6, 0.3, 0.1])).unseen(clients=20, records=1000)
-    assert exact.scale == 0
-    assert exact.known == pytest.approx(0.1)
+    exact = replace(view, mass=np.array([0.6, 0.3, 0.1]), correlation=None)
+    law = exact.out_of_domain(clients=20, records=1000)
+    assert law.scale == 0
+    assert law.known == pytest.approx(0.1)
 
 
 def test_a_fitted_reference_keeps_it() -> None:
@@ -74,8 +74,8 @@ def test_a_fitted_reference_keeps_it() -> None:
     assert view.correlation is not None
     assert view.correlation.missed == pytest.approx(2 / 22)
     assert view.correlation.missed_error == pytest.approx((4 + 2) ** 0.5 / 22)
-    alone = Reference.fit(frame.drop("clinic")).views[0].unseen(clients=6, records=22)
-    assert alone == Unseen.of(
+    alone = Reference.fit(frame.drop("clinic")).views[0].out_of_domain(clients=6, records=22)
+    assert alone == OutOfDomain.of(
         share=0.0, error=4**0.5 / 22, counted=22, reference_effect=1.0, effect=1.0
     )
 

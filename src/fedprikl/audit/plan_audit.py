@@ -41,7 +41,7 @@ from fedprikl.privacy import SECURE_NOISE, NoiseSource
 from fedprikl.privacy.integer_noise import laplace_variance
 from fedprikl.privacy.shared_noise import SharedGaussianMechanism
 from fedprikl.protocol import ColumnQuestions, Plan, trust_of
-from fedprikl.protocol.cohort_sums import OpenedSum, asked_views, view_points, view_score
+from fedprikl.protocol.cohort_sums import OpenedSum, asked_views, view_score
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.question_noise import AdaptiveNoise, CountsNoise
 from fedprikl.protocol.round import size_cohort
@@ -186,7 +186,7 @@ def _attacks(trust: ScoredSum, reference: Reference, source: NoiseSource) -> Ite
     """One for each noise of a trusted aggregator."""
     plan, rng = trust.plan, np.random.default_rng(1)
     points = trust.draw_points(reference.probabilities, rng) if plan.questions else None
-    views = [view_points(view) for view in asked_views(plan, reference)]
+    views = [view.points() for view in asked_views(plan, reference)]
     world = _World(trust, points, views, source)
     records = np.full(plan.batches, UNIT_WORDS * _moved(plan))
     additive = [noise for noise in trust.noises if not isinstance(noise, AdaptiveNoise)]

@@ -138,7 +138,7 @@ def _gaps(data: Path, reference: Reference, form: CsvFormat) -> list[str]:
 
 def _cautions(reference: Reference) -> list[str]:
     """What makes a reference useless, though it can be built: too few records in each cell."""
-    records, cells = int(reference.mass.sum()), reference.domain.size - 1
+    records, cells = int(reference.whole.mass.sum()), reference.whole.size
     levels = {column.name: column.size - 1 for column in _columns(reference)}
     unique = [name for name, size in levels.items() if size > UNIQUE * records]
     if unique:
@@ -174,10 +174,10 @@ def _document(reference: Reference, output: Path) -> dict[str, Any]:
     return {
         "reference": str(output),
         "fingerprint": reference.fingerprint,
-        "records": int(reference.mass.sum()),
+        "records": int(reference.whole.mass.sum()),
         "joint": reference.joint,
-        "cells": reference.domain.size - 1,
-        "correlation": _correlation(reference.correlation),
+        "cells": reference.whole.size,
+        "correlation": _correlation(reference.whole.correlation),
         "columns": [_column(column) for column in _columns(reference)],
         "views": [_view(view) for view in reference.views],
         "heaviest": [

@@ -21,7 +21,7 @@ from fedprikl.checks import (
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.scoring import Terms
 from fedprikl.reference import QueryPoints, Spread
-from fedprikl.reference.spread import CellSpread
+from fedprikl.reference.views import CellSpread
 
 LARGEST = 9.0  # variance of a ratio; with more, hardly any population holds the cell
 SEED = 6_2024

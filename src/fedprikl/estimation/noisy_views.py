@@ -24,7 +24,7 @@ from fedprikl.estimation.statistic import (
 )
 from fedprikl.privacy import NoiseSource, PrivacyStatement, VectorCalibrated
 from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, IntegerLaplaceMechanism
-from fedprikl.reference import QueryPoints, Spread, Unseen
+from fedprikl.reference import OutOfDomain, QueryPoints, Spread
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -37,7 +37,7 @@ class UnseenStatistic:
     """
 
     noisy: NoisyCounts
-    law: Unseen
+    law: OutOfDomain
     name: str = UNSEEN
     unit: str = ""
     mechanism: None = None
@@ -97,7 +97,7 @@ class NoisyViews:
     mechanism: str  # the noise on every count, in words
     vectors: tuple[ViewVector, ...] = field(default=())  # tv, js; none where nobody is trusted
 
-    def statistics(self, view: int, unseen: Unseen) -> tuple[Statistic, ...]:
+    def statistics(self, view: int, unseen: OutOfDomain) -> tuple[Statistic, ...]:
         """The witnesses of one view; `unseen` is the law of records outside its cells."""
         noisy = self.counts[view]
         values = (each.statistic(view, noisy.points, noisy.records) for each in self.vectors)

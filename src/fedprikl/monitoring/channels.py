@@ -11,14 +11,14 @@ from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import NoisyCounts
 from fedprikl.privacy import laplace_variance
-from fedprikl.protocol.cohort_sums import asked_views, view_points, view_score
+from fedprikl.protocol.cohort_sums import asked_views, view_score
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question_noise import noises_of
 from fedprikl.protocol.release import Release
-from fedprikl.reference import QueryPoints, Reference, Spread, all_points
+from fedprikl.reference import QueryPoints, Reference, Spread
 from fedprikl.reference.correlation import Correlation
-from fedprikl.reference.spread import between_clients
+from fedprikl.reference.views import between_clients
 
 RARE, NEAR = 4, 8  # groups
 SIZES = ("kl", "tv")  # of every column
@@ -94,9 +94,9 @@ class Channel:
         """The whole domain of a reference."""
         return cls(
             name="",
-            points=all_points(reference.probabilities),
+            points=reference.whole.points(),
             scores=scores or tuple(map(view_score, ("kl", "tv", "js"))),
-            spread=reference.spread(clients=[1]),
+            spread=reference.whole.spread(clients=[1]),
         )
 
     @property
@@ -194,7 +194,7 @@ def channels_of(plan: Plan, reference: Reference) -> tuple[Channel, ...]:
     found += (
         Channel(
             name=" and ".join(view.columns),
-            points=view_points(view),
+            points=view.points(),
             scores=tuple(map(view_score, SIZES)),
             spread=view.spread(clients=[1]),
         )
@@ -245,7 +245,7 @@ def counts_of(release: Release, plan: Plan, reference: Reference, number: int) -
     found: list[ChannelCounts] = []
     if plan.questions:
         noisy = release.noisy_counts
-        if noisy is None or noisy.cells != tuple(all_points(reference.probabilities).cells):
+        if noisy is None or noisy.cells != tuple(reference.whole.points().cells):
             raise InvalidInputError("A release of a series has the noisy counts of every cell.")
         found.append(
             ChannelCounts(

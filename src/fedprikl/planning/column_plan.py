@@ -22,7 +22,7 @@ from fedprikl.planning.smallest import smallest_drifts_of
 from fedprikl.planning.trusted_plan import COHORT, plan_trusted
 from fedprikl.planning.untrusted_plan import LARGEST_COHORT, plan_untrusted, share_of_releases
 from fedprikl.privacy import Charge
-from fedprikl.protocol.cohort_sums import view_points, view_score
+from fedprikl.protocol.cohort_sums import view_score
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ColumnQuestions, Control
@@ -89,7 +89,7 @@ class _Typical:
 
     @cached_property
     def points(self) -> QueryPoints:
-        return view_points(self.view)
+        return self.view.points()
 
     @property
     def records(self) -> Ints:
@@ -138,7 +138,7 @@ class _Typical:
             laplace_scale=scale,
         )
         views = NoisyViews(counts=(noisy,), mechanism="", vectors=tuple(self._vectors()))
-        unseen = self.view.unseen(
+        unseen = self.view.out_of_domain(
             clients=self.known.clients,
             records=int(self.records[0]),
             design_effect=self.plan.design_effect,

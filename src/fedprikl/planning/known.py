@@ -112,13 +112,13 @@ class Known:
         """How counts vary without drift: by the plan, or by the reference."""
         if plan.design_effect is not None:
             return plan.design_effect
-        return self.reference.spread(clients=[self.clients // plan.batches] * plan.batches)
+        return self.reference.whole.spread(clients=[self.clients // plan.batches] * plan.batches)
 
     def design_effect(self, plan: Plan) -> float:
         """The same as one number, on average over cells."""
         if plan.design_effect is not None:
             return plan.design_effect
-        return self.reference.design_effect(clients=self.clients, records=self.records)
+        return self.reference.whole.design_effect(clients=self.clients, records=self.records)
 
     def notes(self, plan: Plan) -> tuple[str, ...]:
         """What the plan's promises rest on and nobody has said."""
@@ -127,7 +127,7 @@ class Known:
     def _alike(self, plan: Plan) -> tuple[str, ...]:
         """Where nobody has said how alike the records of one client are."""
         pi = self.reference
-        known = pi.correlation is not None or any(view.correlation for view in pi.views)
+        known = pi.whole.correlation is not None or any(view.correlation for view in pi.views)
         if known or plan.design_effect is not None or one_each(self.records, self.clients):
             return ()
         return (

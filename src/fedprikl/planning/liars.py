@@ -12,7 +12,7 @@ from fedprikl.estimation import score_reach
 from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.scoring import Terms
 from fedprikl.planning.known import Known
-from fedprikl.protocol.cohort_sums import asked_views, view_points, view_score
+from fedprikl.protocol.cohort_sums import asked_views, view_score
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.trust import trust_of
@@ -90,7 +90,7 @@ def _of_columns(known: Known, plan: Plan, cohort: int) -> list[list[LiarTarget]]
             LiarTarget(
                 divergence=divergence,
                 column=" and ".join(view.columns),
-                points=view_points(view),
+                points=view.points(),
                 records=np.array([known.records]),
                 score=view_score(divergence),
                 per_client=plan.moved,

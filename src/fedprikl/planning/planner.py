@@ -183,8 +183,8 @@ def plan_round(
 
 def _plan(known: Known, draft: Plan, payload: int | None, series: Series | None) -> PlannedRound:
     """The plan for what is known, with the design effect of clients whose records are alike."""
-    effect = draft.design_effect or 1.0
-    if draft.design_effect is None and (correlation := known.reference.correlation) is not None:
+    effect, correlation = draft.design_effect or 1.0, known.reference.whole.correlation
+    if draft.design_effect is None and correlation is not None:
         effect = correlation.design_effect(clients=known.clients, records=known.records)
     plan = replace(draft, client_effect=effect)
     if series is not None:

@@ -61,7 +61,7 @@ class TrialRound:
         sizes = np.full(plan.batches, max(1, records // plan.batches))
         spread: float | Spread | None = plan.design_effect
         if spread is None:
-            spread = reference.spread(clients=[clients // plan.batches] * plan.batches)
+            spread = reference.whole.spread(clients=[clients // plan.batches] * plan.batches)
         return cls(plan, pi, points, sizes, clients, spread)
 
     @cached_property

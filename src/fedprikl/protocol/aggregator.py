@@ -15,7 +15,7 @@ from fedprikl.privacy import (
     Reservation,
     Span,
 )
-from fedprikl.protocol.cohort_sums import OpenedSum, Outcome, asked_views, view_points
+from fedprikl.protocol.cohort_sums import OpenedSum, Outcome, asked_views
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.noised_round import NoisedRound
 from fedprikl.protocol.release import charge_note, charged_span
@@ -131,7 +131,7 @@ class Aggregator:
         return NoisedRound.of(
             current,
             self._trust.noise(
-                current.points, [view_points(view) for view in views], sums, source=self._source
+                current.points, [view.points() for view in views], sums, source=self._source
             ),
             outcomes=tuple(self._outcomes[n] for n in sorted(self._outcomes)),
             counted=tuple(sorted(self._counted)),

@@ -11,7 +11,7 @@ from fedprikl.divergence import Score, Skew, divergence_named
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ColumnQuestions
-from fedprikl.reference import QueryPoints, Reference, Spread, View
+from fedprikl.reference import Reference, Spread, View
 from fedprikl.secure_sum import Degree, choose_degree
 
 
@@ -89,12 +89,6 @@ def view_places(asked: ColumnQuestions | None, reference: Reference) -> list[int
     return found
 
 
-def view_points(view: View) -> QueryPoints:
-    """All cells of a view, asked of everybody."""
-    pi, cells = view.probabilities, np.arange(view.size)
-    return QueryPoints.build(pi, cells=cells, batch=np.zeros_like(cells), weights=pi[cells])
-
-
 def view_score(divergence: str) -> Score:
     """Of a view's counts: everybody's, so they need no correction; no step is limited."""
     found = divergence_named(divergence)
@@ -129,4 +123,4 @@ def spread_of(plan: Plan, reference: Reference, outcomes: Iterable[Outcome]) -> 
     clients = [0] * plan.batches
     for outcome in outcomes:
         clients[outcome.batch] += outcome.included
-    return reference.spread(clients=clients)
+    return reference.whole.spread(clients=clients)

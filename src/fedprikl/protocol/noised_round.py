@@ -38,7 +38,6 @@ from fedprikl.protocol.cohort_sums import (
     Outcome,
     asked_views,
     spread_of,
-    view_points,
     view_score,
 )
 from fedprikl.protocol.keys import SigningKey
@@ -112,7 +111,7 @@ def _judge(
     """On all views together."""
     records = [int(noisy.records[0]) for noisy in released.counts]
     unseen = [
-        view.unseen(clients=clients, records=held, design_effect=plan.design_effect)
+        view.out_of_domain(clients=clients, records=held, design_effect=plan.design_effect)
         for view, held in zip(views, records, strict=True)
     ]
     columns = [
@@ -297,7 +296,7 @@ class NoisedRound:
         views = asked_views(plan, reference)
         estimates = trust_of(plan).explain(
             None if self.points is None else self.points.read(),
-            [view_points(view) for view in views],
+            [view.points() for view in views],
             self.noised,
             [outcome.clients for outcome in self.outcomes],
             rng=_generator(self.simulation),

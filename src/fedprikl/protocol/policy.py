@@ -198,5 +198,5 @@ def _check_points(invitation: Invitation, policy: Policy, reference: Reference) 
     if len(set(cells)) < len(cells):
         raise PolicyRefusal("a point is asked twice")
     inside = max(cells, default=0) < reference.domain.size
-    if not inside or min(reference.mass[list(cells)], default=1) <= 0:
+    if not inside or min(reference.whole.mass[list(cells)], default=1) <= 0:
         raise PolicyRefusal("a point is not a cell of the reference")

@@ -136,7 +136,7 @@ class Server:
         return Round(round_id, self._signed, points, tuple(cohorts), self._reference, period)
 
     def _check_period(self, period: int | None) -> None:
-        series, cells = self.plan.series, int(np.count_nonzero(self._reference.mass))
+        series, cells = self.plan.series, int(np.count_nonzero(self._reference.whole.mass))
         if series is None:
             if period is not None:
                 raise InvalidInputError("The plan has no series, so it has no periods.")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -11,9 +11,9 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.records.data_files import Chunk, quoted_names
-from fedprikl.reference import Domain, Indices, Reference, Table
-from fedprikl.reference.columns import UNSEEN, Values
-from fedprikl.reference.views import ViewCounter, ViewRows
+from fedprikl.reference import Indices, Reference, Table
+from fedprikl.reference.columns import UNSEEN
+from fedprikl.reference.domain import Levels
 
 KEY_BYTES = 8
 Randomness = Callable[[int], bytes]
@@ -106,22 +106,18 @@ def draw_reference(
     a reference that has no joint cells) every view is drawn by itself, from what its distribution
     has beyond the joint cells: E[h_v(x)] = k Pi_v(x) in each of them.
     """
-    mass = reference.mass
-    cells = _draw(mass, records, randomness)
-    counts = np.bincount(cells, minlength=len(mass)).astype(np.int64)
-    table, codes = reference.domain.encoder, reference.domain.codes
-    if not isinstance(table, Table) or not reference.views:
-        return counts, ()
-    levels = _levels(table, codes)
-    views, strays = [], int(counts[-1])
+    whole = reference.whole
+    cells = _draw(whole.mass, records, randomness)
+    counts = np.bincount(cells, minlength=len(whole.mass)).astype(np.int64)
+    table = whole.domain.encoder
+    levels = table.levels(whole.domain.codes) if isinstance(table, Table) else {}
+    views, outside = [], int(counts[-1])
     for view in reference.views:
-        rows = ViewRows.of(table, view.columns)
-        place = Domain(rows.part, view.codes).cells_of(rows.codes(levels))
-        found = _summed(place, counts[:-1], view.size + 1)
-        if strays:
-            beyond = np.maximum(view.mass - _summed(place, mass[:-1], view.size + 1), 0.0)
-            drawn = _draw(beyond, strays, randomness)
-            found = found + np.bincount(drawn, minlength=view.size + 1)
+        place, size = view.domain.cells(levels), view.domain.size
+        found = _summed(place, counts[:-1], size)
+        if outside:
+            beyond = np.maximum(view.mass - _summed(place, whole.mass[:-1], size), 0.0)
+            found = found + np.bincount(_draw(beyond, outside, randomness), minlength=size)
         views.append(found.astype(np.int64))
     return counts, tuple(views)
 
@@ -154,15 +150,6 @@ def _draw(mass: Floats, number: int, randomness: Randomness) -> Ints:
     last = int(np.flatnonzero(mass)[-1])  # a share just under 1 may be rounded up
     cells: Ints = np.minimum(found, last).astype(np.int64)
     return cells
-
-
-def _levels(table: Table, codes: Ints) -> list[Ints]:
-    """The level of each column in each code: `Table.levels`, of all at once."""
-    levels = []
-    for column in reversed(table.columns):
-        codes, level = np.divmod(codes, column.size)
-        levels.append(level)
-    return levels[::-1]
 
 
 def _summed(place: Ints, weights: Ints | Floats, size: int) -> Floats:
@@ -209,28 +196,23 @@ class RecordCounts:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Levels:
+class _Rows:
     """Some rows: their level in each column; and how many records beside them are no rows."""
 
-    of_columns: dict[str, Ints]
-    unreadable: int
+    levels: Levels
+    unreadable: int = 0
 
 
 class CellReader:
-    """Counts rows into a reference's cells; one reader serves any number of files."""
+    """Counts rows into the cells of all views of a reference; one serves any number of files."""
 
     def __init__(self, reference: Reference) -> None:
-        self._reference = reference
-        self._domain, self._joint = reference.domain, reference.joint
-        self._levels: Callable[[Mapping[str, Values]], list[Ints]] | None = None
-        self._views: ViewCounter | None = None
-        if isinstance(reference.domain.encoder, Table):
-            self._levels = reference.domain.encoder.reader()
-            self._views = ViewCounter(reference.domain.encoder, reference.views)
+        self._reference, self._encoder = reference, reference.domain.encoder
+        self._levels = self._encoder.reader()
 
     def columns(self, available: Sequence[str], where: object) -> tuple[str, ...]:
         """The columns that are needed, of those available."""
-        match self._domain.encoder:
+        match self._encoder:
             case Table() as table:
                 return table.names
             case Indices() if "cell" in available:
@@ -261,11 +243,11 @@ class CellReader:
 
     def count_array(self, records: Any, draw: Draw | None = None) -> RecordCounts:
         """The same of records that are no table: an array of images, or of cell numbers."""
-        codes = self._domain.encoder.encode(records)
+        levels = self._encoder.read(records)
         if draw is not None:
-            codes = codes[draw.places(len(codes))]
-        counts = np.bincount(self._domain.cells_of(codes), minlength=self._domain.size)
-        found = RecordCounts(counts.astype(np.int64), {}, int(np.count_nonzero(codes == UNSEEN)))
+            places = draw.places(len(next(iter(levels.values()))))
+            levels = {name: of_column[places] for name, of_column in levels.items()}
+        found = replace(self._sum([_Rows(levels)]), unknown={})
         return found if draw is None else self._or_reference(found, draw)
 
     def _or_reference(self, found: RecordCounts, draw: Draw) -> RecordCounts:
@@ -275,31 +257,29 @@ class CellReader:
         counts, views = draw_reference(self._reference, draw.records, draw.randomness)
         return RecordCounts(counts, views=views)
 
-    def _sum(self, parts: Iterable[_Levels]) -> RecordCounts:
-        counts = np.zeros(self._domain.size, dtype=np.int64)
-        views = () if self._views is None else self._views.none()
+    def _sum(self, parts: Iterable[_Rows]) -> RecordCounts:
+        domains = [view.domain for view in (self._reference.whole, *self._reference.views)]
+        counts = [np.zeros(domain.size, dtype=np.int64) for domain in domains]
         unknown: dict[str, int] = {}
         records = unreadable = 0
         for part in parts:
-            levels = list(part.of_columns.values())
-            codes = self._codes(levels)
-            counts += np.bincount(self._domain.cells_of(codes), minlength=len(counts))
-            if self._views is not None:
-                views = tuple(map(np.add, views, self._views.count(levels)))
-            for name, of_column in part.of_columns.items():
-                unknown[name] = unknown.get(name, 0) + int(np.count_nonzero(of_column == UNSEEN))
-            records += int(np.count_nonzero(codes == UNSEEN))
+            for of_view, domain in zip(counts, domains, strict=True):
+                of_view += domain.count(part.levels)
+                of_view[-1] += part.unreadable
+            unseen = {name: level == UNSEEN for name, level in part.levels.items()}
+            for name, which in unseen.items():
+                unknown[name] = unknown.get(name, 0) + int(np.count_nonzero(which))
+            records += int(np.count_nonzero(np.any(list(unseen.values()), axis=0)))
             unreadable += part.unreadable
-        for of_cells in (counts, *views):
-            of_cells[-1] += unreadable
-        return RecordCounts(counts, unknown, records, unreadable, views)
+        whole, *views = counts
+        return RecordCounts(whole, unknown, records, unreadable, tuple(views))
 
-    def _drawn(self, chunks: Iterable[Chunk], draw: Draw) -> Iterator[_Levels]:
+    def _drawn(self, chunks: Iterable[Chunk], draw: Draw) -> Iterator[_Rows]:
         """The drawn records, if there are any. Only what may be drawn is read beyond its line."""
         names: tuple[str, ...] = ()
         sample: Sample | None = None
         for chunk in chunks:
-            names = names or self._names(chunk)
+            names = names or tuple(chunk.columns)
             sample = sample or draw.sample(len(names))
             sample.offer(chunk.rows + len(chunk.unreadable), partial(self._rows, chunk))
         if sample is None:
@@ -307,36 +287,17 @@ class CellReader:
         rows = sample.drawn()
         broken = rows[:, 0] == UNREADABLE
         levels = dict(zip(names, rows[~broken].T, strict=True))
-        yield _Levels(levels, int(np.count_nonzero(broken)))
+        yield _Rows(levels, int(np.count_nonzero(broken)))
 
     def _rows(self, chunk: Chunk, places: Ints) -> Ints:
         """The levels of some records of a chunk, one row each; lines that are no rows come last."""
         inside = np.zeros(chunk.rows + len(chunk.unreadable), dtype=np.bool_)
         inside[places] = True
-        read = self._read(Chunk(chunk.taken(inside[: chunk.rows])))
-        levels = np.column_stack(list(read.of_columns.values()))
-        broken = np.full((len(places) - len(levels), levels.shape[1]), UNREADABLE)
-        return np.concatenate([levels, broken])
+        levels = self._levels(chunk.taken(inside[: chunk.rows]))
+        rows = np.column_stack([levels[name] for name in chunk.columns])
+        broken = np.full((len(places) - len(rows), rows.shape[1]), UNREADABLE)
+        return np.concatenate([rows, broken])
 
-    def _read(self, chunk: Chunk) -> _Levels:
+    def _read(self, chunk: Chunk) -> _Rows:
         """The level of each row in each column."""
-        if self._levels is not None:
-            levels = self._levels(chunk.columns)
-        else:
-            (values,) = chunk.columns.values()
-            levels = [self._domain.encoder.encode(values)]
-        of_columns = dict(zip(self._names(chunk), levels, strict=True))
-        return _Levels(of_columns, len(chunk.unreadable))
-
-    def _names(self, chunk: Chunk) -> tuple[str, ...]:
-        encoder = self._domain.encoder
-        return encoder.names if isinstance(encoder, Table) else tuple(chunk.columns)
-
-    def _codes(self, levels: Sequence[Ints]) -> Ints:
-        """The code of each row."""
-        match self._domain.encoder:
-            case Table() as table if self._joint:
-                return table.combine(levels)
-            case Table() as table:
-                return np.where(table.unseen(levels), UNSEEN, 0)  # no code has a cell
-        return levels[0]
+        return _Rows(self._levels(chunk.columns), len(chunk.unreadable))

@@ -14,9 +14,9 @@ from fedprikl.records.data_files import (
     quoted_names,
     require_columns,
 )
-from fedprikl.reference import Domain, Reference
+from fedprikl.reference import Reference
 from fedprikl.reference.columns import Values
-from fedprikl.reference.fit import check_lists, compared_columns, fit_cells, fit_table
+from fedprikl.reference.fit import check_lists, compared_columns, fit_table, fit_views
 from fedprikl.reference.values import MISSING_TEXTS
 
 
@@ -77,8 +77,7 @@ def fit_reference(
         note=note,
     )
     rows = _whole_rows(file, wanted)
-    found = fit_cells(table, rows, clients, pairs=pairs, joint=joint)
-    return Reference(Domain(table, found.codes), found.mass, found.correlation, found.views)
+    return Reference(*fit_views(table, rows, clients, pairs=pairs, joint=joint))
 
 
 def _whole_rows(file: DataFile, columns: Sequence[str]) -> Iterator[dict[str, Values]]:

@@ -77,7 +77,7 @@ class FrameRecords:
         Where records are `drawn`, a frame without any columns has no records.
         """
         if self._is_array(reference):
-            reference.domain.encoder.encode(self.records[:0])
+            reference.domain.encoder.read(self.records[:0])
             return
         frame = eager_frame(self.records)
         if not (drawn and _is_bare(frame)):

@@ -1,7 +1,7 @@
 """Reference: the finite domain, how records become cells, Pi, and the query points."""
 
 from fedprikl.reference.columns import Bins, Categories, Times
-from fedprikl.reference.correlation import Correlation, Factors, Unseen
+from fedprikl.reference.correlation import Correlation, Factors
 from fedprikl.reference.domain import Domain, Indices, Table
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.points import (
@@ -14,8 +14,7 @@ from fedprikl.reference.points import (
     spread_shares,
 )
 from fedprikl.reference.reference import Reference
-from fedprikl.reference.spread import Spread, one_each
-from fedprikl.reference.views import View
+from fedprikl.reference.views import OutOfDomain, Spread, View, one_each
 
 __all__ = [
     "Bins",
@@ -25,12 +24,12 @@ __all__ = [
     "Domain",
     "Factors",
     "Indices",
+    "OutOfDomain",
     "QueryPoints",
     "Reference",
     "Spread",
     "Table",
     "Times",
-    "Unseen",
     "View",
     "all_points",
     "distinct_points",

@@ -283,55 +283,6 @@ def missed_share(cell: Ints, held: Floats) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unseen:
-    """How many records of a population without drift lie in none of the reference's cells.
-
-        R ~ Poisson(N G),   G ~ Gamma of mean known + u and variance (known + u) (d - 1) / N
-        u ~ Gamma(shape) scale
-
-    u is what the reference has missed. Its law has the mean and the variance of Good's estimate,
-    with one more holder: a reference without any cell of one holder may have missed a cell of a
-    share u with probability exp(-N_reference u / d). Then R of unrelated records is at least r
-    with probability (N / (N + N_reference))^r, as in an exact test of one cell with no record of
-    the reference. d is by how much a client's records come together in a rare cell.
-
-    >>> law = Unseen.of(share=0.0, error=0.0, counted=10_000, reference_effect=1.0, effect=1.0)
-    >>> law.shape, law.scale
-    (1.0, 0.0001)
-    """
-
-    shape: float
-    scale: float  # 0: the reference is exact
-    effect: float  # d of the population
-    known: float = 0.0  # the reference's own share of records in none of its cells
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        share: float,
-        error: float,
-        counted: int,
-        reference_effect: float,
-        effect: float,
-        known: float = 0.0,
-    ) -> "Unseen":
-        """From `missed_share` of a reference of so many records, and both design effects."""
-        one = reference_effect / counted
-        mean, variance = share + one, error**2 + one**2
-        shape = max(mean**2 / variance, 1.0)
-        return cls(shape=shape, scale=math.sqrt(variance / shape), effect=effect, known=known)
-
-    def draw(self, records: int, draws: int, rng: np.random.Generator) -> Floats:
-        """R of so many populations of N records."""
-        mean = self.known + self.scale * rng.gamma(self.shape, size=draws)
-        together = (self.effect - 1) / records
-        if together > 0:
-            mean = together * rng.gamma(mean / together)
-        return np.minimum(rng.poisson(records * mean), records).astype(np.float64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Correlation:
     """The intra-client correlation of a reference, and how unequal its clients' sizes are."""
 
@@ -340,7 +291,7 @@ class Correlation:
     clients: int  # it was estimated from
     discount: float = 0.0  # of cells held by one client: see `Spread`
     factors: Factors | None = None  # how clients differ, cell by cell; None: icc says it all
-    missed: float = 0.0  # share of records in cells that one client alone holds: see `Unseen`
+    missed: float = 0.0  # share of records in cells that one client alone holds: see `OutOfDomain`
     missed_error: float = 0.0  # its standard error
 
     def __post_init__(self) -> None:

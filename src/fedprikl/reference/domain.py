@@ -1,4 +1,4 @@
-"""The finite domain: every record belongs to exactly one cell, unknown ones to "other"."""
+"""The finite domain: every record belongs to exactly one cell, or is out of the domain."""
 
 import contextlib
 import math
@@ -16,18 +16,33 @@ from fedprikl.reference.frames import column_values, eager_frame
 from fedprikl.reference.values import MISSING_TEXTS, number, simple
 
 MAX_CODES = 2**62
+FEW = 2**16  # codes that are counted without a search
+Levels = Mapping[str, Ints]  # of some rows: one level per row, for each column that is read
+LevelReader = Callable[[Mapping[str, Values]], Levels]  # kept for many chunks of rows
 
 
 class Encoder(Protocol):
-    """Turns records into codes: whole numbers of at least 0, or `UNSEEN`."""
+    """Turns records into codes: whole numbers of at least 0, or `UNSEEN`.
+
+    In two steps, so that all views of a table read it once: records become levels of columns, and
+    these become codes. What has these methods can be the encoder of a view.
+    """
 
     @property
     def size(self) -> int:
         """Number of possible codes."""
         ...
 
-    def encode(self, records: Any, /) -> Ints:
-        """One code per record."""
+    def reader(self) -> LevelReader:
+        """From the values of each column to their levels; to be kept for many chunks of rows."""
+        ...
+
+    def read(self, records: Any, /) -> Levels:
+        """The levels of records in memory."""
+        ...
+
+    def codes(self, levels: Levels, /) -> Ints:
+        """One code per row. There may be levels of more columns than those it needs."""
         ...
 
     def label(self, code: int, /) -> str:
@@ -35,8 +50,31 @@ class Encoder(Protocol):
         ...
 
 
+class OneField:
+    """An encoder of records that have one field, whose level is the code."""
+
+    __slots__ = ()
+
+    def encode(self, records: Any) -> Ints:
+        """One code per record."""
+        raise NotImplementedError
+
+    def reader(self) -> LevelReader:
+        """From the values of the only column to their codes."""
+        return lambda chunk: {name: self.encode(values) for name, values in chunk.items()}
+
+    def read(self, records: Any) -> Levels:
+        """The codes, of a column without a name."""
+        return {"": self.encode(records)}
+
+    def codes(self, levels: Levels) -> Ints:
+        """The only column."""
+        (codes,) = levels.values()
+        return codes
+
+
 @dataclass(frozen=True, slots=True)
-class Indices:
+class Indices(OneField):
     """Records that are cell numbers already: 0 .. size-1, anything else is unseen."""
 
     size: int
@@ -57,7 +95,7 @@ class Table:
     """Rows of a data frame; the code numbers the combination of the columns' levels.
 
     `missing` are the texts that stand for a gap, in files and in frames. Combinations of very many
-    columns have no code (`countable`); only levels are asked of such a table.
+    columns (more than 2^62) have no code; only levels are asked of such a table.
     """
 
     columns: tuple[Column, ...]
@@ -75,19 +113,10 @@ class Table:
         """Number of combinations of levels."""
         return math.prod(column.size for column in self.columns)
 
-    @property
-    def countable(self) -> bool:
-        """Whether the combinations are few enough to be numbered: at most 2^62."""
-        return self.size <= MAX_CODES
-
-    def encode(self, records: Any) -> Ints:
-        """Codes of a frame's rows (pandas, polars, pyarrow, ...)."""
-        return self.combine(self.encode_columns(records))
-
-    def encode_columns(self, records: Any) -> list[Ints]:
-        """The level of every row, column by column."""
+    def read(self, records: Any) -> Levels:
+        """The levels of a frame's rows (pandas, polars, pyarrow, ...)."""
         frame = eager_frame(records)
-        missing = [column.name for column in self.columns if column.name not in frame.columns]
+        missing = [name for name in self.names if name not in frame.columns]
         if missing:
             raise InvalidInputError(
                 f"The data has no column {', '.join(map(repr, missing))}, which the reference "
@@ -100,51 +129,42 @@ class Table:
         """The names of the columns."""
         return tuple(column.name for column in self.columns)
 
-    def reader(self) -> Callable[[Mapping[str, Values]], list[Ints]]:
+    def reader(self) -> LevelReader:
         """From the values of each column to their levels; to be kept for many chunks of rows."""
         readers = {column.name: Reader(column, self.missing) for column in self.columns}
-        return lambda chunk: [reader(chunk[name]) for name, reader in readers.items()]
+        return lambda chunk: {name: reader(chunk[name]) for name, reader in readers.items()}
 
     def part(self, names: Sequence[str]) -> "Table":
         """The table of some of its columns alone."""
         by_name = dict(zip(self.names, self.columns, strict=True))
         return Table(tuple(by_name[name] for name in names), self.missing)
 
-    def combine(self, levels: Sequence[Ints]) -> Ints:
-        """Codes from one array of levels per column; `UNSEEN` where any level is."""
+    def codes(self, levels: Levels) -> Ints:
+        """The levels of a row in mixed radix, the first column most significant.
+
+        `UNSEEN` where any level is.
+        """
         check_size(self.size)
-        codes = np.zeros_like(levels[0])
-        for column, of_column in zip(self.columns, levels, strict=True):
-            codes = codes * column.size + of_column
-        codes[self.unseen(levels)] = UNSEEN
-        return codes
+        first, *more = self.columns
+        codes = levels[first.name]
+        unseen = codes == UNSEEN
+        for column in more:
+            codes = codes * column.size + levels[column.name]
+            unseen = unseen | (levels[column.name] == UNSEEN)
+        return np.where(unseen, UNSEEN, codes) if more else codes
 
-    def unseen(self, levels: Sequence[Ints]) -> npt.NDArray[np.bool_]:
-        """Which rows have a value that the reference does not know, in any column."""
-        found = np.zeros(len(levels[0]), dtype=np.bool_)
-        for of_column in levels:
-            found |= of_column == UNSEEN
-        return found
-
-    def levels(self, code: int) -> list[int]:
-        """The level of each column in a code; the inverse of `code`."""
-        levels = []
+    def levels(self, codes: Ints) -> dict[str, Ints]:
+        """The inverse of `codes`."""
+        found = {}
         for column in reversed(self.columns):
-            code, level = divmod(code, column.size)
-            levels.append(level)
-        return levels[::-1]
-
-    def code(self, levels: list[int]) -> int:
-        """The code of one level per column, in mixed radix, the first column most significant."""
-        code = 0
-        for column, level in zip(self.columns, levels, strict=True):
-            code = code * column.size + level
-        return code
+            codes, found[column.name] = np.divmod(codes, column.size)
+        return found
 
     def label(self, code: int) -> str:
         """Like `city=Basel, age=(30, 40]`."""
-        pairs = zip(self.columns, self.levels(code), strict=True)
-        return ", ".join(f"{column.name}={column.label(level)}" for column, level in pairs)
+        levels = self.levels(np.array([code]))
+        of_columns = ((column, int(levels[column.name][0])) for column in self.columns)
+        return ", ".join(f"{column.name}={column.label(level)}" for column, level in of_columns)
 
 
 def separate(records: Any, what: str) -> npt.NDArray[Any] | list[Any]:
@@ -182,9 +202,9 @@ def _number(value: Any) -> float | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
-    """Cells 0 .. size-2 stand for the codes the reference knows; the last cell is "other".
+    """Cells 0 .. size-2 stand for the codes the reference knows; the last one is "other".
 
-    "Other" takes every record the reference cannot name: an unseen value, an unseen combination.
+    It takes every record out of the domain: one with an unseen value or an unseen combination.
     Nothing is dropped, so the cells of a data set always sum to its number of records.
     """
 
@@ -211,27 +231,33 @@ class Domain:
         """The cell of everything the reference does not know."""
         return len(self.codes)
 
-    def encode(self, records: Any) -> Ints:
-        """One cell per record. Cost: the encoder's, and a binary search per record."""
-        return self.cells_of(self.encoder.encode(records))
-
-    def cells_of(self, codes: Ints) -> Ints:
-        """One cell per code; "other" for `UNSEEN` and for codes the reference never saw."""
-        if not self.codes.size:
-            return np.full(len(codes), self.other, dtype=np.int64)
+    def cells(self, levels: Levels) -> Ints:
+        """One cell per row. Cost: a binary search per row."""
+        if not self.codes.size:  # of a table of too many combinations, rows have no codes
+            return np.full(_rows(levels), self.other, dtype=np.int64)
+        codes = self.encoder.codes(levels)
         cells = np.searchsorted(self.codes, codes)
         known = self.codes[np.minimum(cells, self.other - 1)] == codes
         return np.where(known, cells, self.other).astype(np.int64)
 
-    def count(self, records: Any) -> Ints:
-        """h(x): how many records fall into each cell."""
-        return np.bincount(self.encode(records), minlength=self.size).astype(np.int64)
+    def count(self, levels: Levels) -> Ints:
+        """h(x): how many rows fall into each cell, "other" last."""
+        if not self.codes.size or self.encoder.size > FEW:
+            return np.bincount(self.cells(levels), minlength=self.size).astype(np.int64)
+        codes = self.encoder.codes(levels)
+        tally = np.bincount(codes + 1, minlength=self.encoder.size + 1)  # `UNSEEN` is -1
+        found = tally[self.codes + 1]
+        return np.append(found, len(codes) - found.sum()).astype(np.int64)
 
     def label(self, cell: int) -> str:
         """What a person calls the cell."""
         if not 0 <= cell < self.size:
             raise InvalidInputError(f"Cell {cell} is outside the domain 0 .. {self.size - 1}.")
         return "other" if cell == self.other else self.encoder.label(int(self.codes[cell]))
+
+
+def _rows(levels: Levels) -> int:
+    return len(next(iter(levels.values())))
 
 
 def all_codes(size: int) -> Ints:

@@ -3,14 +3,14 @@
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from fedprikl.checks import Floats, check_positive_int
+from fedprikl.checks import Ints, check_positive_int
 from fedprikl.documents import digest
 from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.reference.columns import Bins, Categories, Column, Times
@@ -18,7 +18,7 @@ from fedprikl.reference.correlation import Correlation, Factors
 from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.values import instant, time_text
-from fedprikl.reference.views import View, check_views, view_of
+from fedprikl.reference.views import View, check_views
 
 FORMAT = "fedprikl reference"
 VERSION = 5  # 5: what was missed; 4: views of columns; 3: how clients differ; 2: gaps, times
@@ -152,14 +152,17 @@ def _parse_column(column: dict[str, Any]) -> Column:
     raise InvalidInputError("a column is neither categories nor bins nor times.")
 
 
-def parse_code(encoder: Encoder, where: Any) -> int:
-    """The code of a cell: of its levels in a table, or itself."""
-    if isinstance(encoder, Table):
-        levels = [_parse_whole(level) for level in where]
-        if any(level >= column.size for level, column in zip(levels, encoder.columns, strict=True)):
-            raise InvalidInputError("a cell names a level its column does not have.")
-        return encoder.code(levels)
-    return _parse_whole(where)
+def _parse_codes(encoder: Encoder, places: Iterable[Any]) -> Ints:
+    """The codes of cells: of their levels in a table, or themselves."""
+    if not isinstance(encoder, Table):
+        return np.array([_parse_whole(place) for place in places], dtype=np.int64)
+    rows = [[_parse_whole(level) for level in place] for place in places]
+    if not rows:
+        return np.zeros(0, dtype=np.int64)
+    levels = np.array(rows, dtype=np.int64).reshape(len(rows), len(encoder.columns))
+    if np.any(levels >= [column.size for column in encoder.columns]):
+        raise InvalidInputError("a cell names a level its column does not have.")
+    return encoder.codes(dict(zip(encoder.names, levels.T, strict=True)))
 
 
 def _parse_whole(value: Any) -> int:
@@ -175,52 +178,33 @@ def parse_number(value: Any) -> float:
     return float(value)
 
 
-Content = tuple[Domain, Floats, Correlation | None, tuple[View, ...]]
+Views = tuple[View, tuple[View, ...]]  # of a reference: the whole, and more
 
 
-def dumps(
-    domain: Domain,
-    mass: Floats,
-    correlation: Correlation | None = None,
-    views: Sequence[View] = (),
-) -> str:
+def dumps(whole: View, views: Sequence[View] = ()) -> str:
     """The file's text. Cells of mass 0 are left out where the domain implies them."""
-    content = _content(domain, mass, correlation, views)
+    content = _content(whole, views)
+    lists = [_lines(name, content.pop(name)) for name in ("views", "cells") if name in content]
     head = {
         "format": FORMAT,
         "version": VERSION,
         "about": ABOUT,
-        "fingerprint": _digest(content),
-        "records": content["records"],
-        "other": content["other"],
+        "fingerprint": fingerprint(whole, views),
+        **content,
     }
-    if correlation is not None:
-        head[CORRELATION] = content[CORRELATION]
     opened = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
-    lists = [_lines(name, content[name]) for name in ("views", "cells") if name in content]
     return ",\n".join([opened, *lists]) + "\n}\n"
 
 
-def fingerprint(
-    domain: Domain,
-    mass: Floats,
-    correlation: Correlation | None = None,
-    views: Sequence[View] = (),
-) -> str:
+def fingerprint(whole: View, views: Sequence[View] = ()) -> str:
     """SHA-256 (hex) of the canonical content; does not depend on layout or comments."""
-    return _digest(_content(domain, mass, correlation, views))
+    return digest([FORMAT, VERSION, _content(whole, views)])
 
 
-def write(
-    path: str | Path,
-    domain: Domain,
-    mass: Floats,
-    correlation: Correlation | None = None,
-    views: Sequence[View] = (),
-) -> None:
+def write(path: str | Path, whole: View, views: Sequence[View] = ()) -> None:
     """Write a reference file."""
     try:
-        Path(path).write_text(dumps(domain, mass, correlation, views), encoding="utf-8")
+        Path(path).write_text(dumps(whole, views), encoding="utf-8")
     except OSError as error:
         raise ReferenceFileError(
             f"Cannot write the reference {path}: {error.strerror}. Check the path."
@@ -231,8 +215,8 @@ def write(
         ) from None
 
 
-def read(path: str | Path) -> Content:
-    """Domain, masses, correlation (where known) and views of a reference file."""
+def read(path: str | Path) -> Views:
+    """The views of a reference file."""
     try:
         return loads(Path(path).read_bytes())
     except OSError as error:
@@ -243,7 +227,7 @@ def read(path: str | Path) -> Content:
         raise ReferenceFileError(f"{path}: {error}") from None
 
 
-def loads(text: str | bytes) -> Content:
+def loads(text: str | bytes) -> Views:
     """What a file's text holds; anything else gives a `ReferenceFileError`."""
     try:
         document = json.loads(text, parse_constant=_refuse_constant)
@@ -262,27 +246,23 @@ def loads(text: str | bytes) -> Content:
             "new plan for it; or use the software that wrote it."
         )
     try:
-        domain, mass = _parse(document)
-        correlation = parse_correlation(document.get(CORRELATION))
-        views = _parse_views(domain.encoder, document.get("views", []))
-        check_views(domain.encoder, mass, views)
+        encoder = parse_encoder(document["records"])
+        whole = _parse_view(encoder, document)
+        views = _parse_views(encoder, document.get("views", []))
+        check_views(whole, views)
     except (InvalidInputError, KeyError, TypeError, ValueError, OverflowError) as error:
         detail = str(error) if isinstance(error, InvalidInputError) else "a field is malformed."
         raise ReferenceFileError(f"The reference is damaged: {detail} Build it again.") from None
-    if document.get("fingerprint") != fingerprint(domain, mass, correlation, views):
+    if document.get("fingerprint") != fingerprint(whole, views):
         raise ReferenceFileError(
             "The reference's content does not match its fingerprint: it was changed after it was "
             "written. Build it again."
         )
-    return domain, mass, correlation, views
+    return whole, views
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return digest([FORMAT, VERSION, content])
 
 
 def _lines(name: str, entries: list[Any]) -> str:
@@ -290,71 +270,56 @@ def _lines(name: str, entries: list[Any]) -> str:
     return f'  "{name}": [\n{lines}\n  ]'
 
 
-def _content(
-    domain: Domain, mass: Floats, correlation: Correlation | None, views: Sequence[View]
-) -> dict[str, Any]:
-    encoder = domain.encoder
-    content = {"records": encoder_dict(encoder)} | _masses(domain, mass, correlation)
-    if isinstance(encoder, Table) and views:
-        content["views"] = [_view(encoder, view) for view in views]
+def _content(whole: View, views: Sequence[View]) -> dict[str, Any]:
+    content = {"records": encoder_dict(whole.domain.encoder)} | _masses(whole)
+    if views:
+        content["views"] = [{"columns": list(view.columns)} | _masses(view) for view in views]
     return content
 
 
-def _view(table: Table, view: View) -> dict[str, Any]:
-    domain = Domain(table.part(view.columns), view.codes)
-    return {"columns": list(view.columns)} | _masses(domain, view.mass, view.correlation)
-
-
-def _masses(domain: Domain, mass: Floats, correlation: Correlation | None) -> dict[str, Any]:
-    encoder = domain.encoder
-    implied = isinstance(encoder, Indices)
-    masses = mass.tolist()
+def _masses(view: View) -> dict[str, Any]:
+    encoder, codes = view.domain.encoder, view.domain.codes
+    places = codes.tolist()
+    if isinstance(encoder, Table):
+        levels = encoder.levels(codes)
+        places = np.column_stack([levels[name] for name in encoder.names]).tolist()
     cells = [
-        [encoder.levels(code) if isinstance(encoder, Table) else code, plain_number(m)]
-        for code, m in zip(domain.codes.tolist(), masses, strict=False)
-        if m > 0 or not implied
+        [place, plain_number(held)]
+        for place, held in zip(places, view.mass.tolist(), strict=False)
+        if held > 0 or not isinstance(encoder, Indices)
     ]
-    content = {"cells": cells, "other": plain_number(masses[-1])}
-    # Left out where unknown, so that references without client ids keep their fingerprint.
-    return content if correlation is None else content | {CORRELATION: asdict(correlation)}
+    content: dict[str, Any] = {"other": plain_number(float(view.mass[-1])), "cells": cells}
+    if view.correlation is not None:
+        content[CORRELATION] = asdict(view.correlation)
+    return content
 
 
-def _parse(document: dict[str, Any]) -> tuple[Domain, Floats]:
-    encoder = parse_encoder(document["records"])
-    codes, masses = [], []
-    for where, mass in document["cells"]:
-        codes.append(parse_code(encoder, where))
-        masses.append(parse_number(mass))
-    order = np.argsort(np.array(codes, dtype=np.int64), kind="stable")
-    known = np.array(codes, dtype=np.int64)[order]
-    mass_of_known = np.array(masses, dtype=np.float64)[order]
-    other = parse_number(document["other"])
+def _parse_view(encoder: Encoder, fields: dict[str, Any], columns: Sequence[str] = ()) -> View:
+    """The inverse of `_masses`."""
+    codes = _parse_codes(encoder, (place for place, _ in fields["cells"]))
+    mass = np.array([parse_number(held) for _, held in fields["cells"]])
     if isinstance(encoder, Indices):
-        Domain(encoder, known)  # distinct and in range
+        Domain(encoder, codes)  # distinct and in range
         dense = np.zeros(encoder.size)
-        dense[known] = mass_of_known
-        known, mass_of_known = all_codes(encoder.size), dense
-    total = math.fsum(mass_of_known.tolist()) + other
-    if not (math.isfinite(total) and total > 0 and mass_of_known.min(initial=0) >= 0 <= other):
-        raise InvalidInputError("the masses must not be negative, and some must be above 0.")
-    return Domain(encoder, known), np.append(mass_of_known, other)
+        dense[codes] = mass
+        codes, mass = all_codes(encoder.size), dense
+    mass = np.append(mass, parse_number(fields["other"]))
+    correlation = parse_correlation(fields.get(CORRELATION))
+    return View(Domain(encoder, codes), mass, correlation, tuple(columns))
 
 
 def _parse_views(encoder: Encoder, views: Any) -> tuple[View, ...]:
+    if views == []:
+        return ()
     if not isinstance(encoder, Table) or not isinstance(views, list):
-        if views == []:
-            return ()
         raise InvalidInputError("it has views, but not of columns.")
-    return tuple(_parse_view(encoder, view) for view in views)
-
-
-def _parse_view(table: Table, fields: Any) -> View:
-    match fields:
-        case {"columns": list(columns), "cells": list(cells), "other": other, **rest} if set(
-            columns
-        ) <= set(table.names) and set(rest) <= {CORRELATION}:
-            part = table.part(columns)
-            codes = np.array([parse_code(part, where) for where, _ in cells], dtype=np.int64)
-            mass = np.array([*(parse_number(held) for _, held in cells), parse_number(other)])
-            return view_of(table, columns, codes, mass, parse_correlation(rest.get(CORRELATION)))
-    raise InvalidInputError("a view is not one of its columns.")
+    found = []
+    for fields in views:
+        match fields:
+            case {"columns": list(columns), **rest} if set(columns) <= set(encoder.names) and (
+                set(rest) <= {"cells", "other", CORRELATION}
+            ):
+                found.append(_parse_view(encoder.part(columns), fields, columns))
+            case _:
+                raise InvalidInputError("a view is not one of its columns.")
+    return tuple(found)

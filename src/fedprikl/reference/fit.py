@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from fedprikl.reference.columns import (
     value_list,
 )
 from fedprikl.reference.correlation import Correlation
-from fedprikl.reference.domain import Table, check_size
+from fedprikl.reference.domain import MAX_CODES, Domain, Encoder, Levels, Table, check_size
 from fedprikl.reference.values import (
     Instant,
     Odd,
@@ -32,7 +32,7 @@ from fedprikl.reference.values import (
     simple,
     text_of,
 )
-from fedprikl.reference.views import View, ViewRows, check_pairs, view_of
+from fedprikl.reference.views import View
 
 Chunk = Mapping[str, Values]  # some rows, column by column
 LEADING_ZERO = re.compile(r"[+-]?0[0-9]")  # 007 is a name that looks like a number
@@ -258,55 +258,60 @@ class _Maker:
         return Times.from_instants(self.name, values, bins)
 
 
-class Fitted(NamedTuple):
-    """What a reference has beside its table."""
-
-    codes: Ints  # of the joint cells; none if the columns are too many to be taken together
-    mass: Floats
-    correlation: Correlation | None
-    views: tuple[View, ...]
-
-
-def fit_cells(
+def fit_views(
     table: Table,
     chunks: Iterable[Chunk],
     clients: str | None,
     *,
     pairs: Sequence[Sequence[str]] = (),
     joint: bool | None = None,
-) -> Fitted:
-    """Joint cells and views of all rows, in one reading.
+) -> tuple[View, tuple[View, ...]]:
+    """The whole and the views of all rows, in one reading.
 
-    Without `joint` the cells are joint ones where that makes sense: there are at most 2^62
-    combinations of levels, and at most 4096 occur, or at most half as many as there are records.
+    Without `joint` the whole has cells where that makes sense: there are at most 2^62 combinations
+    of levels, and at most 4096 occur, or at most half as many as there are records.
     """
     columns = [(name,) for name in table.names] if len(table.names) > 1 else []
-    views = [_ViewFit(table, names) for names in (*columns, *check_pairs(table.names, pairs))]
+    views = [
+        _ViewFit(table.part(names), names) for names in (*columns, *check_pairs(table.names, pairs))
+    ]
     if joint is False and not views:
         raise InvalidInputError(
             "A table of one column is compared by that column anyway. Leave joint=False out."
         )
     if joint:
         check_size(table.size)
-    whole = _Groups() if table.countable and joint is not False else None
+    wholes = [_ViewFit(table)] if table.size <= MAX_CODES and joint is not False else []
     rows = _Rows(table, clients)
     for holders, levels in rows.read(chunks):
-        if whole is not None:
-            whole.add(holders, table.combine(levels))
-        for view in views:
+        for view in (*wholes, *views):
             view.add(holders, levels)
     ranks = rows.ranks()
     found = tuple(view.fitted(ranks) for view in views)
-    if whole is not None:
-        holder, code, held = whole.merged()
-        seen, place = np.unique(code, return_inverse=True)
-        if joint or not views or len(seen) <= max(MANY, CROWDED * rows.number):
-            mass = np.append(np.bincount(place, weights=held), 0.0)
-            kind = _correlation(ranks, holder, place, held)
-            if seen[0] == UNSEEN:  # pragma: no cover  the table was fitted to these very rows
-                seen, mass = seen[1:], np.append(mass[1:-1], mass[0])
-            return Fitted(seen, mass, kind, found)
-    return Fitted(np.zeros(0, dtype=np.int64), np.array([float(rows.number)]), None, found)
+    for whole in wholes:
+        if joint or not views or whole.occurring <= max(MANY, CROWDED * rows.number):
+            return whole.fitted(ranks), found
+    return View(Domain(table, np.zeros(0, dtype=np.int64)), np.array([float(rows.number)])), found
+
+
+def check_pairs(names: Sequence[str], pairs: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+    """The pairs, if each names two of the compared columns, and none is named twice."""
+    found: list[tuple[str, str]] = []
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2 or pair[0] == pair[1]:
+            raise InvalidInputError(
+                f"A pair is two different columns, like ('age', 'plan'); got {pair!r:.60}."
+            )
+        unknown = [name for name in pair if name not in names]
+        if unknown:
+            raise InvalidInputError(
+                f"The pair {pair[0]!r}, {pair[1]!r} is not of compared columns: there is no "
+                f"{', '.join(map(repr, unknown))} among {', '.join(map(repr, names))}."
+            )
+        found.append((pair[0], pair[1]))
+    if len(set(map(frozenset, found))) < len(found):
+        raise InvalidInputError("A pair of columns is named twice. Name it once.")
+    return found
 
 
 class _Rows:
@@ -318,12 +323,14 @@ class _Rows:
         self._numbers: dict[str, int] = {}  # of the clients, in the order of their first record
         self.number = 0
 
-    def read(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Ints, list[Ints]]]:
+    def read(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Ints, Levels]]:
         """All rows; those without a client are named in an error at the end."""
         nameless = 0
         for chunk in chunks:
             levels = self._read(chunk)
-            holders = np.zeros(len(levels[0]), dtype=np.int64)
+            if any(np.any(of_column == UNSEEN) for of_column in levels.values()):
+                raise InvalidInputError("The public data changed while it was read. Try again.")
+            holders = np.zeros(len(next(iter(levels.values()))), dtype=np.int64)
             if self._clients is not None:
                 ids = _client_texts(chunk[self._clients], self._gaps)
                 nameless += ids.count(None)
@@ -332,7 +339,7 @@ class _Rows:
                 holders = np.array(named, dtype=np.int64)
                 if None in ids:
                     kept = [i is not None for i in ids]
-                    levels = [of_column[kept] for of_column in levels]
+                    levels = {name: level[kept] for name, level in levels.items()}
             self.number += len(holders)
             yield holders, levels
         if nameless:
@@ -356,43 +363,46 @@ class _ViewFit:
 
     AT_ONCE = 2**16
 
-    def __init__(self, table: Table, columns: Sequence[str]) -> None:
-        self._table, self._columns = table, columns
-        self._rows = ViewRows.of(table, columns)
-        self._width = self._rows.part.size + 1  # the last code stands for `UNSEEN`
-        self._keys = np.zeros(0, dtype=np.int64)  # client * width + code
-        self._held = np.zeros(0, dtype=np.int64)
-        self._waiting: list[Ints] = []
+    def __init__(self, encoder: Encoder, columns: tuple[str, ...] = ()) -> None:
+        self._encoder, self._columns = encoder, columns
+        none = np.zeros(0, dtype=np.int64)
+        self._kept = none, none, none  # clients, codes, and the rows of each
+        self._waiting: list[tuple[Ints, Ints]] = []
 
-    def add(self, holders: Ints, levels: Sequence[Ints]) -> None:
-        if holders.size and (int(holders.max()) + 1) * self._width > 2**62:
-            raise InvalidInputError(
-                f"The columns {', '.join(map(repr, self._columns))} have too many combinations to "
-                "be a pair. Leave the pair out, or use fewer bins."
-            )
-        codes = self._rows.codes(levels)
-        keys = holders * self._width + np.where(codes == UNSEEN, self._width - 1, codes)
-        self._waiting.append(keys)
+    def add(self, holders: Ints, levels: Levels) -> None:
+        self._waiting.append((holders, self._encoder.codes(levels)))
         # Merged whenever as much waits as is kept: the cost stays in proportion to the rows.
-        if sum(map(len, self._waiting)) > max(self.AT_ONCE, len(self._keys)):
+        if sum(len(codes) for _, codes in self._waiting) > max(self.AT_ONCE, len(self._kept[0])):
             self._merge()
 
-    def fitted(self, ranks: Ints | None) -> View:
+    @property
+    def occurring(self) -> int:
+        """How many codes occur."""
         self._merge()
-        holder, code = np.divmod(self._keys, self._width)
+        return len(_distinct(self._kept[1])[0])
+
+    def fitted(self, ranks: Ints | None) -> View:
+        """The view; `ranks` are the places of the clients."""
+        self._merge()
+        holder, code, held = self._kept
         seen, place = _distinct(code)
-        mass: Floats = np.bincount(place, weights=self._held).astype(np.float64)
-        kind = _correlation(ranks, holder, place, self._held)
-        if seen[-1] == self._width - 1:  # pragma: no cover  the table was fitted to these very rows
-            return view_of(self._table, self._columns, seen[:-1], mass, kind)
-        return view_of(self._table, self._columns, seen, np.append(mass, 0.0), kind)
+        mass: Floats = np.bincount(place, weights=held).astype(np.float64)
+        kind = None
+        if ranks is not None:
+            cells = np.arange(len(seen))
+            kind = Correlation.of_pairs(ranks[holder], place, held.astype(np.float64), cells)
+        return View(Domain(self._encoder, seen), np.append(mass, 0.0), kind, self._columns)
 
     def _merge(self) -> None:
-        new = np.concatenate([np.zeros(0, dtype=np.int64), *self._waiting])
-        held = np.concatenate([self._held, np.ones(len(new), dtype=np.int64)])
-        self._waiting.clear()
-        self._keys, place = _distinct(np.concatenate([self._keys, new]))
-        self._held = np.bincount(place, weights=held).astype(np.int64)
+        holders, codes = zip(*self._waiting, strict=True) if self._waiting else ((), ())
+        self._waiting = []
+        new = np.ones(sum(map(len, codes)), dtype=np.int64)
+        seen, place = _distinct(np.concatenate([self._kept[1], *codes]))
+        keys = np.concatenate([self._kept[0], *holders]) * len(seen) + place
+        pairs, place = _distinct(keys)
+        held = np.bincount(place, weights=np.concatenate([self._kept[2], new])).astype(np.int64)
+        holder, place = np.divmod(pairs, max(len(seen), 1))
+        self._kept = holder, seen[place], held
 
 
 def _distinct(keys: Ints) -> tuple[Ints, Ints]:
@@ -404,36 +414,6 @@ def _distinct(keys: Ints) -> tuple[Ints, Ints]:
     there = np.zeros(bound, dtype=np.bool_)
     there[keys] = True
     return np.flatnonzero(there), (np.cumsum(there) - 1)[keys]
-
-
-def _correlation(ranks: Ints | None, holder: Ints, place: Ints, held: Ints) -> Correlation | None:
-    if ranks is None:
-        return None
-    cells = np.arange(int(place.max(initial=-1)) + 1)
-    return Correlation.of_pairs(ranks[holder], place, held.astype(np.float64), cells)
-
-
-class _Groups:
-    """How many rows each (client, code) has; merged now and then, to hold what is distinct."""
-
-    AT_MOST = 64
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[Ints, Ints, Ints]] = []
-
-    def add(self, holders: Ints, codes: Ints) -> None:
-        self._parts.append((holders, codes, np.ones(len(codes), dtype=np.int64)))
-        if len(self._parts) > self.AT_MOST:
-            self._parts = [self.merged()]
-
-    def merged(self) -> tuple[Ints, Ints, Ints]:
-        holder, code, rows = (np.concatenate(part) for part in zip(*self._parts, strict=True))
-        order = np.lexsort((code, holder))
-        holder, code, rows = holder[order], code[order], rows[order]
-        new = np.ones(len(code), dtype=bool)
-        new[1:] = (np.diff(holder) != 0) | (np.diff(code) != 0)
-        starts = np.flatnonzero(new)
-        return holder[starts], code[starts], np.add.reduceat(rows, starts)
 
 
 def _client_texts(values: Values, gaps: Gaps) -> list[str | None]:

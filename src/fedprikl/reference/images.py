@@ -9,12 +9,12 @@ import numpy.typing as npt
 from fedprikl.checks import Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.columns import UNSEEN
-from fedprikl.reference.domain import separate
+from fedprikl.reference.domain import OneField, separate
 from fedprikl.reference.values import number, simple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockCode:
+class BlockCode(OneField):
     """Cuts a square image into blocks x blocks parts; a part's bit is 1 if it holds ink.
 
     "Holds ink" means: mean of (white - pixel) over the part > threshold. The paper does not print

@@ -14,26 +14,24 @@ from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Indices, Table, all_codes
-from fedprikl.reference.fit import check_lists, compared_columns, fit_cells, fit_table
+from fedprikl.reference.fit import check_lists, compared_columns, fit_table, fit_views
 from fedprikl.reference.frames import check_types, column_values, eager_frame
 from fedprikl.reference.images import BlockCode
-from fedprikl.reference.spread import Spread, spread_around
 from fedprikl.reference.values import MISSING_TEXTS, level_text
-from fedprikl.reference.views import View, ViewCounter, check_views
+from fedprikl.reference.views import View, check_views
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
     """Pi, the public distribution that the private population is compared with.
 
-    Everything in it is public: it is sent to every client. Its cells are the combinations of
-    values (or bins of them) that were seen, and one more, "other", for everything else:
+    Everything in it is public: it is sent to every client. The cells of its `whole` are the
+    combinations of values (or bins of them) that were seen; all other records are out of the
+    domain, and counted as "other".
 
-        Pi(x) = (records of the reference in cell x) / (records of the reference)
-
-    A table of several columns has `views` too: the distribution of each column by itself, and of
+    A table of several columns has more `views`: the distribution of each column by itself, and of
     the pairs that were named. Where the combinations of all columns are too many to be compared,
-    the reference has views only (`joint`).
+    the whole has no cells (`joint`).
 
     >>> reference = Reference.from_counts({"red": 3, "blue": 1})
     >>> reference.probabilities.tolist()  # red, blue, and "other"
@@ -42,26 +40,12 @@ class Reference:
     Reference(2 cells and 'other', 2 with probability above 0)
     """
 
-    domain: Domain
-    mass: Floats  # per cell, "other" last; counts of reference records, or probabilities
-    correlation: Correlation | None = None  # of one client's records, if the data had client ids
+    whole: View
     views: tuple[View, ...] = ()  # one per column, then the named pairs
     _fingerprint: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        mass = np.asarray(self.mass, dtype=np.float64)
-        if mass.shape != (self.domain.size,):
-            raise InvalidInputError(
-                f"A domain of {self.domain.size} cells needs as many masses, got {mass.shape}."
-            )
-        if not np.all(np.isfinite(mass)) or np.any(mass < 0):
-            raise InvalidInputError("The reference's masses must be finite and not negative.")
-        if not mass.sum() > 0:
-            raise InvalidInputError(
-                "The reference is empty. Give it at least one record from public data."
-            )
-        check_views(self.domain.encoder, mass, self.views)
-        object.__setattr__(self, "mass", mass)
+        check_views(self.whole, self.views)
 
     @classmethod
     def fit(
@@ -118,8 +102,7 @@ class Reference:
         encoder = fit_table(
             names, lambda: [chunk], bins=bins, categorical=categorical, missing=missing, note=note
         )
-        found = fit_cells(encoder, [chunk], clients, pairs=pairs, joint=joint)
-        return cls(Domain(encoder, found.codes), found.mass, found.correlation, found.views)
+        return cls(*fit_views(encoder, [chunk], clients, pairs=pairs, joint=joint))
 
     @classmethod
     def fit_images(
@@ -135,7 +118,7 @@ class Reference:
         client's images are.
 
         >>> white, black = np.full((28, 28), 255), np.zeros((28, 28))
-        >>> Reference.fit_images(np.stack([white, black, black]), code=BlockCode()).mass.tolist()
+        >>> Reference.fit_images(np.stack([white, black, black])).whole.mass.tolist()
         [1.0, 2.0, 0.0]
         """
         encoder = code or BlockCode()
@@ -149,7 +132,7 @@ class Reference:
             raise InvalidInputError("The reference is empty. Give it at least one record.")
         seen, place, counts = np.unique(codes, return_inverse=True, return_counts=True)
         found = None if clients is None else Correlation.estimate(clients, place)
-        return cls(Domain(encoder, seen), np.append(counts, 0).astype(np.float64), found)
+        return cls(View(Domain(encoder, seen), np.append(counts, 0), found))
 
     @classmethod
     def from_counts(
@@ -165,7 +148,7 @@ class Reference:
         >>> Reference.from_counts([3, 1]).count([0, 0, 1, 7]).tolist()  # 7 is in no cell
         [2, 1, 1]
         >>> held = [[9, 1], [0, 10], [8, 2], [1, 9]]  # of four clients in two cells
-        >>> Reference.from_counts(held).mass.tolist()
+        >>> Reference.from_counts(held).whole.mass.tolist()
         [18.0, 22.0, 0.0]
         """
         if isinstance(counts, Mapping):
@@ -182,8 +165,7 @@ class Reference:
                     "The reference is empty. Give the count of at least a cell."
                 )
             domain = Domain(Indices(masses.size), all_codes(masses.size))
-        rest = check_counts([other], "other")
-        return cls(domain, np.concatenate([masses, rest]).astype(np.float64), kind)
+        return cls(View(domain, np.append(masses, check_counts([other], "other")), kind))
 
     @classmethod
     def from_probabilities(cls, probabilities: npt.ArrayLike) -> "Reference":
@@ -193,7 +175,8 @@ class Reference:
         [0.5, 0.5, 0.0]
         """
         masses = check_probabilities(probabilities, "probabilities")
-        return cls(Domain(Indices(masses.size), all_codes(masses.size)), np.append(masses, 0.0))
+        domain = Domain(Indices(masses.size), all_codes(masses.size))
+        return cls(View(domain, np.append(masses, 0.0)))
 
     @classmethod
     def load(cls, path: str | Path) -> "Reference":
@@ -214,18 +197,22 @@ class Reference:
 
     def save(self, path: str | Path) -> None:
         """Write the reference as JSON that a person can read and `load` can check."""
-        files.write(path, self.domain, self.mass, self.correlation, self.views)
+        files.write(path, self.whole, self.views)
+
+    @property
+    def domain(self) -> Domain:
+        """How a record becomes a cell of the whole."""
+        return self.whole.domain
 
     @property
     def joint(self) -> bool:
         """Whether combinations of all columns are cells; if not, only `views` can be compared."""
-        return bool(self.domain.codes.size)
+        return self.whole.size > 0
 
     @property
     def probabilities(self) -> Floats:
-        """Pi(x) per cell, "other" last; sums to 1."""
-        distribution: Floats = self.mass / self.mass.sum()
-        return distribution
+        """Pi(x) per cell of the whole, "other" last; sums to 1."""
+        return self.whole.probabilities
 
     @property
     def fingerprint(self) -> str:
@@ -238,41 +225,8 @@ class Reference:
         False
         """
         if not self._fingerprint:  # computed once: every client of a round asks for it
-            content = (self.domain, self.mass, self.correlation, self.views)
-            self._fingerprint.append(files.fingerprint(*content))
+            self._fingerprint.append(files.fingerprint(self.whole, self.views))
         return self._fingerprint[0]
-
-    def spread(self, *, clients: Sequence[int]) -> Spread:
-        """How counts of a population vary around N Pi if it has not drifted, cell by cell.
-
-        `clients` are those of each batch. `Estimate.verdict` takes it. Without client ids in the
-        reference, records of one client are taken as unrelated.
-
-        >>> Reference.from_counts([500, 500]).spread(clients=[10])
-        Spread(clients=(10,), correlation=None, counted=1000, discount=0.0)
-        """
-        return spread_around(self.mass, self.correlation, clients)
-
-    def design_effect(self, *, clients: int, records: int) -> float:
-        """By how much counts of such a population, if it has not drifted, vary around N Pi.
-
-            d = d_population + d_reference N / N_reference
-
-        in multiples of the variance of unrelated records around a Pi known exactly. Both design
-        effects are those of `correlation`, 1 where that is not known. The second part is there
-        because Pi was counted from a sample of its own; it is 0 for a Pi given as probabilities.
-
-        >>> Reference.from_counts([500, 500]).design_effect(clients=10, records=100)
-        1.1
-        """
-        kind, counted = self.correlation, float(self.mass.sum())
-        population = 1.0 if kind is None else kind.design_effect(clients=clients, records=records)
-        if counted <= 1 + 1e-9:  # probabilities
-            return population
-        own = 1.0
-        if kind is not None:
-            own = kind.design_effect(clients=kind.clients, records=round(counted))
-        return population + own * records / counted
 
     def encode(self, records: Any) -> Ints:
         """The cell of each record: rows of a frame, images, or cell numbers as in the reference.
@@ -281,12 +235,12 @@ class Reference:
         [1, 0, 2]
         """
         self._check_joint()
-        return self.domain.encode(records)
+        return self.domain.cells(self.domain.encoder.read(records))
 
     def count(self, records: Any) -> Ints:
         """h(x): how many records fall into each cell, "other" last."""
         self._check_joint()
-        return self.domain.count(records)
+        return self.domain.count(self.domain.encoder.read(records))
 
     def count_views(self, records: Any) -> tuple[Ints, ...]:
         """Per view: how many rows of a frame fall into each of its cells, "other" last.
@@ -297,10 +251,8 @@ class Reference:
         >>> [counts.tolist() for counts in Reference.fit(public).count_views(private)]
         [[0, 2, 0], [1, 0, 0, 1]]
         """
-        encoder = self.domain.encoder
-        if not isinstance(encoder, Table) or not self.views:
-            return ()
-        return ViewCounter(encoder, self.views).count(encoder.encode_columns(records))
+        levels = self.domain.encoder.read(records) if self.views else {}
+        return tuple(view.domain.count(levels) for view in self.views)
 
     def _check_joint(self) -> None:
         if self.views and not self.joint:
@@ -312,7 +264,7 @@ class Reference:
     def __repr__(self) -> str:
         if self.views and not self.joint:
             return f"Reference({len(self.views)} views of columns, no joint cells)"
-        cells, seen = self.domain.size - 1, int(np.count_nonzero(self.mass))
+        cells, seen = self.whole.size, int(np.count_nonzero(self.whole.mass))
         return f"Reference({cells} cells and 'other', {seen} with probability above 0)"
 
 

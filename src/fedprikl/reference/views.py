@@ -1,74 +1,157 @@
-"""Views: one column of a reference by itself, or a pair of columns. Public."""
+"""Views: cells with Pi, and how counts of a population vary around it. Public.
+
+The whole domain of a reference is a view, and so are each column of a table and each pair that was
+named. Whatever one distribution can tell is said here, once for all of them.
+
+Another kind of view (groups of cells, say) is another `Encoder`: it says which of the levels of a
+row make up a code, and what people call it. `Reference.fit(..., views=[...])` takes it.
+"""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints
+from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.reference.correlation import Correlation, Unseen
-from fedprikl.reference.domain import Domain, Encoder, Table
-from fedprikl.reference.spread import Spread, spread_around
-
-FEW = 2**16  # levels that are counted without a search
+from fedprikl.reference.correlation import HOLDERS, Correlation, rare_discount
+from fedprikl.reference.domain import Domain, Table
+from fedprikl.reference.points import QueryPoints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The distribution of one column, or of a pair of columns, in the reference.
+    """One distribution to watch: cells, Pi, and how alike the records of one client are.
 
-    Its cells are the levels (of a pair: the combinations of levels) that the reference has seen;
-    every record belongs to one of them or to "other".
+        Pi(x) = (records of the reference in cell x) / (records of the reference)
+
+    Every record is in one of the cells, or out of the domain. The masses are counts of records of
+    the reference; of a Pi that is known exactly, they are probabilities.
+
+    >>> from fedprikl.reference import Reference
+    >>> view = Reference.from_counts({"red": 3, "blue": 1}).whole
+    >>> view.labels, view.probabilities.tolist(), view.counted
+    (('value=red', 'value=blue'), [0.75, 0.25, 0.0], 4)
     """
 
-    columns: tuple[str, ...]  # one, or two
-    labels: tuple[str, ...]  # per cell, without "other"
-    mass: Floats  # per cell, "other" last
+    domain: Domain
+    mass: Floats  # per cell, out of the domain last
     correlation: Correlation | None = None  # of one client's records, if the data had client ids
-    codes: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # see `view_of`
+    columns: tuple[str, ...] = ()  # what it is of, and what a plan calls it; (): all of a record
 
     def __post_init__(self) -> None:
-        if np.shape(self.mass) != (len(self.labels) + 1,) or not self.labels:
-            raise InvalidInputError("A view needs a mass for each of its cells, and for 'other'.")
+        mass = np.asarray(self.mass, dtype=np.float64)
+        if mass.shape != (self.domain.size,):
+            raise InvalidInputError(
+                f"A domain of {self.domain.size} cells needs as many masses, got {mass.shape}."
+            )
+        if not np.all(np.isfinite(mass)) or np.any(mass < 0):
+            raise InvalidInputError("The reference's masses must be finite and not negative.")
+        if not 0 < mass.sum() < math.inf:
+            raise InvalidInputError(
+                "The reference is empty. Give it at least one record from public data."
+            )
+        object.__setattr__(self, "mass", mass)
+
+    @property
+    def name(self) -> str:
+        """What people call it; empty: the whole."""
+        return " and ".join(self.columns)
 
     @property
     def size(self) -> int:
-        """Number of cells, without "other"."""
-        return len(self.labels)
+        """Number of cells, without that of records out of the domain."""
+        return len(self.domain.codes)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What people call each cell: levels of a column alone, others like `plan=a, age=20`."""
+        encoder, label = self.domain.encoder, self.domain.encoder.label
+        if isinstance(encoder, Table) and len(self.columns) == 1:
+            label = encoder.columns[0].label
+        return tuple(map(label, self.domain.codes.tolist()))
+
+    @property
+    def counted(self) -> int:
+        """N_reference, the records that Pi was counted from; 0: Pi is exact."""
+        total = float(self.mass.sum())
+        return 0 if total <= 1 + 1e-9 else round(total)
 
     @property
     def probabilities(self) -> Floats:
-        """Pi(x) per cell, "other" last; sums to 1."""
+        """Pi(x) per cell, out of the domain last; sums to 1."""
         found: Floats = self.mass / self.mass.sum()
         return found
 
-    def spread(self, *, clients: Sequence[int]) -> Spread:
+    def points(self) -> QueryPoints:
+        """All cells with Pi(x) > 0, asked of everybody in one batch.
+
+        Of the whole, records of the reference that are out of the domain are one of them.
+        """
+        pi = self.probabilities
+        cells = np.flatnonzero(pi[:-1] if self.columns else pi)
+        return QueryPoints.build(pi, cells=cells, batch=np.zeros_like(cells), weights=pi[cells])
+
+    def spread(self, *, clients: Sequence[int]) -> "Spread":
         """How counts of a population vary around N Pi if it has not drifted, cell by cell.
 
-        `clients` are those of each batch, as for `Reference.spread`.
-        """
-        return spread_around(self.mass, self.correlation, clients)
+        `clients` are those of each batch. `Estimate.verdict` takes it. Without client ids in the
+        reference, records of one client are taken as unrelated.
 
-    def unseen(self, *, clients: int, records: int, design_effect: float | None = None) -> Unseen:
-        """How many records of such a population lie in "other" if it has not drifted.
+        >>> from fedprikl.reference import Reference
+        >>> Reference.from_counts([500, 500]).whole.spread(clients=[10])
+        Spread(clients=(10,), correlation=None, counted=1000, discount=0.0)
+        """
+        kind, discount = self.correlation, 0.0
+        if self.counted:
+            discount = rare_discount(self.mass.astype(np.int64)) if kind is None else kind.discount
+        return Spread(
+            clients=tuple(clients), correlation=kind, counted=self.counted, discount=discount
+        )
+
+    def design_effect(self, *, clients: int, records: int) -> float:
+        """By how much counts of such a population, if it has not drifted, vary around N Pi.
+
+            d = d_population + d_reference N / N_reference
+
+        in multiples of the variance of unrelated records around a Pi known exactly. Both design
+        effects are those of `correlation`, 1 where that is not known. The second part is there
+        because Pi was counted from a sample of its own; it is 0 for a Pi given as probabilities.
+
+        >>> from fedprikl.reference import Reference
+        >>> Reference.from_counts([500, 500]).whole.design_effect(clients=10, records=100)
+        1.1
+        """
+        kind, own = self.correlation, 1.0
+        population = 1.0 if kind is None else kind.design_effect(clients=clients, records=records)
+        if not self.counted:
+            return population
+        if kind is not None:
+            own = kind.design_effect(clients=kind.clients, records=self.counted)
+        return population + own * records / self.counted
+
+    def out_of_domain(
+        self, *, clients: int, records: int, design_effect: float | None = None
+    ) -> "OutOfDomain":
+        """How many records of such a population are out of the domain if it has not drifted.
 
         A `design_effect` stands for the reference's own correlation, as in a plan.
         """
-        kind, counted = self.correlation, round(float(self.mass.sum()))
+        kind, counted = self.correlation, self.counted
         known = float(self.probabilities[-1])
         own = effect = design_effect or 1.0
         if kind is not None and design_effect is None:
             own = kind.rare_effect(clients=kind.clients, records=max(counted, 1))
             effect = kind.rare_effect(clients=clients, records=records)
-        if counted <= 1:  # probabilities
-            return Unseen(shape=1.0, scale=0.0, effect=effect, known=known)
-        share, error = (0.0, 0.0) if kind is None else (kind.missed, kind.missed_error)
-        if kind is None:  # every record a client of its own
+        if not counted:
+            return OutOfDomain(shape=1.0, scale=0.0, effect=effect, known=known)
+        if kind is not None:
+            share, error = kind.missed, kind.missed_error
+        else:  # every record a client of its own
             once, twice = (np.count_nonzero(self.mass[:-1] == held) for held in (1, 2))
             share, error = once / counted, math.sqrt(once + 2 * twice) / counted
-        return Unseen.of(
+        return OutOfDomain.of(
             share=share,
             error=error,
             counted=counted,
@@ -78,104 +161,193 @@ class View:
         )
 
 
-def view_of(
-    table: Table,
-    columns: Sequence[str],
-    codes: Ints,
-    mass: Floats,
-    correlation: Correlation | None = None,
-) -> View:
-    """The view of some columns; `codes` are those of its cells in a table of these columns alone.
-
-    A cell of one column is called by its level alone, one of a pair like a cell of a table.
-    """
-    part = table.part(columns)
-    label = part.columns[0].label if len(columns) == 1 else part.label
-    labels = tuple(label(code) for code in codes.tolist())
-    return View(tuple(columns), labels, mass, correlation, codes)
-
-
-def check_pairs(names: Sequence[str], pairs: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
-    """The pairs, if each names two of the compared columns, and none is named twice."""
-    found: list[tuple[str, str]] = []
-    for pair in pairs:
-        if isinstance(pair, str) or len(pair) != 2 or pair[0] == pair[1]:
-            raise InvalidInputError(
-                f"A pair is two different columns, like ('age', 'plan'); got {pair!r:.60}."
-            )
-        unknown = [name for name in pair if name not in names]
-        if unknown:
-            raise InvalidInputError(
-                f"The pair {pair[0]!r}, {pair[1]!r} is not of compared columns: there is no "
-                f"{', '.join(map(repr, unknown))} among {', '.join(map(repr, names))}."
-            )
-        found.append((pair[0], pair[1]))
-    if len(set(map(frozenset, found))) < len(found):
-        raise InvalidInputError("A pair of columns is named twice. Name it once.")
-    return found
-
-
-def check_views(encoder: Encoder, mass: Floats, views: Sequence[View]) -> None:
+def check_views(whole: View, views: Sequence[View]) -> None:
     """Refuses views that are not of this table, or that do not hold all of its records."""
-    if not views:
+    table, total = whole.domain.encoder, whole.mass.sum()
+    if not isinstance(table, Table):
+        if views:
+            raise InvalidInputError("Only a reference of a table has views of columns.")
         return
-    if not isinstance(encoder, Table):
-        raise InvalidInputError("Only a reference of a table has views of columns.")
     if len({frozenset(view.columns) for view in views}) < len(views):
         raise InvalidInputError("A reference has each view of its columns once.")
-    total = float(mass.sum())
     for view in views:
-        if not 1 <= len(set(view.columns)) == len(view.columns) <= 2:
-            raise InvalidInputError("A view is of one column, or of two different ones.")
-        if not set(view.columns) <= set(encoder.names) or len(view.codes) != view.size:
+        part, mass = view.domain.encoder, view.mass
+        if isinstance(part, Table) and not (
+            set(part.columns) <= set(table.columns) and part.names == view.columns
+        ):
             raise InvalidInputError("A view must be of the reference's columns and their levels.")
-        Domain(encoder.part(view.columns), view.codes)  # distinct, sorted and in range
-        held = view.mass
-        if not (np.all(held[:-1] > 0) and held[-1] >= 0 and np.isclose(held.sum(), total, 1e-9)):
+        if not (view.size and np.all(mass[:-1] > 0) and np.isclose(mass.sum(), total, 1e-9)):
             raise InvalidInputError("Every view must hold all records, some in each of its cells.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ViewRows:
-    """The codes of a table's rows in the view of some of its columns."""
+class CellSpread:
+    """The covariance of P / Pi of some cells, for one unit of `Spread.between`: see `Factors`."""
 
-    part: Table
-    places: tuple[int, ...]  # of the view's columns among the table's
+    own: Floats  # a(x) / Pi(x), per cell
+    common: Floats  # l_j(x) / sqrt(Pi(x)), (factors, cells)
+
+    @property
+    def variance(self) -> Floats:
+        """Of P(x) / Pi(x), per cell."""
+        found: Floats = self.own + np.sum(self.common**2, axis=0)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How much counts of a population vary around N Pi if it has not drifted.
+
+    Three things make them vary: the population is a sample of records, its clients' records are
+    correlated (`correlation`; None: not known, taken as unrelated), and Pi was counted from a
+    sample of its own, of `counted` records (0: Pi is exact) held by clients of the same kind.
+    Of a counted Pi, rare cells are those that happened to be seen: `discount` is by how much
+    (`rare_discount`). `View.spread` makes it.
+    """
+
+    clients: tuple[int, ...]  # of each batch
+    correlation: Correlation | None = None
+    counted: int = 0  # N_reference
+    discount: float = 0.0
+
+    def __post_init__(self) -> None:
+        for clients in self.clients:
+            check_positive_int(clients, "clients")
+        if not self.clients or self.counted < 0:
+            raise InvalidInputError("A spread needs the number of clients of every batch.")
+
+    def covers(self, records: Ints) -> bool:
+        """Whether it is known how alike a client's records are, or each holds about one."""
+        return self.correlation is not None or one_each(int(records.sum()), sum(self.clients))
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of how much clients differ: as many equal clients tell as much.
+
+        Of clients that differ unequally, fewer: 2 over kappa / clients, the squared coefficient of
+        variation of what was estimated from them.
+        """
+        kind = self.correlation
+        if kind is None or kind.factors is None:
+            return math.inf
+        alike = kind.clients / (1 + kind.size_variation) - 1 - len(kind.factors.common)
+        return max(min(alike, 2 * kind.clients / max(kind.factors.unlike, 1e-9)), 3.0)
+
+    @property
+    def unlike(self) -> float:
+        """kappa: how unequally clients differ (`Factors.unlike`)."""
+        kind = self.correlation
+        return 0.0 if kind is None or kind.factors is None else kind.factors.unlike
+
+    def own_freedom(self, alike: CellSpread, pi: Floats) -> Floats:
+        """Degrees of freedom of each cell's own correlation: its holders, and those it borrows."""
+        kind = self.correlation
+        if kind is None or kind.factors is None or not self.counted:
+            return np.full(len(pi), math.inf)
+        return np.asarray(1 / self.counting(alike, pi) + HOLDERS)
+
+    def between(self, records: Ints) -> Floats:
+        """kappa of each batch: the weight of what clients differ in.
+
+        Cov(h) = N (diag(Pi) - Pi Pi') + N (N - 1) kappa Cov(p_c),
+        kappa = (sum_c n_c^2 - N) / (N (N - 1))
+        """
+        kind = self.correlation
+        if kind is None:
+            return np.zeros(len(records))
+        if len(records) != len(self.clients):
+            raise InvalidInputError("The spread needs the number of clients of every batch.")
+        return between_clients(
+            records.astype(np.float64), np.array(self.clients), kind.size_variation
+        )
+
+    @property
+    def between_counted(self) -> float:
+        """kappa of the reference's own clients."""
+        kind = self.correlation
+        if kind is None or not self.counted:
+            return 0.0
+        return float(between_clients(self.counted, kind.clients, kind.size_variation))
+
+    def counting(self, alike: CellSpread, pi: Floats) -> Floats:
+        """The variance of P / Pi because Pi was counted: 1 over the cell's holders, about."""
+        if not self.counted:
+            return np.zeros(len(pi))
+        found = self.between_counted * alike.variance
+        return np.asarray(found + 1 / (self.counted * pi))
+
+    def of(self, cells: Ints, pi: Floats) -> CellSpread:
+        """What clients differ in, in some cells with these probabilities."""
+        kind = self.correlation
+        if kind is None or kind.factors is None:
+            icc = 0.0 if kind is None else kind.icc
+            return CellSpread(icc / pi, np.zeros((0, len(pi))))
+        own, common = kind.factors.of(cells, pi)
+        found = CellSpread(own / pi, common / np.sqrt(pi))
+        # A cell with k holders in the reference may well be one that k + 1/2 should hold.
+        more = 1 + np.minimum(self.counting(found, pi), 1.0) / 2
+        return CellSpread(found.own * more, found.common * np.sqrt(more))
+
+
+def one_each(records: int, clients: int) -> bool:
+    """Whether clients hold about one record each, so that theirs cannot be correlated."""
+    return records <= 1.05 * clients
+
+
+def between_clients(
+    records: Floats | float, clients: Floats | float, size_variation: float
+) -> Floats:
+    """kappa of `Spread.between`, for clients whose sizes vary so much; arguments may be arrays."""
+    alike = records * (1 + size_variation) / clients - 1  # others in the client of a random record
+    return np.asarray(np.clip(alike / np.maximum(records - 1, 1), 0.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfDomain:
+    """How many records of a population without drift lie in none of the reference's cells.
+
+        R ~ Poisson(N G),   G ~ Gamma of mean known + u and variance (known + u) (d - 1) / N
+        u ~ Gamma(shape) scale
+
+    u is what the reference has missed. Its law has the mean and the variance of Good's estimate,
+    with one more holder: a reference without any cell of one holder may have missed a cell of a
+    share u with probability exp(-N_reference u / d). Then R of unrelated records is at least r
+    with probability (N / (N + N_reference))^r, as in an exact test of one cell with no record of
+    the reference. d is by how much a client's records come together in a rare cell.
+
+    >>> law = OutOfDomain.of(
+    ...     share=0.0, error=0.0, counted=10_000, reference_effect=1.0, effect=1.0
+    ... )
+    >>> law.shape, law.scale
+    (1.0, 0.0001)
+    """
+
+    shape: float
+    scale: float  # 0: the reference is exact
+    effect: float  # d of the population
+    known: float = 0.0  # the reference's own share of records in none of its cells
 
     @classmethod
-    def of(cls, table: Table, columns: Sequence[str]) -> "ViewRows":
-        """Of these columns."""
-        return cls(table.part(columns), tuple(table.names.index(name) for name in columns))
+    def of(
+        cls,
+        *,
+        share: float,
+        error: float,
+        counted: int,
+        reference_effect: float,
+        effect: float,
+        known: float = 0.0,
+    ) -> "OutOfDomain":
+        """From `missed_share` of a reference of so many records, and both design effects."""
+        one = reference_effect / counted
+        mean, variance = share + one, error**2 + one**2
+        shape = max(mean**2 / variance, 1.0)
+        return cls(shape=shape, scale=math.sqrt(variance / shape), effect=effect, known=known)
 
-    def codes(self, levels: Sequence[Ints]) -> Ints:
-        """From one array of levels per column of the table; `UNSEEN` where a level is."""
-        if len(self.places) == 1:
-            return levels[self.places[0]]
-        return self.part.combine([levels[place] for place in self.places])
-
-
-class ViewCounter:
-    """Counts rows into the cells of all views at once. Cost: a few passes per column."""
-
-    def __init__(self, table: Table, views: Sequence[View]) -> None:
-        self._views = [
-            (rows, Domain(rows.part, view.codes))
-            for view in views
-            for rows in (ViewRows.of(table, view.columns),)
-        ]
-
-    def none(self) -> tuple[Ints, ...]:
-        """The counts of no rows."""
-        return tuple(np.zeros(domain.size, dtype=np.int64) for _, domain in self._views)
-
-    def count(self, levels: Sequence[Ints]) -> tuple[Ints, ...]:
-        """Per view: how many rows fall into each cell, "other" last."""
-        return tuple(_counted(domain, rows.codes(levels)) for rows, domain in self._views)
-
-
-def _counted(domain: Domain, codes: Ints) -> Ints:
-    if domain.encoder.size > FEW:
-        return np.bincount(domain.cells_of(codes), minlength=domain.size).astype(np.int64)
-    tally = np.bincount(codes + 1, minlength=domain.encoder.size + 1)  # `UNSEEN` is -1
-    cells = tally[domain.codes + 1]
-    return np.append(cells, len(codes) - cells.sum()).astype(np.int64)
+    def draw(self, records: int, draws: int, rng: np.random.Generator) -> Floats:
+        """R of so many populations of N records."""
+        mean = self.known + self.scale * rng.gamma(self.shape, size=draws)
+        together = (self.effect - 1) / records
+        if together > 0:
+            mean = together * rng.gamma(mean / together)
+        return np.minimum(rng.poisson(records * mean), records).astype(np.float64)
