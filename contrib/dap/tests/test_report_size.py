@@ -17,7 +17,7 @@ from contrib.dap import (
 )
 from fedprikl.protocol import Plan, Question
 
-DECISION = Path(__file__).parents[3] / "docs" / "decisions" / "0023-when-to-use-dap.md"
+README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_no_other_chunk_length_has_a_shorter_proof(encoded: int) -> None:
 
 
 @pytest.mark.parametrize("cells", [10, 250, 4000])
-def test_the_table_of_the_decision(cells: int) -> None:
+def test_the_table_of_the_readme(cells: int) -> None:
     """Upload bytes of one task: k = 1, and k = 20 with each proof."""
     question = Question(points=cells, release="counts")
     cases: list[tuple[int, Proof]] = [(1, "sum"), (20, "sum"), (20, "record"), (20, "cell")]
@@ -73,8 +73,8 @@ def test_the_table_of_the_decision(cells: int) -> None:
         )
         task = dap_task(plan, clients=100, proof=proof)
         proof_size = task.kind.proof_size
-        each = 16 * (proof_size.encoded + proof_size.proof) + 312  # as the decision says it
+        each = 16 * (proof_size.encoded + proof_size.proof) + 312  # as the README says it
         assert task.upload_bytes == task.reports_per_client * each
         found.append(task.upload_bytes)
     row = "| " + " | ".join(f"{number:,}" for number in found) + " |"
-    assert row in DECISION.read_text(encoding="utf-8").splitlines()
+    assert row in README.read_text(encoding="utf-8").splitlines()
