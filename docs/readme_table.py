@@ -13,7 +13,7 @@ import numpy as np
 from fedprikl.demo import compare, drifted_population, paper_and_ours
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import ComparedEstimate
-from fedprikl.reporting import HEAD, comparison_row
+from fedprikl.reporting import COMPARISON_HEAD, comparison_row
 
 README = Path(__file__).parent.parent / "README.md"
 TABLE = re.compile(r"(<!-- demo table: .* -->\n)(.*?)(?=<!-- end of demo table -->)", re.DOTALL)
@@ -31,7 +31,7 @@ def demo_rows() -> list[ComparedEstimate]:
 
 def demo_table(compared: list[ComparedEstimate]) -> str:
     """The table as Markdown."""
-    rows = [dict(zip(HEAD, comparison_row(row), strict=True)) for row in compared]
+    rows = [dict(zip(COMPARISON_HEAD, comparison_row(row), strict=True)) for row in compared]
     lines = [
         f"Truth: {compared[0].truth:.3f} nats.\n",
         "| " + " | ".join(SHOWN) + " |",

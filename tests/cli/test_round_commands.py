@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from fedprikl.cli.app import app, main
 from fedprikl.front import comparing
 from fedprikl.protocol import Release, SigningKey
-from fedprikl.reporting import ReleaseFacts
+from fedprikl.reporting import release_words
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *
 
 def shown(release: Release) -> str:
     """A release as every command shows it: drift first, then how much, of whom, how protected."""
-    return str(ReleaseFacts.of(release))
+    return release_words(release)
 
 
 def test_estimate_and_verify_say_the_same_about_a_release(folder: Path) -> None:

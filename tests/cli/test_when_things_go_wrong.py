@@ -106,8 +106,6 @@ def test_estimate_without_an_extra(planned: Path, extra: str) -> None:
     page = (planned / "report.html").read_text(encoding="utf-8")
     assert "What is protected" in page
     assert "<svg" in page
-    assert "fedprikl[report]" not in page
-    assert "has no chart" not in error
     assert Release.load(planned / "release.json").is_intact
 
 

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from fedprikl.dashboard import Kept
 from fedprikl.dashboard import app as serving_module
 from fedprikl.dashboard.app import AT_ONCE, dashboard, open_socket, serving
-from fedprikl.dashboard.source import Kept
 from fedprikl.errors import FedPriKLError, InvalidInputError
 from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.reporting.series_page import series_page
@@ -208,12 +208,12 @@ def test_a_release_that_is_gone_is_not_found() -> None:
 def test_a_status_is_kept_for_a_moment() -> None:
     source, now = Source(STATUS), 0.0
     kept = Kept(source, seconds=5, clock=lambda: now)
-    first = kept()
+    first = kept.status()
     now = 4.9
-    assert kept() is first
+    assert kept.status() is first
     source.shown = series(5)
     now = 5.0
-    assert kept().status is source.shown
+    assert kept.status() is source.shown
     assert source.asked == 2
 
 
@@ -221,9 +221,9 @@ def test_an_error_is_not_kept() -> None:
     source = Source(STATUS, unreadable=True)
     kept = Kept(source, seconds=5, clock=lambda: 0.0)
     with pytest.raises(FedPriKLError):
-        kept()
+        kept.status()
     source.unreadable = False
-    assert kept().status is STATUS
+    assert kept.status() is STATUS
 
 
 def test_many_at_once_read_the_history_once() -> None:
@@ -233,7 +233,7 @@ def test_many_at_once_read_the_history_once() -> None:
 
     def come() -> None:
         barrier.wait()
-        kept()
+        kept.status()
 
     threads = [threading.Thread(target=come) for _ in range(8)]
     for thread in threads:

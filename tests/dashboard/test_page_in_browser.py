@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fedprikl.dashboard import write_site
 from fedprikl.dashboard.app import dashboard, serving
-from fedprikl.dashboard.source import write_site
 from fedprikl.monitoring.status import headline
+from fedprikl.reporting.page import Html
 from fedprikl.reporting.page import page as make_page
-from fedprikl.reporting.series_page import SERIES_STYLE
 from tests.browser import chromium
 from tests.dashboard.sources import Source
 from tests.monitoring.statuses import SCENES, series
@@ -229,7 +229,7 @@ def test_these_checks_see_what_is_wrong(desk: Desk) -> None:
         '<p style="width: 5rem; overflow: hidden; white-space: nowrap">cut off at its end</p>',
     ]
     desk.page.set_viewport_size({"width": 400, "height": HEIGHT})
-    desk.page.set_content(make_page("wrong", body, style=SERIES_STYLE))
+    desk.page.set_content(make_page("wrong", *map(Html, body)))
     found = " ".join(problems(desk.page.evaluate(MEASURE)))
     for word in ("scrolls", "overlap", "outside", "cut"):
         assert word in found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedprikl.dashboard.source import write_site
+from fedprikl.dashboard import write_site
 from fedprikl.errors import FedPriKLError, InvalidInputError
 from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.reporting.series_page import series_page

@@ -20,8 +20,8 @@ from fedprikl.privacy.real_noise import LaplaceMechanism
 from fedprikl.protocol import Plan, Question, Release
 from fedprikl.protocol.question_noise import CountsNoise, ValueNoise
 from fedprikl.protocol.scored_sum import ScoredSum
-from fedprikl.reporting import ReleaseFacts, release_page
-from fedprikl.reporting.release_page import release_summary
+from fedprikl.reporting import release_page, release_summary
+from fedprikl.reporting.facts import answer_words, drift_words
 from tests.extending.page import module
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted, noisy_counts
 
@@ -227,16 +227,15 @@ def test_one_verdict_for_all_and_every_answer_in_the_report() -> None:
     assert [witness.name for witness in release.verdict.witnesses] == ["kl", "triangular"]
     assert "triangular" in release.verdict.spoke
     assert release.drifted is True
-    facts = ReleaseFacts.of(release)
-    assert "exceed any of these thresholds at most 1% of the time" in facts.drift
-    assert len(facts.answers) == 2
+    assert "exceed any of these thresholds at most 1% of the time" in drift_words(release)
+    assert len(release.answers) == 2
     records = f"{int(world.held.sum()):,} records"
-    for said in facts.answers:
-        assert f"is what {records} give without any drift" in said
+    for answer in release.answers:
+        assert f"is what {records} give without any drift" in answer_words(answer, release)
     page = release_page(release, asked, {})
     assert page.count("<svg") == 2
-    assert "question 1: divergence" in page
-    assert "question 2: divergence" in page
+    assert "questions 1: divergence" in page
+    assert "questions 2: divergence" in page
     assert release_summary(release, asked).count("without any drift") == 2
 
 

@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
-from fedprikl.reporting import release_page
-from fedprikl.reporting.bar_chart import Bar, Row, bar_chart
-from fedprikl.reporting.page import page
-from fedprikl.reporting.release_page import release_summary
+from fedprikl.reporting import release_page, release_summary
+from fedprikl.reporting.charts import Bar, bar_chart
+from fedprikl.reporting.page import Html, page
 from tests.browser import look
 from tests.reporting.releases import PLAN, SCENES
 
@@ -108,7 +107,7 @@ def test_everything_is_there(seen: dict[Any, Any], case: tuple[str, int]) -> Non
         assert chart["says"]
         assert chart["box"][2] - chart["box"][0] > 300
     assert found["sections"] == [
-        *(["What has moved"] if drifted else []),
+        *(["What has drifted"] if drifted else []),
         *(["All columns"] if release.columns else []),
         *(["How large the difference is"] if release.answers else []),
         "Privacy",
@@ -131,9 +130,9 @@ def test_light_is_light_and_dark_is_dark(
 
 def test_these_checks_see_what_is_wrong(tmp_path: Path) -> None:
     """A chart with texts on each other, one that is cut, and a page that is too wide."""
-    row = Row(label="a label", bars=(Bar(value=1.0, says="a very long text, " * 8),))
-    chart = bar_chart([row], title="t", says="s").replace('y="13"', 'y="29"')
-    wide = page("wide", [chart, '<p style="width: 2000px">far</p>'])
+    row = ("a label", [Bar(value=1.0, says="a very long text, " * 8)])
+    chart = Html(bar_chart([row], title="t").replace('y="13"', 'y="29"'))
+    wide = page("wide", chart, Html('<p style="width: 2000px">far</p>'))
     found = look({"wide": wide}, widths=(400,), scheme="light", script=SCRIPT, folder=tmp_path)
     (only,) = found.values()
     assert only["scroll"] > only["width"]

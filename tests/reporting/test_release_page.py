@@ -10,10 +10,9 @@ import pytest
 from fedprikl.estimation import Witness
 from fedprikl.protocol import Release, SigningKey
 from fedprikl.protocol.answer import ColumnAnswer
-from fedprikl.reporting import release_page
-from fedprikl.reporting.bar_chart import column_story
+from fedprikl.reporting import release_page, release_summary
 from fedprikl.reporting.facts import column_lines
-from fedprikl.reporting.release_page import release_summary
+from fedprikl.reporting.release_page import column_story
 from tests.reporting.releases import (
     COLUMNS,
     HOSTILE,
@@ -96,7 +95,7 @@ def test_the_report_of_two_drifted_columns() -> None:
     text = release_page(SCENES["two of six"], PLAN, {"bytes sent": "1,024"}, ("2 were late.",))
     headline = (
         "The 400 clients of aircraft differ from the reference. Departure delay and carrier have "
-        "moved; origin, month, distance and engine have not."
+        "drifted; origin, month, distance and engine have not."
     )
     assert f"<h1>{headline}</h1>" in text
     page = Page(text)
@@ -120,7 +119,7 @@ def test_the_report_of_two_drifted_columns() -> None:
     assert page.words.count("▲ more") == 3 + 4 + 7  # in bars, and in what is read aloud
     for label in (*COLUMNS["departure delay"], *COLUMNS["carrier"]):
         assert f">{label}</text>" in text
-    assert ">EWR</text>" not in text  # origin has not moved: in the table only
+    assert ">EWR</text>" not in text  # origin has not drifted: in the table only
     assert '<th scope="row">EWR</th>' in text
     before_folds, *_ = text.split("Everything else")
     assert "<details" not in before_folds
@@ -129,7 +128,7 @@ def test_the_report_of_two_drifted_columns() -> None:
 
 def test_many_columns_and_many_categories_are_folded() -> None:
     text = release_page(SCENES["forty"], PLAN, {})
-    assert "3 of 40 columns have moved: sensor_03, sensor_17 and sensor_31." in text
+    assert "3 of 40 columns have drifted: sensor_03, sensor_17 and sensor_31." in text
     assert "25 more columns</summary>" in text
     assert "The 10 that differ most are shown; 15 more are in the table below." in text
     assert text.count("other: not in the reference&#x27;s list</text>") == 1
@@ -149,7 +148,7 @@ def test_no_drift_says_what_that_means() -> None:
     text = release_page(SCENES["no drift"], PLAN, {})
     assert "<h1>No drift found among the 400 clients of aircraft.</h1>" in text
     assert "A drift that is smaller than the thresholds may still be there." in text
-    assert "What has moved" not in text
+    assert "What has drifted" not in text
 
 
 def test_no_threshold_stands_on_the_scale_of_columns() -> None:
@@ -231,5 +230,5 @@ def test_a_column_with_new_values_says_so(share: float) -> None:
     unseen = Witness(name="unseen", statistic=share, threshold=0.02, unit="")
     found = replace(calm, witnesses=(*calm.witnesses, unseen), rest=200.0)
     lines = "\n".join(column_lines((found,)))
-    assert ("moved: values that the reference never saw" in lines) is (share > 0.02)
+    assert ("drifted: values that the reference never saw" in lines) is (share > 0.02)
     assert ("never saw" in column_story(found)) is (share > 0.02)

@@ -10,9 +10,9 @@ import pytest
 
 from fedprikl.monitoring.status import AlarmFacts, SeriesStatus, headline
 from fedprikl.protocol import Release
-from fedprikl.reporting.series_charts import Frame, Scale, heat_map, relative
-from fedprikl.reporting.series_page import HEAT_DARK, HEAT_LIGHT, series_page
-from fedprikl.reporting.series_period_page import period_page
+from fedprikl.reporting.charts import Frame, Scale
+from fedprikl.reporting.facts import relative
+from fedprikl.reporting.series_page import period_page, series_page
 from tests.dashboard.sources import RELEASE
 from tests.monitoring.statuses import HOSTILE, MISSED, SCENES, SENSORS, series
 from tests.reporting.releases import PLAN
@@ -161,8 +161,8 @@ def test_a_history_that_cannot_be_read_claims_nothing() -> None:
 
 def test_a_release_that_is_not_judged_hides_nothing() -> None:
     text = PAGES["unjudged"]
-    assert "<h2 id=columns>" in text
-    assert "<h2 id=size>" in text
+    assert '<h2 id="columns">' in text
+    assert '<h2 id="size">' in text
     assert "<td>not judged</td>" in text
 
 
@@ -197,18 +197,23 @@ def test_periods_have_the_name_of_their_length(every: str) -> None:
     assert f"Each {every} alone" in text
     if every != "week":
         body = text.replace("clients", "")
-        assert not re.search(r"\bweeks?\b", body.partition("<h2 id=privacy>")[0])
+        assert not re.search(r"\bweeks?\b", body.partition('<h2 id="privacy">')[0])
 
 
 def test_where_only_columns_are_asked_their_sizes_are_shown() -> None:
     text = PAGES["columns only"]
     assert "departure delay: total variation (tv)" in text
-    assert "Kullback-Leibler divergence (kl)" not in text.partition("<h2 id=windows>")[0]
+    assert "Kullback-Leibler divergence (kl)" not in text.partition('<h2 id="windows">')[0]
+
+
+def columns_of(page: str) -> str:
+    """The section about columns."""
+    return page.partition('<h2 id="columns">')[2].partition("<h2")[0]
 
 
 def test_the_heat_map_has_a_table_with_the_same_numbers() -> None:
     status = SCENES["drift"]
-    text = "".join(heat_map(status))
+    text = columns_of(series_page(status))
     point = status.released[-1]
     found = relative(point, point.columns[0])
     assert f"<td>{found:.2f} above</td>" in text
@@ -219,7 +224,7 @@ def test_the_heat_map_has_a_table_with_the_same_numbers() -> None:
 
 def test_columns_that_stand_out_come_first() -> None:
     status = series(30, SENSORS[::-1], since=20)
-    names = re.findall(r'class="name" title="([^"]+)"', "".join(heat_map(status)))
+    names = re.findall(r'class="name" title="([^"]+)"', columns_of(series_page(status)))
     assert names[:2] == ["sensor 20", "sensor 19"]
     assert len(names) == 20
 
@@ -232,7 +237,7 @@ def test_many_columns_are_folded() -> None:
 
 def test_a_thousand_periods_share_cells_and_none_that_speaks_is_lost() -> None:
     status = thousand()
-    text = "".join(heat_map(status))
+    text = columns_of(series_page(status))
     assert "Each cell stands for 7 weeks" in text
     (width,) = set(re.findall(r'viewBox="0 0 (\d+) 1"', text))
     assert int(width) == 143
@@ -269,39 +274,40 @@ def test_many_alarms_share_labels() -> None:
 
 def test_an_enormous_statistic_leaves_the_threshold_in_sight() -> None:
     scale = Scale.of([400.0, 1.0, -2.0], 4.0)
-    assert scale.bent
-    assert scale.height(4.0) - scale.height(0.0) > 0.08
-    assert scale.height(400.0) < 1
-    assert not Scale.of([12.0], 4.0).bent
+    assert scale.bend == "roots"
+    assert scale.place(4.0) - scale.place(0.0) > 0.08
+    assert scale.place(400.0) < 1
+    assert Scale.of([12.0], 4.0).bend == "linear"
 
 
 @pytest.mark.parametrize("values", [[], [0.0], [-3.0], [1e-12], [1e12], [float("inf"), 2.0]])
 def test_every_scale_has_ticks_in_order(values: list[float]) -> None:
     for threshold in (None, 4.0):
         scale = Scale.of(values, threshold)
-        ticks = scale.ticks()
+        ticks = scale.ticks(5)
         assert ticks == sorted(ticks)
         assert len(ticks) >= 2 or values == [-3.0]
-        heights = [scale.height(tick) for tick in ticks]
+        heights = [scale.place(tick) for tick in ticks]
         assert all(0 <= height <= 1 for height in heights)
 
 
 def test_dates_below_a_chart() -> None:
-    ticks = list(Frame.of(SCENES["three years"]).ticks())
-    assert [words for _, _, words in ticks] == ["4 Jan 2027", "3 Jul 2028", "24 Dec 2029"]
-    assert [words for _, _, words in Frame.of(SCENES["first week"]).ticks()] == ["4 Jan 2027"]
+    ticks = list(Frame.of(SCENES["three years"]).dates())
+    assert [words for _, words, _ in ticks] == ["4 Jan 2027", "3 Jul 2028", "24 Dec 2029"]
+    assert [words for _, words, _ in Frame.of(SCENES["first week"]).dates()] == ["4 Jan 2027"]
 
 
 def test_heat_colours_are_told_apart_by_lightness() -> None:
     """In their order, each clearly from the next, and all that is above from the ground."""
-    light = [luminance(colour) for colour in HEAT_LIGHT]
-    dark = [luminance(colour) for colour in HEAT_DARK]
+    known = schemes()
+    heat = {name: [known[name][f"heat{n}"] for n in range(5)] for name in ("light", "dark")}
+    light, dark = ([luminance(colour) for colour in heat[name]] for name in ("light", "dark"))
     assert light == sorted(light, reverse=True)
     assert dark == sorted(dark)
-    for colours, scheme in ((HEAT_LIGHT, "light"), (HEAT_DARK, "dark")):
+    for scheme, colours in heat.items():
         assert all(contrast(a, b) > 1.2 for a, b in pairwise(colours))
         assert contrast(colours[2], colours[3]) > 1.5
-        ground = schemes()[scheme]["card"]
+        ground = known[scheme]["card"]
         assert all(contrast(colour, ground) >= 3 for colour in colours[3:])
 
 
@@ -315,11 +321,11 @@ def test_the_report_of_a_period() -> None:
     status, release = SCENES["drift"], Release.from_bytes(RELEASE)
     raised = period_page(status, status.points[24], release, PLAN)
     assert "Alarm 1 was raised here." in raised
-    assert "What has moved" in raised
+    assert "What has drifted" in raised
     assert "no verdict" not in raised.lower()
     quiet = period_page(status, status.points[11], release, PLAN)
     assert "<h1>Week 11: nothing is above its threshold.</h1>" in quiet
-    assert "What has moved" not in quiet
+    assert "What has drifted" not in quiet
     assert re.findall(r'<a href="([^"#]+)"', quiet) == ["../index.html", "0008.html", "0012.html"]
     first = period_page(status, status.points[0], release, PLAN)
     assert re.findall(r'<a href="([^"#]+)"', first) == ["../index.html", "0001.html"]

@@ -7,8 +7,14 @@ import pytest
 
 from fedprikl.cli.release_output import print_release
 from fedprikl.protocol import Outcome
-from fedprikl.reporting import ReleaseFacts
-from fedprikl.reporting.facts import HEAD, column_lines, headline
+from fedprikl.reporting import release_words
+from fedprikl.reporting.facts import (
+    HEAD,
+    answer_words,
+    column_lines,
+    drift_words,
+    release_headline,
+)
 from fedprikl.reporting.page import columns_wide, date, letters_wide, listed, shortened, wrapped
 from tests.reporting.releases import SCENES, column, forty, release, two_of_six
 
@@ -16,37 +22,39 @@ AB = ("a", "b", "c", "d")
 
 
 def drifting(*names: str | tuple[str, ...], still: tuple[str, ...] = ()) -> Any:
-    moved = [column(name, AB, drift=0.1, seed=n) for n, name in enumerate(names)]
-    return release([*moved, *(column(name, AB) for name in still)])
+    drifted = [column(name, AB, drift=0.1, seed=n) for n, name in enumerate(names)]
+    return release([*drifted, *(column(name, AB) for name in still)])
 
 
 @pytest.mark.parametrize(
     ("names", "still", "words"),
     [
-        (("carrier",), ("origin",), "Carrier has moved; origin has not."),
-        (("carrier",), ("x", "y"), "Carrier has moved; x and y have not."),
-        (("dep_delay",), (), "dep_delay has moved."),
-        ((), ("carrier",), "No column has clearly moved by itself."),
-        ((("a", "b"),), ("a",), "The pair of a and b has moved; a has not."),
-        (("a",), tuple("bcdefgh"), "1 of 8 columns has moved: a."),
+        (("carrier",), ("origin",), "Carrier has drifted; origin has not."),
+        (("carrier",), ("x", "y"), "Carrier has drifted; x and y have not."),
+        (("dep_delay",), (), "dep_delay has drifted."),
+        ((), ("carrier",), "No column has clearly drifted by itself."),
+        ((("a", "b"),), ("a",), "The pair of a and b has drifted; a has not."),
+        (("a",), tuple("bcdefgh"), "1 of 8 columns has drifted: a."),
     ],
 )
 def test_headlines(names: Any, still: Any, words: str) -> None:
     start = "The 400 clients of aircraft differ from the reference. "
-    assert headline(drifting(*names, still=still)) == start + words
+    assert release_headline(drifting(*names, still=still)) == start + words
 
 
 def test_headlines_of_few_clients_and_of_columns_without_a_verdict() -> None:
     one = replace(release(()), cohorts=(Outcome(0, 1, 1),), population="Clients")
-    assert headline(one) == "The 1 client differs from the reference."
+    assert release_headline(one) == "The 1 client differs from the reference."
     columns = two_of_six()
     some = release([columns[0], replace(columns[2], witnesses=())])
-    assert headline(some).endswith(" Departure delay has moved. Origin could not be judged.")
+    assert release_headline(some).endswith(
+        " Departure delay has drifted. Origin could not be judged."
+    )
 
 
-def test_many_moved_columns_are_counted() -> None:
-    said = headline(drifting(*(f"c{n}" for n in range(9))))
-    assert "9 of 9 columns have moved: " in said
+def test_many_drifted_columns_are_counted() -> None:
+    said = release_headline(drifting(*(f"c{n}" for n in range(9))))
+    assert "9 of 9 columns have drifted: " in said
     assert said.endswith(" and 4 more.")
 
 
@@ -55,21 +63,21 @@ def test_a_table_of_columns() -> None:
     assert head.split("  ")[0] == HEAD[0]
     assert first.split()[:2] == ["departure", "delay"]
     assert "0.080     0.008  0.071 to 0.089" in first
-    assert "moved: more in 30 to 60 min" in first
+    assert "drifted: more in 30 to 60 min" in first
     assert "; fewer in early or on time and up to 15 min" in first
     assert second.startswith("carrier")
-    assert third.endswith("  not moved")
+    assert third.endswith("  not drifted")
     assert note.startswith("tv: the share of all records")
-    starts = {line.index(word) for line, word in ((first, "moved:"), (third, "not moved"))}
+    starts = {line.index(word) for line, word in ((first, "drifted:"), (third, "not drifted"))}
     assert len(starts) == 1  # columns stand below each other
 
 
-def test_a_long_table_is_cut_but_not_where_columns_moved() -> None:
+def test_a_long_table_is_cut_but_not_where_columns_drifted() -> None:
     lines = column_lines(forty())
     assert len(lines) == 1 + 15 + 2
-    assert lines[-2] == "and 25 more, none of which has moved"
-    moved = [column(f"c{n}", AB, drift=0.1, seed=n) for n in range(20)]
-    assert len(column_lines(moved)) == 1 + 20 + 1
+    assert lines[-2] == "and 25 more, none of which has drifted"
+    drifted = [column(f"c{n}", AB, drift=0.1, seed=n) for n in range(20)]
+    assert len(column_lines(drifted)) == 1 + 20 + 1
 
 
 def test_what_found_a_drift_stands_beside_its_threshold() -> None:
@@ -87,10 +95,11 @@ def test_what_found_a_drift_stands_beside_its_threshold() -> None:
 def test_the_terminal_says_the_verdict_first(capsys: pytest.CaptureFixture[str]) -> None:
     print_release(SCENES["two of six"], ("2 were late.",))
     said = capsys.readouterr().out
-    facts = ReleaseFacts.of(SCENES["two of six"], ("2 were late.",))
-    assert said == f"{facts}\n"
-    places = [said.index(part) for part in (facts.headline, facts.columns[0], facts.drift)]
-    places += [said.index(part) for part in (*facts.answers, "2 were late.", "Protected: one")]
+    shown = SCENES["two of six"]
+    assert said == f"{release_words(shown, ('2 were late.',))}\n"
+    parts = [release_headline(shown), column_lines(shown.columns)[0], drift_words(shown)]
+    parts += [answer_words(answer, shown) for answer in shown.answers]
+    places = [said.index(part) for part in (*parts, "2 were late.", "Protected: one")]
     assert places == sorted(places)
     assert places[0] == 0
     assert "= 0.047 nats, of which about 0.020 is what 40,295 records give" in said

@@ -29,7 +29,7 @@ from fedprikl.protocol.answer import Answer, ColumnAnswer
 from fedprikl.records import fit_reference
 from fedprikl.reference import Reference
 from fedprikl.reference import Table as Columns
-from fedprikl.reporting import ReleaseFacts
+from fedprikl.reporting import release_words
 from fedprikl.secure_sum import Leaves
 
 Outcome = Literal["found", "missed", "falsely called", "left alone"]
@@ -330,7 +330,7 @@ def _main_job(
     release, absent, output = result.release, result.absent, own / "release.json"
     write_release(release, result.plan, result.costs, output=output, report=report, absent=absent)
     judged = judge(table, reference, release, vanished=vanished(leaves))
-    tell("5. The answer", str(ReleaseFacts.of(release, absent)))
+    tell("5. The answer", release_words(release, absent))
     tell("6. How right it was", truth_table(judged), *truth_words(judged))
     return result.to_dict() | {
         **{kind.replace(" ", "_"): named(judged, kind) for kind in OUTCOMES},

@@ -9,11 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from fedprikl.cli.console import print_json, progress_bar, say
-from fedprikl.cli.release_output import note_missing_charts
 from fedprikl.demo import compare, drifted_population, paper_and_ours, true_divergence
 from fedprikl.estimation import ComparedEstimate
 from fedprikl.paper import paper_true_epsilon
-from fedprikl.reporting import HEAD, comparison_page, comparison_row
+from fedprikl.reporting import COMPARISON_HEAD, comparison_page, comparison_row
 from fedprikl.store import write_whole
 
 DELTA = 1e-6
@@ -48,7 +47,6 @@ def paper_demo(*, epsilon: float, seed: int, repetitions: int, report: Path, jso
     }
     premise = paper_true_epsilon(epsilon=epsilon, delta=DELTA, points=10, batches=20)
     write_whole(report, comparison_page(rows, facts=facts, premise_epsilon=premise))
-    note_missing_charts(report)
     seconds = time.perf_counter() - start
     if json:
         print_json(_document(rows, true_divergence(world), seconds, report))
@@ -84,7 +82,7 @@ def _print_table(rows: list[ComparedEstimate], truth: float, report: Path) -> No
     console = Console(highlight=False)
     ours = rows[-1].estimate
     console.print(f"truth: {ours.target} = [bold]{truth:.3f}[/bold] {ours.unit}")
-    table = Table(*HEAD)
+    table = Table(*COMPARISON_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:

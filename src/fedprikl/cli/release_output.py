@@ -5,12 +5,12 @@ from pathlib import Path
 
 import typer
 
-from fedprikl.cli.console import notes, print_json, say
+from fedprikl.cli.console import print_json, say
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.front.plan_checks import validity
 from fedprikl.protocol import Plan, Release, SignedPlan
-from fedprikl.reporting import ReleaseFacts, release_page, why_no_charts
+from fedprikl.reporting import release_page, release_words
 from fedprikl.store import write_whole
 
 DRIFT_FOUND = 3  # exit code
@@ -45,12 +45,6 @@ def write_release(
         raise InvalidInputError(f"{error} The release itself is in {output}.") from None
 
 
-def note_missing_charts(report: Path) -> None:
-    """Says that a report has no charts, where it has none."""
-    if why := why_no_charts():
-        say(f"{report} has no chart. {why}", console=notes)
-
-
 def exit_on_drift(release: Release, wanted: bool) -> None:
     """Ends with exit code 3 if drift was found and the user wants to know by it.
 
@@ -62,6 +56,6 @@ def exit_on_drift(release: Release, wanted: bool) -> None:
 
 def print_release(release: Release, absent: Sequence[str] = ()) -> None:
     """The verdict; the columns; how much, in how many clients; what is protected."""
-    headline, _, rest = str(ReleaseFacts.of(release, absent)).partition("\n")
+    headline, _, rest = release_words(release, absent).partition("\n")
     say(headline, style="bold")
     say(rest)

@@ -12,7 +12,7 @@ from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.protocol import SignedPlan
 
 if TYPE_CHECKING:
-    from fedprikl.dashboard.source import SeriesSource
+    from fedprikl.dashboard import SeriesSource
 
 
 def open_series(history: Path, ledger: Path, plan: Path, key: str) -> "SeriesSource":
@@ -57,7 +57,7 @@ def serve_command(
     """
     key = check_key(key)
     if static is not None:
-        from fedprikl.dashboard.source import site_places, write_site
+        from fedprikl.dashboard import site_places, write_site
 
         check_apart(site_places(static), (plan, ledger, history))
         written = write_site(open_series(history, ledger, plan, key), static)

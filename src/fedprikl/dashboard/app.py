@@ -33,10 +33,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fedprikl.dashboard.source import Kept, SeriesSource, report
+from fedprikl.dashboard import Kept, SeriesSource
 from fedprikl.errors import InvalidInputError
 from fedprikl.reporting.page import page, paragraphs
-from fedprikl.reporting.series_page import SERIES_STYLE, top_links
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 METHODS = ("GET", "HEAD")
@@ -113,13 +112,8 @@ def _host(value: bytes) -> str | None:
 
 def error_page(status: int, headline: str, words: str) -> HTMLResponse:
     """An error as a page that leads back."""
-    body = page(
-        f"Error {status}",
-        [paragraphs(words)],
-        headline=headline,
-        top=top_links({"/": "The series"}),
-        style=SERIES_STYLE,
-    )
+    links = {"/": "The series"}
+    body = page(f"Error {status}", paragraphs(words), headline=headline, links=links)
     return HTMLResponse(body, status_code=status)
 
 
@@ -138,34 +132,34 @@ def dashboard(
     kept = Kept(source, seconds=seconds)
 
     async def page(_: Request) -> Response:
-        return HTMLResponse(await run_in_threadpool(lambda: kept().text("page")))
+        return HTMLResponse(await run_in_threadpool(kept.text, "page"))
 
     async def period(request: Request) -> Response:
         found = NUMBER.fullmatch(request.path_params["name"])
         if found is None:
             raise HTTPException(404)
-        text = await run_in_threadpool(lambda: report(kept(), source, int(found[1])))
+        text = await run_in_threadpool(kept.report, int(found[1]))
         if text is None:
             raise HTTPException(404)
         return HTMLResponse(text)
 
     async def series(_: Request) -> Response:
-        text = await run_in_threadpool(lambda: kept().text("json"))
+        text = await run_in_threadpool(kept.text, "json")
         return Response(text, media_type="application/json")
 
     async def metrics(request: Request) -> Response:
-        text = await run_in_threadpool(lambda: kept().text("metrics"))
+        text = await run_in_threadpool(kept.text, "metrics")
         wanted = request.headers.get("accept", "")
         kind = OPENMETRICS if "application/openmetrics-text" in wanted else PROMETHEUS
         return Response(text, headers={"Content-Type": kind})
 
     async def health(_: Request) -> Response:
         try:
-            shown = await run_in_threadpool(kept)
+            status = await run_in_threadpool(kept.status)
         except Exception:
             log.exception("The history cannot be read.")
             return PlainTextResponse("the history cannot be read\n", status_code=503)
-        if shown.status.faults:
+        if status.faults:
             return PlainTextResponse("the history has faults\n", status_code=503)
         return PlainTextResponse("ok\n")
 

@@ -15,8 +15,7 @@ from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.estimation import Verdict
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, CellAnswer, ColumnAnswer, Plan, Release
-from fedprikl.reporting import ReleaseFacts, absences, release_page
-from fedprikl.reporting.release_page import release_summary
+from fedprikl.reporting import absences, release_page, release_summary, release_words
 from fedprikl.store import write_whole
 
 FrameLibrary = Literal["pandas", "polars", "pyarrow"]
@@ -257,7 +256,7 @@ class Comparison:
         return release_summary(self.release, self.plan, (*self.absent, *self.notes))
 
     def __str__(self) -> str:
-        return str(ReleaseFacts.of(self.release, (*self.absent, *self.notes)))
+        return release_words(self.release, (*self.absent, *self.notes))
 
     def __repr__(self) -> str:
         between = "" if self.interval is None else "[{:.4g}, {:.4g}], ".format(*self.interval)

@@ -1,15 +1,20 @@
-"""Reporting: self-contained HTML pages. Only the comparison needs the extra `report`."""
+"""Reporting: self-contained HTML pages, and the words that they share with the terminal."""
 
-from fedprikl.reporting.comparison_page import HEAD, comparison_page, comparison_row, why_no_charts
-from fedprikl.reporting.facts import ReleaseFacts, absences
-from fedprikl.reporting.release_page import release_page
+from fedprikl.reporting.facts import absences, release_words
+from fedprikl.reporting.release_page import (
+    COMPARISON_HEAD,
+    comparison_page,
+    comparison_row,
+    release_page,
+    release_summary,
+)
 
 __all__ = [
-    "HEAD",
-    "ReleaseFacts",
+    "COMPARISON_HEAD",
     "absences",
     "comparison_page",
     "comparison_row",
     "release_page",
-    "why_no_charts",
+    "release_summary",
+    "release_words",
 ]

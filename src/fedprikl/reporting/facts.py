@@ -1,18 +1,35 @@
-"""What a release says to people: the command line and the pages show the same words."""
+"""Every fact in words, once: the pages, a notebook and the terminal show the same sentences.
+
+First what can be said of one answer, then of a release, then of a series.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import TypeVar
 
+from fedprikl.estimation import Witness
 from fedprikl.estimation.statistic import UNSEEN
-from fedprikl.protocol import Answer, Outcome, Release
+from fedprikl.monitoring.alarms import QUIET
+from fedprikl.monitoring.status import (
+    AlarmFacts,
+    BudgetFacts,
+    ColumnPoint,
+    PeriodPoint,
+    SeriesStatus,
+    Size,
+    counted,
+    day,
+    period_name,
+)
+from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.client import NO_ROOM
 from fedprikl.reporting.page import (
     cell_name,
     clean,
     columns_wide,
+    date,
     decimals,
     listed,
     number,
@@ -20,13 +37,68 @@ from fedprikl.reporting.page import (
     shortened,
 )
 
+Sized = Answer | Size
+AnySize = TypeVar("AnySize", Answer, Size)
+UNKNOWN = "-"
+TITLES = {
+    "kl": "Kullback-Leibler divergence",
+    "reverse_kl": "Reverse Kullback-Leibler divergence",
+    "js": "Jensen-Shannon divergence",
+    "psi": "Population stability index",
+    "tv": "Total variation",
+    "hellinger": "Hellinger distance, squared",
+}
+
+
+def divergence_title(name: str) -> str:
+    """What people call a divergence, and its name here.
+
+    >>> divergence_title("tv"), divergence_title("mine")
+    ('Total variation (tv)', 'Divergence (mine)')
+    """
+    return f"{TITLES.get(name, 'Divergence')} ({name})"
+
+
+def named(answers: Sequence[AnySize], divergence: str) -> AnySize | None:
+    """The answer in this divergence."""
+    return next((answer for answer in answers if answer.divergence == divergence), None)
+
+
+def plainest_first(answers: Sequence[AnySize]) -> list[AnySize]:
+    """Total variation comes first: it is a share of all records."""
+    return sorted(answers, key=lambda answer: answer.divergence != "tv")
+
+
+def digits_of(answer: Sized) -> int:
+    """Digits after the point that its interval deserves."""
+    return decimals(0.0 if answer.interval is None else answer.interval[1] - answer.interval[0])
+
+
+def in_unit(value: float, answer: Sized, digits: int | None = None) -> str:
+    """A value on the scale of an answer, with its unit."""
+    digits = digits_of(answer) if digits is None else digits
+    return f"{number(value, digits)} {clean(answer.unit)}".rstrip()
+
+
+def between(interval: tuple[float, float] | None, digits: int) -> str:
+    """Both ends of an interval."""
+    return UNKNOWN if interval is None else " to ".join(number(end, digits) for end in interval)
+
+
+def size_words(answer: Sized) -> str:
+    """A value with its unit and interval: "0.047 nats (0.035 to 0.059)"."""
+    value = in_unit(answer.value, answer)
+    if answer.interval is None:
+        return value
+    return f"{value} ({between(answer.interval, digits_of(answer))})"
+
+
 FEW = 6  # columns: all are named
 NAMED = 5  # of many columns
 NAME = 48  # letters of a name in a sentence
-HEAD = ("column", "tv", "no drift", "95% interval", "moved")
-SHOWN = 15  # columns in a table of text; those that have moved are always shown
+HEAD = ("column", "tv", "no drift", "95% interval", "drifted")
+SHOWN = 15  # columns in a table of text; those that have drifted are always shown
 COLUMN_NAME, CELL, CELLS = 32, 28, 3  # letters of names; cells that are named
-UNKNOWN = "-"
 NEW = "values that the reference never saw"
 NOTE = (
     "tv: the share of all records that would have to change to look like the reference; "
@@ -34,8 +106,8 @@ NOTE = (
     "rests on other numbers, each beside its threshold"
 )
 UNRELATED = (
-    "The false-alarm rate over columns holds if records of one client are unrelated: no client ids "
-    "show how alike they are."
+    "The false-alarm rate over columns holds if records of one client are unrelated: "
+    "without client ids, the intra-client correlation is not known."
 )
 SEEN = {
     "aggregator": "No client's own counts were seen by anybody: they were masked and only their "
@@ -55,16 +127,70 @@ HIDDEN = {
 }
 
 
-def headline(release: Release) -> str:
-    """The verdict: who differs from the reference, and which columns have moved."""
-    whom = whose(release)
+def release_words(release: Release, absent: Iterable[str] = ()) -> str:
+    """All that a terminal shows of a release: the headline is the first line.
+
+    `absent` are lines about clients that took no part.
+    """
+    numbers = [drift_words(release), *(answer_words(each, release) for each in release.answers)]
+    parts = (
+        release_headline(release),
+        "\n".join(column_lines(release.columns)),
+        "\n".join(filter(None, numbers)),
+        counted_words(release, absent),
+        str(release.privacy),
+    )
+    return "\n\n".join(filter(None, parts))
+
+
+def release_headline(release: Release) -> str:
+    """The verdict: who differs from the reference, and which columns have drifted."""
+    count = included(release)
+    whom = f"the {counted(count, 'client')}"
+    if release.population.lower() not in ("client", "clients"):
+        whom += f" of {shortened(clean(release.population), NAME)}"
     if release.drifted is None:
         return f"There is no verdict on {whom}: it could not be computed."
     if not release.drifted:
         return f"No drift found among {whom}."
-    verb = "differs" if _clients(release) == 1 else "differ"
-    differ = f"{_capital(whom)} {verb} from the reference."
-    return f"{differ} {_moved(release.columns)}" if release.columns else differ
+    differ = f"{_capital(whom)} {'differs' if count == 1 else 'differ'} from the reference."
+    return f"{differ} {_drifted(release.columns)}" if release.columns else differ
+
+
+def included(release: Release) -> int:
+    """How many clients were counted."""
+    return sum(cohort.included for cohort in release.cohorts)
+
+
+def invited(release: Release) -> int:
+    """How many clients were asked."""
+    return sum(cohort.clients for cohort in release.cohorts)
+
+
+def _drifted(columns: Sequence[ColumnAnswer]) -> str:
+    drifted = [_name(each) for each in ranked(columns) if each.drifted]
+    others = [_name(each) for each in columns if each.drifted is False]
+    unknown = [_name(each) for each in columns if each.drifted is None]
+    untold = f" {_capital(listed(unknown))} could not be judged." if unknown else ""
+    if not drifted:
+        return f"No column has clearly drifted by itself.{untold}"
+    have = "has" if len(drifted) == 1 else "have"
+    if len(columns) > FEW:
+        of = f"{len(drifted)} of {len(columns)} columns"
+        return f"{of} {have} drifted: {listed(drifted, NAMED)}.{untold}"
+    still = f"; {listed(others, FEW)} {'has' if len(others) == 1 else 'have'} not" if others else ""
+    return f"{_capital(listed(drifted, FEW))} {have} drifted{still}.{untold}"
+
+
+def _name(column: ColumnAnswer) -> str:
+    name = shortened(clean(column.name), NAME)
+    return name if len(column.columns) == 1 else f"the pair of {name}"
+
+
+def _capital(text: str) -> str:
+    """A sentence begins with a capital, unless its first word is no plain word, as dep_delay."""
+    first = text.split(" ")[0].rstrip(",")
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
 
 def meaning(release: Release) -> str:
@@ -83,197 +209,63 @@ def meaning(release: Release) -> str:
     )
 
 
-def whose(release: Release) -> str:
-    """The clients that were counted: "the 400 clients of aircraft"."""
-    count = _clients(release)
-    clients = f"the {count:,} client{'' if count == 1 else 's'}"
-    if release.population.lower() in ("client", "clients"):
-        return clients
-    return f"{clients} of {shortened(clean(release.population), NAME)}"
+def drift_words(release: Release) -> str:
+    """The verdict on the whole, in numbers; empty where only columns were asked."""
+    if release.verdict is not None:
+        return f"{release.verdict}."
+    if release.answers:
+        return "There is no verdict on the whole: it could not be computed for this release."
+    return ""
 
 
-def ranked(columns: Sequence[ColumnAnswer]) -> list[ColumnAnswer]:
-    """Columns that have drifted first, and the largest total variation first."""
-
-    def place(column: ColumnAnswer) -> tuple[bool, float]:
-        answer = column.answer("tv")
-        return not column.drifted, 0.0 if answer is None else -answer.value
-
-    return sorted(columns, key=place)
+def statistic_of(answer: Answer, release: Release) -> Witness | None:
+    """What is tested in the unit of the answer; None where the verdict rests on counts."""
+    return None if release.verdict is None else release.verdict.witness(answer.divergence)
 
 
-def _moved(columns: Sequence[ColumnAnswer]) -> str:
-    moved = [_name(each) for each in ranked(columns) if each.drifted]
-    rest = [_name(each) for each in columns if each.drifted is False]
-    unknown = [_name(each) for each in columns if each.drifted is None]
-    untold = f" {_capital(listed(unknown))} could not be judged." if unknown else ""
-    if not moved:
-        return f"No column has clearly moved by itself.{untold}"
-    if len(columns) > FEW:
-        have = "has" if len(moved) == 1 else "have"
-        return (
-            f"{len(moved)} of {len(columns)} columns {have} moved: {listed(moved, NAMED)}.{untold}"
-        )
-    have = "has" if len(moved) == 1 else "have"
-    still = f"; {listed(rest, FEW)} {'has' if len(rest) == 1 else 'have'} not" if rest else ""
-    return f"{_capital(listed(moved, FEW))} {have} moved{still}.{untold}"
-
-
-def _name(column: ColumnAnswer) -> str:
-    name = shortened(clean(column.name), NAME)
-    return name if len(column.columns) == 1 else f"the pair of {name}"
-
-
-def _capital(text: str) -> str:
-    """A sentence begins with a capital, unless its first word is no plain word, as dep_delay."""
-    first = text.split(" ")[0].rstrip(",")
-    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
-
-
-def _clients(release: Release) -> int:
-    return sum(cohort.included for cohort in release.cohorts)
-
-
-def takes_unrelated(column: ColumnAnswer) -> bool:
-    """Whether its verdict takes records of one client as unrelated, for want of client ids."""
-    return column.drifted is not None and column.design_effect is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnFacts:
-    """One column in words: how far it is from the reference, in total variation."""
-
-    name: str
-    value: str
-    no_drift: str
-    interval: str
-    verdict: str  # "moved", "not moved" or "not judged"
-    cells: str  # which of them moved
-    found_by: str  # which statistics lie above their thresholds
-
-    @classmethod
-    def of(cls, column: ColumnAnswer, digits: int = 3) -> "ColumnFacts":
-        """What a release says of a column, with so many digits after the point."""
-        answer = column.answer("tv")
-        value = no_drift = interval = UNKNOWN
-        if answer is not None:
-            if answer.interval is not None:
-                low, high = answer.interval
-                interval = f"{number(low, digits)} to {number(high, digits)}"
-            value = number(answer.value, digits)
-            if answer.no_drift is not None:
-                no_drift = number(answer.no_drift, digits)
-        return cls(
-            name=clean(column.name),
-            value=value,
-            no_drift=no_drift,
-            interval=interval,
-            verdict={True: "moved", False: "not moved", None: "not judged"}[column.drifted],
-            cells=moved_in(column) if column.drifted else "",
-            found_by=_found_by(column),
-        )
-
-    @property
-    def row(self) -> tuple[str, ...]:
-        """As `HEAD` has it."""
-        moved = ": ".join(part for part in (self.verdict, self.cells) if part)
-        moved += f" (found by {self.found_by})" if self.found_by else ""
-        return self.name, self.value, self.no_drift, self.interval, moved
-
-
-def facts_of(columns: Sequence[ColumnAnswer]) -> list[ColumnFacts]:
-    """What a release says of columns, with digits that suit the widest interval among them."""
-    sizes = [answer for column in columns if (answer := column.answer("tv")) is not None]
-    ends = [answer.interval for answer in sizes if answer.interval is not None]
-    digits = decimals(max((high - low for low, high in ends), default=0.0))
-    return [ColumnFacts.of(column, digits) for column in columns]
-
-
-def moved_cells(cells: Sequence[CellAnswer]) -> str:
-    """Which cells have more records than in the reference, and which fewer; the largest first."""
-    parts = []
-    for direction, word in (("up", "more"), ("down", "fewer")):
-        moved = [cell for cell in cells if cell.moved == direction]
-        moved.sort(key=lambda cell: -abs(cell.share - cell.reference))
-        if moved:
-            names = [shortened(cell_name(cell.label), CELL) for cell in moved]
-            parts.append(f"{word} in {listed(names, CELLS)}")
-    return "; ".join(parts)
-
-
-def moved_in(column: ColumnAnswer) -> str:
-    """Which cells of a column have moved, and whether values are new to the reference."""
-    new = any(each.speaks for each in column.witnesses if each.name == UNSEEN)
-    return "; ".join(part for part in (moved_cells(column.cells), new * NEW) if part)
-
-
-def column_lines(columns: Sequence[ColumnAnswer]) -> tuple[str, ...]:
-    """A table in lines of text; beyond `SHOWN` columns, those that have not moved are folded.
-
-    >>> column_lines(())
-    ()
-    """
-    if not columns:
-        return ()
-    order = ranked(columns)
-    moved = sum(1 for column in order if column.drifted)
-    shown = order[: max(SHOWN, moved)]
-    rows = [HEAD, *(each.row for each in facts_of(shown))]
-    short = [(shortened(row[0], COLUMN_NAME), *row[1:]) for row in rows]
-    widths = [max(columns_wide(row[place]) for row in short) for place in range(len(HEAD))]
-    lines = [
-        "  ".join(
-            padded(text, width, right=0 < place < 3)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in short
-    ]
-    if left := len(order) - len(shown):
-        lines.append(f"and {left:,} more, none of which has moved")
-    return (*lines, NOTE, *([UNRELATED] if any(map(takes_unrelated, columns)) else []))
-
-
-def _found_by(column: ColumnAnswer) -> str:
-    """The statistics above their thresholds: numbers of their own, not read off the counts."""
-    spoke = [each for each in column.witnesses if each.speaks]
-    return listed(
-        [f"{clean(each.name)} {each.statistic:.4g} > {each.threshold:.4g}" for each in spoke]
+def answer_words(answer: Answer, release: Release) -> str:
+    """How far the records differ, how much of it is chance, and where drift begins."""
+    digits = digits_of(answer)
+    interval = ""
+    if answer.interval is not None:
+        guarantee = _guarantee(answer, digits)
+        interval = f" (95% interval: {between(answer.interval, digits)}{guarantee})"
+    tested = statistic_of(answer, release)
+    limit = f", beside a threshold of {number(tested.threshold, digits)}" if tested else ""
+    return (
+        f"The records of {release.population} differ from the reference by "
+        f"{answer.target} = {in_unit(answer.value, answer)}"
+        f"{_by_chance(answer, release.records, digits)}{interval}{limit}."
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseFacts:
-    """A release in words, in the order in which they are shown."""
+def _guarantee(answer: Answer, digits: int) -> str:
+    """Which interval holds for every population; the other one was tried on many kinds of drift."""
+    if answer.guaranteed is None:
+        return ""
+    if answer.guaranteed == answer.interval:
+        return ", guaranteed"
+    return f"; guaranteed: {between(answer.guaranteed, digits)}"
 
-    headline: str  # the verdict, for everybody
-    drift: str  # the verdict on the whole, in numbers; empty where only columns were asked
-    columns: tuple[str, ...]  # a table in lines of text, with a head; empty without columns
-    answers: tuple[str, ...]  # one sentence for each
-    counted: str  # how many clients the answers are about, and who is missing
-    privacy: str
 
-    @classmethod
-    def of(cls, release: Release, absent: Iterable[str] = ()) -> "ReleaseFacts":
-        """What a release says; `absent` are lines about clients that took no part."""
-        drift = ""
-        if release.verdict is not None:
-            drift = f"{release.verdict}."
-        elif release.answers:
-            drift = "There is no verdict on the whole: it could not be computed for this release."
-        return cls(
-            headline=headline(release),
-            drift=drift,
-            columns=column_lines(release.columns),
-            answers=tuple(_sentence(answer, release) for answer in release.answers),
-            counted="\n".join([*_counted(release.cohorts), *absent]),
-            privacy=str(release.privacy),
-        )
+def _by_chance(answer: Answer, records: int, digits: int) -> str:
+    """The part of the value that so many records have without any drift, because they are few."""
+    if answer.no_drift is None:
+        return ""
+    chance, many = number(answer.no_drift, digits), f"{records:,} records"
+    if 0 <= answer.no_drift < answer.value:
+        return f", of which about {chance} is what {many} give without any drift"
+    return f"; {many} give about {chance} without any drift"
 
-    def __str__(self) -> str:
-        """All of it, as a terminal shows it: the headline is its first line."""
-        numbers = "\n".join(part for part in (self.drift, *self.answers) if part)
-        parts = (self.headline, "\n".join(self.columns), numbers, self.counted, self.privacy)
-        return "\n\n".join(part for part in parts if part)
+
+def counted_words(release: Release, absent: Iterable[str] = ()) -> str:
+    """How many clients the answers are about, and who is missing, in lines."""
+    lines = [f"Counted: {included(release):,} of {invited(release):,} clients."]
+    reasons = Counter(cohort.reason for cohort in release.cohorts if cohort.reason)
+    for reason, sums in reasons.items():
+        what = f"{counted(sums, 'secure sum')} {'was' if sums == 1 else 'were'}"
+        lines.append(f"{what} dropped: {reason}")
+    return "\n".join([*lines, *absent])
 
 
 def absences(reasons: Iterable[str], most_records: int) -> tuple[str, ...]:
@@ -288,56 +280,108 @@ def absences(reasons: Iterable[str], most_records: int) -> tuple[str, ...]:
     )
 
 
-def _sentence(answer: Answer, release: Release) -> str:
-    digits, between = 3, ""
-    if answer.interval is not None:
-        low, high = answer.interval
-        digits = decimals(high - low)
-        between = f" (95% interval: {number(low, digits)} to {number(high, digits)}"
-        between += f"{_guarantee(answer, digits)})"
-    value = f"{number(answer.value, digits)} {answer.unit}".rstrip()
-    return (
-        f"The records of {release.population} differ from the reference by "
-        f"{answer.target} = {value}{_by_chance(answer, release.records, digits)}{between}"
-        f"{_threshold(answer, release, digits)}."
+def ranked(columns: Sequence[ColumnAnswer]) -> list[ColumnAnswer]:
+    """Columns that have drifted first, and the largest total variation first."""
+
+    def place(column: ColumnAnswer) -> tuple[bool, float]:
+        answer = column.answer("tv")
+        return not column.drifted, 0.0 if answer is None else -answer.value
+
+    return sorted(columns, key=place)
+
+
+def column_rows(columns: Sequence[ColumnAnswer]) -> list[tuple[str, ...]]:
+    """A row of `HEAD` for each column, with digits that suit the widest interval among them."""
+    sizes = [column.answer("tv") for column in columns]
+    ends = [each.interval for each in sizes if each is not None and each.interval is not None]
+    digits = decimals(max((high - low for low, high in ends), default=0.0))
+    rows = []
+    for column, size in zip(columns, sizes, strict=True):
+        numbers = [UNKNOWN] * 3
+        if size is not None:
+            chance = UNKNOWN if size.no_drift is None else number(size.no_drift, digits)
+            numbers = [number(size.value, digits), chance, between(size.interval, digits)]
+        rows.append((clean(column.name), *numbers, _verdict(column)))
+    return rows
+
+
+def _verdict(column: ColumnAnswer) -> str:
+    """Whether it has drifted, in which cells, and by which statistics above their thresholds."""
+    if not column.drifted:
+        return "not judged" if column.drifted is None else "not drifted"
+    found_by = listed(
+        [
+            f"{clean(each.name)} {each.statistic:.4g} > {each.threshold:.4g}"
+            for each in column.witnesses
+            if each.speaks
+        ]
     )
+    where = shifts(column)
+    return f"drifted{f': {where}' if where else ''} (found by {found_by})"
 
 
-def _guarantee(answer: Answer, digits: int) -> str:
-    """Which interval holds for every population; the other one was tried on many kinds of drift."""
-    if answer.guaranteed is None:
-        return ""
-    if answer.guaranteed == answer.interval:
-        return ", guaranteed"
-    low, high = (number(end, digits) for end in answer.guaranteed)
-    return f"; guaranteed: {low} to {high}"
+def shifts(column: ColumnAnswer) -> str:
+    """Which cells have more records than in the reference, and which fewer; the largest first.
+
+    And whether values are new to the reference.
+    """
+    parts = []
+    for direction, word in (("up", "more"), ("down", "fewer")):
+        cells = [cell for cell in column.cells if cell.moved == direction]
+        if cells:
+            cells.sort(key=difference, reverse=True)
+            names = [shortened(cell_name(cell.label), CELL) for cell in cells]
+            parts.append(f"{word} in {listed(names, CELLS)}")
+    if any(each.speaks for each in column.witnesses if each.name == UNSEEN):
+        parts.append(NEW)
+    return "; ".join(parts)
 
 
-def _by_chance(answer: Answer, records: int, digits: int) -> str:
-    """The part of the value that so many records have without any drift, because they are few."""
-    if answer.no_drift is None:
-        return ""
-    chance, many = number(answer.no_drift, digits), f"{records:,} records"
-    if 0 <= answer.no_drift < answer.value:
-        return f", of which about {chance} is what {many} give without any drift"
-    return f"; {many} give about {chance} without any drift"
+def difference(cell: CellAnswer) -> float:
+    """How far a cell's share is from the reference."""
+    return abs(cell.share - cell.reference)
 
 
-def _threshold(answer: Answer, release: Release, digits: int) -> str:
-    """Where drift begins, in the unit of the answer; nothing where the verdict rests on counts."""
-    witness = None if release.verdict is None else release.verdict.witness(answer.divergence)
-    if witness is None:
-        return ""
-    return f", beside a threshold of {number(witness.threshold, digits)}"
+def column_lines(columns: Sequence[ColumnAnswer]) -> tuple[str, ...]:
+    """A table in lines of text; beyond `SHOWN` columns, those that have not drifted are left out.
+
+    >>> column_lines(())
+    ()
+    """
+    if not columns:
+        return ()
+    order = ranked(columns)
+    shown = order[: max(SHOWN, sum(1 for column in order if column.drifted))]
+    rows = [(shortened(first, COLUMN_NAME), *more) for first, *more in [HEAD, *column_rows(shown)]]
+    widths = [max(map(columns_wide, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            padded(text, width, right=0 < place < 3)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    if left := len(order) - len(shown):
+        lines.append(f"and {left:,} more, none of which has drifted")
+    return (*lines, NOTE, *unrelated(columns))
 
 
-def _counted(cohorts: Iterable[Outcome]) -> Iterable[str]:
-    ended = tuple(cohorts)
-    included, clients = sum(c.included for c in ended), sum(c.clients for c in ended)
-    yield f"Counted: {included:,} of {clients:,} clients."
-    for reason, sums in Counter(c.reason for c in ended if c.reason).items():
-        what = "1 secure sum was" if sums == 1 else f"{sums:,} secure sums were"
-        yield f"{what} dropped: {reason}"
+def unrelated(columns: Sequence[ColumnAnswer]) -> list[str]:
+    """What to know where a verdict takes records of one client as unrelated, for want of ids."""
+    taken = any(each.drifted is not None and each.design_effect is None for each in columns)
+    return [UNRELATED] if taken else []
+
+
+def marks_words(plan: Plan) -> str:
+    """What an arrow beside a cell means."""
+    rate = "few marks"
+    if plan.columns is not None:
+        rate = f"at most {100 * plan.columns.false_discovery:.3g}% of all marks"
+    return (
+        "Each bar is a share of all records. Categories with an arrow have clearly changed "
+        f"({rate} are expected to be there by chance). Without an arrow, a change cannot be told "
+        "from chance and noise."
+    )
 
 
 def privacy_sentences(release: Release) -> tuple[str, ...]:
@@ -351,15 +395,111 @@ def _hidden(release: Release) -> str:
         return privacy.verdict
     if privacy.claimed_epsilon > 20:
         return f"Noise was added, but too little to hide much: epsilon {privacy.claimed_epsilon:g}."
-    times = math.exp(privacy.claimed_epsilon)
-    slack = _chance(privacy.delta) if privacy.delta else ""
+    slack = ""
+    if privacy.delta:
+        often = f"1 in {1 / privacy.delta:,.0f}"
+        often = often if 1e-15 < privacy.delta < 0.5 else f"{privacy.delta:.2g}"
+        slack = f", plus a chance of at most {often}"
     return (
-        f"{HIDDEN[privacy.unit]}, no result on this page would be more than {times:.3g} times as "
-        f"likely{slack} "
+        f"{HIDDEN[privacy.unit]}, no result on this page would be more than "
+        f"{math.exp(privacy.claimed_epsilon):.3g} times as likely{slack} "
         f"(epsilon {privacy.claimed_epsilon:g})."
     )
 
 
-def _chance(delta: float) -> str:
-    often = f"1 in {1 / delta:,.0f}" if 1e-15 < delta < 0.5 else f"{delta:.2g}"
-    return f", plus a chance of at most {often}"
+STATES = {
+    "open": "Open.",
+    "acknowledged": "",
+    "rebaselined": "Ended by a new baseline.",
+    "ended": "Ended by itself: no new evidence of it in {} {}s.",
+}
+TESTS = {"period": "one {} alone", "cumulative": "several {}s together"}
+COUNTED = {
+    "record": "What is spent does not grow with each {}, as long as each record is counted in only "
+    "one.",
+    "client": "What is spent grows with each {}, because every client is counted in it.",
+}
+NO_REASON = "no reason is known"
+
+
+def relative(point: PeriodPoint, column: ColumnPoint) -> float | None:
+    """A column's statistic over its threshold, of the period alone or of a window that ends here.
+
+    The larger of both; None if the period was not judged.
+    """
+    pairs = (
+        (column.statistic, point.threshold),
+        (column.cumulative, point.cumulative_threshold),
+    )
+    found = [value / limit for value, limit in pairs if value is not None and limit]
+    return max(found, default=None)
+
+
+def largest(point: PeriodPoint, *, cumulative: bool) -> tuple[float, str] | None:
+    """The largest statistic of a period, and whose it is; an empty name is the whole."""
+    found = [(point.cumulative if cumulative else point.statistic, "")]
+    for column in point.columns:
+        found.append((column.cumulative if cumulative else column.statistic, column.name))
+    return max(((value, name) for value, name in found if value is not None), default=None)
+
+
+def beside(value: float | None, limit: float | None) -> str:
+    """A statistic and its threshold."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.2f}" if limit is None else f"{value:.2f} / {limit:.2f}"
+
+
+def period_verdict(point: PeriodPoint, order: Sequence[ColumnPoint]) -> str:
+    """What is above its threshold in a period; `order` are its columns, most urgent first."""
+    if point.speaks is None:
+        return "not judged."
+    if not point.speaks:
+        return "nothing is above its threshold."
+    names = [clean(column.name) for column in order if column.speaks] or ["the whole"]
+    verb = "is above its threshold" if len(names) == 1 else "are above their thresholds"
+    return f"{listed(names)} {verb}."
+
+
+def alarm_state(alarm: AlarmFacts, every: str) -> str:
+    """How it stands, and what people said about it."""
+    stands = STATES[alarm.state].format(QUIET, every)
+    if not alarm.acknowledged_at:
+        return stands
+    said = f": {alarm.note}" if alarm.note else "."
+    return f"{stands} Acknowledged on {day(alarm.acknowledged_at)}{said}".strip()
+
+
+def alarm_raised(alarm: AlarmFacts, every: str) -> str:
+    """When an alarm was raised, and by what."""
+    return f"Raised in {period_name(alarm.raised, every)} by {TESTS[alarm.test].format(every)}."
+
+
+def in_state(status: SeriesStatus, state: str) -> list[int]:
+    """The numbers of all periods in this state."""
+    return [point.number for point in status.points if point.state == state]
+
+
+def due_words(status: SeriesStatus) -> str:
+    """What is over and not counted yet; empty if there is nothing."""
+    due = in_state(status, "due")
+    if not due:
+        return ""
+    return (
+        f"{counted(len(due), status.every)} {'is' if len(due) == 1 else 'are'} over and not "
+        f"counted yet, from {period_name(due[0], status.every)} on."
+    )
+
+
+def next_words(status: SeriesStatus) -> str:
+    """When something is counted next."""
+    if due := in_state(status, "due"):
+        return f"{counted(len(due), status.every)} due now"
+    return f"after {date(status.next_due)}" if status.next_due else "the series is over"
+
+
+def budget_words(budget: BudgetFacts) -> str:
+    """What is spent, and what is left."""
+    left = "nothing" if budget.left < budget.epsilon / 1000 else f"{budget.left:.3g}"
+    delta = f", at delta {budget.delta:.3g}" if budget.delta else ""
+    return f"Epsilon {budget.spent:.3g} of {budget.epsilon:.3g} is spent, {left} is left{delta}."

@@ -1,109 +1,21 @@
-"""One self-contained HTML page: no script, no font, no picture from elsewhere."""
+"""One self-contained HTML page and its parts: no script, no font, no picture from elsewhere.
+
+`tag` makes every element. A plain string in it is text, which is escaped; `Html` stays as it is.
+"""
 
 import html
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from importlib.resources import files
 
-# Letters have a contrast of at least 4.5 to 1 on both grounds, and graphics of at least 3.
-LIGHT = {
-    "ground": "#f6f7f9",
-    "card": "#ffffff",
-    "ink": "#1b2530",
-    "muted": "#566270",
-    "lines": "#d5dae1",
-    "now": "#2468b0",
-    "moved": "#b4510a",
-    "reference": "#858f9c",
-    "bad": "#a51d1d",
-}
-DARK = {
-    "ground": "#12161b",
-    "card": "#1a2027",
-    "ink": "#e7ebf0",
-    "muted": "#a4afbc",
-    "lines": "#39434f",
-    "now": "#6aaeed",
-    "moved": "#f09b4d",
-    "reference": "#76818e",
-    "bad": "#ff8f8f",
-}
+STYLE = files("fedprikl.reporting").joinpath("style.css").read_text(encoding="utf-8")
+EMPTY = ("circle", "line", "path", "rect")  # elements that may have no content
 NUMBER = r"(-?[0-9][0-9.e+-]*)"
-WIDE = "FW"  # East Asian widths: such a character takes two columns
-
-
-def _variables(colours: dict[str, str]) -> str:
-    return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
-
-
-STYLE = (
-    f"""
-:root {{ color-scheme: light dark; {_variables(LIGHT)} }}
-@media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}
-@media print {{ :root {{ color-scheme: light; {_variables(LIGHT)} --ground: #ffffff; }} }}
-"""
-    + """
-* { box-sizing: border-box; }
-html { -webkit-text-size-adjust: 100%; print-color-adjust: exact; }
-body { font: 16px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; color: var(--ink);
-       background: var(--ground); margin: 0; overflow-wrap: anywhere; }
-main { max-width: 62rem; margin: 0 auto; padding: 2.2rem 1rem 3rem; }
-h1 { font-size: clamp(1.5rem, 1.1rem + 1.9vw, 2.3rem); line-height: 1.22; margin: .2rem 0 1rem;
-     font-weight: 650; letter-spacing: -.01em; text-wrap: balance; }
-h2 { font-size: 1.25rem; margin: 2.4rem 0 .5rem; }
-h3 { font-size: 1.05rem; margin: 0 0 .3rem; }
-p { margin: .4rem 0; }
-.kind { color: var(--muted); margin: 0; }
-.answer { font-size: 1.25rem; border-left: 5px solid var(--now); padding: .3rem 1.1rem; }
-.note { color: var(--muted); font-size: .92rem; }
-.bad { color: var(--bad); font-weight: 600; }
-.card, details { background: var(--card); border: 1px solid var(--lines); border-radius: 10px;
-                 padding: .9rem 1rem; margin: .8rem 0; }
-.cards { display: grid; gap: 0 1rem; align-items: start;
-         grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
-.facts { display: flex; flex-wrap: wrap; gap: .5rem 2.2rem; margin: 0 0 1rem; padding: 0; }
-.facts div { min-width: 0; }
-.facts dt { color: var(--muted); font-size: .85rem; }
-.facts dd { margin: 0; font-weight: 600; }
-.key { display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; padding: 0; margin: .3rem 0 .7rem;
-       list-style: none; color: var(--muted); font-size: .88rem; }
-.key li::before { content: ""; display: inline-block; width: 1.5em; height: .65em;
-                  margin-right: .45em; border-radius: 2px; }
-.key .now::before { background: var(--now); } .key .moved::before { background: var(--moved); }
-.key .reference::before { background: var(--reference); }
-.key .mark::before { width: 0; height: 1em; border-left: 2px dashed var(--ink); border-radius: 0;
-                     vertical-align: -.15em; }
-.key .whisker::before { height: .6em; border: solid var(--ink); border-width: 0 1.5px;
-  background: linear-gradient(var(--ink), var(--ink)) center / 100% 1.5px no-repeat;
-  border-radius: 0; }
-svg { display: block; width: 100%; } .paper { background: #fff; padding: .5rem; }
-.paper svg { height: auto; } h3 + svg { margin-top: .6rem; }
-details { padding: 0 1rem; } details[open] { padding-bottom: .9rem; }
-summary { cursor: pointer; padding: .7rem 0; font-weight: 600; }
-.wide { overflow-x: auto; overflow-wrap: normal; } .wide td { white-space: nowrap; }
-.names td { white-space: normal; overflow-wrap: anywhere; }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; margin: .4rem 0 1rem; }
-caption { text-align: left; font-weight: 600; padding: .4rem 0; }
-th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid var(--lines);
-         vertical-align: top; font-variant-numeric: tabular-nums; }
-thead th { color: var(--muted); font-weight: 600; }
-th:first-child, td:first-child { text-align: left; } tbody th { font-weight: 400; min-width: 7rem; }
-.last td:last-child, .last th:last-child { text-align: left; min-width: 13rem;
-                                           white-space: normal; }
-@media print {
-  main { max-width: none; padding: 0; } body { font-size: 11pt; }
-  .card, figure, tr { break-inside: avoid; } h2, h3, summary { break-after: avoid; }
-  details { border: 0; padding: 0; } summary { list-style: none; }
-  details.folded { display: none; }
-  details.printed::details-content { content-visibility: visible; display: block; }
-}
-"""
-)
-
-
 BIN = re.compile(rf"<= {NUMBER}|\({NUMBER}, {NUMBER}\]|> {NUMBER}")  # as a reference names them
+WIDE = "FW"  # East Asian widths: such a character takes two columns
 Measure = Callable[[str], float]
 
 
@@ -251,68 +163,150 @@ def date(at: str) -> str:
     return f"{when.day} {when:%B %Y, %H:%M}{zone}"
 
 
-def page(
-    title: str, body: Sequence[str], *, headline: str = "", top: str = "", style: str = ""
-) -> str:
-    """A whole document from a title and pieces of HTML; the headline is the title unless given.
+class Html(str):
+    """A piece of HTML or SVG. Any other string that is shown is text."""
 
-    `top` is HTML before the main part, as links to other pages; `style` comes after the usual one.
+    __slots__ = ()
+
+
+def joined(*parts: str, between: str = "") -> Html:
+    """Texts and pieces, one after the other."""
+    shown = (part if isinstance(part, Html) else escaped(part) for part in parts if part)
+    return Html(between.join(shown))
+
+
+def tag(name: str, *content: str, **attributes: object) -> Html:
+    """An element. Attributes that are None or empty are left out.
+
+    >>> tag("p", "a < b", class_="note", id="")
+    '<p class="note">a &lt; b</p>'
+    >>> tag("line", x1=0, stroke_width=1.4)
+    '<line x1="0" stroke-width="1.40"/>'
     """
-    kind = f'<p class="kind">{escaped(title)}</p>\n' if headline else ""
-    target = ' id="main" tabindex="-1"' if top else ""  # of a link that skips the top
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
+        for key, value in attributes.items()
+        if value is not None and value != ""
+    )
+    if name in EMPTY and not content:
+        return Html(f"<{name}{given}/>")
+    return Html(f"<{name}{given}>{joined(*content)}</{name}>")
+
+
+def _value(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else escaped(str(value))
+
+
+def page(
+    title: str,
+    *parts: Html,
+    headline: str = "",
+    links: Mapping[str, str] | None = None,
+) -> str:
+    """A whole document; the headline is the title unless given.
+
+    `links`, from addresses to names, stand above the main part, after one that skips them.
+    """
+    target = {} if links is None else {"id": "main", "tabindex": "-1"}
+    content = [tag("p", title, class_="kind") if headline else "", tag("h1", headline or title)]
     return (
         "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8"><title>{escaped(title)}</title>'
+        f'<html lang="en"><head><meta charset="utf-8">{tag("title", title)}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<style>{STYLE}{style}</style></head>\n<body>\n{top}"
-        f"<main{target}>\n"
-        f"{kind}<h1>{escaped(headline or title)}</h1>\n"
-        + "\n".join(body)
-        + "\n</main>\n</body></html>\n"
+        f"<style>\n{STYLE}</style></head>\n<body>\n"
+        + joined(
+            *([] if links is None else _top(links)),
+            tag("main", joined(*content, *parts, between="\n"), **target),
+            between="\n",
+        )
+        + "\n</body></html>\n"
+    )
+
+
+def _top(links: Mapping[str, str]) -> list[Html]:
+    items = [tag("li", tag("a", name, href=to)) for to, name in links.items()]
+    top = tag("nav", tag("ul", *items), class_="top", aria_label="Sections") if items else Html()
+    return [tag("a", "Skip to the content", class_="skip", href="#main"), top]
+
+
+def section(heading: str, *parts: str, name: str = "") -> Html:
+    """A heading and what stands below it; nothing at all if that is empty."""
+    if not any(parts):
+        return Html()
+    return joined(tag("h2", heading, id=name), *parts, between="\n")
+
+
+def paragraphs(text: str, style: str = "") -> Html:
+    """Each line of a text as a paragraph."""
+    return joined(*(tag("p", line, class_=style) for line in text.splitlines()), between="\n")
+
+
+def note(text: str) -> Html:
+    """What explains the rest, in smaller letters."""
+    return paragraphs(text, "note")
+
+
+def card(*parts: str, title: str = "") -> Html:
+    """Parts in a box."""
+    content = (tag("h3", title) if title else "", *parts)
+    return tag("section", joined(*content, between="\n"), class_="card")
+
+
+def cards(boxes: Sequence[Html]) -> Html:
+    """Boxes side by side, where the page is wide enough."""
+    return tag("div", joined(*boxes, between="\n"), class_="cards") if boxes else Html()
+
+
+def fold(summary: str, *parts: str, printed: bool = True) -> Html:
+    """What is shown on request; on paper it is open, or left out."""
+    style = "printed" if printed else "folded"
+    inner = joined(tag("summary", summary), *parts, between="\n")
+    return tag("details", inner, class_=style)
+
+
+def key(names: Mapping[str, str]) -> Html:
+    """What the colours and lines of a chart mean."""
+    return tag(
+        "ul", *(tag("li", name, class_=style) for style, name in names.items()), class_="key"
     )
 
 
 def table(
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    marked: Sequence[bool] = (),
-    *,
-    caption: str = "",
-    look: str = "",
-) -> str:
-    """A table of texts, headed by row and column; `marked` rows stand out in their last cell.
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", look: str = ""
+) -> Html:
+    """A table headed by row and column. A cell that is `Html` is a whole `td`, except the first.
 
     Where a table is wider than its page, it scrolls by itself. `look` is a class of the style.
     """
-    named = f"<caption>{escaped(caption)}</caption>" if caption else ""
-    cells = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
-    heads = f"<thead><tr>{cells}</tr></thead>" if any(head) else ""
-    style = f"wide {look}".rstrip()
-    lines = [f'<div class="{style}" tabindex="0"><table>{named}{heads}<tbody>']
-    for place, (first, *others) in enumerate(rows):
-        bad = place < len(marked) and marked[place]
-        plain = "".join(f"<td>{escaped(cell)}</td>" for cell in others[:-1])
-        stands_out = ' class="bad"' if bad else ""
-        last = f"<td{stands_out}>{escaped(others[-1])}</td>" if others else ""
-        lines.append(f'<tr><th scope="row">{escaped(first)}</th>{plain}{last}</tr>')
-    return "\n".join([*lines, "</tbody></table></div>"])
-
-
-def fact_table(facts: Mapping[str, str]) -> str:
-    """Names and values."""
-    return table((), [list(fact) for fact in facts.items()], look="names")
-
-
-def paragraphs(text: str, style: str = "") -> str:
-    """Each line of a text as a paragraph."""
-    opening = f'<p class="{style}">' if style else "<p>"
-    return "\n".join(f"{opening}{escaped(line)}</p>" for line in text.splitlines())
-
-
-def fold(summary: str, parts: Sequence[str], *, printed: bool = True) -> str:
-    """What is shown on request; on paper it is open, or left out."""
-    style = "printed" if printed else "folded"
-    return "\n".join(
-        [f'<details class="{style}"><summary>{escaped(summary)}</summary>', *parts, "</details>"]
+    lines = [
+        tag(
+            "tr",
+            tag("th", first, scope="row"),
+            *(cell if isinstance(cell, Html) else tag("td", cell) for cell in others),
+        )
+        for first, *others in rows
+    ]
+    heads = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
+    inner = (
+        tag("caption", caption) if caption else "",
+        heads if head else "",
+        tag("tbody", joined(*lines, between="\n")),
     )
+    return tag("div", tag("table", *inner), class_=f"wide {look}".rstrip(), tabindex=0)
+
+
+def marked(text: str, mark: object = True) -> Html:
+    """A cell of a table that stands out, if it is marked."""
+    return tag("td", text, class_="bad" if mark else "")
+
+
+def fact_table(facts: Mapping[str, str]) -> Html:
+    """Names and values below each other."""
+    return table((), facts.items(), look="names")
+
+
+def fact_list(facts: Mapping[str, str]) -> Html:
+    """Names and values side by side."""
+    pairs = (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items())
+    return tag("dl", *pairs, class_="facts")

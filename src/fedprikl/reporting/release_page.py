@@ -1,51 +1,317 @@
-"""The report of a release: one page for people who know neither privacy nor statistics."""
+"""The report of a release, and its summary in a notebook; the report of the paper's demo.
 
+They are for people who know neither privacy nor statistics.
+"""
+
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from fedprikl.divergence import divergence_named, skewed_divergence
+from fedprikl.errors import FedPriKLError
+from fedprikl.estimation import ComparedEstimate, Witness
 from fedprikl.monitoring.status import counted
 from fedprikl.protocol import Answer, Plan, Release
-from fedprikl.protocol.answer import ColumnAnswer
-from fedprikl.reporting.bar_chart import cells_chart, column_story, ranking_chart, size_chart
+from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
+from fedprikl.reporting.charts import Bar, Kind, Scale, bar_chart
 from fedprikl.reporting.facts import (
     HEAD,
     NOTE,
-    UNRELATED,
-    ReleaseFacts,
-    facts_of,
-    headline,
+    Sized,
+    answer_words,
+    column_rows,
+    counted_words,
+    difference,
+    divergence_title,
+    drift_words,
+    in_unit,
+    included,
+    invited,
+    marks_words,
     meaning,
+    plainest_first,
     privacy_sentences,
     ranked,
-    takes_unrelated,
+    release_headline,
+    shifts,
+    statistic_of,
+    unrelated,
 )
 from fedprikl.reporting.page import (
-    clean,
+    Html,
+    card,
+    cards,
+    cell_name,
     date,
-    escaped,
+    fact_list,
     fact_table,
     fold,
+    joined,
+    key,
+    marked,
+    note,
     page,
     paragraphs,
     percent,
+    section,
     table,
+    tag,
 )
 
-CELL_HEAD = ("category", "reference", "now", "95% interval", "count, with noise", "moved")
-WITNESS_HEAD = ("about", "statistic", "value", "threshold", "above it")
+CELL_HEAD = ("category", "reference", "now", "95% interval", "count, with noise", "shifted")
+STATISTIC_HEAD = ("about", "statistic", "value", "threshold", "above it")
 RANKED = 15  # columns of the first chart
 CHARTS = 6  # columns with a chart that is not folded
-TITLES = {
-    "kl": "Kullback-Leibler divergence (kl)",
-    "reverse_kl": "Reverse Kullback-Leibler divergence (reverse_kl)",
-    "js": "Jensen-Shannon divergence (js)",
-    "psi": "Population stability index (psi)",
-    "tv": "Total variation (tv)",
-    "hellinger": "Hellinger distance, squared (hellinger)",
+CELLS = 10  # in one chart
+CLEARLY = 4.0  # standard deviations of the noise: an out-of-domain count beyond them is shown
+ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
+SHIFTS = {"up": "more", "down": "fewer", "": "cannot be told"}
+CHANGES = {  # total variation is a share of all records
+    share: f"example: {words} would have to change"
+    for share, words in {
+        0.01: "one record in a hundred",
+        0.03: "three records in a hundred",
+        0.1: "ten records in a hundred",
+        0.3: "thirty records in a hundred",
+        0.5: "half of all records",
+        1.0: "all records",
+    }.items()
 }
+HALVES = (0.51, 0.55, 0.6, 0.75, 0.9, 0.99)  # what one of two equally common categories grows to
 BOX = "border-left: 5px solid #3f83c9; padding: 0 1.1rem; max-width: 60rem"
 LARGE = "font-size: 1.3em; font-weight: 600"
 COLUMNS, SUMMARY_CHARTS = 15, 3  # shown in a notebook; the report has all
+
+
+def release_page(
+    release: Release, plan: Plan, costs: Mapping[str, str], absent: Sequence[str] = ()
+) -> str:
+    """The whole report: the verdict, what drifted, how large it is, what is protected.
+
+    All of it follows from the release, the plan and why clients took no part, which are public.
+    """
+    clients, asked = included(release), invited(release)
+    facts = {
+        "Date": date(release.released_at),
+        "Population": release.population,
+        "Clients": f"{clients:,}" if clients == asked else f"{clients:,} of {asked:,}",
+        "Records": f"{release.records:,}",
+    }
+    drifted = [column for column in ranked(release.columns) if column.drifted]
+    return page(
+        f"Drift report: {release.population}",
+        fact_list(facts),
+        paragraphs(meaning(release)),
+        note("\n".join(absent)),
+        column_cards(drifted, release.records, note(marks_words(plan))),
+        _ranking(ranked(release.columns)),
+        _sizes(release, plan),
+        privacy_section(release),
+        section("Everything else", *details(release, plan, costs, absent)),
+        headline=release_headline(release),
+    )
+
+
+def privacy_section(release: Release) -> Html:
+    """What is hidden, from whom, and what is not."""
+    return section("Privacy", *map(paragraphs, privacy_sentences(release)))
+
+
+def column_cards(columns: Sequence[ColumnAnswer], records: int, *notes: Html) -> Html:
+    """A chart for each of these columns; beyond `CHARTS` they are folded."""
+    boxes = [_column_card(column, records) for column in columns]
+    if not boxes:
+        return Html()
+    more = boxes[CHARTS:]
+    folded = fold(f"Charts of {counted(len(more), 'more column')}", cards(more)) if more else ""
+    return section("What has drifted", *notes, cards(boxes[:CHARTS]), folded)
+
+
+def _column_card(column: ColumnAnswer, records: int) -> Html:
+    """One column: its name, which cells shifted, and the chart with its key."""
+    names = {"reference": "reference", "now": "now", "drifted": "now, shifted"}
+    if not any(cell.moved for cell in column.cells):
+        del names["drifted"]
+    names["whisker"] = "95% interval"
+    chart = cells_chart(column, records)
+    return card(paragraphs(column_story(column)), key(names), chart, title=column.name)
+
+
+def column_story(column: ColumnAnswer) -> str:
+    """What a chart of its cells shows, in a sentence or two."""
+    found = shifts(column)
+    first = (
+        f"There are now {found}."
+        if found
+        else "Which categories shifted cannot be told from noise."
+    )
+    left = len(column.cells) - CELLS
+    if left <= 0:
+        return first
+    verb = "is" if left == 1 else "are"
+    return (
+        f"{first} The {CELLS} that differ most are shown; {left:,} more {verb} in the table below."
+    )
+
+
+def cells_chart(column: ColumnAnswer, records: int) -> Html:
+    """The reference beside the population, cell by cell; of many cells, those that differ most."""
+    order = sorted(column.cells, key=lambda cell: (not cell.moved, -difference(cell)))
+    shown = order[:CELLS]
+    rows = [_cell_row(cell) for cell in column.cells if cell in shown]
+    outside = _out_of_domain(column, records)
+    if outside is not None:
+        before, now = outside
+        bars = [_before(before), Bar(value=now, says=f"about {percent(now)}")]
+        rows.append(("other: not in the reference's list", bars))
+    title = f"{column.name}: shares of all records, in the reference and now"
+    return bar_chart(rows, title=title, shares=True)
+
+
+def _cell_row(cell: CellAnswer) -> tuple[str, list[Bar]]:
+    now = Bar(
+        value=cell.share,
+        says=f"{percent(cell.share)}{ARROWS[cell.moved]}",
+        kind="drifted" if cell.moved else "now",
+        interval=cell.interval,
+    )
+    return cell_name(cell.label), [_before(cell.reference), now]
+
+
+def _before(share: float) -> Bar:
+    return Bar(value=share, says=percent(share), kind="reference")
+
+
+def _out_of_domain(column: ColumnAnswer, records: int) -> tuple[float, float] | None:
+    """The shares outside of all cells, before and now; None where they are no more than noise."""
+    if records < 1:
+        return None
+    before = _outside(column)
+    now = max(0.0, column.rest / records)
+    clear = max(before, now) > CLEARLY * column.noise_sd / records
+    return (before, now) if clear else None
+
+
+def _outside(column: ColumnAnswer) -> float:
+    return max(0.0, 1 - sum(cell.reference for cell in column.cells))
+
+
+def _ranking(columns: Sequence[ColumnAnswer]) -> Html:
+    """All columns, those that have drifted first."""
+    if not columns:
+        return Html()
+    names = {"drifted": "drifted", "now": "not drifted", "whisker": "95% interval"}
+    if not any(column.drifted for column in columns):
+        del names["drifted"]
+    more = columns[RANKED:]
+    return section(
+        "All columns",
+        note(
+            "How far each column is from the reference: the share of all records that would have "
+            "to change to look like it (total variation; 0 is none, 1 is all). Chance and noise "
+            "keep it above 0 without any drift. The verdicts rest on other numbers: see “The "
+            "verdict in numbers” below."
+        ),
+        *map(note, unrelated(columns)),
+        card(key(names), ranking_chart(columns[:RANKED])),
+        fold(counted(len(more), "more column"), ranking_chart(more)) if more else "",
+    )
+
+
+def ranking_chart(columns: Sequence[ColumnAnswer]) -> Html:
+    """How far each column is from the reference in total variation."""
+    rows = []
+    for column, (name, value, *_) in zip(columns, column_rows(columns), strict=True):
+        answer = column.answer("tv")
+        said = {True: " drifted", False: "", None: " not judged"}[column.drifted]
+        bar = Bar(
+            value=0.0 if answer is None else answer.value,
+            says=f"{value}{said}",
+            kind="drifted" if column.drifted else "now",
+            interval=None if answer is None else answer.interval,
+        )
+        rows.append((name, [bar]))
+    return bar_chart(rows, title="How far each column is from the reference")
+
+
+def _sizes(release: Release, plan: Plan) -> Html:
+    """How large the drift of the whole is, on scales with a meaning."""
+    if not release.answers:
+        return Html()
+    what = "All columns together." if release.columns else "All that is compared, together."
+    return section(
+        "How large the difference is",
+        note(
+            f"{what} Each scale measures the same difference in its own way: 0 is no difference. "
+            "Compare the first bar with the others. The whisker is its 95% interval."
+        ),
+        cards(
+            [
+                card(_size(answer, release, plan), title=divergence_title(answer.divergence))
+                for answer in plainest_first(release.answers)
+            ]
+        ),
+    )
+
+
+def _size(answer: Answer, release: Release, plan: Plan) -> Html:
+    mark = plan.threshold if answer is release.answers[0] else None  # a plan has one
+    statistic = statistic_of(answer, release)
+    return size_chart(answer, records=release.records, statistic=statistic, mark=mark)
+
+
+def size_chart(
+    answer: Sized, *, records: int, statistic: Witness | None = None, mark: float | None = None
+) -> Html:
+    """The value among numbers that give it a meaning. `mark` is a threshold the user set."""
+    threshold = None if statistic is None else statistic.threshold
+    found = Bar(
+        value=answer.value,
+        says=in_unit(answer.value, answer),
+        kind="drifted" if statistic is not None and statistic.speaks else "now",
+        interval=answer.interval,
+        mark=threshold,
+    )
+    numbers = {
+        "threshold: above it, drift is found": threshold,
+        "your own threshold, from the plan": mark,
+        f"expected without drift, {records:,} records": answer.no_drift,
+    }
+    rows = [("found in this population", [found])]
+    for label, value in numbers.items():
+        if value is not None:
+            bar = Bar(value=value, says=in_unit(value, answer), kind="reference")
+            rows.append((label, [bar]))
+    for value, label in _examples(answer):
+        says = f"{value:.2g} {answer.unit}".rstrip()
+        rows.append((label, [Bar(value=value, says=says, kind="example")]))
+    return bar_chart(rows, title=f"The size of the drift, {answer.divergence}")
+
+
+def _examples(answer: Sized) -> list[tuple[float, str]]:
+    """The known changes just below and just above the value."""
+    known = sorted(_known(answer.divergence).items())
+    below = [each for each in known if each[0] <= answer.value]
+    above = [each for each in known if each[0] > answer.value]
+    return [*below[-1:], *above[:1]]
+
+
+def _known(name: str) -> dict[float, str]:
+    """Divergences of changes that everybody can picture."""
+    if name == "tv":
+        return CHANGES
+    try:
+        divergence = divergence_named(name)
+    except FedPriKLError:  # of somebody else's, not registered here
+        return {}
+    return {
+        skewed_divergence([0.5, 0.5], [half, 1 - half], skew=0.0, divergence=divergence): (
+            f"example: a 50:50 split becomes {100 * half:.0f}:{100 - 100 * half:.0f}"
+        )
+        for half in HALVES
+    }
 
 
 def details(
@@ -55,52 +321,47 @@ def details(
     absent: Sequence[str],
     *,
     judged: bool = True,
-) -> Iterator[str]:
+) -> Iterator[Html]:
     """One fold after the other. `judged`: by itself, and not as one of a series."""
-    facts = ReleaseFacts.of(release, absent)
     order = ranked(release.columns)
     if judged:
-        words = (facts.drift, *facts.answers)
-        yield fold("The verdict in numbers", [*map(paragraphs, words), _witnesses(release)])
+        words = (drift_words(release), *(answer_words(each, release) for each in release.answers))
+        yield fold("The verdict in numbers", *map(paragraphs, words), _statistics(release, order))
     if judged and order:
-        rows = [each.row for each in facts_of(order)]
-        yield fold("Columns in numbers", [table(HEAD, rows, look="last"), paragraphs(NOTE, "note")])
+        yield fold("Columns in numbers", table(HEAD, column_rows(order), look="last"), note(NOTE))
     if order:
-        yield fold("Every category of every column", [*map(_cells, order)], printed=False)
-    yield fold("Who was counted", [paragraphs(facts.counted), fact_table(_asked(release))])
-    yield fold("What is protected, in full", [paragraphs(facts.privacy)])
+        yield fold("Every category of every column", *map(_cells, order), printed=False)
+    asked = fact_table(_asked(release))
+    yield fold("Who was counted", paragraphs(counted_words(release, absent)), asked)
+    yield fold("What is protected, in full", paragraphs(str(release.privacy)))
     if costs:
-        yield fold("What it cost", [fact_table(costs)])
-    yield fold("Parameters of the plan", [fact_table(_parameters(plan))], printed=False)
-    yield fold("Signature", [fact_table(_signature(release))], printed=False)
-
-
-def _witnesses(release: Release) -> str:
-    """Every statistic that a verdict rests on."""
-    spoken = (
-        [] if release.verdict is None else [("the whole", w) for w in release.verdict.witnesses]
+        yield fold("What it cost", fact_table(costs))
+    yield fold(
+        "Parameters of the plan", fact_table(dict(_parameters(plan.to_dict()))), printed=False
     )
-    spoken += [(column.name, w) for column in ranked(release.columns) for w in column.witnesses]
-    if not spoken:
-        return ""
+    yield fold("Signature", fact_table(_signature(release)), printed=False)
+
+
+def _statistics(release: Release, columns: Sequence[ColumnAnswer]) -> Html:
+    """Every statistic that a verdict rests on."""
+    whole = () if release.verdict is None else release.verdict.witnesses
     rows = [
         (
             about,
-            w.name,
-            f"{w.statistic:.4g} {w.unit}",
-            f"{w.threshold:.4g} {w.unit}",
-            _yes(w.speaks),
+            each.name,
+            f"{each.statistic:.4g} {each.unit}",
+            f"{each.threshold:.4g} {each.unit}",
+            "yes" if each.speaks else "no",
         )
-        for about, w in spoken
+        for about, found in (("the whole", whole), *((c.name, c.witnesses) for c in columns))
+        for each in found
     ]
-    return table(WITNESS_HEAD, rows, caption="Statistics beside their thresholds")
+    if not rows:
+        return Html()
+    return table(STATISTIC_HEAD, rows, caption="Statistics beside their thresholds")
 
 
-def _yes(speaks: bool) -> str:
-    return "yes" if speaks else "no"
-
-
-def _cells(column: ColumnAnswer) -> str:
+def _cells(column: ColumnAnswer) -> Html:
     """All cells of a column, and how far it is from the reference in every divergence."""
     rows = [
         (
@@ -109,17 +370,16 @@ def _cells(column: ColumnAnswer) -> str:
             percent(cell.share),
             " to ".join(map(percent, cell.interval)),
             _count(cell.count),
-            {"up": "more", "down": "fewer", "": "cannot be told"}[cell.moved],
+            SHIFTS[cell.moved],
         )
         for cell in column.cells
     ]
-    before = percent(max(0.0, 1 - sum(cell.reference for cell in column.cells)))
+    before = percent(_outside(column))
     rows.append(("in no category above", before, "", "", _count(column.rest), ""))
     sizes = "".join(
-        f" {clean(each.target)} = {each.value:.4g} {clean(each.unit)}".rstrip() + "."
-        for each in column.answers
+        f" {each.target} = {each.value:.4g} {each.unit}".rstrip() + "." for each in column.answers
     )
-    return table(CELL_HEAD, rows, caption=f"{clean(column.name)}.{sizes}")
+    return table(CELL_HEAD, rows, caption=f"{column.name}.{sizes}")
 
 
 def _count(count: float) -> str:
@@ -128,34 +388,32 @@ def _count(count: float) -> str:
 
 
 def _asked(release: Release) -> dict[str, str]:
-    cohorts = release.cohorts
-    dropped = sum(1 for cohort in cohorts if cohort.reason)
+    dropped = sum(1 for cohort in release.cohorts if cohort.reason)
     return {
-        "clients invited": f"{sum(cohort.clients for cohort in cohorts):,}",
-        "clients in the sums": f"{sum(cohort.included for cohort in cohorts):,}",
-        "cohorts (secure sums)": f"{len(cohorts)}, of which {dropped} were dropped",
+        "clients invited": f"{invited(release):,}",
+        "clients in the sums": f"{included(release):,}",
+        "cohorts (secure sums)": f"{len(release.cohorts)}, of which {dropped} were dropped",
         "counts each client sent, masked": f"{release.payload} and its number of records",
         "records of these clients": f"{release.records:,}",
     }
 
 
-def _parameters(plan: Plan) -> dict[str, str]:
-    """Each field of the plan and of its questions."""
-    fields = plan.to_dict()
-    for place, question in enumerate(fields.pop("questions"), start=1):
-        which = "question" if len(plan.questions) == 1 else f"question {place}"
-        fields |= {f"{which}: {name}": value for name, value in question.items()}
-    for name, value in (fields.pop("columns", None) or {}).items():
-        fields[f"columns: {name}"] = value
-    return {name: _shown(value) for name, value in fields.items()}
+def _parameters(fields: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
+    """Each field of a plan, with the name of the part that it belongs to."""
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield from _parameters(value, f"{within}{name}: ")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for place, each in enumerate(value, start=1):
+                yield from _parameters(each, f"{within}{name} {place}: ")
+        else:
+            yield f"{within}{name}", _shown(value)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return (
-            ", ".join(" and ".join(v) if isinstance(v, list | tuple) else str(v) for v in value)
-            or "all"
-        )
+        parts = (" and ".join(v) if isinstance(v, list | tuple) else str(v) for v in value)
+        return ", ".join(parts) or "all"
     return "none" if value is None else str(value)
 
 
@@ -171,215 +429,147 @@ def _signature(release: Release) -> dict[str, str]:
     }
 
 
-def release_page(
-    release: Release, plan: Plan, costs: Mapping[str, str], absent: Sequence[str] = ()
-) -> str:
-    """The whole report: the verdict, what moved, how large it is, what is protected, and the rest.
-
-    All of it follows from the release, the plan and why clients took no part, which are public.
-    """
-    return page(
-        f"Drift report: {clean(release.population)}",
-        [
-            *_opening(release, absent),
-            *_moved(release, plan),
-            *_ranking(release),
-            *_sizes(release, plan),
-            "<h2>Privacy</h2>",
-            *(paragraphs(sentence) for sentence in privacy_sentences(release)),
-            "<h2>Everything else</h2>",
-            *details(release, plan, costs, absent),
-        ],
-        headline=headline(release),
-    )
-
-
-def _opening(release: Release, absent: Sequence[str]) -> list[str]:
-    """When, whose, how many; what the verdict means; what to know besides."""
-    included = sum(cohort.included for cohort in release.cohorts)
-    invited = sum(cohort.clients for cohort in release.cohorts)
-    facts = {
-        "Date": date(release.released_at),
-        "Population": release.population,
-        "Clients": f"{included:,}" if included == invited else f"{included:,} of {invited:,}",
-        "Records": f"{release.records:,}",
-    }
-    shown = "".join(
-        f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>"
-        for name, value in facts.items()
-    )
-    return [
-        f'<dl class="facts">{shown}</dl>',
-        paragraphs(meaning(release)),
-        paragraphs("\n".join(absent), "note"),
-    ]
-
-
-def _moved(release: Release, plan: Plan) -> list[str]:
-    """A chart for each column that has drifted."""
-    drifted = [column for column in ranked(release.columns) if column.drifted]
-    if not drifted:
-        return []
-    cards = [_card(column, release.records) for column in drifted]
-    first, more = cards[:CHARTS], cards[CHARTS:]
-    folded = (
-        [fold(f"Charts of {counted(len(more), 'more column')}", [_cards(more)])] if more else []
-    )
-    return ["<h2>What has moved</h2>", paragraphs(_marked(plan), "note"), _cards(first), *folded]
-
-
-def _marked(plan: Plan) -> str:
-    asked = plan.columns
-    rate = "few marks"
-    if asked is not None:
-        rate = f"at most {100 * asked.false_discovery:.3g}% of all marks"
-    return (
-        "Each bar is a share of all records. Categories with an arrow have clearly changed "
-        f"({rate} are expected to be there by chance). Without an arrow, a change cannot be told "
-        "from chance and noise."
-    )
-
-
-def _cards(cards: Sequence[str]) -> str:
-    return "\n".join(['<div class="cards">', *cards, "</div>"])
-
-
-def _card(column: ColumnAnswer, records: int) -> str:
-    """One column: its name, what moved, and the chart with its key."""
-    key = {"reference": "reference", "now": "now", "moved": "now, moved", "whisker": "95% interval"}
-    if not any(cell.moved for cell in column.cells):
-        del key["moved"]
-    return "\n".join(
-        [
-            f'<section class="card"><h3>{escaped(column.name)}</h3>',
-            paragraphs(column_story(column)),
-            _key(key),
-            cells_chart(column, records),
-            "</section>",
-        ]
-    )
-
-
-def _ranking(release: Release) -> list[str]:
-    """All columns, those that have drifted first."""
-    columns = ranked(release.columns)
-    if not columns:
-        return []
-    key = {"moved": "moved", "now": "not moved", "whisker": "95% interval"}
-    if not any(column.drifted for column in columns):
-        del key["moved"]
-    more = columns[RANKED:]
-    return [
-        "<h2>All columns</h2>",
-        paragraphs(
-            "How far each column is from the reference: the share of all records that would have "
-            "to change to look like it (total variation; 0 is none, 1 is all). Chance and noise "
-            "keep it above 0 without any drift. The verdicts rest on other numbers: see “The "
-            "verdict in numbers” below.",
-            "note",
-        ),
-        *([paragraphs(UNRELATED, "note")] if any(map(takes_unrelated, columns)) else []),
-        f'<div class="card">{_key(key)}\n{ranking_chart(columns[:RANKED])}</div>',
-        *([fold(counted(len(more), "more column"), [ranking_chart(more)])] if more else []),
-    ]
-
-
-def _sizes(release: Release, plan: Plan) -> list[str]:
-    """How large the drift of the whole is, on scales with a meaning."""
-    if not release.answers:
-        return []
-    marks = [plan.threshold] + [None] * (len(release.answers) - 1)  # a plan has one
-    cards = []
-    asked = sorted(zip(release.answers, marks, strict=True), key=lambda pair: _plainness(pair[0]))
-    for answer, mark in asked:
-        witness = None if release.verdict is None else release.verdict.witness(answer.divergence)
-        chart = size_chart(answer, records=release.records, witness=witness, mark=mark)
-        cards.append(
-            f'<section class="card"><h3>{escaped(_title(answer.divergence))}</h3>\n'
-            f"{chart}</section>"
-        )
-    note = "All columns together." if release.columns else "All that is compared, together."
-    return [
-        "<h2>How large the difference is</h2>",
-        paragraphs(
-            f"{note} Each scale measures the same difference in its own way: 0 is no difference. "
-            "Compare the first bar with the others. The whisker is its 95% interval.",
-            "note",
-        ),
-        _cards(cards),
-    ]
-
-
-def _plainness(answer: Answer) -> bool:
-    """Total variation comes first: it is a share of all records."""
-    return answer.divergence != "tv"
-
-
-def _title(divergence: str) -> str:
-    return TITLES.get(divergence, divergence)
-
-
-def _key(names: Mapping[str, str]) -> str:
-    """What the colours and lines of a chart mean."""
-    items = "".join(f'<li class="{style}">{escaped(name)}</li>' for style, name in names.items())
-    return f'<ul class="key">{items}</ul>'
-
-
 def release_summary(release: Release, plan: Plan, more: Sequence[str] = ()) -> str:
-    """Verdict, columns, charts, answers, who was counted, what is protected.
+    """For a notebook: verdict, columns, charts, answers, who was counted, what is protected.
 
     No script, no style sheet, nothing from outside. `more` are further lines for people, such as
     why clients took no part.
     """
-    facts = ReleaseFacts.of(release, more)
-    return "\n".join(
-        [
-            f'<div style="{BOX}">',
-            f'<p style="{LARGE}">{escaped(facts.headline)}</p>',
-            *_columns(release),
-            *(paragraphs(said) for said in (facts.drift, *facts.answers)),
-            *([] if release.columns else _summary_sizes(release, plan)),
-            paragraphs(facts.counted),
-            f"<details><summary>What is protected</summary>{paragraphs(facts.privacy)}</details>",
-            "</div>",
-        ]
+    words = (drift_words(release), *(answer_words(each, release) for each in release.answers))
+    charts = [] if release.columns else [_size(each, release, plan) for each in release.answers]
+    privacy = paragraphs(str(release.privacy))
+    return tag(
+        "div",
+        joined(
+            tag("p", release_headline(release), style=LARGE),
+            *_summary_columns(release),
+            *map(paragraphs, words),
+            *map(_narrow, charts),
+            paragraphs(counted_words(release, more)),
+            tag("details", tag("summary", "What is protected"), privacy),
+            between="\n",
+        ),
+        style=BOX,
     )
 
 
-def _columns(release: Release) -> list[str]:
+def _summary_columns(release: Release) -> list[Html]:
     order = ranked(release.columns)
     if not order:
         return []
-    drifted = [column for column in order if column.drifted][:SUMMARY_CHARTS]
     left = len(order) - COLUMNS
+    beside = ": the reference (grey) and now, with 95% intervals"
     return [
-        table(HEAD, [each.row for each in facts_of(order[:COLUMNS])]),
-        *([paragraphs(f"The report has {counted(left, 'more column')}.")] if left > 0 else []),
+        table(HEAD, column_rows(order[:COLUMNS])),
+        paragraphs(f"The report has {counted(left, 'more column')}." if left > 0 else ""),
         paragraphs("tv of each column, with 95% intervals"),
-        _chart(ranking_chart(order[:COLUMNS])),
+        _narrow(ranking_chart(order[:COLUMNS])),
         *(
-            f"<p><strong>{escaped(column.name)}</strong>: the reference (grey) and now, with 95% "
-            f"intervals</p>{_chart(cells_chart(column, release.records))}"
-            for column in drifted
+            joined(
+                tag("p", tag("strong", column.name), beside),
+                _narrow(cells_chart(column, release.records)),
+            )
+            for column in [each for each in order if each.drifted][:SUMMARY_CHARTS]
         ),
     ]
 
 
-def _summary_sizes(release: Release, plan: Plan) -> list[str]:
-    marks = [plan.threshold] + [None] * (len(release.answers) - 1)  # a plan has one
-    verdict = release.verdict
-    return [
-        _chart(
-            size_chart(
-                answer,
-                records=release.records,
-                witness=None if verdict is None else verdict.witness(answer.divergence),
-                mark=mark,
-            )
-        )
-        for answer, mark in zip(release.answers, marks, strict=True)
+def _narrow(chart: Html) -> Html:
+    return tag("div", chart, style="max-width: 36rem")
+
+
+COMPARISON_HEAD = ("estimator", "counts", "value", "error", "typical", "claimed ε", "true ε")
+
+
+def comparison_row(row: ComparedEstimate) -> tuple[str, ...]:
+    """One line of the table of estimators, as texts."""
+    privacy = row.estimate.privacy
+    return (
+        row.name,
+        str(row.estimate.payload),
+        f"{row.estimate.value:.3f}",
+        f"{row.error:.3f}",
+        f"{row.typical_error:.3f}",
+        "none" if privacy.claimed_epsilon is None else f"{privacy.claimed_epsilon:g}",
+        _epsilon(privacy.epsilon),
+    )
+
+
+def _epsilon(epsilon: float) -> str:
+    """Three digits for people: 0.78, 24.4, 1,410, infinite."""
+    if not math.isfinite(epsilon):
+        return "infinite"
+    return f"{epsilon:.3g}" if epsilon < 1000 else f"{epsilon:,.0f}"
+
+
+def comparison_page(
+    rows: Sequence[ComparedEstimate], *, facts: Mapping[str, str], premise_epsilon: float
+) -> str:
+    """The report of `fedprikl demo --paper`. The last row is the estimate that counts."""
+    ours = rows[-1].estimate
+    answer = (
+        f"{ours.target} is about {ours.value:.3f} {ours.unit} (truth: {rows[-1].truth:.3f}), "
+        f"released with epsilon {ours.privacy.claimed_epsilon:g}."
+    )
+    lines = [
+        (*cells, marked(true_epsilon, not row.estimate.privacy.holds))
+        for row in rows
+        for *cells, true_epsilon in [comparison_row(row)]
     ]
+    return page(
+        "fedprikl demo --paper",
+        paragraphs(answer, "answer"),
+        section(
+            "The estimates",
+            card(
+                key({"now": "this run", "whisker": "90% of repetitions", "mark": "truth"}),
+                _estimates_chart(rows),
+            ),
+            table(COMPARISON_HEAD, lines),
+            note(
+                "Counts: sent by each client. Typical: mean absolute error over simulated "
+                f"repetitions. The paper's noise buys epsilon {premise_epsilon:.3g} even where "
+                "every cell is counted at least twice, as the paper assumes; the table shows what "
+                "it buys on these data, where many cells are rarer. The baseline is the paper's: "
+                "lambda = -1, and frequencies floored at 0.0001."
+            ),
+        ),
+        section(
+            "The privacy they claim, and the privacy they give",
+            card(
+                key({"now": "true epsilon", "drifted": "the claim is false", "mark": "claimed"}),
+                _epsilon_chart(rows),
+                note("On a logarithmic axis."),
+            ),
+        ),
+        section("Privacy statement of the last estimate", paragraphs(str(ours.privacy))),
+        section("What was asked, and of whom", fact_table(facts)),
+    )
 
 
-def _chart(chart: str) -> str:
-    return f'<div style="max-width: 36rem">{chart}</div>'
+def _estimates_chart(rows: Sequence[ComparedEstimate]) -> Html:
+    """Each estimate, beside the truth and what simulated repetitions give."""
+    bars, drawn = [], [0.0]
+    for row in rows:
+        low, middle, high = map(float, np.quantile(row.repetitions, [0.05, 0.5, 0.95]))
+        value, ends = row.estimate.value, (low, high)
+        bar = Bar(value=value, says=f"{value:.3f}", interval=ends, mark=row.truth)
+        bars.append((f"{row.name}; median {middle:.3f}", [bar]))
+        drawn += [*ends, value, row.truth]
+    title = f"Estimates of the divergence, in {rows[0].estimate.unit}"
+    return bar_chart(bars, title=title, scale=Scale(min(drawn), max(drawn)))
+
+
+def _epsilon_chart(rows: Sequence[ComparedEstimate]) -> Html:
+    """The true epsilon of each private method, beside the claimed one."""
+    bars, drawn = [], []
+    for row in rows:
+        privacy = row.estimate.privacy
+        if privacy.claimed_epsilon is not None:
+            kind: Kind = "now" if privacy.holds else "drifted"
+            value, mark = privacy.epsilon, privacy.claimed_epsilon
+            bars.append((row.name, [Bar(value=value, says=_epsilon(value), kind=kind, mark=mark)]))
+            drawn += [value, mark]
+    finite = [value for value in drawn if 0 < value < math.inf]
+    scale = Scale(min(finite) / 2, 2 * max(finite), "log")
+    return bar_chart(bars, title="True epsilon, beside the claimed one", scale=scale)

@@ -1,0 +1,544 @@
+"""Charts as SVG: rows of bars, values over the periods of a series, a heat map of its columns.
+
+A chart is as wide as its page: places across it are percentages, or periods in a part that is
+stretched, and heights are pixels. So letters stay as large as they are. Bars bring their colours,
+which can be seen on light and on dark ground: a notebook has no style sheet.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Literal, TypeVar
+
+from fedprikl.monitoring.status import (
+    AlarmFacts,
+    PeriodPoint,
+    SeriesStatus,
+    counted,
+    day,
+    period_name,
+    short_day,
+)
+from fedprikl.reporting.page import (
+    Html,
+    clean,
+    joined,
+    letters_wide,
+    percent,
+    shortened,
+    tag,
+    wrapped,
+)
+
+FONT = "font: 13px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
+INK = "currentColor"
+TINY, LARGEST = 1e-9, 1e300  # a chart of nothing but zeros has a scale too
+BENT = 6.0  # thresholds: beyond, a linear scale would press the threshold to the ground
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Values along an axis: linear, or by square roots or logarithms.
+
+    >>> Scale(0.0, 10.0).place(2.5), Scale(0.0, 10.0).ticks(5)
+    (0.25, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0])
+    >>> Scale(1.0, 100.0, "log").place(10.0)
+    0.5
+    """
+
+    low: float
+    high: float
+    bend: Literal["linear", "roots", "log"] = "linear"
+
+    @classmethod
+    def of(cls, values: Sequence[float], threshold: float | None = None) -> "Scale":
+        """The scale that shows zero, all values and the threshold, well above the ground."""
+        known = [*values, *([] if threshold is None else [threshold])]
+        finite = [value for value in known if math.isfinite(value)]
+        high, low = max([*finite, 0.0]), min([*finite, 0.0])
+        high = high * 1.08 if high > 0 else 1.0
+        bent = threshold is not None and 0 < BENT * threshold < high
+        return cls(max(low, -high), high, "roots" if bent else "linear")
+
+    def place(self, value: float) -> float:
+        """From 0 at the low end to 1 at the high one."""
+        inside = min(max(value, self.low), self.high)
+        low, high = self._bent(self.low), self._bent(self.high)
+        return (self._bent(inside) - low) / (high - low)
+
+    def _bent(self, value: float) -> float:
+        if self.bend == "log":
+            return math.log10(value)
+        return math.copysign(math.sqrt(abs(value)), value) if self.bend == "roots" else value
+
+    def ticks(self, most: int) -> list[float]:
+        """Round values that cut the axis into at most so many steps."""
+        if self.bend == "log":
+            first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
+            return [10.0**n for n in range(first, last + 1)]
+        if self.bend == "roots":
+            return [0.0, *(_round(self.high / part) for part in (40, 10, 2.5))]
+        step = _round((self.high - self.low) / most)
+        first = math.ceil(self.low / step)
+        multiples = (n * step for n in range(first, first + most + 1))
+        return [value for value in multiples if value <= self.high]
+
+
+def _round(value: float) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that is no smaller."""
+    power: float = 10.0 ** math.floor(math.log10(value))
+    return next((n * power for n in (1, 2, 5) if n * power >= value), 10 * power)
+
+
+def _percent(place: float) -> str:
+    return f"{place:.2f}%"
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, **look: object) -> Html:
+    """Across in percent, down in pixels."""
+    return tag("line", x1=_percent(x1), y1=y1, x2=_percent(x2), y2=y2, **look)
+
+
+def _words(x: float, y: float, text: str, anchor: str = "start", **look: object) -> Html:
+    return tag("text", text, x=_percent(x), y=y, text_anchor=anchor, **look)
+
+
+def _drawing(height: int, title: str, says: str, *parts: Html) -> Html:
+    """The whole picture. `title` and `says` are for those who do not see it."""
+    return tag(
+        "svg",
+        tag("title", title),
+        tag("desc", says),
+        joined(*parts, between="\n"),
+        role="img",
+        width="100%",
+        height=height,
+        style=FONT,
+        xmlns="http://www.w3.org/2000/svg",
+    )
+
+
+Kind = Literal["now", "drifted", "reference", "example"]
+FILLS = {
+    "now": "var(--now, #3f83c9)",
+    "drifted": "var(--drifted, #cc6f1f)",
+    "reference": "var(--reference, #87909c)",
+    "example": "none",
+}
+LINES = "var(--lines, #87909c)"
+PLOT = 64.0  # percent of the width for bars; the rest is for numbers
+LETTERS = 40  # average ones, of a label on one line where a page is 400 pixels wide
+ALONG = 5  # steps between the numbers below bars, at most
+LINE, BAR, BETWEEN = 18, 16, 12  # pixels: a line of a label, a bar with its number, rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar, with the number beside it."""
+
+    value: float
+    says: str
+    kind: Kind = "now"
+    interval: tuple[float, float] | None = None  # drawn as a whisker
+    mark: float | None = None  # drawn as a line across: a threshold
+
+
+def bar_chart(
+    rows: Sequence[tuple[str, Sequence[Bar]]],
+    *,
+    title: str,
+    scale: Scale | None = None,
+    shares: bool = False,
+) -> Html:
+    """Bars below their labels, from zero to the largest number unless a scale is given.
+
+    >>> chart = bar_chart([("carrier", [Bar(value=0.2, says="0.200", mark=0.1)])], title="Columns")
+    >>> chart.startswith('<svg role="img"'), chart.count("<rect")
+    (True, 1)
+    """
+    scale = scale or Scale(0.0, _top([bar for _, bars in rows for bar in bars]))
+    parts, y = [], 0
+    for label, bars in rows:
+        strong = any(bar.kind == "drifted" for bar in bars)
+        weight = "600" if strong else None
+        for line in wrapped(label, LETTERS - 5 * strong, measure=letters_wide):
+            parts.append(_words(0, y + 13, line, fill=INK, font_weight=weight))
+            y += LINE
+        for bar in bars:
+            parts += _bar(bar, y, scale)
+            y += BAR
+        y += BETWEEN
+    says = "; ".join(f"{label}: {', '.join(bar.says for bar in bars)}" for label, bars in rows)
+    return _drawing(y + 20, title, f"{says}.", *_axis(scale, y, shares=shares), *parts)
+
+
+def _top(bars: Sequence[Bar]) -> float:
+    """The largest number that is drawn."""
+    drawn = [value for bar in bars for value in (bar.value, bar.mark) if value is not None]
+    drawn += [end for bar in bars if bar.interval is not None for end in bar.interval]
+    return min(max([TINY, *drawn]), LARGEST)
+
+
+def _bar(bar: Bar, y: int, scale: Scale) -> Iterator[Html]:
+    left, right = sorted(PLOT * scale.place(end) for end in (0.0, bar.value))
+    outlined = {"stroke": FILLS["reference"], "stroke_dasharray": "3 2"}
+    yield tag(
+        "rect",
+        x=_percent(left),
+        y=y + 1,
+        width=_percent(max(right - left, 0.3)),
+        height=10,
+        rx=1.5,
+        fill=FILLS[bar.kind],
+        **(outlined if bar.kind == "example" else {}),
+    )
+    ink = {"stroke": f"var(--ink, {INK})", "stroke_width": 1.4}
+    if bar.interval is not None:
+        low, high = (PLOT * scale.place(end) for end in bar.interval)
+        yield _line(low, y + 6, high, y + 6, **ink)
+        yield _line(low, y + 2, low, y + 10, **ink)
+        yield _line(high, y + 2, high, y + 10, **ink)
+    if bar.mark is not None and bar.mark > 0:
+        place = PLOT * scale.place(bar.mark)
+        dashed = ink | {"stroke_width": 2, "stroke_dasharray": "4 2"}
+        yield _line(place, y - 1, place, y + 13, **dashed)
+    weight = "600" if bar.kind == "drifted" else None
+    yield _words(100, y + 11, bar.says, "end", fill=INK, font_weight=weight)
+
+
+def _axis(scale: Scale, height: int, *, shares: bool) -> Iterator[Html]:
+    """A faint line at each round number, with the number below."""
+    for tick in scale.ticks(ALONG):
+        place = PLOT * scale.place(tick)
+        says = percent(tick).replace(".0%", "%") if shares else f"{tick:g}"
+        look = {"fill": f"var(--muted, {INK})", "font_size": 12}
+        yield _line(place, 0, place, height, stroke=LINES, stroke_opacity=0.35)
+        yield _words(place, height + 14, says, "middle" if place > 2 else "start", **look)
+
+
+DATES = 3  # below a chart: as many as a phone has room for
+TOP, HEIGHT, BOTTOM = 20, 130, 22  # pixels: flags of alarms, values, dates
+UP = 7  # steps between the numbers beside values, at most
+DOTS = 60  # periods: up to so many, each has a dot
+LETTER = 2.6  # percent of the width: one letter of a flag, where the page is 400 pixels wide
+Value = TypeVar("Value")
+Values = Sequence[float | None]  # one for each period; None where there is none
+
+
+def file_of(number: int) -> str:
+    """The name of a period's report, beside the page of its series.
+
+    >>> file_of(23)
+    'periods/0023.html'
+    """
+    return f"periods/{number:04d}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The periods of a chart, from the first to the last that is over."""
+
+    points: tuple[PeriodPoint, ...]
+    every: str
+
+    @classmethod
+    def of(cls, status: SeriesStatus) -> "Frame":
+        """All periods that are over; what is due stands at the end, without a value."""
+        return cls(tuple(p for p in status.points if p.state != "ahead"), status.every)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def middle(self, place: int) -> float:
+        """The middle of the period at this place, in percent of the width."""
+        return 100 * (min(max(place, 0), len(self) - 1) + 0.5) / len(self)
+
+    def name(self, point: PeriodPoint) -> str:
+        """The period and its first day, for people."""
+        return f"{period_name(point.number, self.every)}, {day(point.start)}"
+
+    def dates(self) -> Iterator[tuple[float, str, str]]:
+        """Dates below a chart: words, place in percent, anchor."""
+        many = min(DATES, len(self))
+        if many == 1:
+            yield 50.0, short_day(self.points[0].start), "middle"
+            return
+        for n in range(many):
+            place = round(n * (len(self) - 1) / (many - 1))
+            ends = {0: (0.0, "start"), many - 1: (100.0, "end")}
+            at, anchor = ends.get(n, (self.middle(place), "middle"))
+            yield at, short_day(self.points[place].start), anchor
+
+
+def timeline_chart(
+    frame: Frame,
+    values: Values,
+    tips: Sequence[str],
+    *,
+    title: str,
+    band: Sequence[tuple[float, float] | None] = (),
+    threshold: Values = (),
+    below: Values = (),
+    alarms: Sequence[AlarmFacts] = (),
+    pointed: bool = True,
+) -> Html:
+    """Values over periods. `tips` say each of them, to those who point at a period.
+
+    `band` are intervals around the values; `threshold` is dashed; `below` is what no drift gives.
+    """
+    ends = [end for pair in band if pair is not None for end in pair]
+    drawn = [value for value in (*values, *below) if value is not None]
+    limits = [limit for limit in threshold if limit is not None]
+    scale = Scale.of([*drawn, *ends], max(limits, default=None))
+    height = TOP + HEIGHT
+    stretched = tag(
+        "svg",
+        *_shades(frame, alarms),
+        *_band(band, scale),
+        _steps(below, scale, "c-below"),
+        _steps(threshold, scale, "c-limit"),
+        _path(values, scale),
+        *(_hits(frame, tips) if pointed else ()),
+        x=0,
+        y=0,
+        width="100%",
+        height=height,
+        viewBox=f"0 0 {len(frame)} {height}",
+        preserveAspectRatio="none",
+        overflow="hidden",
+    )
+    above = _above(values, threshold)
+    over = f"{counted(len(above), frame.every)} above the threshold. " if threshold else ""
+    last = next((tip for tip, value in _backwards(tips, values) if value is not None), "none")
+    chart = _drawing(
+        height + BOTTOM,
+        title,
+        f"{over}The last: {last}.",
+        *_grid(scale),
+        stretched,
+        *_dots(frame, values, above, scale),
+        *_flags(frame, alarms),
+        *(_words(x, height + 16, says, end, class_="c-tick") for x, says, end in frame.dates()),
+    )
+    return tag("div", chart, class_="plot")
+
+
+def _backwards(tips: Sequence[str], values: Values) -> Iterator[tuple[str, float | None]]:
+    return zip(reversed(tips), reversed(values), strict=True)
+
+
+def _above(values: Values, threshold: Values) -> set[int]:
+    """The places where a value exceeds its threshold."""
+    pairs = enumerate(zip(values, threshold, strict=False))
+    return {n for n, (value, limit) in pairs if value is not None and limit and value > limit}
+
+
+def _y(value: float, scale: Scale) -> float:
+    return TOP + HEIGHT * (1 - scale.place(value))
+
+
+def _grid(scale: Scale) -> Iterator[Html]:
+    for value in scale.ticks(UP):
+        y = _y(value, scale)
+        yield _line(0, y, 100, y, class_="c-grid")
+        yield tag("text", f"{value:g}", class_="c-tick", x=-6, y=y + 4, text_anchor="end")
+
+
+def _shades(frame: Frame, alarms: Sequence[AlarmFacts]) -> Iterator[Html]:
+    """Missed periods, and the counted periods of a drift as its alarm dates it."""
+    states = [point.state for point in frame.points]
+    for place, state in enumerate(states):
+        if state == "missed":
+            yield _shade("c-gap", place, 1)
+    for alarm in alarms:
+        last = alarm.raised if alarm.until is None else alarm.until
+        if alarm.state in ("open", "acknowledged"):
+            last = frame.points[-1].number
+        drifting = [
+            (point.state == "released" and alarm.since <= point.number <= last) or None
+            for point in frame.points
+        ]
+        for run in _runs(drifting):
+            yield _shade("c-drift", run[0][0], len(run))
+
+
+def _shade(style: str, place: int, periods: int) -> Html:
+    return tag("rect", class_=style, x=place, y=TOP, width=periods, height=HEIGHT)
+
+
+def _runs(values: Sequence[Value | None]) -> Iterator[list[tuple[int, Value]]]:
+    """Values that follow each other, with their places."""
+    for missing, run in groupby(enumerate(values), key=lambda pair: pair[1] is None):
+        if not missing:
+            yield [(place, value) for place, value in run if value is not None]
+
+
+def _band(band: Sequence[tuple[float, float] | None], scale: Scale) -> Iterator[Html]:
+    for run in _runs(band):
+        if len(run) == 1:
+            ((place, (low, high)),) = run
+            top, down = _y(high, scale), _y(low, scale)
+            outline = f"M{place + 0.3:g} {top:.1f}h.4V{down:.1f}h-.4Z"
+        else:
+            above = [_stop(place, high, scale) for place, (_, high) in run]
+            under = [_stop(place, low, scale) for place, (low, _) in reversed(run)]
+            outline = f"M{'L'.join([*above, *under])}Z"
+        yield tag("path", class_="c-band", d=outline)
+
+
+def _stop(place: int, value: float, scale: Scale) -> str:
+    return f"{place + 0.5:g} {_y(value, scale):.1f}"
+
+
+def _path(values: Values, scale: Scale) -> Html:
+    """A line that breaks where there is no value; a value between two gaps is a dot."""
+    lines = [[_stop(*each, scale) for each in run] for run in _runs(values)]
+    pieces = [f"M{'L'.join(stops)}{'h0' if len(stops) == 1 else ''}" for stops in lines]
+    return tag("path", class_="c-now", d="".join(pieces)) if pieces else Html()
+
+
+def _steps(values: Values, scale: Scale, style: str) -> Html:
+    """What holds for whole periods: level over each of them."""
+    pieces = [
+        f"M{run[0][0]} {_y(run[0][1], scale):.1f}"
+        + "".join(f"V{_y(value, scale):.1f}H{place + 1}" for place, value in run)
+        for run in _runs(values)
+    ]
+    return tag("path", class_=style, d="".join(pieces)) if pieces else Html()
+
+
+def _hits(frame: Frame, tips: Sequence[str]) -> Iterator[Html]:
+    """Areas that say what they show, and lead to the report of their period."""
+    for place, (point, tip) in enumerate(zip(frame.points, tips, strict=True)):
+        look = {"class_": "c-hit", "x": place, "y": 0, "width": 1, "height": TOP + HEIGHT}
+        area = tag("rect", tag("title", tip), **look)
+        yield _link(point.number, area) if point.state == "released" else area
+
+
+def _link(number: int, area: Html) -> Html:
+    """By the mouse only: the table of all periods has the same links for the keyboard."""
+    return tag("a", area, href=file_of(number), tabindex="-1")
+
+
+def _dots(frame: Frame, values: Values, above: set[int], scale: Scale) -> Iterator[Html]:
+    """Dots keep round; those above the threshold are larger and of another form and colour."""
+    large = 4.0 if len(frame) <= DOTS else 2.5
+    for place, value in enumerate(values):
+        if value is None or (len(frame) > DOTS and place not in above):
+            continue
+        style, radius = ("c-above", large) if place in above else ("c-dot", 2.2)
+        x, y = _percent(frame.middle(place)), _y(value, scale)
+        yield tag("circle", class_=style, cx=x, cy=y, r=radius)
+
+
+def _flags(frame: Frame, alarms: Sequence[AlarmFacts]) -> Iterator[Html]:
+    """Where alarms were raised, and where somebody acknowledged them."""
+    starts = [datetime.fromisoformat(point.start) for point in frame.points]
+    known = [datetime.fromisoformat(a.acknowledged_at) for a in alarms if a.acknowledged_at]
+    raised = [frame.middle(alarm.raised - frame.points[0].number) for alarm in alarms]
+    seen = {frame.middle(sum(start <= at for start in starts) - 1) for at in known}
+    for style, places in (("c-flag", raised), ("c-known", sorted(seen))):
+        for x in places:
+            yield _line(x, TOP - 4, x, TOP + HEIGHT, class_=style)
+    for x, words in _labels(zip(raised, (alarm.number for alarm in alarms), strict=True)):
+        anchor, _, _ = _box(x, words)
+        yield _words(x, 12, words, anchor, class_="c-alarm")
+
+
+def _labels(raised: Iterator[tuple[float, int]]) -> list[tuple[float, str]]:
+    """The numbers of alarms; one label for those whose labels would touch on a phone."""
+    groups: list[list[tuple[float, int]]] = []
+    for each in sorted(raised):
+        groups.append([each])
+        while len(groups) > 1 and _touch(_label(groups[-2]), _label(groups[-1])):
+            last = groups.pop()
+            groups[-1] += last
+    return [_label(group) for group in groups]
+
+
+def _label(group: Sequence[tuple[float, int]]) -> tuple[float, str]:
+    (left, first), (right, last) = group[0], group[-1]
+    return (left + right) / 2, str(first) if len(group) == 1 else f"{first}-{last}"
+
+
+def _touch(left: tuple[float, str], right: tuple[float, str]) -> bool:
+    return _box(*right)[1] - _box(*left)[2] < LETTER
+
+
+def _box(x: float, words: str) -> tuple[str, float, float]:
+    """Where a label stands: its anchor, and its ends in percent; none sticks out of the chart."""
+    wide = LETTER * len(words)
+    if x < wide / 2:
+        return "start", x, x + wide
+    if x > 100 - wide / 2:
+        return "end", x - wide, x
+    return "middle", x - wide / 2, x + wide / 2
+
+
+# A column over one period, or the largest of a few that share a cell: whether it exceeds its
+# threshold, how many times its threshold it is, and in which period. None: no release.
+Cell = tuple[bool, float, int] | None
+LEVELS = {
+    "heat0": "under a third",
+    "heat1": "up to two thirds",
+    "heat2": "up to the threshold",
+    "heat3": "above",
+    "heat4": "over twice",
+    "gap": "no release",
+}
+NAME = 44  # letters
+
+
+def heat_map(frame: Frame, rows: Mapping[str, Sequence[Cell]], says: Mapping[str, str]) -> Html:
+    """A row for each column. `says` tells in words what colours alone do not tell everybody."""
+    parts = []
+    for name, cells in rows.items():
+        words = (" ", tag("span", says[name], class_="says")) if says[name] else ()
+        parts.append(tag("div", shortened(clean(name), NAME), *words, class_="name", title=name))
+        parts.append(_heat_row(frame, name, cells))
+    dates = (_words(x, 15, words, anchor, class_="c-tick") for x, words, anchor in frame.dates())
+    look = {"class_": "dates", "aria_hidden": "true", "width": "100%", "height": 22}
+    return tag("div", *parts, tag("svg", *dates, style=FONT, **look), class_="heat")
+
+
+def _heat_row(frame: Frame, name: str, cells: Sequence[Cell]) -> Html:
+    parts = []
+    for style, run in groupby(enumerate(cells), key=lambda pair: _level(pair[1])):
+        places = list(run)
+        if style in ("heat3", "heat4"):
+            parts += [
+                _heat_link(f"{name}, {period_name(cell[2], frame.every)}", style, place, *cell[1:])
+                for place, cell in places
+                if cell is not None
+            ]
+        else:
+            y, height = ("0.4", "0.2") if style == "gap" else ("0", "1")  # a thin line
+            look = {"y": y, "width": len(places), "height": height}
+            parts.append(tag("rect", class_=style, x=places[0][0], **look))
+    return tag(
+        "svg",
+        *parts,
+        aria_hidden="true",
+        width="100%",
+        height=15,
+        viewBox=f"0 0 {len(cells)} 1",
+        preserveAspectRatio="none",
+        shape_rendering="crispEdges",
+    )
+
+
+def _level(cell: Cell) -> str:
+    """The style of a cell; the verdict decides what is above."""
+    if cell is None:
+        return "gap"
+    above, relative, _ = cell
+    if above:
+        return "heat4" if relative > 2 else "heat3"
+    return f"heat{sum(relative >= bound for bound in (1 / 3, 2 / 3))}"
+
+
+def _heat_link(name: str, style: str, place: int, relative: float, period: int) -> Html:
+    tip = tag("title", f"{name}: {relative:.2g} times its threshold")
+    return _link(period, tag("rect", tip, class_=style, x=place, width=1, height=1))
