@@ -137,7 +137,7 @@ def measure_unit(
                 "world": world.name,
                 "unit": label,
                 "trust": trust,
-                "k": plan.plan.per_client,
+                "k": None if plan.plan.unit.kind == "record" else plan.plan.unit.records,
                 "epsilon": EPSILON,
                 "kind": kind,
                 "drift": nats,
@@ -153,8 +153,8 @@ def _estimate(plan: Default, population: Population, rng: np.random.Generator) -
     """One release: every client draws, batches are dealt, the sums are opened in the open."""
     points = plan.trust.draw_points(plan.pi, rng)
     counted = population
-    if plan.plan.per_client is not None:
-        counted = draw_records(population, plan.plan.per_client, rng)
+    if plan.plan.unit.kind == "client":
+        counted = draw_records(population, plan.plan.unit.records, rng)
     dealt = rng.permutation(counted.clients) % points.batches
     batches = counted.histograms(dealt, points.batches).counts
     return plan.estimate(points, plan.opened(points, batches, rng), rng).value

@@ -71,7 +71,7 @@ class Default:
             vectors=[(view_score(name), vector) for name, vector in noise.values],
             mechanism=noise.counts,
             source=source,
-            moved=self.plan.moved,
+            moved=self.plan.contribution_bound,
         )
 
     def _in_shares(

@@ -14,7 +14,17 @@ import time
 
 import numpy as np
 
-from fedprikl.protocol import Client, Plan, Question, Server, SignedPlan, SigningKey, run_round
+from fedprikl.protocol import (
+    AskedView,
+    Budget,
+    Client,
+    Plan,
+    Question,
+    Server,
+    SignedPlan,
+    SigningKey,
+    run_round,
+)
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
 
@@ -38,8 +48,9 @@ def one_round(clients: int, rng: np.random.Generator) -> dict[str, float]:
     plan = Plan(
         population="bench",
         reference=reference.fingerprint,
-        epsilon=1.0,
-        questions=(Question(points=POINTS),),
+        budget=Budget(epsilon=1.0),
+        views=(AskedView(points=POINTS),),
+        questions=(Question(),),
     )
     start = time.perf_counter()
     result = run_round(

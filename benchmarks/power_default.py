@@ -6,7 +6,6 @@ interval) is computed once; populations then cost microseconds. All of them have
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -73,12 +72,11 @@ class Default:
             per_client=per_client,
         )
         self.plan = self.planned.plan
-        drawn = self.plan.per_client
-        self.records = records if drawn is None else drawn * clients  # that are counted
+        asked = self.plan.unit
+        self.records = records if asked.kind == "record" else asked.records * clients  # counted
         if whole:
             points = int(np.count_nonzero(reference.probabilities))
-            questions = tuple(replace(each, points=points) for each in self.plan.questions)
-            self.plan = replace(self.plan, questions=questions, batches=1)
+            self.plan = self.plan.asking(points, self.plan.whole.exponent).changed(batches=1)
         self.trust: Any = trust_of(self.plan)  # which of the two, `trusted` says
         self.pi = reference.probabilities
         self.trial = TrialRound.of(self.plan, reference, clients=clients, records=self.records)
@@ -88,7 +86,7 @@ class Default:
     @cached_property
     def release(self) -> Release:
         """How KL is released: a number with noise, a number with adaptive noise, noisy counts."""
-        if self.plan.batches > 1 or len(self.points) < np.count_nonzero(self.pi):
+        if self.plan.sums.batches > 1 or len(self.points) < np.count_nonzero(self.pi):
             raise ValueError("Not all cells are asked: release one by one, with `estimate`.")
         return self.trial.release(self.plan.question)
 
@@ -210,7 +208,7 @@ class Default:
             points,
             (),
             sums,
-            cohort_sizes(self.plan, self.clients // self.plan.batches),
+            cohort_sizes(self.plan, self.clients // self.plan.sums.batches),
             source=InsecureSeededNoise(int(rng.integers(2**31))),
             rng=rng,
         ).each[0]

@@ -296,7 +296,7 @@ def _sampled(effort: Effort, trust: Trust) -> Any:
     inside = []
     points = ours.points
     for release in range(effort.sampled):
-        batches = rng.multinomial(records // ours.plan.batches, p, ours.plan.batches)
+        batches = rng.multinomial(records // ours.plan.sums.batches, p, ours.plan.sums.batches)
         if release % SAME_POINTS == 0:
             points = ours.trust.draw_points(ours.pi, rng)
         found = ours.estimate(points, ours.opened(points, batches, rng), rng)
@@ -340,7 +340,7 @@ def measure_speed(effort: Effort, cells: int) -> list[dict[str, Any]]:
     records = 400_000
     ours = planned(pi, records, clients_of(records), 1.0, whole=True)
     rng = generator(effort.seed, "speed", cells)
-    held = rng.multinomial(records // ours.plan.batches, pi, ours.plan.batches)
+    held = rng.multinomial(records // ours.plan.sums.batches, pi, ours.plan.sums.batches)
     sums, seconds = ours.opened(ours.points, held, rng), []
     for _ in range(3):
         begun = time.perf_counter()
@@ -351,6 +351,6 @@ def measure_speed(effort: Effort, cells: int) -> list[dict[str, Any]]:
             "cells": cells,
             "seconds": min(seconds),
             "asked": len(ours.points),
-            "noise": ours.plan.noise,
+            "noise": ours.plan.question.noise,
         }
     ]

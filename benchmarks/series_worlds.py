@@ -15,7 +15,12 @@ from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import NoisyCounts
 from fedprikl.monitoring.channels import Channel, ChannelCounts, PeriodCounts
-from fedprikl.protocol import Plan, Question
+from fedprikl.protocol import (
+    AskedView,
+    Budget,
+    Plan,
+    Question,
+)
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.question_noise import noises_of
 from fedprikl.protocol.round import cohort_sizes
@@ -54,9 +59,10 @@ def noise_of(trust: str) -> Noise:
         population="weeks",
         reference=64 * "0",
         trust=trust,  # type: ignore[arg-type]
-        epsilon=EPSILON,
+        budget=Budget(epsilon=EPSILON),
+        views=(AskedView(points=CELLS),),
         questions=tuple(
-            Question(divergence=name, points=CELLS, share=share, release="counts")
+            Question(divergence=name, share=share, release="counts")
             for name, share in (("kl", 0.5), ("tv", 0.25), ("js", 0.25))
         ),
     )

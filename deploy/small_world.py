@@ -9,7 +9,16 @@ import numpy as np
 
 from fedprikl.deployment.settings import Home
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Plan, Question, Roster, SealingKey, SignedPlan, SigningKey
+from fedprikl.protocol import (
+    AskedView,
+    Budget,
+    Plan,
+    Question,
+    Roster,
+    SealingKey,
+    SignedPlan,
+    SigningKey,
+)
 from fedprikl.records import fit_reference
 from fedprikl.reference import Reference
 
@@ -63,21 +72,25 @@ def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedP
     home = Home(folder)
     reference = Reference.load(home.reference)
     points = changes.pop("points", int(np.count_nonzero(reference.whole.mass)))
-    counts = changes.get("trust") == "none" or changes.get("series") is not None
+    counts = changes.get("trust") == "none" or "when" in changes
     way: Any = "counts" if counts else "value"
     now = datetime.now(UTC)
+    plan = Plan(
+        population="sites",
+        reference=reference.fingerprint,
+        trust=changes.pop("trust", "aggregator"),
+        budget=Budget(epsilon=1.0),
+        views=(AskedView(points=points),),
+        questions=(Question(release=way),),
+    )
     settings: dict[str, Any] = {
-        "population": "sites",
-        "reference": reference.fingerprint,
-        "epsilon": 1.0,
-        "questions": (Question(points=points, release=way),),
         "dropout": 0.25,
         "aggregator": SealingKey.load(home.sealing_key).public,
         "valid_from": (now - timedelta(days=1)).isoformat(),
         "valid_until": (now + timedelta(days=30)).isoformat(),
     }
     signed = SignedPlan.sign(
-        Plan(**(settings | changes)), SigningKey.load(folder / "organiser.pem")
+        plan.changed(**(settings | changes)), SigningKey.load(folder / "organiser.pem")
     )
     (folder / name).write_text(json.dumps(signed.to_dict()), encoding="utf-8")
     return signed

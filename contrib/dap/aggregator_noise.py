@@ -66,11 +66,11 @@ class AggregatorNoise:
 
 def aggregator_noise(plan: Plan, *, blocks: int) -> AggregatorNoise:
     """The least noise of one aggregator that gives the plan's epsilon, over `blocks` tasks."""
-    if plan.noise == "gaussian":
+    if plan.question.noise == "gaussian":
         raise InvalidInputError(
             "Aggregators of DAP add discrete Laplace noise to counts: plan with noise='laplace' or "
             "'auto'."
         )
-    sensitivity = 2 * blocks * plan.moved
-    mechanism = calibrate_integer_laplace(epsilon=plan.epsilon, coordinates=sensitivity)
+    sensitivity = 2 * blocks * plan.contribution_bound
+    mechanism = calibrate_integer_laplace(epsilon=plan.budget.epsilon, coordinates=sensitivity)
     return AggregatorNoise(scale=mechanism.scale, sensitivity=sensitivity)

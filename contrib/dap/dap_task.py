@@ -125,10 +125,10 @@ def dap_task(plan: Plan, *, clients: int, view: View = (), proof: Proof = "sum")
     ...     population="phones",
     ...     reference=64 * "0",
     ...     trust="none",
-    ...     unit="client",
-    ...     per_client=1,
-    ...     epsilon=1.0,
-    ...     questions=(Question(points=250, release="counts"),),
+    ...     unit=WholeClient(1),
+    ...     budget=Budget(epsilon=1.0),
+    ...     views=(AskedView(points=250),),
+    ...     questions=(Question(release="counts"),),
     ... )
     >>> task = dap_task(plan, clients=1000)
     >>> task.to_dict()["vdaf"]
@@ -146,7 +146,7 @@ def dap_task(plan: Plan, *, clients: int, view: View = (), proof: Proof = "sum")
         raise InvalidInputError(
             "The plan does not ask about this view. Use dap_tasks for all that it asks about."
         )
-    k = plan.moved
+    k = plan.contribution_bound
     reports = k if proof == "record" else 1
     enough = NoisyHistogram(plan).smallest_cohort(clients)
     return DapTask(
@@ -173,10 +173,7 @@ def dap_tasks(plan: Plan, *, clients: int, proof: Proof = "sum") -> tuple[DapTas
 
 def _blocks(plan: Plan) -> dict[View, int]:
     """How many cells are asked of the whole (no name) and of each view."""
-    whole = {(): plan.points} if plan.questions else {}
-    asked = plan.columns
-    views = {} if asked is None else dict(zip(asked.views, asked.sizes, strict=True))
-    return whole | views
+    return {view.columns: view.points for view in plan.views}
 
 
 def _kind(length: int, k: int, proof: Proof) -> Prio3:
@@ -197,12 +194,12 @@ def _check(plan: Plan, proof: str) -> None:
         raise InvalidInputError(
             "A DAP service adds noise to counts and computes no scores: plan with trust='none'."
         )
-    if plan.unit != "client":
+    if plan.unit.kind != "client":
         raise InvalidInputError(
             "Proofs of DAP bound what a client contributes, so it must be public: plan with "
             "unit='client' and per_client."
         )
-    if plan.batches > 1:
+    if plan.sums.batches > 1:
         raise InvalidInputError(
             "A DAP task asks all its clients the same: plan with batches=1, or make a plan for "
             "each group of clients."

@@ -57,16 +57,17 @@ class Timing:
 def timing_of(plan: Plan) -> Timing:
     """The timing of a plan's tasks, exact to the second: the precision divides all its instants.
 
-    >>> from fedprikl.protocol import Question
+    >>> from fedprikl.protocol import AskedView, Budget, Question
     >>> series = Series(every="week", first="2027-01-04", periods=2)
-    >>> asked = (Question(points=3, release="counts"),)
-    >>> plan = Plan(population="p", reference=64 * "0", epsilon=1, questions=asked, series=series)
+    >>> asked = {"views": (AskedView(points=3),), "questions": (Question(release="counts"),)}
+    >>> who = {"population": "p", "reference": 64 * "0"}
+    >>> plan = Plan(budget=Budget(epsilon=1), when=series, **who, **asked)
     >>> timing_of(plan).batches
     (Interval(start=20822, duration=7), Interval(start=20829, duration=7))
     """
-    if plan.series is not None:
+    if plan.is_series:
         return _periods(plan.series)
-    ends = (plan.valid_from, plan.valid_until)
+    ends = (plan.validity.valid_from, plan.validity.valid_until)
     if ends == ("", ""):
         return Timing(precision=DAY, life=None)
     if "" in ends:

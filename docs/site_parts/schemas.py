@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from fedprikl.estimation import Verdict
 from fedprikl.privacy import PrivacyStatement
-from fedprikl.protocol import Plan, Release, Series
+from fedprikl.protocol import Plan, Release
 from fedprikl.protocol.answer import ColumnAnswer
 from fedprikl.protocol.plan import FORMAT as PLAN_FORMAT
 from fedprikl.protocol.plan import VERSION as PLAN_VERSION
@@ -48,9 +48,7 @@ ADDED: dict[type, Schema] = {
         "holds": FLAG | {"description": "whether the true epsilon is at most the claimed one"},
         "statement": STATEMENT,
     },
-    Series: {"late": {"const": "leave"}, "told_by": {"const": "name"}},  # of a time column, or not
 }
-OPTIONAL: dict[type, set[str]] = {Series: {"late", "told_by"}}
 LEFT_OUT: dict[type, set[str]] = {PrivacyStatement: {"epsilon"}}
 
 
@@ -157,7 +155,7 @@ def _dataclass(kind: type) -> Schema:
         name: _of(hints[name]) | ({"description": comments[name]} if name in comments else {})
         for name in names
     }
-    return _closed(properties | ADDED.get(kind, {}), optional=OPTIONAL.get(kind, set()))
+    return _closed(properties | ADDED.get(kind, {}))
 
 
 def _of(annotation: Any) -> Schema:
@@ -179,12 +177,12 @@ def _pair_of(*each: Schema) -> Schema:
     return {"type": "array", "prefixItems": list(each), "minItems": size, "maxItems": size}
 
 
-def _closed(properties: Schema, *, optional: frozenset[str] | set[str] = frozenset()) -> Schema:
+def _closed(properties: Schema) -> Schema:
     """An object with exactly these fields."""
     return {
         "type": "object",
         "properties": properties,
-        "required": [name for name in properties if name not in optional],
+        "required": list(properties),
         "additionalProperties": False,
     }
 

@@ -12,6 +12,8 @@ from fedprikl.errors import InvalidInputError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+LARGEST_EFFECT = 1e9
+LEAST_FALSE_ALARM = 1e-4
 
 
 def check_finite(value: float, name: str) -> float:
@@ -122,3 +124,23 @@ def check_instant(at: str) -> datetime:
             "A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00."
         )
     return found
+
+
+def check_design_effect(value: float) -> float:
+    """A design effect: at least 1, and far from where squares overflow."""
+    if not 1 <= check_finite(value, "design_effect") <= LARGEST_EFFECT:
+        raise InvalidInputError(
+            f"The design effect is 1 for unrelated records and more for clients whose records "
+            f"are correlated, at most {LARGEST_EFFECT:g}; got {value}."
+        )
+    return float(value)
+
+
+def check_false_alarm(value: float) -> float:
+    """A false-alarm rate that a simulation can resolve: from 0.0001 to 0.5."""
+    rate = check_open_unit(value, "false_alarm", "Use 0.01 for one false alarm in a hundred.")
+    if not LEAST_FALSE_ALARM <= rate <= 0.5:
+        raise InvalidInputError(
+            f"A false-alarm rate lies between {LEAST_FALSE_ALARM} and 0.5, got {rate}."
+        )
+    return rate

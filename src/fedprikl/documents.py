@@ -106,15 +106,37 @@ def read_fields(kind: type[Typed], document: dict[str, Any]) -> Typed:
     Pair(count=2, share=None)
     >>> read_fields(Pair, {"count": True, "share": None})
     Traceback (most recent call last):
-    fedprikl.errors.InvalidInputError: The document lacks a proper field 'count'.
+    fedprikl.errors.InvalidInputError: The field 'count' must be a whole number.
     """
     found = {}
     for name, read in _readers(kind):  # type: ignore[arg-type]
         try:
             found[name] = read(document[name])
-        except (_WrongKindError, KeyError):
-            raise InvalidInputError(f"The document lacks a proper field {name!r}.") from None
+        except KeyError:
+            raise InvalidInputError(f"The field {name!r} is missing.") from None
+        except _WrongKindError as wanted:
+            raise InvalidInputError(f"The field {name!r} must be {wanted}.") from None
     return kind(**found)
+
+
+def read_exactly(kind: type[Typed], document: dict[str, Any], what: str) -> Typed:
+    """The dataclass `kind` that writes exactly this document; `what` names it in errors.
+
+    >>> from dataclasses import make_dataclass
+    >>> Pair = make_dataclass("Pair", [("count", int), ("share", float | None)])
+    >>> read_exactly(Pair, {"count": 2, "share": None, "more": 1}, "pair")
+    Traceback (most recent call last):
+    fedprikl.errors.InvalidInputError: The pair has missing or unknown fields: more.
+    """
+    found = read_fields(kind, document)
+    written = to_plain(found)
+    if document.keys() != written.keys():
+        odd = ", ".join(sorted(document.keys() ^ written.keys()))
+        raise InvalidInputError(f"The {what} has missing or unknown fields: {odd:.80}.")
+    for name, value in document.items():
+        if not is_same(value, written[name]):
+            raise InvalidInputError(f"The field {name!r} of the {what} has unknown parts.")
+    return found
 
 
 def to_plain(value: Any) -> Any:
@@ -165,54 +187,75 @@ def _reader(annotation: Any) -> Reader:
     if kind is tuple:
         return _tuple_reader(inner)
     if kind in (Union, types.UnionType):
-        (some,) = (_reader(option) for option in inner if option is not type(None))
-        return lambda value: None if value is None else some(value)
+        return _union_reader(inner)
     if isinstance(annotation, type) and is_dataclass(annotation):
         read = getattr(annotation, "from_dict", None) or partial(read_fields, annotation)
-        return lambda value: read(_checked(value, isinstance(value, dict)))
+        return lambda value: read(_checked(value, isinstance(value, dict), "an object"))
     if kind is Literal:
-        return lambda value: _checked(value, value in inner)
+        return partial(_literal, inner)
     return SIMPLE.get(annotation, _never)
 
 
-def _checked(value: Any, proper: bool) -> Any:
+def _checked(value: Any, proper: bool, wanted: str) -> Any:
     if not proper:
-        raise _WrongKindError
+        raise _WrongKindError(wanted)
     return value
+
+
+def _literal(options: tuple[Any, ...], value: Any) -> Any:
+    return _checked(value, value in options, f"one of {', '.join(map(repr, options))}")
 
 
 def _tuple_reader(inner: tuple[Any, ...]) -> Reader:
     if inner[-1] is Ellipsis:
         each = _reader(inner[0])
-        return lambda value: tuple(map(each, _checked(value, isinstance(value, list))))
+        return lambda value: tuple(map(each, _checked(value, isinstance(value, list), "a list")))
     readers = tuple(map(_reader, inner))
 
     def read(value: Any) -> tuple[Any, ...]:
-        _checked(value, isinstance(value, list) and len(value) == len(readers))
+        fits = isinstance(value, list) and len(value) == len(readers)
+        _checked(value, fits, f"a list of {len(readers)}")
         return tuple(one(item) for one, item in zip(readers, value, strict=True))
+
+    return read
+
+
+def _union_reader(inner: tuple[Any, ...]) -> Reader:
+    """Of something or None; of several dataclasses, the one whose `kind` the document names."""
+    options = [option for option in inner if option is not type(None)]
+    if len(options) == 1:
+        some = _reader(options[0])
+        return lambda value: None if value is None else some(value)
+    kinds = {get_args(get_type_hints(each)["kind"])[0]: _reader(each) for each in options}
+
+    def read(value: Any) -> Any:
+        name = value.get("kind") if isinstance(value, dict) else None
+        known = isinstance(name, str) and name in kinds
+        return kinds[_checked(name, known, f"of a kind {' or '.join(kinds)}")](value)
 
     return read
 
 
 def _float(value: Any) -> Any:
     whole = type(value) is int and abs(value) < LARGEST
-    return _checked(value, whole or (isinstance(value, float) and math.isfinite(value)))
+    proper = whole or (isinstance(value, float) and math.isfinite(value))
+    return _checked(value, proper, "a finite number")
 
 
 def _int(value: Any) -> Any:
-    return _checked(value, type(value) is int and 0 <= value < LARGEST)
+    return _checked(value, type(value) is int and 0 <= value < LARGEST, "a whole number")
 
 
 def _str(value: Any) -> Any:
-    return _checked(value, isinstance(value, str))
+    return _checked(value, isinstance(value, str), "a text")
 
 
 def _bool(value: Any) -> Any:
-    return _checked(value, isinstance(value, bool))
+    return _checked(value, isinstance(value, bool), "true or false")
 
 
 def _never(value: Any) -> Any:
-    return _checked(value, proper=False)
+    return _checked(value, proper=False, wanted="of no kind that can be read")
 
 
 SIMPLE: dict[Any, Reader] = {float: _float, int: _int, str: _str, bool: _bool}

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from fedprikl.privacy import (
 from fedprikl.privacy.inverse_sensitivity import ring_weights
 from fedprikl.privacy.real_noise import LaplaceMechanism
 from fedprikl.protocol import (
-    ColumnQuestions,
     Plan,
     Question,
     SignedPlan,
@@ -40,6 +38,7 @@ from fedprikl.protocol import (
 )
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from tests.false_alarm import FALSE_ALARM
+from tests.plans import AskColumns, make_plan
 
 pytestmark = pytest.mark.slow
 VALUES = list("abcd")
@@ -62,14 +61,14 @@ def planned(
         tv, js, counts = columns
         views = tuple(view.columns for view in reference().views[:2])
         sizes = tuple(view.size for view in reference().views[:2])
-        found = ColumnQuestions(views=views, sizes=sizes, tv=tv, js=js, counts=counts)
-    settings = {"population": "testers", "reference": reference().fingerprint, "epsilon": 2.0}
-    return Plan(**settings | {"questions": asked, "columns": found} | more)  # type: ignore[arg-type]
+        found = AskColumns(views=views, sizes=sizes, tv=tv, js=js, counts=counts)
+    settings: dict[str, Any] = {"reference": reference().fingerprint, "epsilon": 2.0}
+    cells = int(np.count_nonzero(reference().probabilities))
+    return make_plan(**settings | {"points": cells, "questions": asked, "columns": found} | more)
 
 
 def whole(divergence: str, release: Any, share: float = 1.0) -> Question:
-    cells = int(np.count_nonzero(reference().probabilities))
-    return Question(divergence=divergence, release=release, share=share, points=cells)
+    return Question(divergence=divergence, release=release, share=share)
 
 
 CLIENT: dict[str, Any] = {"unit": "client", "per_client": 5}
@@ -77,9 +76,9 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "adaptive": lambda: planned(whole("kl", "adaptive")),
     "adaptive client": lambda: planned(whole("kl", "adaptive"), **CLIENT),
     "adaptive batches": lambda: planned(
-        replace(whole("kl", "adaptive"), points=5), batches=2, client_effect=2.0
+        whole("kl", "adaptive"), points=5, batches=2, client_effect=2.0
     ),
-    "value batches": lambda: planned(replace(whole("kl", "value"), points=5), batches=2, **CLIENT),
+    "value batches": lambda: planned(whole("kl", "value"), points=5, batches=2, **CLIENT),
     "value": lambda: planned(whole("tv", "value"), noise="laplace"),
     "gaussian value": lambda: planned(whole("js", "value"), noise="gaussian"),
     "value client": lambda: planned(whole("kl", "value"), **CLIENT),

@@ -282,7 +282,7 @@ def test_a_client_whose_shares_reach_one_further(
     assert np.all((vector >= 0) & (vector <= cohort.sums.maxima))
     opened = mode.open(vector, clients=9, included=1)
     shift = (vector[:-2] - opened.counts).tolist()
-    assert set(shift) == {(cohort.sums.maxima[0] - plan.most_records) // 2}
+    assert set(shift) == {(cohort.sums.maxima[0] - plan.sums.most_records) // 2}
 
 
 @pytest.mark.parametrize("change", LAST_BITS)
@@ -303,13 +303,13 @@ def test_a_release_that_claims_less_than_it_costs_is_refused() -> None:
     federation = Federation.make(clients=9)
     plan = federation.plan(cohort=9)
     release = federation.run(plan).release
-    costs = plan.epsilon * (1 + 1e-6)
+    costs = plan.budget.epsilon * (1 + 1e-6)
     content = replace(release, privacy=replace(release.privacy, epsilon=costs)).to_dict()
     assert content["release"]["privacy"]["holds"] is False
     content["release"]["privacy"]["holds"] = True
     with pytest.raises(InvalidInputError, match="do not follow from its numbers"):
         Release.from_bytes(readable(content))
-    claims = replace(release.privacy, claimed_epsilon=plan.epsilon * (1 - 1e-6))
+    claims = replace(release.privacy, claimed_epsilon=plan.budget.epsilon * (1 - 1e-6))
     assert not replace(release, privacy=claims).is_about(plan)
 
 

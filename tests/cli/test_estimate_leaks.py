@@ -96,7 +96,7 @@ def next_release(folder: Path, rows: list[bytes], *options: str) -> dict[str, st
 
 def fix_chance(monkeypatch: pytest.MonkeyPatch, source: Any, round_id: int = 0) -> None:
     """The same round id, points, cohorts and time in both runs, and the given noise."""
-    at = SignedPlan.load("plan.json").plan.valid_from
+    at = SignedPlan.load("plan.json").plan.validity.valid_from
 
     def fixed(*arguments: Any, **settings: Any) -> RoundResult:
         chance: dict[str, Any] = {

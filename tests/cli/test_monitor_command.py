@@ -21,7 +21,12 @@ from fedprikl.documents import readable
 from fedprikl.front import monitoring
 from fedprikl.monitoring.history import History
 from fedprikl.privacy import Ledger
-from fedprikl.protocol import Plan, SignedPlan, SigningKey
+from fedprikl.protocol import (
+    Once,
+    Plan,
+    SignedPlan,
+    SigningKey,
+)
 from tests.cli.test_round_commands import fails
 from tests.monitoring.small_series import (
     DRIFTED,
@@ -442,7 +447,7 @@ def test_help_has_an_example() -> None:
 def test_the_plan_must_be_that_of_the_history(
     drifted: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_plan(replace(drifted.plan, false_alarm=0.05), Path("plan.json"))
+    write_plan(drifted.plan.changed(false_alarm=0.05), Path("plan.json"))
     for more in (["status"], ["verify"], ["acknowledge", "1"], ["clients"]):
         error = " ".join(fails(monkeypatch, capsys, *monitor_line(*more)).split())
         assert "history.db is the history of another plan." in error
@@ -500,7 +505,7 @@ def test_clients_that_are_folders_are_one_population_to_series_and_rounds(
         folder = file.with_suffix("")
         folder.mkdir()
         file.rename(folder / file.name)
-    once = replace(PLAN, series=None, population="others")
+    once = replace(PLAN, when=Once(), population="others")
     write_plan(once, fresh.folder / "once.json")
     lines = {
         "monitor": ["monitor", "run", "plan.json", "clients"],

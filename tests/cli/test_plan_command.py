@@ -32,12 +32,13 @@ def test_a_plan_has_a_serial_number_an_end_and_a_signer(planned: Path) -> None:
     before = int(time.time())
     said = call(*PLAN, "-o", "second.json", "--key", "organiser.pem").stdout
     first, second = (SignedPlan.load(name).plan for name in ("plan.json", "second.json"))
-    assert before <= second.serial <= time.time()
-    assert first.serial <= second.serial
-    assert second.validity == timedelta(days=90)
-    assert second.is_valid(now())
+    assert before <= second.validity.serial <= time.time()
+    assert first.validity.serial <= second.validity.serial
+    assert second.validity.length == timedelta(days=90)
+    assert second.validity.includes(now())
     signer = SigningKey.load(planned / "organiser.pem").public
-    words = f"serial {second.serial}, valid from {second.valid_from} until {second.valid_until}"
+    valid = second.validity
+    words = f"serial {valid.serial}, valid from {valid.valid_from} until {valid.valid_until}"
     assert f"plan: second.json: {words}, signed by {signer}" in said
     assert "signed by nobody" in call(*PLAN, "-o", "third.json").stdout
 
@@ -77,9 +78,9 @@ def test_serial_and_validity_can_be_chosen(planned: Path) -> None:
     )
     plan = SignedPlan.load("plan.json").plan
     assert document["plan"] == plan.to_dict()
-    assert (plan.serial, plan.validity) == (7, timedelta(days=1.5))
+    assert (plan.validity.serial, plan.validity.length) == (7, timedelta(days=1.5))
     call(*PLAN, "--force", "--valid-until", "2999-12-31")
-    assert SignedPlan.load("plan.json").plan.valid_until == "2999-12-31T00:00:00+00:00"
+    assert SignedPlan.load("plan.json").plan.validity.valid_until == "2999-12-31T00:00:00+00:00"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from fedprikl.estimation import weighted_score
 from fedprikl.protocol import (
     Client,
     Plan,
-    Question,
     RoundResult,
     Server,
     SignedPlan,
@@ -26,20 +25,15 @@ from fedprikl.protocol import (
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.reference import distinct_points
 from fedprikl.secure_sum import Leaves
+from tests.plans import make_plan
 from tests.protocol.worlds import AT, InsecureNoNoise, noisy_counts
 
 pytestmark = pytest.mark.slow
 
 
 def plan_of(world: DriftedPopulation, **settings: Any) -> Plan:
-    fixed: dict[str, Any] = {
-        "population": "x",
-        "reference": world.reference.fingerprint,
-        "epsilon": 1.0,
-    }
-    way: Any = "counts" if settings.get("trust") == "none" else "value"
-    asked = {"questions": (Question(points=settings.pop("points", 10), release=way),)}
-    return Plan(**(fixed | asked | settings))
+    fixed: dict[str, Any] = {"reference": world.reference.fingerprint, "points": 10}
+    return make_plan(**fixed | settings)
 
 
 def real_round(world: DriftedPopulation, plan: Plan, leaves: dict[str, Leaves]) -> RoundResult:

@@ -190,7 +190,7 @@ def prepare_series(federation: FakeFederation) -> Round:
         lines = [f"{header},at", *(f"{row},{first}T12:00" for row in rows)]
         file.write_text("\n".join(lines) + "\n")
     series = Series(every="day", first=first.isoformat(), periods=3, time_column="at")
-    signed = write_plan(federation.home, series=series)
+    signed = write_plan(federation.home, when=series)
     return Server(signed, Reference.load(Home(federation.home).reference)).open_round(
         [str(number) for number in range(1, len(federation.files) + 1)],
         rng=np.random.default_rng(5),

@@ -72,7 +72,7 @@ def append(file: Path, rows: int, at: str) -> None:
 def plan(federation: FakeFederation, **changes: Any) -> SignedPlan:
     series = {"every": "day", "first": day(0), "periods": 6, "time_column": "at"}
     series |= {name: changes.pop(name) for name in list(changes) if name == "time_column"}
-    return write_plan(federation.home, series=Series(**series), **changes)  # type: ignore[arg-type]
+    return write_plan(federation.home, when=Series(**series), **changes)  # type: ignore[arg-type]
 
 
 def run(

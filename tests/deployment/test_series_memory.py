@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 OTHER = SigningKey.generate()
 NAMES = tuple("abcdefghijklmnop")  # one record each, so that each can be told
 REFERENCE = Reference.from_counts(dict.fromkeys(NAMES, 1))
-QUESTIONS = (Question(points=4, release="counts"),)
+QUESTIONS = (Question(release="counts"),)
 
 
 def plan(key: SigningKey = KEY, *, population: str = "sites", **series: str | int) -> SignedPlan:
@@ -54,7 +54,7 @@ def count(
 ) -> Counter[str]:
     """As a site does it, up to the step in which its counts leave."""
     this.begin(name, one, most_counts=most, at=AT, period=period)
-    if one.plan.series is None or period is None:
+    if not one.plan.is_series or period is None:
         counts = open_records(folder).count(REFERENCE).counts
     else:
         found = records_of_period(one.plan.series, period, folder)
@@ -89,7 +89,7 @@ def test_no_record_is_counted_twice_by_any_plans(
 ) -> None:
     """All plans allow one count of a record, under whatever name, series, clock or signer."""
     names, total = list(NAMES), Counter[str]()
-    start = LEAVE.plan.series.period(0).start  # type: ignore[union-attr]
+    start = LEAVE.plan.series.period(0).start
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         write(folder / "data", [], "2030-01-05.csv")
@@ -102,7 +102,7 @@ def test_no_record_is_counted_twice_by_any_plans(
                 write(folder / "data", [line], file=f"2030-01-{5 + (at % 100) // 24:02}.csv")
             try:
                 this = memory(folder, "data")
-                which = None if one.plan.series is None else period
+                which = None if not one.plan.is_series else period
                 total += count(this, f"r{turn}", one, which, folder / "data")
             except PolicyRefusal:
                 continue
@@ -167,7 +167,7 @@ def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
     write(tmp_path / "data", ["a,2030-01-05T10:00,"])
     write_first_version(tmp_path / "home" / "site.db", this._records)
     for one in (LEAVE, NAMED, signed()):
-        period = None if one.plan.series is None else 0
+        period = None if not one.plan.is_series else 0
         refused("as often as the plan", count, this, "new", one, period, tmp_path / "data")
     refused("round has been answered", count, this, "old", signed(), None, tmp_path / "data")
     twice = signed(releases=2, population="others")

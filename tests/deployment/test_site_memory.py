@@ -15,7 +15,8 @@ import pytest
 from fedprikl.deployment import site_memory
 from fedprikl.deployment.site_memory import SiteMemory, forget_expired
 from fedprikl.errors import DeploymentError, PolicyRefusal
-from fedprikl.protocol import Plan, Question, SignedPlan, SigningKey, Step
+from fedprikl.protocol import SignedPlan, SigningKey, Step
+from tests.plans import make_plan
 
 KEY = SigningKey.generate()
 AT = "2030-01-31T12:00:00+00:00"
@@ -25,13 +26,10 @@ LATER = "2031-01-31T12:00:00+00:00"
 def signed(key: SigningKey = KEY, **changes: Any) -> SignedPlan:
     settings: dict[str, Any] = {
         "population": "sites",
-        "reference": "0" * 64,
-        "epsilon": 1.0,
-        "questions": (Question(points=4),),
         "valid_from": "2030-01-01T00:00:00+00:00",
         "valid_until": "2030-03-01T00:00:00+00:00",
     }
-    return SignedPlan.sign(Plan(**(settings | changes)), key)
+    return SignedPlan.sign(make_plan(**(settings | changes)), key)
 
 
 def memory(folder: Path, data: str = "records.csv") -> SiteMemory:
@@ -106,7 +104,7 @@ def test_every_plan_that_was_forgotten_stays_over_when_the_clock_goes_back(
 
 def test_a_plan_is_remembered_to_its_last_instant(tmp_path: Path) -> None:
     plan = signed()
-    last = plan.plan.valid_until
+    last = plan.plan.validity.valid_until
     memory(tmp_path).begin("aa", plan, most_counts=1, at=last)
     refused("answered already", memory(tmp_path).begin, "aa", plan, most_counts=1, at=last)
     memory(tmp_path).begin("bb", plan, most_counts=1, at=last)

@@ -14,10 +14,17 @@ from fedprikl.deployment.flower.envelope import unpack
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import PolicyRefusal, ReleaseRefused
-from fedprikl.protocol import Client, Plan, Question, Series, SignedPlan, SigningKey
+from fedprikl.protocol import (
+    Client,
+    Series,
+    SignedPlan,
+    SigningKey,
+    WholeClient,
+)
 from tests.deployment.fake_grid import FakeFederation, spent
 from tests.deployment.in_process import in_process_value
 from tests.deployment.test_series_federation import ROWS, plan, run, with_times
+from tests.plans import make_plan
 from tests.protocol.worlds import InsecureNoNoise
 
 K = 7
@@ -46,7 +53,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_sites_draw_as_many_records_as_the_invitation_says(
     federation: FakeFederation, drawn: list[int]
 ) -> None:
-    write_plan(federation.home, unit="client", per_client=K)
+    write_plan(federation.home, unit=WholeClient(K))
     federation.files[2].write_text("age,plan\n46.0,basic\nno row\n")
     without_records(federation, 5)
     release, lines = federation.run(federation.grid())
@@ -57,7 +64,7 @@ def test_sites_draw_as_many_records_as_the_invitation_says(
 
 def test_a_draw_of_all_records_is_the_round_of_all_records(federation: FakeFederation) -> None:
     """60 of 60 rows: to the bit."""
-    write_plan(federation.home, unit="client", per_client=60)
+    write_plan(federation.home, unit=WholeClient(60))
     release, _ = federation.run(federation.grid(), source=InsecureNoNoise())
     assert release.value == in_process_value(federation.home, federation.files, {})
 
@@ -66,7 +73,7 @@ def test_a_site_without_records_stays_away_under_seal(
     federation: FakeFederation, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its refusal is as long as an answer, and the aggregator alone reads it."""
-    write_plan(federation.home, unit="client", per_client=K, empty="away")
+    write_plan(federation.home, unit=WholeClient(K, "away"))
     without_records(federation, 3)
     grid = federation.grid()
     release, _ = federation.run(grid)
@@ -82,7 +89,7 @@ def test_a_site_without_records_stays_away_under_seal(
 
 
 def test_too_few_sites_with_records_fail_clearly(federation: FakeFederation) -> None:
-    write_plan(federation.home, unit="client", per_client=K, empty="away")
+    write_plan(federation.home, unit=WholeClient(K, "away"))
     without_records(federation, *range(6))
     with pytest.raises(ReleaseRefused, match="6 of the reasons are in the aggregator's folder"):
         federation.run(federation.grid())
@@ -106,7 +113,7 @@ def test_a_client_that_counts_other_than_k_records_is_left_out(
     federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check is the client's own: software that draws wrongly sends nothing."""
-    write_plan(federation.home, unit="client", per_client=K)
+    write_plan(federation.home, unit=WholeClient(K))
     no_draw: Callable[[Any], None] = lambda _: None  # noqa: E731
     monkeypatch.setattr(site, "draw_of", no_draw)
     with pytest.raises(ReleaseRefused, match="8 of the reasons"):
@@ -120,7 +127,7 @@ def test_a_client_that_counts_other_than_k_records_is_left_out(
 def test_a_site_without_any_file_takes_part_like_all_others(
     federation: FakeFederation, drawn: list[int]
 ) -> None:
-    write_plan(federation.home, unit="client", per_client=K)
+    write_plan(federation.home, unit=WholeClient(K))
     federation.files[5].write_bytes(b"")
     release, _ = federation.run(federation.grid())
     assert release.records == 8 * K
@@ -131,7 +138,7 @@ def test_a_site_draws_no_more_than_its_policy_allows(
     federation: FakeFederation, drawn: list[int]
 ) -> None:
     """Known before anything is read: a plan of a billion records would fill its memory."""
-    write_plan(federation.home, unit="client", per_client=10**9, most_records=10**9)
+    write_plan(federation.home, unit=WholeClient(10**9), most_records=10**9)
     with pytest.raises(ReleaseRefused):
         federation.run(federation.grid())
     assert drawn == []
@@ -146,11 +153,9 @@ def test_a_client_is_in_every_count_whatever_the_population_is_called(tmp_path: 
         series = Series(every="week", first=first, periods=2, time_column="at")
         clients: Any = {"unit": "client", "per_client": 3} if unit == "client" else {}
         return SignedPlan.sign(
-            Plan(
+            make_plan(
                 population=population,
-                reference=64 * "0",
-                epsilon=1.0,
-                questions=(Question(points=3, release="counts"),),
+                release="counts",
                 series=series,
                 releases=2 if unit == "client" else 1,
                 **clients,

@@ -72,4 +72,4 @@ def test_the_smallest_drifts_of_tv_and_kl_fit_together() -> None:
 @pytest.mark.parametrize("name", ["kl", "psi"])
 def test_a_question_needs_a_skew_where_a_vanished_cell_is_infinite(name: str) -> None:
     with pytest.raises(InvalidInputError, match="must be above 0"):
-        Question(divergence=name, points=3, skew=0.0)
+        Question(divergence=name, skew=0.0)

@@ -259,7 +259,7 @@ def test_a_plan_asks_for_it_and_predicts_its_error(trust: Trust) -> None:
 
 
 def test_a_plan_of_several_batches_says_that_it_corrects_nothing(triangular: Divergence) -> None:
-    design, asked = Design(points=30, batches=4, exponent=1.0), Question(points=30)
+    design, asked = Design(points=30, batches=4, exponent=1.0), Question()
     for divergence, value in ((triangular, "none"), (KL, "full")):
         reasons = design_reasons(DesignForecast(design, ()), [], divergence, asked)
         assert reasons[-1].value == value

@@ -87,7 +87,7 @@ def test_a_release_without_counts_has_no_other_divergence() -> None:
     [
         ("kl", {"skew": 0.0}, "skew above 0"),
         ("cosine", {}, "no divergence 'cosine'"),
-        ("js", {"plan": replace(PLAN, epsilon=0.5)}, "another plan"),
+        ("js", {"plan": PLAN.changed(epsilon=0.5)}, "another plan"),
         ("js", {"reference": World.make(seed=4).reference}, "another reference"),
         ("js", {"release": replace(RELEASE, population="others")}, "NOT genuine"),
     ],

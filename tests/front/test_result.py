@@ -67,7 +67,7 @@ def test_the_answer(found: Comparison) -> None:
     asked = [question.divergence for question in found.plan.questions]
     assert asked == [answer.divergence for answer in found.release.answers] == ["kl", "tv", "js"]
     assert found.privacy.insecure
-    assert found.privacy.claimed_epsilon == found.plan.epsilon
+    assert found.privacy.claimed_epsilon == found.plan.budget.epsilon
     assert str(found.privacy) in str(found)
     assert found.target == "D(Pi || 0.01 Pi + 0.99 P)"
 
@@ -118,7 +118,7 @@ def test_a_row_states_its_privacy(people: Population) -> None:
     assert frame.schema["epsilon"] == frame.schema["delta"] == pl.Float64
     row = frame.to_dicts()[0]
     assert (row["epsilon"], row["delta"]) == (1.0, result.privacy.delta)
-    assert row["delta"] != whole.plan.delta  # the noise is pure, whatever the plan allows
+    assert row["delta"] != whole.plan.budget.delta  # the noise is pure, whatever the plan allows
     assert (row["unit"], row["trust"]) == ("nats", "aggregator")
 
 

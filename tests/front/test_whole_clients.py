@@ -23,7 +23,11 @@ from fedprikl import (
 from fedprikl.checks import Ints
 from fedprikl.errors import RecordsError
 from fedprikl.front import comparing
-from fedprikl.protocol import Client
+from fedprikl.protocol import (
+    Client,
+    OneRecord,
+    WholeClient,
+)
 from tests.front.conftest import Population
 
 pytestmark = pytest.mark.slow
@@ -60,8 +64,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
 
 
 def whole_clients(people: Population, **changes: Any) -> Plan:
-    settings: dict[str, Any] = {"unit": "client", "per_client": K}
-    return replace(people.planned.plan, **(settings | changes))
+    return people.planned.plan.changed(**{"unit": WholeClient(K)} | changes)
 
 
 def test_every_client_draws_k_records(people: Population, folder: Path, spy: Spy) -> None:
@@ -87,7 +90,7 @@ def test_every_client_draws_k_records(people: Population, folder: Path, spy: Spy
 
 def test_without_a_trusted_party_too(people: Population, spy: Spy) -> None:
     alone = plan(people.reference, clients=6, records=360, epsilon=1.0, trust="none").plan
-    result = people.compare(plan=replace(alone, unit="client", per_client=K))
+    result = people.compare(plan=replace(alone, unit=WholeClient(K)))
     assert result.release.records == 6 * K
     assert spy.sums == [{K}] * 6
 
@@ -107,7 +110,7 @@ def test_one_of_one_record_is_unit_record_to_the_last_digit(trust: Any) -> None:
             source=InsecureSeededNoise(5),
             rng=np.random.default_rng(5),
         )
-        for one in (planned, replace(planned, unit="client", per_client=1))
+        for one in (planned, replace(planned, unit=WholeClient(1)))
     ]
     first, second = (
         (each.value, each.interval, each.release.records, each.drifted) for each in found
@@ -143,7 +146,7 @@ def test_the_number_of_records_shows_nowhere(people: Population) -> None:
 
 def test_a_client_without_records_is_left_out_with_a_note(people: Population, spy: Spy) -> None:
     clients = empty(people, 0, 3)
-    result = people.compare(clients, plan=whole_clients(people, empty="away"))
+    result = people.compare(clients, plan=whole_clients(people, unit=WholeClient(K, "away")))
     assert result.release.records == 4 * K
     assert spy.sums == [{K}] * 4
     assert "2 of 6 clients hold no records and stay away, as the plan says." in result.notes
@@ -153,7 +156,7 @@ def test_a_client_without_records_is_left_out_with_a_note(people: Population, sp
 
 def test_too_few_clients_with_records_fail_clearly(people: Population, folder: Path) -> None:
     clients = {str(n): frame for n, frame in enumerate(empty(people, 0, 1, 3, 5))}
-    away = whole_clients(people, empty="away")
+    away = whole_clients(people, unit=WholeClient(K, "away"))
     with pytest.raises(ReleaseRefused, match=r"4 of 6 clients hold no .* 2 are left.*need 3"):
         people.compare(clients, plan=away, ledger=folder / "ledger.db")
     with Ledger.open(folder / "ledger.db") as book:
@@ -216,7 +219,7 @@ def test_where_records_are_protected_a_missing_file_is_a_mistake(
 ) -> None:
     reference, clients, made = folders
     (clients / "c3" / "a.csv").unlink()
-    record = replace(made, unit="record", per_client=None, most_records=255)
+    record = made.changed(unit=OneRecord(), most_records=255)
     with pytest.raises(RecordsError, match="holds no"):
         compare(reference, clients, record, ledger=None)
 

@@ -14,7 +14,8 @@ from fedprikl.front.monitoring import read_status
 from fedprikl.monitoring.history import History
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.privacy import InsecureSeededNoise, Ledger, RoundState
-from fedprikl.protocol import Plan, Question, Series, SignedPlan
+from fedprikl.protocol import Plan, Series, SignedPlan
+from tests.plans import make_plan
 
 FIRST = datetime(2027, 1, 4, tzinfo=UTC)
 NAMES = ("a.csv", "b.csv", "c.csv")
@@ -27,25 +28,24 @@ NAMED = replace(WEEKS, time_column="")  # by the names of folders, which hold cl
 
 def plan_of(series: Series | None = WEEKS, **known: Any) -> Plan:
     """What the planner would make of it, in no time."""
-    whole = Question(divergence="kl", share=1.0, points=3, exponent=1.0, skew=0.01,
-                     release="counts")  # fmt: skip
     usual: dict[str, Any] = {
         "population": "clients",
         "reference": REFERENCE.fingerprint,
         "trust": "aggregator",
         "epsilon": 2.0,
         "delta": 1e-6,
-        "questions": (whole,),
+        "points": 3,
+        "release": "counts",
         "batches": 1,
         "noise": "laplace",
         "cohort": 3,
         "most_records": 2047,
         "false_alarm": 0.01,
-        "budget_epsilon": 2.0,
-        "budget_delta": 1e-6,
+        "total_epsilon": 2.0,
+        "total_delta": 1e-6,
         "series": series,
     }
-    return Plan(**(usual | known))
+    return make_plan(**(usual | known))
 
 
 @contextlib.contextmanager
@@ -82,7 +82,7 @@ class World:
     def create(cls, folder: Path, plan: Plan | None = None) -> "World":
         (folder / "clients").mkdir(parents=True)
         world = cls(folder, plan or plan_of())
-        if world.plan.series is None or world.plan.series.time_column:
+        if not world.plan.is_series or world.plan.series.time_column:
             for name in NAMES:
                 (folder / "clients" / name).write_text("day,cell\n", encoding="utf-8")
         return world
@@ -90,7 +90,7 @@ class World:
     def grow(self, week: int, counts: Iterable[int] = LIKE_PI) -> "World":
         """The files of all clients go on with another week."""
         place = self.folder / "clients"
-        if self.plan.series is not None and not self.plan.series.time_column:
+        if self.plan.is_series and not self.plan.series.time_column:
             place /= f"week=2027-W{week + 1:02}"
             place.mkdir(exist_ok=True)
         for name in NAMES:

@@ -9,9 +9,10 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.monitoring.channels import Channel, PeriodCounts, channels_of, counts_of
 from fedprikl.monitoring.sequential import baseline_of
 from fedprikl.privacy import laplace_variance
-from fedprikl.protocol import ColumnQuestions, Plan, Question
+from fedprikl.protocol import Plan, Question
 from fedprikl.reference import Reference
 from tests.monitoring.series_worlds import MOVED, PI, channel, drifting
+from tests.plans import AskColumns, make_plan
 
 
 def frame(rows: int, seed: int) -> pl.DataFrame:
@@ -26,13 +27,12 @@ REFERENCE = Reference.fit(frame(3000, 0))
 
 def plan(trust: str, *, release: str = "counts", design_effect: float | None = None) -> Plan:
     """Asks for noisy counts of the whole and of both columns."""
-    return Plan(
+    return make_plan(
         population="shops",
         reference=REFERENCE.fingerprint,
-        trust=trust,  # type: ignore[arg-type]
-        epsilon=1.0,
-        questions=(Question(points=6, share=0.5, release=release),),  # type: ignore[arg-type]
-        columns=ColumnQuestions(views=(("plan",), ("site",)), sizes=(2, 3), counts=0.5),
+        trust=trust,
+        questions=(Question(share=0.5, release=release),),  # type: ignore[arg-type]
+        columns=AskColumns(views=(("plan",), ("site",)), sizes=(2, 3), counts=0.5),
         design_effect=design_effect,
     )
 

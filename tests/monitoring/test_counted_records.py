@@ -4,7 +4,8 @@ import pytest
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.monitoring.counted_records import CountedRecords
-from fedprikl.protocol import Plan, Question, Series
+from fedprikl.protocol import Series
+from tests.plans import make_plan
 
 TIMES = {"time_column": "at"}
 
@@ -16,11 +17,9 @@ def counted(
         one = None
     else:
         one = Series(**({"every": "day", "first": "2027-03-27", "periods": 9} | series))  # type: ignore[arg-type]
-    plan = Plan(
+    plan = make_plan(
         population=population,
-        reference="0" * 64,
-        epsilon=1.0,
-        questions=(Question(points=4, release="counts"),),
+        release="counts",
         releases=1 if one is None else one.window,
         series=one,
     )
@@ -69,12 +68,6 @@ def test_a_period_is_known_by_its_end_in_whatever_plan_of_the_population() -> No
 
 def test_a_round_of_a_series_needs_a_period() -> None:
     series = Series(every="day", first="2027-03-27", periods=9)
-    plan = Plan(
-        population="sites",
-        reference="0" * 64,
-        epsilon=1.0,
-        questions=(Question(points=4, release="counts"),),
-        series=series,
-    )
+    plan = make_plan(population="sites", release="counts", series=series)
     with pytest.raises(InvalidInputError, match="one period"):
         CountedRecords.of(plan, None, organiser="a")

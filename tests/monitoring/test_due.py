@@ -189,7 +189,7 @@ def test_a_clock_that_is_ahead_charges_nothing_for_weeks_to_come(
     unit = {"unit": "client", "per_client": 5, "empty": "away"} if whole else {}
     releases = 6 if whole else window
     series = replace(one, window=window)
-    plan = plan_of(series, releases=releases, budget_epsilon=20.0, **unit)
+    plan = plan_of(series, releases=releases, total_epsilon=20.0, **unit)
     world = World.create(folder / "series", plan).grow(0).grow(1)
     for _ in range(2):
         with pytest.raises(ReleaseRefused, match=r"Period 2 is still due: .* from 2027-01-18 on"):
@@ -204,7 +204,7 @@ def test_whether_whole_clients_hold_records_decides_nothing_where_it_is_secret(
     folder: Path,
 ) -> None:
     """Clients without records answer with draws of the reference: every week is counted."""
-    plan = plan_of(unit="client", per_client=5, releases=6, budget_epsilon=20.0)
+    plan = plan_of(unit="client", per_client=5, releases=6, total_epsilon=20.0)
     world = World.create(folder / "series", plan).grow(0)
     assert states(world.monitor(over(2))) == ["released"] * 3 + ["ahead"]
 
@@ -251,8 +251,8 @@ def test_a_budget_that_is_too_small_is_said_and_nothing_is_charged(folder: Path)
     ("plan", "words"),
     [
         (plan_of(valid_until="2027-01-05T00:00:00+00:00"), "The plan is valid until 2027-01-05"),
-        (plan_of(epsilon=3.0, budget_epsilon=3.0), "at most 2 is allowed"),
-        (plan_of(None, budget_epsilon=None, budget_delta=None), "The plan is for one release"),
+        (plan_of(epsilon=3.0, total_epsilon=3.0), "at most 2 is allowed"),
+        (plan_of(None, total_epsilon=None, total_delta=None), "The plan is for one release"),
     ],
     ids=["ended", "too much", "no series"],
 )

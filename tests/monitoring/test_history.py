@@ -250,7 +250,7 @@ def test_single_releases_and_series_know_of_each_others_ledger(
 ) -> None:
     """A ledger that one was charged to and that is lost is no new budget for the other."""
     world = World.create(folder / "series").grow(0)
-    single = plan_of(None, budget_epsilon=20.0)
+    single = plan_of(None, total_epsilon=20.0)
     key = SigningKey.load_or_create(world.folder / "aggregator.pem")
 
     def release(which: str) -> None:
@@ -295,7 +295,7 @@ def test_history_and_watermark_put_back_together_are_noticed_by_the_ledger(folde
 def test_a_second_history_beside_the_same_ledger_is_refused(folder: Path, unit: str) -> None:
     """Also where the budget has room: what was counted would be counted again."""
     whole: dict[str, Any] = {"unit": "client", "per_client": 5, "releases": 6}
-    plan = plan_of(budget_epsilon=20.0, **(whole if unit == "client" else {}))
+    plan = plan_of(total_epsilon=20.0, **(whole if unit == "client" else {}))
     world = World.create(folder / "series", plan).grow(0).grow(1).grow(2)
     world.monitor(over(0))
     with pytest.raises(HistoryError, match=r"has charged period 0 of .* begins on 2027-01-11 or"):
@@ -348,7 +348,7 @@ def forged(world: World, number: int, previous: str, key: SigningKey | None = No
     """Another release for a period, signed by the aggregator itself."""
     with History.open(world.history, create=False) as opened:
         (release,) = opened.releases([2]).values()
-    span = world.plan.series.period(number).span  # type: ignore[union-attr]
+    span = world.plan.series.period(number).span
     period = ReleasedPeriod(number=number, start=span.start, end=span.end, previous=previous)
     signer = key or SigningKey.load(world.folder / "aggregator.pem")
     other = replace(release, period=period, round_id="f" * 32, signer="", signature="")

@@ -26,9 +26,10 @@ from hypothesis import strategies as st
 from fedprikl.checks import Ints
 from fedprikl.errors import HistoryError
 from fedprikl.monitoring.counted_records import Watermark, records_of_period
-from fedprikl.protocol import Plan, Question, Series
+from fedprikl.protocol import Plan, Series
 from fedprikl.records import count_parts
 from fedprikl.reference import Reference
+from tests.plans import make_plan
 
 pytestmark = pytest.mark.slow
 
@@ -58,11 +59,10 @@ def folder() -> Iterator[Path]:
 
 
 def plan_of(series: Series, population: str = "people") -> Plan:
-    return Plan(
+    return make_plan(
         population=population,
-        reference=64 * "0",
-        epsilon=1.0,
-        questions=(Question(points=CELLS, release="counts"),),
+        points=CELLS,
+        release="counts",
         releases=series.window,
         series=series,
     )

@@ -28,7 +28,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 def world_of(folder: Path, **changes: Any) -> World:
     settings: dict[str, Any] = {"unit": "client", "per_client": K, "series": WEEKS} | changes
     periods = settings["series"].periods  # a client is in all of them
-    return World.create(folder, plan_of(releases=periods, budget_epsilon=20.0, **settings))
+    return World.create(folder, plan_of(releases=periods, total_epsilon=20.0, **settings))
 
 
 def write(world: World, name: str, week: int, counts: tuple[int, ...]) -> None:

@@ -42,8 +42,9 @@ def planned(trust: Any = "aggregator", **options: Any) -> PlannedRound:
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_the_planner_chooses_how_many_records_a_client_draws(trust: str) -> None:
     found = planned(trust)
-    assert found.plan.per_client in numbers_per_client(RECORDS / CLIENTS)
-    assert found.plan.most_records == found.plan.per_client  # room for what is drawn, and no more
+    drawn = found.plan.contribution_bound
+    assert drawn in numbers_per_client(RECORDS / CLIENTS)
+    assert found.plan.sums.most_records == drawn  # room for what is drawn, and no more
     for number in numbers_per_client(RECORDS / CLIENTS):
         assert found.error <= planned(trust, per_client=number).error
 
@@ -77,11 +78,11 @@ def test_a_plan_about_records_draws_none() -> None:
 def test_a_year_of_releases_fits_into_the_budget_of_a_client(trust: Any) -> None:
     """By the ledger's own account: all of it, and hardly less."""
     plan = planned(trust, per_client=20, series=YEAR).plan
-    assert plan.releases == 52
+    assert plan.budget.releases == 52
     charge = trust_of(plan).charge(cohort_sizes(plan, CLIENTS))
     total = total_epsilon([charge] * 52, delta=DELTA)
     assert 0.99 < total <= 1.0
-    assert plan.epsilon > 3 / 52  # composed by concentration, not by adding up
+    assert plan.budget.epsilon > 3 / 52  # composed by concentration, not by adding up
 
 
 def test_liars_are_stated_for_every_answer() -> None:

@@ -69,9 +69,9 @@ def estimates_of(plan: Any, reference: Reference, held: Any, seed: int) -> Estim
     """What a round of the plan releases of these records, without the cryptography."""
     rng, trust, pi = np.random.default_rng(seed), trust_of(plan), reference.probabilities
     points = trust.draw_points(pi, rng)
-    cohorts = cohort_sizes(plan, CLIENTS // plan.batches)
+    cohorts = cohort_sizes(plan, CLIENTS // plan.sums.batches)
     sums = []
-    for batch, dealt in enumerate(deal(held, plan.batches, rng)):
+    for batch, dealt in enumerate(deal(held, plan.sums.batches, rng)):
         asked = dealt[points.cells[points.batch == batch]]
         records = int(dealt.sum())
         if isinstance(trust, NoisyHistogram):
@@ -122,7 +122,7 @@ def test_the_payload_is_kept(payload: int, trust: Any) -> None:
     """And used: one more count would not fit, unless every cell is asked."""
     found = planned(2000, payload=payload, trust=trust)
     assert found.cost.masked_bytes <= payload
-    bits = 8 * found.cost.masked_bytes / (found.plan.question.points + 1)
+    bits = 8 * found.cost.masked_bytes / (found.plan.points + 1)
     assert found.cost.masked_bytes + bits / 8 > payload - 4
 
 
@@ -139,10 +139,10 @@ def test_more_of_anything_is_predicted_to_help() -> None:
 def test_what_it_chooses_beats_what_it_rejects() -> None:
     """Measured, not predicted: its design against one batch of PPS points and no limit."""
     found = planned(2000, epsilon=0.5, payload=60)
-    assert found.plan.batches > 1
+    assert found.plan.sums.batches > 1
     ours = measured_error(found.plan, zipf(2000), spread_drift)
-    asked = replace(found.plan.question, exponent=1.0, maximum_step=None, release="value")
-    plain = replace(found.plan, batches=1, questions=(asked,))
+    asked = replace(found.plan.question, maximum_step=None, release="value")
+    plain = found.plan.asking(found.plan.points).changed(batches=1, questions=(asked,))
     assert ours < 0.85 * measured_error(plain, zipf(2000), spread_drift)
 
 
@@ -259,7 +259,7 @@ def test_a_series_of_several_numbers_fits_the_budget() -> None:
     plan = planned(30, releases=20, ask=("kl", "tv"), payload=2000).plan
     charge = trust_of(plan).charge(())
     assert total_epsilon([charge] * 20, delta=1e-6) <= 1.0
-    assert plan.epsilon > 1.5 / 20
+    assert plan.budget.epsilon > 1.5 / 20
 
 
 def test_adaptive_noise_composes_by_its_bounded_range() -> None:
@@ -274,12 +274,12 @@ def test_adaptive_noise_composes_by_its_bounded_range() -> None:
 
 def test_several_releases_without_a_trusted_party_share_epsilon_and_delta() -> None:
     plan = planned(trust="none", releases=4).plan
-    assert (plan.epsilon, plan.delta) == (0.25, 2.5e-7)
+    assert (plan.budget.epsilon, plan.budget.delta) == (0.25, 2.5e-7)
 
 
 def test_the_design_effect_comes_from_the_reference_or_the_user() -> None:
-    assert planned().plan.design_effect is None
-    assert planned(design_effect=3.0).plan.design_effect == 3.0
+    assert planned().plan.verdict.design_effect is None
+    assert planned(design_effect=3.0).plan.verdict.design_effect == 3.0
     rough, fine = planned(design_effect=3.0), planned()
     assert rough.smallest_drift is not None
     assert fine.smallest_drift is not None
@@ -360,7 +360,7 @@ def test_no_drift_is_rarely_called_drift(trust: Any) -> None:
 
     (A true 5% exceeds that 0.1% of the time; a true 15% does not with probability 0.03.)
     """
-    plan = replace(power_plan(trust).plan, false_alarm=0.05)
+    plan = power_plan(trust).plan.changed(false_alarm=0.05)
     rng, pi = np.random.default_rng(4), zipf(50).probabilities
     assert RARE.holds(calm(plan, (rng.multinomial(40_000, pi) for _ in range(200))))
 
@@ -393,15 +393,15 @@ def limits_of(plan: Any, records: int) -> tuple[NoDrift, list[float]]:
     """All cells are asked, so thresholds are the same for all populations of so many records."""
     held = np.random.default_rng(0).multinomial(records, zipf(50).probabilities)
     round_ = estimates_of(plan, zipf(50), held, 0)
-    verdict = round_.judge(plan.false_alarm, plan.design_effect).verdict
+    verdict = round_.judge(plan.verdict.false_alarm, plan.verdict.design_effect).verdict
     first = round_.statistics[0]
-    model = NoDrift.of(first.points, first.records, plan.design_effect)
+    model = NoDrift.of(first.points, first.records, plan.verdict.design_effect)
     return model, [witness.threshold for witness in verdict.witnesses]
 
 
 def test_alike_records_ask_for_fewer_batches_or_larger_errors() -> None:
     unrelated, alike = planned(2000, payload=60), planned(2000, payload=60, design_effect=4.0)
-    assert alike.plan.client_effect == 4.0
+    assert alike.plan.verdict.client_effect == 4.0
     assert trust_of(alike.plan).score.correction == 4.0
     assert alike.error > unrelated.error
 
@@ -533,7 +533,7 @@ def test_it_shows_itself_in_few_words() -> None:
     found = replace(
         planned(releases=3), find_smallest=slow, find_doublings=slow, find_comparison=slow
     )
-    epsilon = f"epsilon {found.plan.epsilon:.3g}"
+    epsilon = f"epsilon {found.plan.budget.epsilon:.3g}"
     assert repr(found).startswith("<PlannedRound of 'clients': ")
     assert epsilon in repr(found)
     assert len(repr(found)) < 100

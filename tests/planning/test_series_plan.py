@@ -36,12 +36,12 @@ def planned(trust: Any, window: int) -> PlannedRound:
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_every_question_is_read_off_counts_of_all_cells(trust: str, window: int) -> None:
     plan = planned(trust, window).plan
-    assert {each.points for each in plan.questions} == {CELLS}
+    assert plan.points == CELLS
     assert {each.release for each in plan.questions} == {"counts"}
     assert math.fsum(each.share for each in plan.questions) == pytest.approx(1.0)
-    assert plan.batches == 1
-    assert plan.budget == (EPSILON, DELTA)  # of one record, over all 52 releases
-    assert plan.releases == window
+    assert plan.sums.batches == 1
+    assert plan.budget.total == (EPSILON, DELTA)  # of one record, over all 52 releases
+    assert plan.budget.releases == window
 
 
 @pytest.mark.parametrize("window", [1, 4, 13])
@@ -53,9 +53,9 @@ def test_the_releases_that_count_a_record_fill_its_budget(window: int) -> None:
 
 def test_many_releases_of_a_record_cost_less_than_their_sum() -> None:
     plan = planned("aggregator", 13).plan
-    assert plan.noise == "gaussian"
-    assert plan.epsilon > 3 * EPSILON / 13
-    assert planned("aggregator", 4).plan.noise == "laplace"
+    assert plan.question.noise == "gaussian"
+    assert plan.budget.epsilon > 3 * EPSILON / 13
+    assert planned("aggregator", 4).plan.question.noise == "laplace"
 
 
 @pytest.mark.parametrize("window", [1, 4, 13])

@@ -13,13 +13,14 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import score_sensitivity
 from fedprikl.privacy.integer_noise import IntegerLaplaceMechanism
 from fedprikl.privacy.shared_noise import SharedLaplaceMechanism
-from fedprikl.protocol import ColumnQuestions, Plan, Question
+from fedprikl.protocol import Plan, Question, WholeClient
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.question_noise import CountsNoise, noises_of
 from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.reference import all_points
 from tests.brute_force import Histogram, distance, histograms
+from tests.plans import AskColumns, make_plan
 from tests.protocol.worlds import InsecureNoNoise
 
 pytestmark = pytest.mark.slow
@@ -27,24 +28,16 @@ pytestmark = pytest.mark.slow
 # Two columns of two values each, and their joint cells: aa, ab, ba, bb.
 JOINT = np.array([0.4, 0.2, 0.1, 0.3])
 CLIENTS, EPSILON = 3, 2.0
-COLUMNS = ColumnQuestions(views=(("a",), ("b",)), sizes=(2, 2), tv=0.1, js=0.1, counts=0.2)
+COLUMNS = AskColumns(views=(("a",), ("b",)), sizes=(2, 2), tv=0.1, js=0.1, counts=0.2)
 
 
 def plan(questions: tuple[Question, ...], **changes: Any) -> Plan:
-    return Plan(
-        population="testers",
-        reference=64 * "0",
-        epsilon=EPSILON,
-        questions=questions,
-        **changes,
-    )
+    return make_plan(epsilon=EPSILON, points=4, questions=questions, **changes)
 
 
 def two_numbers(**changes: Any) -> Plan:
     """Two divergences of the whole, two of every column, and the counts of the columns."""
-    asked = tuple(
-        Question(divergence=name, share=0.3, points=4, skew=0.05) for name in ("kl", "hellinger")
-    )
+    asked = tuple(Question(divergence=name, share=0.3, skew=0.05) for name in ("kl", "hellinger"))
     return plan(asked, columns=COLUMNS, **changes)
 
 
@@ -106,7 +99,7 @@ def test_a_client_of_one_record_is_a_record() -> None:
 @pytest.mark.parametrize("release", ["value", "adaptive", "counts"])
 def test_every_way_to_release_is_for_the_client(release: Any) -> None:
     """More noise with 20 records of each client; as much as ever with one."""
-    question = Question(points=4, release=release)
+    question = Question(release=release)
     counts = np.array([800, 400, 200, 600])
 
     def error(asked: Plan) -> float:
@@ -134,7 +127,7 @@ def test_every_way_to_release_is_for_the_client(release: Any) -> None:
 
 
 def test_the_stated_sensitivity_is_that_of_the_client() -> None:
-    asked = plan((Question(points=4),), unit="client", per_client=20)
+    asked = plan((Question(),), unit="client", per_client=20)
     trust, sums = ScoredSum(asked), [OpenedSum(np.full(4, 500), np.zeros(0, np.int64), 2000)]
     stated = trust.estimate(
         all_points(JOINT), (), sums, [100], source=InsecureNoNoise(), rng=np.random.default_rng(1)
@@ -146,7 +139,7 @@ def test_the_stated_sensitivity_is_that_of_the_client() -> None:
 
 
 def test_noisy_counts_are_for_the_client() -> None:
-    asked = plan((Question(points=4, release="counts"),), unit="client", per_client=20)
+    asked = plan((Question(release="counts"),), unit="client", per_client=20)
     (noise,), _ = noises_of(asked)
     assert isinstance(noise, CountsNoise)
     assert isinstance(noise.charge, IntegerLaplaceMechanism)
@@ -157,12 +150,12 @@ def test_noisy_counts_are_for_the_client() -> None:
 
 
 def test_noise_shares_are_for_the_client() -> None:
-    counted = Question(points=4, release="counts")
+    counted = Question(release="counts")
     record = plan((counted,), trust="none")
-    client = replace(record, unit="client", per_client=20)
+    client = replace(record, unit=WholeClient(20))
     shares = [NoisyHistogram(each).share(30) for each in (record, client)]
     assert all(isinstance(share, SharedLaplaceMechanism) for share in shares)
     scales = [share.laplace_scale for share in shares]
     assert scales[0] is not None
     assert scales[1] == pytest.approx(20 * scales[0])
-    assert shares[1].epsilon(client.delta) <= EPSILON
+    assert shares[1].epsilon(client.budget.delta) <= EPSILON

@@ -14,8 +14,8 @@ from fedprikl import BudgetExceededError, InvalidInputError, Reference
 from fedprikl.planning import plan_round
 from fedprikl.privacy import InsecureSeededNoise, Ledger, NoiseSource, SecureNoise, Together
 from fedprikl.protocol import (
+    AskedView,
     Client,
-    ColumnQuestions,
     Plan,
     Question,
     Release,
@@ -28,6 +28,7 @@ from fedprikl.protocol import (
 from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.reporting import release_page
 from fedprikl.reporting.facts import UNRELATED, column_lines
+from tests.plans import AskColumns
 from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise
 
 pytestmark = pytest.mark.slow
@@ -142,32 +143,33 @@ def test_no_column_is_called_drifted_where_none_is(without_noise: Release) -> No
 
 def test_everything_is_one_charge_within_the_plan(plan: Plan, tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger.db") as ledger:
-        ledger.set_budget(plan.population, epsilon=plan.epsilon, delta=plan.delta, at=AT)
+        ledger.set_budget(
+            plan.population, epsilon=plan.budget.epsilon, delta=plan.budget.delta, at=AT
+        )
         release = run(plan, REFERENCE, ledger=ledger).release
-        assert ledger.account(plan.population).spent <= plan.epsilon
+        assert ledger.account(plan.population).spent <= plan.budget.epsilon
         with pytest.raises(BudgetExceededError):
             run(plan, REFERENCE, ledger=ledger)
     assert release.privacy.holds
-    assert release.privacy.epsilon <= plan.epsilon
-    assert release.privacy.delta <= plan.delta
+    assert release.privacy.epsilon <= plan.budget.epsilon
+    assert release.privacy.delta <= plan.budget.delta
 
 
 def test_what_is_charged_is_what_draws() -> None:
     plan = plan_of(REFERENCE, trust="aggregator")
     charge = ScoredSum(plan).charge(())
     assert isinstance(charge, Together)
-    assert plan.columns is not None
     noise = ScoredSum(plan).columns_noise
     assert noise is not None
-    assert noise.counts.coordinates == 2 * len(plan.columns.views)
-    assert {vector.charge.coordinates for _, vector in noise.values} == {len(plan.columns.views)}
+    assert noise.counts.coordinates == 2 * len(plan.columns)
+    assert {vector.charge.coordinates for _, vector in noise.values} == {len(plan.columns)}
     assert set(noise.charges) <= set(charge.parts)
 
 
 def test_a_wide_table_is_asked_by_columns_alone(trust: Trust) -> None:
     assert not WIDE.joint
     plan = plan_of(WIDE, trust=trust)
-    assert plan.questions == ()
+    assert plan.about_whole == ()
     noise = InsecureSeededNoise(5)  # no false alarm among 39 other columns, in every run
     release = run(plan, WIDE, drifted=True, columns=40, source=noise).release
     assert release.answers == ()
@@ -181,9 +183,7 @@ def test_the_whole_of_a_wide_table_cannot_be_asked() -> None:
     with pytest.raises(InvalidInputError, match="columns only"):
         plan_of(WIDE, ask=("kl",))
     whole = replace(
-        plan_of(WIDE, trust="aggregator"),
-        columns=None,
-        questions=(Question(points=1),),
+        plan_of(WIDE, trust="aggregator"), views=(AskedView(points=1),), questions=(Question(),)
     )
     with pytest.raises(InvalidInputError, match="columns only"):
         run(whole, WIDE, columns=40)
@@ -195,28 +195,49 @@ def test_the_whole_of_a_wide_table_cannot_be_asked() -> None:
 )
 def test_a_plan_about_other_columns_is_refused(changes: dict[str, Any]) -> None:
     plan = plan_of(REFERENCE, trust="aggregator")
-    assert plan.columns is not None
-    wrong = replace(plan, columns=replace(plan.columns, **changes))
+    asked = AskColumns(**changes, counts=0.5)
+    wrong = replace(
+        plan,
+        views=(plan.whole, *asked.asked),
+        questions=(Question(share=0.5), *asked.questions),
+    )
     with pytest.raises(InvalidInputError, match=r"columns|column has"):
         run(wrong, REFERENCE)
 
 
 def test_questions_need_shares_that_sum_to_one() -> None:
     plan = plan_of(REFERENCE, trust="aggregator")
-    assert plan.columns is not None
+    *others, last = plan.questions
     with pytest.raises(InvalidInputError, match="sum to 1"):
-        replace(plan, columns=replace(plan.columns, counts=plan.columns.counts / 2))
+        replace(plan, questions=(*others, replace(last, share=last.share / 2)))
     with pytest.raises(InvalidInputError, match="nobody is trusted"):
-        replace(plan_of(REFERENCE, trust="none"), columns=plan.columns)
-    with pytest.raises(InvalidInputError, match="at least one, each once"):
-        ColumnQuestions(views=(), sizes=(), counts=1.0)
+        replace(plan, trust="none")
+    counts = [each for each in plan.questions if each.release == "counts" and not each.of_whole]
+    without = [each for each in plan.questions if each not in counts]
+    scale = sum(each.share for each in without)
+    with pytest.raises(InvalidInputError, match="columns' noisy counts need a share"):
+        replace(plan, questions=tuple(replace(each, share=each.share / scale) for each in without))
+
+
+def test_questions_and_views_fit() -> None:
+    plan = plan_of(REFERENCE, trust="aggregator")
+    for views in ((), plan.views[:-1], plan.views[::-1], (*plan.views, plan.views[-1])):
+        with pytest.raises(InvalidInputError, match="name the views of the plan in its order"):
+            replace(plan, views=views)
+    for columns in (("c0", "c0"), ("",), ("c0", "c1", "c2")):
+        with pytest.raises(InvalidInputError, match="view"):
+            AskedView(columns=columns, points=3)
+    with pytest.raises(InvalidInputError, match="Every cell of a column"):
+        AskedView(columns=("c0",), points=3, exponent=0.5)
+    with pytest.raises(InvalidInputError, match="questions about the whole"):
+        Question(views=(("c0",),), release="adaptive")
 
 
 def test_a_plan_with_columns_is_read_back(plan: Plan) -> None:
     assert Plan.from_dict(plan.to_dict()) == plan
     broken = plan.to_dict()
-    broken["columns"]["views"] = "c0"
-    with pytest.raises(InvalidInputError, match="lists"):
+    broken["views"][1]["columns"] = "c0"
+    with pytest.raises(InvalidInputError, match="'columns' must be a list"):
         Plan.from_dict(broken)
 
 
@@ -226,7 +247,7 @@ def test_payload_that_is_too_small_for_the_columns_says_what_is_needed() -> None
 
 
 def test_both_verdicts_share_the_false_alarm_rate(plan: Plan) -> None:
-    assert plan.false_alarm_of_each == plan.false_alarm / 2
+    assert plan.false_alarm_of_each == plan.verdict.false_alarm / 2
     assert plan_of(WIDE, trust="aggregator").false_alarm_of_each == 0.01
     assert plan_of(REFERENCE, ask=("kl",)).false_alarm_of_each == 0.01
 
@@ -234,7 +255,7 @@ def test_both_verdicts_share_the_false_alarm_rate(plan: Plan) -> None:
 def test_half_of_a_tiny_rate_cannot_be_kept() -> None:
     with pytest.raises(InvalidInputError, match="half of the false-alarm rate each"):
         plan_of(REFERENCE, false_alarm=1e-4)
-    assert plan_of(REFERENCE, false_alarm=1e-4, ask=("columns",)).false_alarm == 1e-4
+    assert plan_of(REFERENCE, false_alarm=1e-4, ask=("columns",)).verdict.false_alarm == 1e-4
 
 
 def test_a_release_says_what_its_rate_over_columns_takes_for_granted(

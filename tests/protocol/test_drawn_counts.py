@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from fedprikl.errors import PolicyRefusal
 from fedprikl.protocol import (
     Client,
     ClientSession,
-    ColumnQuestions,
     Invitation,
+    OneRecord,
     Plan,
     Question,
     Server,
@@ -23,6 +24,7 @@ from fedprikl.protocol import (
     draw_of,
 )
 from fedprikl.records import Draw, draw_counts, open_records
+from tests.plans import AskColumns, make_plan
 from tests.protocol.worlds import AT, InsecureNoNoise, World
 
 K = 7
@@ -36,13 +38,14 @@ def plan_of(**changes: Any) -> Plan:
         "population": "testers",
         "reference": TABLE.fingerprint,
         "epsilon": 1.0,
-        "questions": (Question(points=3, share=0.5, release="counts"),),
-        "columns": ColumnQuestions(views=(("a",), ("b",)), sizes=SIZES, counts=0.5),
+        "points": 3,
+        "questions": (Question(share=0.5, release="counts"),),
+        "columns": AskColumns(views=(("a",), ("b",)), sizes=SIZES, counts=0.5),
         "cohort": 3,
         "unit": "client",
         "per_client": K,
     }
-    return Plan(**(settings | changes))
+    return make_plan(**(settings | changes))
 
 
 def join(plan: Plan, counts: Ints, views: Sequence[Ints] = ()) -> ClientSession:
@@ -101,7 +104,7 @@ def test_a_client_without_records_stays_away_only_where_the_plan_says_so() -> No
 
 
 def test_all_records_are_counted_where_single_records_are_protected() -> None:
-    plan = plan_of(unit="record", per_client=None)
+    plan = replace(plan_of(), unit=OneRecord())
     assert draw_of(plan) is None
     found = open_records(ROWS).count(TABLE, draw_of(plan))
     vector = join(plan, found.counts, found.views)._vector

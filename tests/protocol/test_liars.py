@@ -204,5 +204,5 @@ class Unmarking(Client):
 def test_a_plan_that_the_ledger_cannot_charge_is_refused() -> None:
     """The true epsilon of the paper's noise is known only once the sums are open: too late."""
     document = World.make().plan().to_dict() | {"trust": "paper"}
-    with pytest.raises(InvalidInputError, match="Trust is"):
+    with pytest.raises(InvalidInputError, match="one of 'aggregator', 'none'"):
         Plan.from_dict(document)

@@ -89,7 +89,7 @@ def another_cohort(asked: Invitation) -> Invitation:
 
 
 def another_plan(asked: Invitation) -> Invitation:
-    weaker = replace(asked.signed.plan, epsilon=1.5)
+    weaker = asked.signed.plan.changed(epsilon=1.5)
     return replace(asked, signed=SignedPlan.sign(weaker, WORLD.key))
 
 

@@ -18,15 +18,15 @@ from tests.protocol.worlds import AT, InsecureNoNoise, World, budgeted, noisy_co
 
 WORLD = World.make()
 SEVERAL = (
-    Question(divergence="kl", share=0.4, points=12, release="adaptive"),
-    Question(divergence="tv", share=0.3, points=12, release="value"),
-    Question(divergence="js", share=0.3, points=12, release="counts"),
+    Question(divergence="kl", share=0.4, release="adaptive"),
+    Question(divergence="tv", share=0.3, release="value"),
+    Question(divergence="js", share=0.3, release="counts"),
 )
 PLANS: dict[str, dict[str, Any]] = {
     "value": {"release": "value"},
     "adaptive": {"release": "adaptive", "points": 12},
     "counts": {"release": "counts", "noise": "gaussian", "delta": 1e-6},
-    "several": {"questions": SEVERAL},
+    "several": {"questions": SEVERAL, "points": 12},
     "batches": {"release": "value", "batches": 2, "points": 4},
     "untrusted": {"trust": "none", "delta": 1e-6},
     "untrusted, batches": {"trust": "none", "delta": 1e-6, "batches": 2, "points": 4},

@@ -59,7 +59,7 @@ class Watched(SecureNoise):
 
 def questions(*releases: str, shares: tuple[float, ...] = (0.7, 0.3)) -> tuple[Question, ...]:
     return tuple(
-        Question(divergence=name, share=share, points=ALL, release=release)  # type: ignore[arg-type]
+        Question(divergence=name, share=share, release=release)  # type: ignore[arg-type]
         for name, share, release in zip(("kl", "triangular"), shares, releases, strict=True)
     )
 
@@ -72,15 +72,13 @@ def plan(*releases: str, **changes: Any) -> Plan:
     ("asked", "words"),
     [
         ({"share": 0.2}, "must sum to 1"),
-        ({"points": 3}, "the same points"),
-        ({"exponent": 0.5}, "the same exponent"),
         ({"divergence": "kl"}, "each divergence once"),
     ],
 )
 def test_questions_that_do_not_go_together_are_refused(asked: Any, words: str) -> None:
     first, second = questions("value", "value")
     with pytest.raises(InvalidInputError, match=words):
-        WORLD.plan(questions=(first, replace(second, **asked)))
+        WORLD.plan(points=ALL, questions=(first, replace(second, **asked)))
 
 
 def test_adaptive_noise_is_for_kl_only() -> None:
@@ -96,9 +94,9 @@ def test_without_trust_everything_is_read_off_counts(releases: tuple[str, str]) 
 
 def test_shares_may_be_rounded_but_not_wrong() -> None:
     thirds = questions("value", "value", shares=(1 / 3, 2 / 3 + 1e-12))
-    assert WORLD.plan(questions=thirds).questions == thirds
+    assert WORLD.plan(points=ALL, questions=thirds).questions == thirds
     with pytest.raises(InvalidInputError, match="sum to 1"):
-        WORLD.plan(questions=questions("value", "value", shares=(0.7, 0.3 + 1e-6)))
+        WORLD.plan(points=ALL, questions=questions("value", "value", shares=(0.7, 0.3 + 1e-6)))
 
 
 def test_a_plan_of_two_questions_comes_back() -> None:
@@ -113,7 +111,7 @@ def test_noisy_counts_are_scored_without_a_maximum_step_and_without_correction()
     asked = plan("value", "counts")
     trust = ScoredSum(replace(asked, questions=(value, counts)))
     assert trust.score_of(value).maximum_step == 0.25
-    assert trust.score_of(value).correction == asked.client_effect > 0
+    assert trust.score_of(value).correction == asked.verdict.client_effect > 0
     assert trust.score_of(counts).maximum_step == np.inf
     assert trust.score_of(counts).correction == 0
 
@@ -221,7 +219,7 @@ def test_a_release_without_the_counts_of_its_plan_is_not_about_it() -> None:
 def test_one_verdict_for_all_and_every_answer_in_the_report() -> None:
     world = World.make(clients=24)
     world.held[:, :ALL] = np.roll(world.held[:, :ALL], 5, axis=1)
-    asked = replace(plan("value", "value"), epsilon=20.0)
+    asked = plan("value", "value").changed(epsilon=20.0)
     release = world.run(asked).release
     assert release.verdict is not None
     assert [witness.name for witness in release.verdict.witnesses] == ["kl", "triangular"]

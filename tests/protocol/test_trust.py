@@ -87,9 +87,9 @@ def test_a_round_is_charged_for_its_least_protected_cohort() -> None:
     """Cohorts of other sizes have other shares; a record is in one of them."""
     plan = World.make().plan(trust="none", noise="gaussian", epsilon=2.0, corruption=0.2)
     trust = NoisyHistogram(plan)
-    each = [trust.share(clients).epsilon(plan.delta) for clients in (9, 10, 11)]
+    each = [trust.share(clients).epsilon(plan.budget.delta) for clients in (9, 10, 11)]
     assert len(set(each)) > 1
-    assert trust.worst_share([9, 10, 11]).epsilon(plan.delta) == max(each)
+    assert trust.worst_share([9, 10, 11]).epsilon(plan.budget.delta) == max(each)
 
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])

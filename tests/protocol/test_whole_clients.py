@@ -38,14 +38,9 @@ def client_plan(**changes: Any) -> Plan:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"unit": "site"}, "The unit is 'record' or 'client'"),
-        ({"unit": "client"}, "says how many records each contributes"),
-        ({"per_client": 3}, "belong to unit='client'"),
-        ({"empty": "away"}, "belong to unit='client'"),
-        ({"unit": "client", "per_client": 0}, "per_client"),
-        ({"unit": "client", "per_client": 2.0}, "per_client"),
-        ({"unit": "client", "per_client": 3, "empty": "gone"}, "draws of the 'reference'"),
-        ({"unit": "client", "per_client": 3, "most_records": 2}, "above most_records"),
+        ({"unit": "client", "per_client": 0}, "records of each client must be a whole number"),
+        ({"unit": "client", "per_client": 2.0}, "records of each client must be a whole number"),
+        ({"unit": "client", "per_client": 3, "most_records": 2}, "more records than most_records"),
     ],
 )
 def test_plans_that_contradict_themselves_are_refused(changes: Any, words: str) -> None:
@@ -53,11 +48,28 @@ def test_plans_that_contradict_themselves_are_refused(changes: Any, words: str) 
         WORLD.plan(**changes)
 
 
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "record",
+        {"kind": "site"},
+        {"kind": ["client"]},
+        {"kind": "client"},
+        {"kind": "record", "records": 3, "empty": "reference"},
+        {"kind": "client", "records": 2.0, "empty": "reference"},
+        {"kind": "client", "records": 3, "empty": "gone"},
+    ],
+)
+def test_units_that_no_plan_has_are_refused(unit: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"field '\w+' (must be|is missing)|unknown parts"):
+        Plan.from_dict(client_plan().to_dict() | {"unit": unit})
+
+
 def test_the_unit_is_signed_with_the_plan() -> None:
     signed = SignedPlan.sign(client_plan(), WORLD.key)
     document = signed.to_dict()
     assert SignedPlan.from_dict(document) == signed
-    document["plan"] |= {"unit": "record", "per_client": None}
+    document["plan"]["unit"] = {"kind": "record"}
     assert not SignedPlan.from_dict(document).is_signed_by(WORLD.key.public)
 
 
@@ -104,8 +116,8 @@ def series_plan(unit: str, releases: int) -> Plan:
 
 
 def test_a_client_is_in_every_period_of_a_series() -> None:
-    assert series_plan("record", 1).exposures(WEEKS) == 1
-    assert series_plan("client", 4).exposures(WEEKS) == 4
+    assert series_plan("record", 1).budget.releases == WEEKS.exposures("record") == 1
+    assert series_plan("client", 4).budget.releases == WEEKS.exposures("client") == 4
     with pytest.raises(InvalidInputError, match="Each client is in 4 releases"):
         series_plan("client", 1)
     assert charged_span(series_plan("record", 1), 2) is not None
@@ -130,10 +142,10 @@ def _charge_period(plan: Plan, period: int, ledger: Ledger) -> None:
     ledger.reserve(
         plan.population,
         trust_of(plan).charge([9]),
-        round_id=f"{plan.unit} {period}",
+        round_id=f"{plan.unit.kind} {period}",
         at=AT,
         span=charged_span(plan, period),
-        unit=plan.unit,
+        unit=plan.unit.kind,
     )
 
 
@@ -144,12 +156,11 @@ def test_one_record_each_and_k_1_is_unit_record_to_the_last_digit() -> None:
 
     def released(**changes: Any) -> RoundResult:
         questions = (
-            Question(divergence="kl", points=12, share=0.5),
-            Question(divergence="tv", points=12, share=0.3, skew=0.0),
-            Question(divergence="js", points=12, share=0.2),
+            Question(divergence="kl", share=0.5),
+            Question(divergence="tv", share=0.3, skew=0.0),
+            Question(divergence="js", share=0.2),
         )
-        plan = world.plan(cohort=9, most_records=1, **changes)
-        plan = replace(plan, questions=questions)
+        plan = world.plan(cohort=9, most_records=1, points=12, questions=questions, **changes)
         return world.run(plan, source=InsecureSeededNoise(7))
 
     record, client = released(), released(unit="client", per_client=1)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +18,6 @@ from fedprikl.protocol import (
     Invitation,
     Plan,
     Policy,
-    Question,
     Release,
     ReleasedCounts,
     Roster,
@@ -30,8 +29,8 @@ from fedprikl.protocol import (
 )
 from fedprikl.protocol.round import plan_cohort, sum_nonce
 from fedprikl.secure_sum import Leaves
+from tests.plans import make_plan
 
-QUESTION = {field.name for field in fields(Question)}
 AT = "2030-01-31T12:00:00+00:00"
 EVERYTHING = Policy(
     largest_epsilon=1e6,
@@ -92,17 +91,8 @@ class World:
         return [f"c{i}" for i in range(len(self.held))]
 
     def plan(self, **changes: Any) -> Plan:
-        settings: dict[str, Any] = {
-            "population": "testers",
-            "reference": self.reference.fingerprint,
-            "epsilon": 1.0,
-            "points": 6,
-            "cohort": 8,
-        } | changes
-        asked = {name: settings.pop(name) for name in QUESTION & settings.keys()}
-        if settings.get("trust") == "none":
-            asked.setdefault("release", "counts")
-        return Plan(**{"questions": (Question(**asked),)} | settings)
+        settings: dict[str, Any] = {"reference": self.reference.fingerprint, "cohort": 8}
+        return make_plan(**settings | changes)
 
     def clients(self, source: NoiseSource | None = None) -> dict[str, Client]:
         return {

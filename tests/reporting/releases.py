@@ -8,13 +8,12 @@ import numpy as np
 
 from fedprikl.estimation import Verdict, Witness
 from fedprikl.privacy import PrivacyStatement
-from fedprikl.protocol import Answer, CountNoise, Outcome, Plan, Question, Release, ReleasedCounts
+from fedprikl.protocol import Answer, CountNoise, Outcome, Release, ReleasedCounts
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
+from tests.plans import make_plan
 
 RECORDS = 40_295
-PLAN = Plan(
-    population="aircraft", reference=64 * "0", epsilon=1.0, questions=(Question(points=40),)
-)
+PLAN = make_plan(population="aircraft", points=40)
 COLUMNS: dict[str, tuple[str, ...]] = {
     "departure delay": (
         "early or on time",

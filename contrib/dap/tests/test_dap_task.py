@@ -9,16 +9,17 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from tests.plans import AskColumns, make_plan
 
 from contrib.dap import DapTask, Interval, Proof, dap_task, dap_tasks
 from contrib.dap.field import MODULUS
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import laplace_variance
-from fedprikl.protocol import ColumnQuestions, Plan, Question, ReleasedCounts, Series
+from fedprikl.protocol import Plan, Question, ReleasedCounts, Series
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.reference import QueryPoints
 
-COLUMNS = ColumnQuestions(views=(("age",), ("age", "sex")), sizes=(9, 18), counts=0.5)
+COLUMNS = AskColumns(views=(("age",), ("age", "sex")), sizes=(9, 18), counts=0.5)
 
 
 def a_plan(per_client: int = 1, points: int = 250, **changes: Any) -> Plan:
@@ -30,11 +31,12 @@ def a_plan(per_client: int = 1, points: int = 250, **changes: Any) -> Plan:
         "unit": "client",
         "per_client": per_client,
         "epsilon": 1.0,
-        "questions": (Question(points=points, share=share, release="counts"),),
+        "points": points,
+        "questions": (Question(share=share, release="counts"),),
     }
     if "series" in changes:
         values["releases"] = changes["series"].periods  # a client is in all of them
-    return Plan(**values | changes)
+    return make_plan(**values | changes)
 
 
 def a_series(**changes: Any) -> Series:
@@ -95,7 +97,7 @@ def test_several_records_and_what_is_proved_of_them(
     [(True, None), (True, COLUMNS), (False, replace(COLUMNS, counts=1.0))],
 )
 def test_tasks_count_what_a_client_of_a_round_counts(
-    whole: bool, columns: ColumnQuestions | None
+    whole: bool, columns: AskColumns | None
 ) -> None:
     changes: dict[str, Any] = {} if whole else {"questions": ()}
     plan = a_plan(5, columns=columns, **changes)
@@ -118,7 +120,7 @@ def test_task_info_is_of_one_plan() -> None:
 @pytest.mark.parametrize("columns", [False, True])
 def test_noise_of_one_party_gives_epsilon_against_all_neighbours(k: int, columns: bool) -> None:
     """All counts of one client with k records of 3 cells, in the whole and in one view of it."""
-    view = ColumnQuestions(views=(("a",),), sizes=(1,), counts=0.5) if columns else None
+    view = AskColumns(views=(("a",),), sizes=(1,), counts=0.5) if columns else None
     plan = a_plan(k, points=2, epsilon=0.7, columns=view)
     tasks = dap_tasks(plan, clients=3)
     worst = 0

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.plans import make_plan
 
 from contrib.dap import (
     Prio3,
@@ -15,7 +16,6 @@ from contrib.dap import (
     best_chunk_length,
     dap_task,
 )
-from fedprikl.protocol import Plan, Question
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -58,19 +58,10 @@ def test_no_other_chunk_length_has_a_shorter_proof(encoded: int) -> None:
 @pytest.mark.parametrize("cells", [10, 250, 4000])
 def test_the_table_of_the_readme(cells: int) -> None:
     """Upload bytes of one task: k = 1, and k = 20 with each proof."""
-    question = Question(points=cells, release="counts")
     cases: list[tuple[int, Proof]] = [(1, "sum"), (20, "sum"), (20, "record"), (20, "cell")]
     found = [cells]
     for k, proof in cases:
-        plan = Plan(
-            population="p",
-            reference=64 * "0",
-            trust="none",
-            unit="client",
-            per_client=k,
-            epsilon=1.0,
-            questions=(question,),
-        )
+        plan = make_plan(points=cells, trust="none", unit="client", per_client=k)
         task = dap_task(plan, clients=100, proof=proof)
         proof_size = task.kind.proof_size
         each = 16 * (proof_size.encoded + proof_size.proof) + 312  # as the README says it

@@ -40,7 +40,11 @@ from fedprikl.estimation.scoring import Terms
 from fedprikl.privacy import SECURE_NOISE, NoiseSource
 from fedprikl.privacy.integer_noise import laplace_variance
 from fedprikl.privacy.shared_noise import SharedGaussianMechanism
-from fedprikl.protocol import ColumnQuestions, Plan, trust_of
+from fedprikl.protocol import (
+    Plan,
+    Question,
+    trust_of,
+)
 from fedprikl.protocol.cohort_sums import OpenedSum, asked_views, view_score
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.question_noise import AdaptiveNoise, CountsNoise
@@ -185,10 +189,10 @@ def audit_plan(
 def _attacks(trust: ScoredSum, reference: Reference, source: NoiseSource) -> Iterator[Attack]:
     """One for each noise of a trusted aggregator."""
     plan, rng = trust.plan, np.random.default_rng(1)
-    points = trust.draw_points(reference.probabilities, rng) if plan.questions else None
+    points = trust.draw_points(reference.probabilities, rng) if plan.points else None
     views = [view.points() for view in asked_views(plan, reference)]
     world = _World(trust, points, views, source)
-    records = np.full(plan.batches, UNIT_WORDS * _moved(plan))
+    records = np.full(plan.sums.batches, UNIT_WORDS * _moved(plan))
     additive = [noise for noise in trust.noises if not isinstance(noise, AdaptiveNoise)]
     for noise in trust.noises:
         assert points is not None  # noqa: S101  there are questions
@@ -205,14 +209,12 @@ def _attacks(trust: ScoredSum, reference: Reference, source: NoiseSource) -> Ite
         place = additive.index(noise)
         heard = [world.listen(pair, side, records) for side in (0, 1)]
         yield _attack(heard, slice(place, place + 1))
-    if plan.columns is None:
-        return
     first, total = len(additive), np.array([int(records.sum())])
-    for name in _released_of(plan.columns):
+    for group in _released_of(plan):
         pairs = [
             counts_pair(view, total, _moved(plan))
-            if name == "counts"
-            else value_pair(view, total, view_score(name), _moved(plan))
+            if group[0].release == "counts"
+            else value_pair(view, total, view_score(group[0].divergence), _moved(plan))
             for view in views
         ]
         heard = [world.listen_to_views(pairs, side, records) for side in (0, 1)]
@@ -227,24 +229,26 @@ def _claims(trust: ScoredSum) -> list[Claim]:
         share = math.fsum(question.share for question in noise.questions)
         asked = ", ".join(question.divergence for question in noise.questions)
         how = "noisy counts" if isinstance(noise, CountsNoise) else noise.questions[0].release
-        found.append(Claim(f"{asked}: {how}", share * plan.epsilon, share * plan.delta))
-    if plan.columns is not None:
-        for name in _released_of(plan.columns):
-            share = getattr(plan.columns, name)
-            what = "noisy counts" if name == "counts" else name
-            title = f"{what} of {len(plan.columns.views)} columns"
-            found.append(Claim(title, share * plan.epsilon, share * plan.delta))
+        found.append(
+            Claim(f"{asked}: {how}", share * plan.budget.epsilon, share * plan.budget.delta)
+        )
+    for group in _released_of(plan):
+        share = math.fsum(question.share for question in group)
+        what = "noisy counts" if group[0].release == "counts" else group[0].divergence
+        title = f"{what} of {len(plan.columns)} columns"
+        found.append(Claim(title, share * plan.budget.epsilon, share * plan.budget.delta))
     return found
 
 
-def _released_of(columns: ColumnQuestions) -> list[str]:
+def _released_of(plan: Plan) -> list[tuple[Question, ...]]:
     """What is released about columns, in the order in which noise is asked for."""
-    return [name for name in ("counts", "tv", "js") if getattr(columns, name) > 0]
+    groups = [group for group in plan.groups if not group[0].of_whole]
+    return groups[-1:] + groups[:-1]  # noisy counts first
 
 
 def _moved(plan: Plan) -> int:
     """Records in which neighbours differ, by the plan's own words."""
-    return (plan.per_client or 1) if plan.unit == "client" else 1
+    return plan.unit.records if plan.unit.kind == "client" else 1
 
 
 def _attack(heard: Sequence[list[Asked] | None], places: slice) -> Attack:
@@ -285,11 +289,11 @@ class _World:
     def _opened(self, pair: Pair, side: int, records: Ints) -> list[OpenedSum]:
         """One sum for each batch."""
         batch = np.zeros(0, np.int64) if self.points is None else self.points.batch
-        empty = np.zeros(self.trust.plan.counted, np.int64)
+        empty = np.zeros(self.trust.plan.column_points, np.int64)
         return [OpenedSum(pair[side][batch == t], empty, int(n)) for t, n in enumerate(records)]
 
     def _estimate(self, sums: Sequence[OpenedSum], listener: Listener) -> Estimates:
-        cohorts, rng = [self.trust.plan.cohort], np.random.default_rng(1)
+        cohorts, rng = [self.trust.plan.sums.cohort], np.random.default_rng(1)
         return self.trust.estimate(self.points, self.views, sums, cohorts, source=listener, rng=rng)
 
     def _heard(self, sums: Sequence[OpenedSum]) -> list[Asked] | None:
@@ -307,7 +311,7 @@ def _released(trust: ScoredSum, found: Estimates) -> Floats:
         if isinstance(noise, CountsNoise) and found.noisy_counts is not None:
             parts += [found.noisy_counts.counts, found.noisy_counts.rest]
         elif not isinstance(noise, AdaptiveNoise):
-            places = [trust.plan.questions.index(question) for question in noise.questions]
+            places = [trust.plan.about_whole.index(question) for question in noise.questions]
             parts.append(np.array([found.each[place].value for place in places]))
     if found.columns is not None:
         parts += [part for each in found.columns.counts for part in (each.counts, each.rest)]
@@ -346,15 +350,15 @@ def _audited_cohort(trust: NoisyHistogram) -> tuple[int, int]:
     many are missing, and collude, as may be.
     """
     plan = trust.plan
-    clients = min(plan.cohort, COHORT)
-    inputs = max(trust.degree(clients).threshold + 1, math.floor((1 - plan.dropout) * clients))
-    return clients, inputs - max(1, math.ceil(plan.corruption * clients))
+    clients = min(plan.sums.cohort, COHORT)
+    inputs = max(trust.degree(clients).threshold + 1, math.floor((1 - plan.sums.dropout) * clients))
+    return clients, inputs - max(1, math.ceil(plan.sums.corruption * clients))
 
 
 def _shares_claim(trust: NoisyHistogram) -> Claim:
     clients, honest = _audited_cohort(trust)
     name = f"noise shares of {honest} honest clients, of a cohort of {clients}"
-    return Claim(name, trust.plan.epsilon, trust.plan.delta)
+    return Claim(name, trust.plan.budget.epsilon, trust.plan.budget.delta)
 
 
 def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> Attack:
@@ -364,10 +368,10 @@ def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> Attack:
 
     def listen(side: int) -> Asked:
         """The sum, in which one client's records are all in the first cell, or in the second."""
-        listener, sizes = Listener(source), list(plan.columns.sizes if plan.columns else ())
+        listener, sizes = Listener(source), [view.points for view in plan.columns]
         blocks = [
             np.array([*(_moved(plan) * (cell == side) for cell in range(size))])
-            for size in ([plan.points] if plan.questions else [0]) + sizes
+            for size in [plan.points, *sizes]
         ]
         vector = trust.vector(
             blocks[0],

@@ -165,7 +165,7 @@ def _audit_plan(
         )
     seconds = round(time.perf_counter() - start, 3)
     if json:
-        plan = {"plan": signed.plan.fingerprint, "unit": signed.plan.unit}
+        plan = {"plan": signed.plan.fingerprint, "unit": signed.plan.unit.kind}
         print_json(found.to_dict() | plan | {"seconds": seconds})
     else:
         _print_plan(found, seconds)

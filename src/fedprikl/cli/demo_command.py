@@ -133,11 +133,11 @@ def plan_words(planned: PlannedRound) -> list[str]:
     plan, cost = planned.plan, planned.cost
     sums = "1 secure sum" if cost.cohorts == 1 else f"{cost.cohorts} secure sums"
     return [
-        f"Every aircraft will report {plan.points + plan.counted:,} counts, "
+        f"Every aircraft will report {plan.points + plan.column_points:,} counts, "
         f"{cost.masked_bytes:,} bytes, in {sums}; nobody sees the counts of one aircraft.",
-        f"Noise of epsilon {plan.epsilon:g}, delta {plan.delta:g} will protect each single flight. "
-        f"If nothing had drifted, at most {100 * plan.false_alarm:.3g}% of such rounds would call "
-        "any column drifted.",
+        f"Noise of epsilon {plan.budget.epsilon:g}, delta {plan.budget.delta:g} will protect each "
+        f"single flight. If nothing had drifted, at most {100 * plan.verdict.false_alarm:.3g}% of "
+        "such rounds would call any column drifted.",
     ]
 
 

@@ -82,7 +82,7 @@ def federate_command(
     output, report = files.output, files.report
     check_outputs(output, report, force=files.force, inputs=(plan, roster))
     signed = SignedPlan.load(plan)
-    if signed.plan.series is not None:
+    if signed.plan.is_series:
         raise InvalidInputError(
             "The plan is for a series, with a release for every period. Run what is due with "
             "`fedprikl monitor run --federation`."

@@ -22,8 +22,7 @@ from fedprikl.planning.planned_round import ColumnForecast
 from fedprikl.planning.series_plan import LEAST_RATE
 from fedprikl.privacy import Unit
 from fedprikl.protocol import Plan, Roster, Series, SignedPlan, SigningKey
-from fedprikl.protocol.plan import Empty, Trust
-from fedprikl.protocol.question import Control
+from fedprikl.protocol.plan import Control, Empty, Trust
 from fedprikl.protocol.series import Every, series_until
 from fedprikl.store import write_whole
 
@@ -211,8 +210,7 @@ def plan_command(
         per_client=per_client,
         empty=empty,
     )
-    plan = replace(
-        planned.plan,
+    plan = planned.plan.changed(
         serial=int(begin.timestamp()) if serial is None else serial,
         valid_from=begin.isoformat(),
         valid_until=end.isoformat(),
@@ -303,15 +301,16 @@ def _print_planned(console: Console, planned: PlannedRound) -> None:
         f"{cost.neighbours} key agreements and {cost.sent_bytes:,} bytes sent per client."
     )
     console.print(_whom(plan))
-    if plan.series is not None:
+    if plan.is_series:
         console.print(_series_words(plan))
     elif planned.releases > 1:
+        total, delta = plan.budget.total
         console.print(
-            f"Each of {planned.releases} releases may spend epsilon {plan.epsilon:.3g}; all of "
-            f"them together spend {plan.budget[0]:.3g} at delta {plan.budget[1]:g}."
+            f"Each of {planned.releases} releases may spend epsilon {plan.budget.epsilon:.3g}; all "
+            f"of them together spend {total:.3g} at delta {delta:g}."
         )
     console.print(f"Asked, with shares of the budget: {planned.asked}.")
-    if plan.questions:
+    if plan.points:
         _print_whole(console, planned)
     if planned.liars:
         _print_liars(console, planned)
@@ -333,51 +332,53 @@ def _column_words(column: ColumnForecast, plan: Plan) -> str:
 
 def _whom(plan: Plan) -> str:
     """Whom the budget protects, and what a client contributes."""
-    if plan.unit == "record":
+    if plan.unit.kind == "record":
         return (
-            f"A client may hold up to {plan.most_records:,} records (--most-records); one that "
-            "holds more stays away."
+            f"A client may hold up to {plan.sums.most_records:,} records (--most-records); one "
+            "that holds more stays away."
         )
-    empty = "draws from the reference" if plan.empty == "reference" else "stays away"
+    empty = "draws from the reference" if plan.unit.empty == "reference" else "stays away"
     return (
-        f"Protected: one client, with all it holds. Each draws {plan.per_client:,} of its records "
-        f"(--per-client); one without records {empty} (--empty)."
+        f"Protected: one client, with all it holds. Each draws {plan.unit.records:,} of its "
+        f"records (--per-client); one without records {empty} (--empty)."
     )
 
 
 def _series_words(plan: Plan) -> str:
     """Which periods there are, which records each counts, and what that costs one record."""
-    series = plan.series
-    assert series is not None  # noqa: S101  asked before
+    series, (epsilon, delta) = plan.series, plan.budget.total
+    each = f"{plan.budget.epsilon:.3g}"
     begin, end = series.period(0).start, series.end
     which = f"by their {series.time_column}" if series.time_column else "of files named after it"
     said = (
         f"A series of {series.periods:,} releases, one per {series.every} from {begin:%Y-%m-%d} to "
         f"{end:%Y-%m-%d}. Each counts the records {which}; late records are left out.\n"
     )
-    if plan.unit == "client":
+    if plan.unit.kind == "client":
         said += (
-            f"A client is in every release: each may spend epsilon {plan.epsilon:.3g}, and all "
-            f"{series.periods:,} together spend {plan.budget[0]:g} at delta {plan.budget[1]:g}."
+            f"A client is in every release: each may spend epsilon {each}, and all "
+            f"{series.periods:,} together spend {epsilon:g} at delta {delta:g}."
         )
     elif series.window == 1:
         said += (
-            f"Each record is in one release, so epsilon {plan.budget[0]:g} is all that it loses in "
+            f"Each record is in one release, so epsilon {epsilon:g} is all that it loses in "
             "the whole series."
         )
     else:
         said += (
             f"Each release counts the last {series.window} periods, so a record is in "
-            f"{series.window} releases: each may spend epsilon {plan.epsilon:.3g}, and together "
-            f"they spend {plan.budget[0]:g} at delta {plan.budget[1]:g}. With --window 1 each "
-            f"could spend {plan.budget[0]:g}."
+            f"{series.window} releases: each may spend epsilon {each}, and together "
+            f"they spend {epsilon:g} at delta {delta:g}. With --window 1 each "
+            f"could spend {epsilon:g}."
         )
-    return f"{said}\nFalse alarms of the whole series: {100 * plan.false_alarm:g}% per year."
+    return (
+        f"{said}\nFalse alarms of the whole series: {100 * plan.verdict.false_alarm:g}% per year."
+    )
 
 
 def _rate_over_columns(plan: Plan) -> str:
     rate = f"{100 * plan.false_alarm_of_each:.3g}%"
-    if plan.columns is not None and plan.columns.control == "discovery":
+    if plan.verdict.control == "discovery":
         return f"false alarms among the columns that are named: {rate}"
     return f"false alarms of all columns: {rate}"
 
@@ -398,12 +399,12 @@ def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
     plan, table = planned.plan, Table("if the drift is", "it is found from", box=None)
     for kind, size in planned.smallest_drifts.items():
         table.add_row(WORDS[kind], "never" if size is None else f"{size:.2g} {unit}".rstrip())
-    given = plan.design_effect
+    given = plan.verdict.design_effect
     effect = "" if given is None else f", design effect {given:.3g}"
     rate = f"false alarms: {100 * plan.false_alarm_of_each:.3g}%"
-    if plan.false_alarm_of_each < plan.false_alarm:
-        rate += f" of {100 * plan.false_alarm:.3g}%, shared with the columns"
-    if plan.series is not None:  # several periods together find smaller ones
+    if plan.false_alarm_of_each < plan.verdict.false_alarm:
+        rate += f" of {100 * plan.verdict.false_alarm:.3g}%, shared with the columns"
+    if plan.is_series:  # several periods together find smaller ones
         rate = f"of one {plan.series.every} by itself, at {100 * LEAST_RATE:.3g}% false alarms"
     console.print(f"\nSmallest drift found with 95% power (a prediction; {rate}{effect}):")
     console.print(table)

@@ -19,7 +19,7 @@ DRIFT_FOUND = 3  # exit code
 def plan_words(signed: SignedPlan) -> str:
     """Which plan it is, for people."""
     plan, signer = signed.plan, signed.signer or "nobody"
-    return f"serial {plan.serial}, valid {validity(plan)}, signed by {signer}"
+    return f"serial {plan.validity.serial}, valid {validity(plan)}, signed by {signer}"
 
 
 def write_release(

@@ -27,6 +27,8 @@ from fedprikl.estimation import (
 from fedprikl.paper import baseline, no_privacy, printed_aggregator
 from fedprikl.privacy import SECURE_NOISE, InsecureSeededNoise, NoiseSource
 from fedprikl.protocol import (
+    AskedView,
+    Budget,
     Client,
     Plan,
     Policy,
@@ -244,7 +246,9 @@ class RealRuns:
         """One round of the real roles, without a ledger; each client draws where the plan says."""
         rng, world, draw = self._rng(), self.world, draw_of(plan)
         policy = Policy(
-            largest_epsilon=plan.epsilon, largest_delta=plan.delta, most_points=plan.points
+            largest_epsilon=plan.budget.epsilon,
+            largest_delta=plan.budget.delta,
+            most_points=plan.points,
         )
         counted: Sequence[Ints] = list(world.population.counts_by_client())
         if draw is not None:
@@ -321,25 +325,29 @@ class Federated:
         points = trust.draw_points(world.reference.probabilities, rng)
         exact = _plain_counts(world, points, rng)
         if isinstance(trust, NoisyHistogram):
-            cohorts = cohort_sizes(plan, world.population.clients // plan.batches)
+            cohorts = cohort_sizes(plan, world.population.clients // plan.sums.batches)
             noisy = _with_shares(exact, *trust.expected_noise(cohorts), rng)
             return estimate_noisy_counts(noisy, score=trust.score, rng=rng).value
         return estimate_scored_sum(
             exact,
             calibrated=trust.calibrated(plan.question),
             score=trust.score,
-            client_effect=plan.client_effect,
+            client_effect=plan.verdict.client_effect,
             source=source,
         ).value
 
     def _agreed(self, world: DriftedPopulation) -> Plan:
         content = dict(self.plan)
-        points = content.pop("points")
-        asked = Question(
-            points=points, release="counts" if content.get("trust") == "none" else "value"
+        trust = content.pop("trust", "aggregator")
+        plan = Plan(
+            population="demo",
+            reference=world.reference.fingerprint,
+            trust=trust,
+            budget=Budget(epsilon=content.pop("epsilon")),
+            views=(AskedView(points=content.pop("points")),),
+            questions=(Question(release="counts" if trust == "none" else "value"),),
         )
-        reference = world.reference.fingerprint
-        return Plan(population="demo", reference=reference, questions=(asked,), **content)
+        return plan.changed(**content)
 
 
 Method = OnCounts | Federated

@@ -37,7 +37,7 @@ class Company:
     def countable(self, clients: Iterable[str], plan: Plan, period: int | None = None) -> set[str]:
         """Those who may be counted once more under a plan; of a series, in a period."""
         counted = self.counted.get(_name(plan, period), {})
-        most = plan.releases if period is None else 1
+        most = plan.budget.releases if period is None else 1
         return {who for who in clients if counted.get(who, 0) < most}
 
     def counted_in(self, plan: Plan, period: int | None) -> set[str]:
@@ -124,7 +124,7 @@ def gather(
     Only those whose records may still be counted; whoever knows that there are too few says so
     before anything is sent.
     """
-    needed, period = max(3, int((1 - plan.dropout) * settings.clients)), settings.period
+    needed, period = max(3, int((1 - plan.sums.dropout) * settings.clients)), settings.period
     if roster is not None:
         known = (key.hex() for key in roster.keys)
         _check_countable(company.countable(known, plan, period), needed, period)
@@ -184,7 +184,7 @@ def _identities(
     metrics: RoundMetrics,
 ) -> dict[str, str]:
     """The nodes that proved to be in the roster, and their public keys."""
-    check = IdentityCheck(roster, nodes, challenge=os.urandom(16).hex(), dropout=plan.dropout)
+    check = IdentityCheck(roster, nodes, challenge=os.urandom(16).hex(), dropout=plan.sums.dropout)
     start = host.clock.now()
     for reply in network.identify(check.challenge, nodes, check.can_spare_the_rest):
         check.take(reply)
@@ -194,7 +194,7 @@ def _identities(
     metrics.lost[IDENTITY] = check.left_out
     absent = roster.keys - set(check.identities.values())
     host.say(identity_line(check, (key.hex() for key in absent), seconds))
-    needed = max(3, int((1 - plan.dropout) * settings.clients))
+    needed = max(3, int((1 - plan.sums.dropout) * settings.clients))
     if len(check.identities) < needed:
         raise DeploymentError(
             f"{len(check.identities)} of {len(nodes)} sites proved an identity of the roster, "

@@ -85,7 +85,7 @@ def _check_trust(plan: Plan) -> None:
 
 def check_time(plan: Plan, *, at: str) -> None:
     """Refuses a plan that every client would refuse at this time."""
-    if not plan.is_valid(at):
+    if not plan.validity.includes(at):
         raise InvalidInputError(
             "The plan has expired, or is not valid yet, so every client would refuse it. Nothing "
             "was asked; plan again with `fedprikl plan`."
@@ -124,7 +124,7 @@ def rehearse(
     server: Server, roster: Roster | None, settings: RoundSettings, rng: np.random.Generator
 ) -> Round:
     """A round as it would be if all took part. It is never run: its budget is known before."""
-    clients = max(settings.clients, 3 * server.plan.batches)
+    clients = max(settings.clients, 3 * server.plan.sums.batches)
     keys = [] if roster is None else sorted(roster.keys)
     names = [key.hex() for key in keys] or [str(n) for n in range(clients)]
     return server.open_round(
@@ -194,8 +194,8 @@ def refusals_in_words(driver: RoundDriver) -> str:
 
 def check_period(plan: Plan, settings: RoundSettings, *, at: str) -> None:
     """Refuses a run of a series without a period that is over, and a period without a series."""
-    series, number = plan.series, settings.period
-    if series is None:
+    when, number = plan.when, settings.period
+    if when.kind == "once":
         if number is not None or settings.previous:
             raise InvalidInputError(
                 "The plan has no series, so it has no periods. Leave `period` and `previous` out "
@@ -207,7 +207,7 @@ def check_period(plan: Plan, settings: RoundSettings, *, at: str) -> None:
             "The plan is for a series, with a release for every period. Run what is due with "
             "`fedprikl monitor run --federation`."
         )
-    end = series.period(number).end
+    end = when.period(number).end
     if end > datetime.fromisoformat(at):
         raise DeploymentError(
             f"Period {number} ends at {end.isoformat()}: it is not over by the aggregator's clock. "
@@ -242,12 +242,12 @@ def alone(folder: Path, plan: Plan) -> Iterator[None]:
     Two at once would count some sites in one round and the others in a second. Each round may then
     have too few for a release, and nobody could be counted again.
     """
-    name = f"plan-{plan.fingerprint[:16]}" if plan.series is None else "series"
+    name = f"plan-{plan.fingerprint[:16]}" if not plan.is_series else "series"
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(turn(folder / name, wait=False))
         except BlockingIOError:
-            what = "this plan" if plan.series is None else "a series"
+            what = "a series" if plan.is_series else "this plan"
             raise DeploymentError(
                 f"Another run of {what} is under way at the aggregator. Nothing was asked; ask "
                 "again when it is over."

@@ -260,7 +260,7 @@ class NodeSettings:
             roster=home.roster,
             ledger=home.ledger,
             memory=home.memory,
-            policy=Policy(organiser=signed.signer, most_counts=signed.plan.releases),
+            policy=Policy(organiser=signed.signer, most_counts=signed.plan.budget.releases),
         )
 
 

@@ -85,7 +85,7 @@ def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
             raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
         try:
             span = charged_span(plan, invitation.period)
-            ledger.check(plan.population, charge, span=span, unit=plan.unit)
+            ledger.check(plan.population, charge, span=span, unit=plan.unit.kind)
         except BudgetExceededError:
             raise PolicyRefusal("its own budget does not allow another round") from None
 
@@ -101,11 +101,11 @@ def charge_own_budget(
     span = charged_span(plan, invitation.period)
     with Ledger.open(settings.ledger, create=False) as ledger:
         if only_check:
-            ledger.check(plan.population, charge, span=span, unit=plan.unit)
+            ledger.check(plan.population, charge, span=span, unit=plan.unit.kind)
         else:
             round_id = invitation.round_id
             ledger.reserve(
-                plan.population, charge, round_id=round_id, at=at, span=span, unit=plan.unit
+                plan.population, charge, round_id=round_id, at=at, span=span, unit=plan.unit.kind
             )
 
 
@@ -274,14 +274,12 @@ def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSessi
     from the bytes, but it sees that the site is asked nothing any more.
     """
     reference, plan = Reference.load(settings.reference), invitation.signed.plan
-    draw = draw_of(plan)
-    check_once([settings.data], by_name=plan.series is not None and not plan.series.time_column)
-    if plan.series is None or invitation.period is None:
+    draw, when = draw_of(plan), plan.when
+    check_once([settings.data], by_name=when.kind == "series" and not when.time_column)
+    if when.kind == "once" or invitation.period is None:
         found = open_records(settings.data, drawn=draw is not None).count(reference, draw)
     else:
-        asked = records_of_period(
-            plan.series, invitation.period, settings.data, drawn=draw is not None
-        )
+        asked = records_of_period(when, invitation.period, settings.data, drawn=draw is not None)
         (found,) = count_parts({"": asked}, reference, draw=draw).values()
     roster, identity = credentials(plan, settings)
     client = Client(

@@ -172,7 +172,7 @@ class SiteMemory:
             self._check(db, signed, asked, most_counts, at)
             begun = "SELECT count(*) FROM rounds WHERE records = ? AND plan = ?"
             (rounds,) = db.execute(begun, (self._records, plan.fingerprint)).fetchone()
-            most = max(MOST_ROUNDS, 0 if plan.series is None else TRIES * plan.series.periods)
+            most = max(MOST_ROUNDS, TRIES * plan.series.periods if plan.is_series else 0)
             if rounds >= most:
                 raise PolicyRefusal(f"its plan has been used for {most} rounds; plan again")
             db.execute(
@@ -181,7 +181,7 @@ class SiteMemory:
             )
             db.execute(
                 "INSERT OR REPLACE INTO plans VALUES (?, ?, ?)",
-                (signed.signer, plan.population, plan.serial),
+                (signed.signer, plan.population, plan.validity.serial),
             )
 
     def go_on(self, round_id: str, step: Step) -> None:
@@ -233,11 +233,11 @@ class SiteMemory:
         """Refuses a plan that is void, and records that were counted enough."""
         plan, end = signed.plan, _end(signed)
         (until,) = db.execute("SELECT until FROM forgotten").fetchone()
-        if not plan.is_valid(at) or (end is not None and end <= until):
+        if not plan.validity.includes(at) or (end is not None and end <= until):
             raise PolicyRefusal("the plan is not valid at this time: it has expired, or not begun")
         newest = "SELECT serial FROM plans WHERE organiser = ? AND population = ?"
         known = db.execute(newest, (signed.signer, plan.population)).fetchone()
-        if known is not None and plan.serial < known[0]:
+        if known is not None and plan.validity.serial < known[0]:
             raise PolicyRefusal("a newer plan of its organiser has replaced this one")
         counts = self._counts(db)
         if any(asked.is_period_of(before) for before in counts):
@@ -263,11 +263,11 @@ def _may_count_again(
     Of records: those that may be in this count and were in others. A client is in every count, so
     all of them matter: those of its own series are in the plan's budget, all others are not.
     """
-    if plan.unit == "record" or plan.series is None:
+    if plan.unit.kind == "record" or not plan.is_series:
         counted = sum(asked.may_share(before) for before in counts)
-        return counted < min(plan.releases, most_counts)
+        return counted < min(plan.budget.releases, most_counts)
     own = sum((each.line, each.series) == (asked.line, asked.series) for each in counts)
-    return own < plan.releases and len(counts) - own < most_counts
+    return own < plan.budget.releases and len(counts) - own < most_counts
 
 
 def _number(step: Step) -> int:
@@ -276,7 +276,7 @@ def _number(step: Step) -> int:
 
 def _end(signed: SignedPlan) -> float | None:
     """When the plan ends, in seconds; None: never."""
-    until = signed.plan.valid_until
+    until = signed.plan.validity.valid_until
     return datetime.fromisoformat(until).timestamp() if until else None
 
 

@@ -10,7 +10,6 @@ from fedprikl.estimation.interval import (
     value_interval,
 )
 from fedprikl.estimation.moved_cells import CellShares, cell_shares, moved_cells
-from fedprikl.estimation.no_drift import check_design_effect
 from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
 from fedprikl.estimation.noisy_estimates import (
     ColumnSize,
@@ -34,7 +33,6 @@ from fedprikl.estimation.scoring import (
 from fedprikl.estimation.statistic import (
     Verdict,
     Witness,
-    check_false_alarm,
     judge_release,
     judge_together,
 )
@@ -76,8 +74,6 @@ __all__ = [
     "adaptive_interval",
     "cell_shares",
     "check_adaptive",
-    "check_design_effect",
-    "check_false_alarm",
     "column_sizes",
     "counts_interval",
     "drifted_ratios",

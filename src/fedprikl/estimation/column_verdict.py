@@ -11,14 +11,13 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from fedprikl.checks import Floats, check_positive_int
+from fedprikl.checks import Floats, check_false_alarm, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.statistic import (
     NullValues,
     Statistic,
     Witness,
-    check_false_alarm,
     simulated_draws,
     upper_limit,
     witnesses_of,

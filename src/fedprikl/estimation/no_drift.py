@@ -14,7 +14,7 @@ from fedprikl.checks import (
     Floats,
     Ints,
     check_counts,
-    check_finite,
+    check_design_effect,
     check_finite_list,
     check_positive_int,
 )
@@ -25,7 +25,6 @@ from fedprikl.reference.views import CellSpread
 
 LARGEST = 9.0  # variance of a ratio; with more, hardly any population holds the cell
 SEED = 6_2024
-LARGEST_EFFECT = 1e9
 CHUNK = 2**21  # entries of the largest array: 16 MB
 SPARE = 4.0  # standard deviations; a draw in 30,000 is dealt afresh
 
@@ -127,16 +126,6 @@ def _own(spread: Spread, own: Floats, pi: Floats) -> Floats:
 def public_simulation() -> np.random.Generator:
     """The generator of every threshold: always the same draws."""
     return np.random.default_rng(SEED)
-
-
-def check_design_effect(value: float) -> float:
-    """A design effect: at least 1, and far from where squares overflow."""
-    if not 1 <= check_finite(value, "design_effect") <= LARGEST_EFFECT:
-        raise InvalidInputError(
-            f"The design effect is 1 for unrelated records and more for clients whose records "
-            f"are correlated, at most {LARGEST_EFFECT:g}; got {value}."
-        )
-    return float(value)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints, check_open_unit
+from fedprikl.checks import Floats, Ints, check_false_alarm
 from fedprikl.divergence import Score
 from fedprikl.documents import to_plain
 from fedprikl.errors import InvalidInputError
@@ -20,21 +20,10 @@ from fedprikl.reference import QueryPoints, Spread
 from fedprikl.search import bisect
 
 CONFIDENCE = 0.99  # that the simulation's own error does not raise the false-alarm rate
-LEAST_FALSE_ALARM = 1e-4
 DRAWS = 4_000
 HALVINGS = 14  # of the common tail level
 COUNTS = "counts"  # the witness that is no divergence: how much noisy counts vary
 UNSEEN = "unseen"  # another: the share of records in cells that the reference never saw
-
-
-def check_false_alarm(value: float) -> float:
-    """A false-alarm rate that a simulation can resolve: from 0.0001 to 0.5."""
-    rate = check_open_unit(value, "false_alarm", "Use 0.01 for one false alarm in a hundred.")
-    if not LEAST_FALSE_ALARM <= rate <= 0.5:
-        raise InvalidInputError(
-            f"A false-alarm rate lies between {LEAST_FALSE_ALARM} and 0.5, got {rate}."
-        )
-    return rate
 
 
 def simulated_draws(false_alarm: float) -> int:

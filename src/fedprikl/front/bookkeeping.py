@@ -79,7 +79,7 @@ def open_account(
     without a budget gets one for all releases of the plan; `note` is told.
     """
     if plan.population in book.populations():
-        if plan.unit == "client" and book.account(plan.population).unit == "record":
+        if plan.unit.kind == "client" and book.account(plan.population).unit == "record":
             note(
                 f"The budget of {plan.population!r} is that of single records: it lets plans pass "
                 "that protect records only, by which a client's loss has no bound. To keep it for "
@@ -89,12 +89,12 @@ def open_account(
         book.bind_records(plan.population, records, at=at)
         return
     book.bind_records(plan.population, records, at=at)
-    epsilon, delta = plan.budget
-    book.set_budget(plan.population, epsilon=epsilon, delta=delta, at=at, unit=plan.unit)
-    many = "this one release" if plan.releases == 1 else f"{plan.releases} releases"
-    if plan.series is not None:
-        many = f"one {plan.unit} over the whole series"
-    elif plan.unit == "client":
+    epsilon, delta = plan.budget.total
+    book.set_budget(plan.population, epsilon=epsilon, delta=delta, at=at, unit=plan.unit.kind)
+    many = "this one release" if plan.budget.releases == 1 else f"{plan.budget.releases} releases"
+    if plan.is_series:
+        many = f"one {plan.unit.kind} over the whole series"
+    elif plan.unit.kind == "client":
         many = f"every whole client and {many}"
     note(
         f"{plan.population!r} had no budget; it is now epsilon {epsilon:g}, delta {delta:g}, for "

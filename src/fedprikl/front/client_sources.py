@@ -184,7 +184,7 @@ def _others(names: Sequence[str]) -> str:
 
 def stay_away(plan: Plan, counted: Mapping[str, RecordCounts]) -> dict[str, str]:
     """The clients that take no part in the round, each with the reason; none in most plans."""
-    if plan.per_client is None or plan.empty != "away":
+    if plan.unit.kind == "record" or plan.unit.empty != "away":
         return {}
     return {name: NO_RECORDS for name, found in counted.items() if found.total == 0}
 
@@ -196,9 +196,9 @@ def stay_away_words(away: int, clients: int) -> str:
 
 def check_enough(plan: Plan, away: int, clients: int) -> None:
     """Refuses a round that too few clients are left for; nothing was sent or charged."""
-    if clients - away < SMALLEST * plan.batches:
+    if clients - away < SMALLEST * plan.sums.batches:
         raise ReleaseRefused(
             f"{stay_away_words(away, clients)} {clients - away} are left, and the secure sums of "
-            f"the plan need {SMALLEST * plan.batches}. Nothing was sent and nothing was charged. "
-            "Let more clients take part, or plan with empty='reference'."
+            f"the plan need {SMALLEST * plan.sums.batches}. Nothing was sent and nothing was "
+            "charged. Let more clients take part, or plan with empty='reference'."
         )

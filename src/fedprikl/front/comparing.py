@@ -171,7 +171,7 @@ def compare(
     if (earlier := _finish(ledger, signed.plan, pi, key, at, tell, notes, keep)) is not None:
         return earlier
     check_plan(signed, policy, at)
-    drawn = signed.plan.unit == "client"
+    drawn = signed.plan.unit.kind == "client"
     sources = find_clients(clients, pi, form=form, skip_bad=skip_bad_files, drawn=drawn)
     if sources.bad:
         tell(f"Left out: {sources.bad_words}")

@@ -70,7 +70,6 @@ class LocalSeries:
     @property
     def series(self) -> Series:
         """Of the plan."""
-        assert self.signed.plan.series is not None  # noqa: S101  a history is of a series
         return self.signed.plan.series
 
     def recover(self, history: History, *, at: str) -> None:
@@ -231,7 +230,7 @@ class LocalSeries:
     @property
     def _drawn(self) -> bool:
         """Whether clients draw their records: then whole clients are protected."""
-        return self.signed.plan.unit == "client"
+        return self.signed.plan.unit.kind == "client"
 
     def _select(self, files: Mapping[str, Path], number: int) -> dict[str, PeriodRecords]:
         if self.series.time_column:
@@ -325,7 +324,7 @@ def check_charged(book: Ledger, history: History, path: Path) -> None:
         if each.charged and each.round_id not in found.rounds
     ]
     numbers = sorted(set(chain.from_iterable(unknown)))
-    if numbers and found.plan.series is not None:
+    if numbers:
         many = f"period {numbers[0]}"
         if numbers[1:]:
             many = f"{len(numbers)} periods, {numbers[0]} to {numbers[-1]},"

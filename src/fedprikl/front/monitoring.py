@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from fedprikl.errors import HistoryError, InvalidInputError, LedgerError
+from fedprikl.errors import HistoryError, LedgerError
 from fedprikl.front.local_series import LocalSeries, check_charged
 from fedprikl.front.plan_checks import AnyPlan, Progress, check_plan, now, signed_plan, silent
 from fedprikl.monitoring.due import run_due
@@ -101,7 +101,7 @@ def monitor(
     policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
     place = Path(history)
     _check_series(signed, pi)
-    signed.plan.is_valid(when)  # refuses what is not a time
+    signed.plan.validity.includes(when)  # refuses what is not a time
     if not place.exists():  # a history is bound to its plan: better none than one of a bad plan
         check_plan(signed, policy, when)
     signer = key if isinstance(key, SigningKey) else SigningKey.load_or_create(key)
@@ -180,11 +180,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def _check_series(signed: SignedPlan, reference: Reference) -> None:
-    if signed.plan.series is None:
-        raise InvalidInputError(
-            "The plan is for one release. Plan a series: `fedprikl plan --every week --until "
-            "2027-12-31`."
-        )
+    signed.plan.series  # noqa: B018  refuses a plan for one release
     Server(signed, reference)  # refuses another reference than that of the plan
 
 

@@ -50,8 +50,8 @@ def check_plan(signed: SignedPlan, policy: Policy, at: str) -> None:
 def check_limits(plan: Plan, policy: Policy) -> None:
     """Refuses a plan whose release spends more than the user allows."""
     for name, wanted, largest in (
-        ("epsilon", plan.epsilon, policy.largest_epsilon),
-        ("delta", plan.delta, policy.largest_delta),
+        ("epsilon", plan.budget.epsilon, policy.largest_epsilon),
+        ("delta", plan.budget.delta, policy.largest_delta),
     ):
         if not wanted <= largest:
             raise InvalidInputError(
@@ -63,7 +63,7 @@ def check_limits(plan: Plan, policy: Policy) -> None:
 
 def check_valid(plan: Plan, at: str) -> None:
     """Refuses a plan that may not be used now."""
-    if not plan.is_valid(at):
+    if not plan.validity.includes(at):
         raise InvalidInputError(
             f"The plan is valid {validity(plan)}, and it is {at} now. Make a new one with "
             "`fedprikl plan`."
@@ -85,7 +85,7 @@ def rehearse(
 
 def validity(plan: Plan) -> str:
     """From when until when a plan may be used, for people."""
-    limits = (("from", plan.valid_from), ("until", plan.valid_until))
+    limits = (("from", plan.validity.valid_from), ("until", plan.validity.valid_until))
     return " ".join(f"{word} {at}" for word, at in limits if at) or "for ever"
 
 

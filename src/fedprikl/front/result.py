@@ -190,7 +190,7 @@ class Comparison:
     @property
     def absent(self) -> tuple[str, ...]:
         """Why clients took no part, each reason once."""
-        return absences(self.refusals.values(), self.plan.most_records)
+        return absences(self.refusals.values(), self.plan.sums.most_records)
 
     @property
     def costs(self) -> dict[str, str]:
@@ -234,7 +234,7 @@ class Comparison:
             "no_drift": math.nan if answer.no_drift is None else answer.no_drift,
             "drifted": self.drifted,
             "threshold": math.nan if witness is None else witness.threshold,
-            "false_alarm": self.plan.false_alarm,
+            "false_alarm": self.plan.verdict.false_alarm,
             "epsilon": math.nan if claimed is None else float(claimed),
             "delta": float(release.privacy.delta),
             "trust": release.trust,
@@ -263,5 +263,5 @@ class Comparison:
         value = f"{self.value:.4g} " if self.release.answers else ""
         return (
             f"<Comparison of {self.plan.population!r}: drifted={self.drifted}, "
-            f"{value}{between}epsilon {self.plan.epsilon:g}>"
+            f"{value}{between}epsilon {self.plan.budget.epsilon:g}>"
         )

@@ -182,12 +182,12 @@ def channels_of(plan: Plan, reference: Reference) -> tuple[Channel, ...]:
     [('', 3)]
     """
     found: list[Channel] = []
-    if plan.questions:
-        if any(each.release != "counts" for each in plan.questions) or plan.batches > 1:
+    if plan.points:
+        if any(each.release != "counts" for each in plan.about_whole) or plan.sums.batches > 1:
             raise InvalidInputError(
                 "A series is judged from noisy counts of one batch. Plan it with `--every`."
             )
-        asked = [each.score(correction=0.0, limited=False) for each in plan.questions]
+        asked = [each.score(correction=0.0, limited=False) for each in plan.about_whole]
         found.append(Channel.of(reference, tuple(asked)))
         if len(found[0].points) != plan.points:
             raise InvalidInputError("A series counts every cell of the reference.")
@@ -200,7 +200,7 @@ def channels_of(plan: Plan, reference: Reference) -> tuple[Channel, ...]:
         )
         for view in asked_views(plan, reference)
     )
-    effect = plan.design_effect
+    effect = plan.verdict.design_effect
     return tuple(found if effect is None else (replace(each, spread=effect) for each in found))
 
 
@@ -243,7 +243,7 @@ class PeriodCounts:
 def counts_of(release: Release, plan: Plan, reference: Reference, number: int) -> PeriodCounts:
     """The noisy counts of a release, which is that of period `number`."""
     found: list[ChannelCounts] = []
-    if plan.questions:
+    if plan.points:
         noisy = release.noisy_counts
         if noisy is None or noisy.cells != tuple(reference.whole.points().cells):
             raise InvalidInputError("A release of a series has the noisy counts of every cell.")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 from zoneinfo import ZoneInfo
 
-from fedprikl.documents import canonical, digest
+from fedprikl.documents import canonical, digest, to_plain
 from fedprikl.errors import HistoryError, InvalidInputError
 from fedprikl.protocol import Plan, Series
 from fedprikl.records import Days, PeriodRecords, TimeSlice, data_files
@@ -45,12 +45,12 @@ class CountedRecords:
     @classmethod
     def of(cls, plan: Plan, period: int | None, *, organiser: str) -> Self:
         """What a round of the plan counts; of a series, in a period."""
-        series = plan.series
-        if series is None:
+        if plan.when.kind == "once":
             return cls(population=plan.population, organiser=organiser)
         if period is None:
             raise InvalidInputError("A round of a series counts the records of one period.")
-        content = series.to_dict()
+        series = plan.when
+        content = to_plain(series)
         for name in ("periods", "window"):  # neither moves a period
             del content[name]
         counted = series.counted_by(period)
@@ -105,7 +105,7 @@ class Watermark:
             for name, data in files.items():
                 before = _claimed(db, data)
                 times = sum(asked.may_share(each) for each in before)
-                if times >= plan.releases or any(map(asked.is_period_of, before)):
+                if times >= plan.budget.releases or any(map(asked.is_period_of, before)):
                     raise HistoryError(
                         f"The records of {name} from this period have been counted before, under "
                         "this or another population's name. Nothing was counted now. Each record "

@@ -126,7 +126,6 @@ def find_series(
 ) -> tuple[SeriesVerdict, tuple[WindowFacts, ...]]:
     """The verdict on the series and its windows, from all its releases: anybody can repeat it."""
     plan, series = found.plan, found.plan.series
-    assert series is not None  # noqa: S101  a history is of a series
     channels = channels_of(plan, reference)
     periods = [counts_of(release, plan, reference, n) for n, release in sorted(releases.items())]
     with _readable():
@@ -134,7 +133,7 @@ def find_series(
     verdict = judge_series(
         channels,
         periods,
-        false_alarm=plan.false_alarm,
+        false_alarm=plan.verdict.false_alarm,
         per_year=series.per_year,
         horizon=series.periods,
         rebaselined=found.rebaselined,
@@ -178,7 +177,7 @@ def _point(
 ) -> PeriodPoint:
     """One period, as pages show it."""
     place, series = release.period, plan.series
-    assert place is not None and series is not None  # noqa: S101, PT018  a release of a series
+    assert place is not None  # noqa: S101  a release of a series
     by_name = {channel.name: channel for channel in judged.channels}
     whole, span = by_name.get(""), series.period(place.number).span
     return PeriodPoint(
@@ -263,7 +262,6 @@ def read_alarms(found: Mapping[str, Any]) -> tuple[AlarmFacts, ...]:
 def status_of(found: SeriesHistory, account: Account | None, *, at: str) -> SeriesStatus:
     """What the page, the metrics and the hooks show. Cost: a fraction of a second for years."""
     plan, series = found.plan, found.plan.series
-    assert series is not None  # noqa: S101  a history is of a series
     # What was released stays in sight, also if the clock of this machine is behind.
     over = max(series.last_over(at), *found.kept, *found.missed, -1)
     windows, alarms = _newest(found)
@@ -289,12 +287,12 @@ def broken_status(plan: Plan, signer: str, faults: Iterable[str], *, at: str) ->
 def _empty(plan: Plan, signer: str, at: str) -> SeriesStatus:
     return SeriesStatus(
         population=plan.population,
-        every="" if plan.series is None else plan.series.every,
+        every=plan.series.every,
         trust=plan.trust,
         plan=plan.fingerprint,
         reference=plan.reference,
         signer=signer,
-        false_alarm=plan.false_alarm,
+        false_alarm=plan.verdict.false_alarm,
         at=at,
         points=(),
     )
@@ -303,7 +301,6 @@ def _empty(plan: Plan, signer: str, at: str) -> SeriesStatus:
 def _status_point(found: SeriesHistory, number: int, over: int) -> PeriodPoint:
     if number in found.judged:
         return read_point(found.judged[number])
-    assert found.plan.series is not None  # noqa: S101  a history is of a series
     span = found.plan.series.period(number).span
     empty = PeriodPoint(number=number, start=span.start, end=span.end, state="due")
     if number in found.missed:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fedprikl.errors import FedPriKLError, HistoryDamagedError, HistoryError, InvalidInputError
+from fedprikl.errors import FedPriKLError, HistoryDamagedError, HistoryError
 from fedprikl.protocol import Plan, Release, SignedPlan
 from fedprikl.store import ChainFile, ChainKind, Entry
 
@@ -74,10 +74,8 @@ class SeriesHistory:
 
     def due(self, at: str) -> list[int]:
         """Periods that are over and of which nothing is known, in order."""
-        series = self.plan.series
-        assert series is not None  # noqa: S101  checked when it was begun
         known = self.kept.keys() | self.missed.keys()
-        return [n for n in range(series.last_over(at) + 1) if n not in known]
+        return [n for n in range(self.plan.series.last_over(at) + 1) if n not in known]
 
 
 class History:
@@ -119,11 +117,7 @@ class History:
 
     def start(self, signed: SignedPlan, *, signer: str, at: str) -> SeriesHistory:
         """Begins the series, or goes on with it; refuses another plan or another key."""
-        if signed.plan.series is None:
-            raise InvalidInputError(
-                "The plan is for one release. Plan a series: `fedprikl plan --every week --until "
-                "2027-12-31`."
-            )
+        signed.plan.series  # noqa: B018  refuses a plan for one release
         if self.is_empty:
             self._append({"event": "series", "plan": signed.to_dict(), "signer": signer, "at": at})
         found = self.read()
@@ -303,9 +297,9 @@ def _replay(entries: Sequence[Entry]) -> SeriesHistory:
         raise HistoryError("The history is empty: no series was begun in it.")
     try:
         state = _State(entries[0].body)
-        series = state.signed.plan.series
+        periods = state.signed.plan.series.periods
         for entry in entries[1:]:
-            _check_values(entry.body, 0 if series is None else series.periods)
+            _check_values(entry.body, periods)
             state.apply(entry.body)
         return state.history()
     except (KeyError, TypeError, ValueError, RecursionError, FedPriKLError) as error:
@@ -344,7 +338,7 @@ class _State:
 
     def __init__(self, first: Mapping[str, Any]) -> None:
         self.signed, self.signer = SignedPlan.from_dict(first["plan"]), str(first["signer"])
-        if first["event"] != "series" or self.signed.plan.series is None:
+        if first["event"] != "series" or not self.signed.plan.is_series:
             raise ValueError
         self.kept: dict[int, Kept] = {}
         self.missed: dict[int, str] = {}

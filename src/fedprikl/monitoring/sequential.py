@@ -16,9 +16,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints, check_positive_int
+from fedprikl.checks import Floats, Ints, check_false_alarm, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import check_false_alarm
 from fedprikl.estimation.noisy_counts import project_counts
 from fedprikl.monitoring.alarms import (
     Acknowledgement,

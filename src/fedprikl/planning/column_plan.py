@@ -8,7 +8,7 @@ from functools import cache, cached_property, partial
 import numpy as np
 
 from fedprikl.checks import Ints
-from fedprikl.divergence import Score
+from fedprikl.divergence import Score, divergence_named
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import CountsNoise, NoisyCounts, NoisyViews, ViewVector, trial_errors
 from fedprikl.estimation.no_drift import NoDrift
@@ -25,7 +25,7 @@ from fedprikl.privacy import Charge
 from fedprikl.protocol.cohort_sums import view_score
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.plan import Plan
-from fedprikl.protocol.question import ColumnQuestions, Control
+from fedprikl.protocol.question import AskedView, Question
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.protocol.trust import trust_of
@@ -38,17 +38,39 @@ LOST = 1.0  # nats: for a kind of drift that is not found, however large
 CLOSE = 1.25  # a smallest drift within this factor of the best: then the counts get more
 LEAST_RATE = 1e-3  # of false alarms in one column; rarer ones take too long to simulate
 DRIFTED = 0.05  # nats
+SIZES = ("tv", "kl")  # of each column, read off its noisy counts
+TV_SKEW = divergence_named("tv").skew
 LEAST_ROOM = 16  # bytes for the counts of the whole
 
 
-def ask_columns(reference: Reference, *, share: float, control: Control) -> ColumnQuestions:
-    """Questions about all views of the reference, with this share of the budget, for counts."""
-    return ColumnQuestions(
-        views=tuple(view.columns for view in reference.views),
-        sizes=tuple(view.size for view in reference.views),
-        counts=share,
-        control=control,
+def ask_columns(reference: Reference) -> tuple[AskedView, ...]:
+    """All views of the reference, with all their cells."""
+    return tuple(AskedView(columns=view.columns, points=view.size) for view in reference.views)
+
+
+def column_questions(
+    asked: Sequence[AskedView], *, counts: float, tv: float = 0.0
+) -> tuple[Question, ...]:
+    """Questions about columns, with these shares: sizes read off noisy counts, and values of tv."""
+    views = tuple(view.columns for view in asked)
+    sizes = tuple(
+        Question(
+            divergence=name,
+            views=views,
+            share=counts / len(SIZES),
+            skew=divergence_named(name).skew,
+            release="counts",
+        )
+        for name in SIZES
     )
+    if tv == 0:
+        return sizes
+    return (Question(divergence="tv", views=views, share=tv, skew=TV_SKEW), *sizes)
+
+
+def columns_share(plan: Plan) -> float:
+    """Of the plan's budget."""
+    return math.fsum(question.share for question in plan.about_columns)
 
 
 def split_columns(known: Known, plan: Plan) -> Plan:
@@ -58,12 +80,9 @@ def split_columns(known: Known, plan: Plan) -> Plan:
     kinds); of those nearly as good, the one with the most for the counts, which tell sizes and
     cells. They always have half of it, or more.
     """
-    asked = plan.columns
-    assert asked is not None  # noqa: S101  the plan asks about columns
-    share = asked.share
-    plans = [
-        replace(plan, columns=replace(asked, tv=tv * share, counts=(1 - tv) * share)) for tv in TV
-    ]
+    share = columns_share(plan)
+    splits = (column_questions(plan.columns, tv=tv * share, counts=(1 - tv) * share) for tv in TV)
+    plans = [replace(plan, questions=plan.about_whole + split) for split in splits]
     found = [_Typical(known, plan).typical_drift for plan in plans]
     if min(found) >= LOST:
         return plans[-1]
@@ -97,8 +116,8 @@ class _Typical:
 
     @property
     def spread(self) -> float | Spread:
-        if self.plan.design_effect is not None:
-            return self.plan.design_effect
+        if self.plan.verdict.design_effect is not None:
+            return self.plan.verdict.design_effect
         return self.view.spread(clients=[self.known.clients])
 
     @cached_property
@@ -118,7 +137,9 @@ class _Typical:
         found = []
         for name, noise in trust.columns_noise.values:
             score = view_score(name)
-            delta = score_sensitivity(self.points, self.records, score, self.plan.moved)
+            delta = score_sensitivity(
+                self.points, self.records, score, self.plan.contribution_bound
+            )
             deltas = np.array([delta])
             found.append(ViewVector(score=score, values=zero, sensitivities=deltas, noise=noise))
         return found
@@ -126,8 +147,6 @@ class _Typical:
     @cached_property
     def smallest_drifts(self) -> dict[str, float | None]:
         """Of each kind, with the threshold that its column would have."""
-        asked = self.plan.columns
-        assert asked is not None  # noqa: S101  the plan asks about columns
         sd, scale = self.noise
         noisy = NoisyCounts(
             points=self.points,
@@ -141,14 +160,14 @@ class _Typical:
         unseen = self.view.out_of_domain(
             clients=self.known.clients,
             records=int(self.records[0]),
-            design_effect=self.plan.design_effect,
+            design_effect=self.plan.verdict.design_effect,
         )
         return smallest_drifts_of(
             views.statistics(0, unseen),
             NoDrift.of(self.points, self.records, self.spread),
             partial(drift_case, self.points.pi, score=Score()),
             KINDS,
-            false_alarm=max(LEAST_RATE, self.plan.false_alarm_of_each / len(asked.views)),
+            false_alarm=max(LEAST_RATE, self.plan.false_alarm_of_each / len(self.plan.columns)),
         )
 
     @property
@@ -167,7 +186,7 @@ class _Typical:
         if case is None:
             return None
         release = CountsNoise(*self.noise)
-        effect = self.plan.client_effect
+        effect = self.plan.verdict.client_effect
         found = [
             trial_errors(
                 self.points, self.records, ratios, view_score("kl"), release, design_effect=effect
@@ -180,7 +199,7 @@ class _Typical:
     def forecast(self) -> ColumnForecast:
         return ColumnForecast(
             views=len(self.known.reference.views),
-            counts=self.plan.counted,
+            counts=self.plan.column_points,
             column=" and ".join(self.view.columns),
             smallest_drift=self.smallest_drift,
             error=self._error(0.0) or 0.0,
@@ -191,28 +210,29 @@ class _Typical:
 def column_reasons(plan: Plan) -> tuple[Reason, ...]:
     """Why the columns have these shares."""
     asked = plan.columns
-    if asked is None:
+    if not asked:
         return ()
-    views = (
-        f"{len(asked.views)} columns and pairs" if _pairs(asked) else f"{len(asked.views)} columns"
-    )
+    pairs = any(len(view.columns) > 1 for view in asked)
+    views = f"{len(asked)} columns and pairs" if pairs else f"{len(asked)} columns"
     if plan.trust == "none":
         why = "one vector of noisy counts answers everything: a record moves two counts of each"
         return (Reason("columns", views, why),)
     rate = f"{100 * plan.false_alarm_of_each:.3g}%"
+    values, counts = (
+        math.fsum(each.share for each in plan.about_columns if each.release == option)
+        for option in ("value", "counts")
+    )
     return (
-        Reason("columns", views, f"{asked.counted:,} counts more; false alarms of all: {rate}"),
-        Reason("share of columns' tv", f"{asked.tv:.3g}", "finds small drifts of few records"),
+        Reason(
+            "columns", views, f"{plan.column_points:,} counts more; false alarms of all: {rate}"
+        ),
+        Reason("share of columns' tv", f"{values:.3g}", "finds small drifts of few records"),
         Reason(
             "share of columns' counts",
-            f"{asked.counts:.3g}",
+            f"{counts:.3g}",
             "tells sizes and cells, and most of the verdict where records are many",
         ),
     )
-
-
-def _pairs(asked: ColumnQuestions) -> int:
-    return sum(len(view) > 1 for view in asked.views)
 
 
 def plan_columns(known: Known, draft: Plan, payload: int | None) -> PlannedRound:
@@ -221,17 +241,17 @@ def plan_columns(known: Known, draft: Plan, payload: int | None) -> PlannedRound
     `payload` is for all counts; None: as many bytes as the columns need beside those of the whole.
     """
     alone = draft.trust == "none"
-    sized = replace(draft, cohort=known.cohort_of(LARGEST_COHORT if alone else COHORT))
+    sized = draft.changed(cohort=known.cohort_of(LARGEST_COHORT if alone else COHORT))
     needed = known.column_bytes(share_of_releases(sized) if alone else sized)
     if payload is None:
-        payload = needed + (known.payload if draft.questions else 0)
-    least = needed + (LEAST_ROOM if draft.questions else 0)
+        payload = needed + (known.payload if draft.points else 0)
+    least = needed + (LEAST_ROOM if draft.points else 0)
     if payload < least:
         raise InvalidInputError(
             f"The counts of all columns need {least:,} bytes per client, and {payload:,} are "
             f"allowed. Allow more (--payload), or compare fewer columns or bins{_or_whole(draft)}."
         )
-    if not draft.questions:
+    if not draft.points:
         return _only_columns(known, sized)
     if alone:
         return _with_forecast(known, plan_untrusted(replace(known, payload=payload), draft))
@@ -239,49 +259,51 @@ def plan_columns(known: Known, draft: Plan, payload: int | None) -> PlannedRound
 
 
 def _or_whole(draft: Plan) -> str:
-    return ", or ask about the whole only (--ask kl,tv,js)" if draft.questions else ""
+    return ", or ask about the whole only (--ask kl,tv,js)" if draft.points else ""
 
 
 def _beside_whole(known: Known, draft: Plan) -> PlannedRound:
     """The whole is planned with its part of the budget, as if there were no columns."""
-    asked, (total, delta) = draft.columns, draft.budget
-    assert asked is not None  # noqa: S101  the draft asks about columns
-    part = 1 - asked.share
-    whole = replace(
-        draft,
-        columns=None,
-        questions=tuple(replace(each, share=each.share / part) for each in draft.questions),
-        epsilon=part * total,
-        delta=part * delta,
-        budget_epsilon=part * total,
-        budget_delta=part * delta,
-        false_alarm=draft.false_alarm_of_each,
-    )
-    planned = plan_trusted(known, whole)
-    plan = replace(
-        planned.plan,
-        columns=asked,
-        questions=tuple(replace(each, share=each.share * part) for each in planned.plan.questions),
+    total, delta = draft.budget.total
+    part = 1 - columns_share(draft)
+    planned = plan_trusted(known, whole_alone(draft, part, total, delta))
+    whole = tuple(replace(each, share=each.share * part) for each in planned.plan.questions)
+    plan = planned.plan.changed(
+        views=planned.plan.views + draft.columns,
+        questions=whole + draft.about_columns,
         epsilon=total,
         delta=delta,
-        budget_epsilon=total,
-        budget_delta=delta,
-        false_alarm=draft.false_alarm,
+        total_epsilon=total,
+        total_delta=delta,
+        false_alarm=draft.verdict.false_alarm,
     )
     plan = _afforded(split_columns(known, plan), total, delta)
     found = replace(planned, plan=plan, cost=known.cost(plan), notes=known.notes(plan))
     return _with_forecast(known, found)
 
 
+def whole_alone(plan: Plan, part: float, epsilon: float, delta: float) -> Plan:
+    """The plan about the whole alone, with its part of a budget."""
+    return plan.changed(
+        views=tuple(view for view in plan.views if not view.columns),
+        questions=tuple(replace(each, share=each.share / part) for each in plan.about_whole),
+        epsilon=part * epsilon,
+        delta=part * delta,
+        total_epsilon=part * epsilon,
+        total_delta=part * delta,
+        false_alarm=plan.false_alarm_of_each,
+    )
+
+
 def _only_columns(known: Known, draft: Plan) -> PlannedRound:
-    total, delta = draft.budget
+    total, delta = draft.budget.total
     if draft.trust == "none":
         plan = share_of_releases(draft)
     else:
         plan = _afforded(split_columns(known, draft), total, delta)
     return PlannedRound(
         plan=plan,
-        releases=plan.releases,
+        releases=plan.budget.releases,
         forecasts=(),
         cost=known.cost(plan),
         reasons=(room_reason(plan), epsilon_reason(plan), *column_reasons(plan)),
@@ -304,13 +326,12 @@ def _with_forecast(known: Known, planned: PlannedRound) -> PlannedRound:
 
 def _afforded(plan: Plan, epsilon: float, delta: float) -> Plan:
     """With the epsilon of which all releases fit into the budget."""
-    return replace(
-        plan,
+    return plan.changed(
         epsilon=largest_epsilon(
-            partial(_charge, plan), epsilon=epsilon, delta=delta, releases=plan.releases
+            partial(_charge, plan), epsilon=epsilon, delta=delta, releases=plan.budget.releases
         ),
     )
 
 
 def _charge(plan: Plan, epsilon: float) -> Charge:
-    return trust_of(replace(plan, epsilon=epsilon)).charge(())
+    return trust_of(plan.changed(epsilon=epsilon)).charge(())

@@ -39,8 +39,8 @@ def common_reasons(plan: Plan, *, support: int) -> list[Reason]:
         room_reason(plan),
         Reason(
             "points",
-            f"{plan.question.points:,}",
-            _why_points(plan.question.points, support),
+            f"{plan.points:,}",
+            _why_points(plan.points, support),
         ),
     ]
 
@@ -48,24 +48,24 @@ def common_reasons(plan: Plan, *, support: int) -> list[Reason]:
 def room_reason(plan: Plan) -> Reason:
     """Why a client may hold so many records."""
     why = "the room for one client's records sets the bits of a count"
-    return Reason("most_records", f"{plan.most_records:,}", why)
+    return Reason("most_records", f"{plan.sums.most_records:,}", why)
 
 
 def noise_reasons(plan: Plan) -> list[Reason]:
     """What the releases do to the noise of a trusted aggregator."""
-    other = "gaussian" if plan.noise == "laplace" else "laplace"
+    other = "gaussian" if plan.question.noise == "laplace" else "laplace"
     why = f"no larger than {other} noise for {_releases(plan)}"
-    return [Reason("noise", plan.noise, why), epsilon_reason(plan)]
+    return [Reason("noise", plan.question.noise, why), epsilon_reason(plan)]
 
 
 def epsilon_reason(plan: Plan) -> Reason:
     """What one release may spend."""
-    each = f"of each of {_releases(plan)}" if plan.releases > 1 else "of the release"
-    return Reason("epsilon", f"{plan.epsilon:.4g}", each)
+    each = f"of each of {_releases(plan)}" if plan.budget.releases > 1 else "of the release"
+    return Reason("epsilon", f"{plan.budget.epsilon:.4g}", each)
 
 
 def _releases(plan: Plan) -> str:
-    return f"{plan.releases} release{'s'[: plan.releases > 1]}"
+    return f"{plan.budget.releases} release{'s'[: plan.budget.releases > 1]}"
 
 
 def way_reason(taken: Way, for_size: Way, ways: Sequence[Way], counts: Way | None) -> Reason:
@@ -94,7 +94,7 @@ def share_reasons(plan: Plan) -> list[Reason]:
     """What part of the budget each question has."""
     return [
         Reason(f"share of {each.divergence}", f"{each.share:.3g}", _why_share(each, plan))
-        for each in plan.questions
+        for each in plan.about_whole
     ]
 
 

@@ -110,14 +110,15 @@ class Known:
 
     def spread(self, plan: Plan) -> float | Spread:
         """How counts vary without drift: by the plan, or by the reference."""
-        if plan.design_effect is not None:
-            return plan.design_effect
-        return self.reference.whole.spread(clients=[self.clients // plan.batches] * plan.batches)
+        if plan.verdict.design_effect is not None:
+            return plan.verdict.design_effect
+        batches = plan.sums.batches
+        return self.reference.whole.spread(clients=[self.clients // batches] * batches)
 
     def design_effect(self, plan: Plan) -> float:
         """The same as one number, on average over cells."""
-        if plan.design_effect is not None:
-            return plan.design_effect
+        if plan.verdict.design_effect is not None:
+            return plan.verdict.design_effect
         return self.reference.whole.design_effect(clients=self.clients, records=self.records)
 
     def notes(self, plan: Plan) -> tuple[str, ...]:
@@ -128,10 +129,10 @@ class Known:
         """Where nobody has said how alike the records of one client are."""
         pi = self.reference
         known = pi.whole.correlation is not None or any(view.correlation for view in pi.views)
-        if known or plan.design_effect is not None or one_each(self.records, self.clients):
+        if known or plan.verdict.design_effect is not None or one_each(self.records, self.clients):
             return ()
         return (
-            f"The clients {'contribute' if plan.unit == 'client' else 'hold'} "
+            f"The clients {'contribute' if plan.unit.kind == 'client' else 'hold'} "
             f"{self.records / self.clients:.3g} records each on average, and "
             "nothing says how alike one client's are. The false-alarm rate of the verdict holds "
             "for unrelated records only. Build the reference with client ids (--client-column, "
@@ -152,7 +153,7 @@ class Known:
                 f"A payload of {self.payload} bytes has no room for a count of {first} bits beside "
                 "the number of records. Allow more bytes, or lower most_records."
             )
-        return min(points, self.spectrum.cells, MOST_POINTS - plan.counted)
+        return min(points, self.spectrum.cells, MOST_POINTS - plan.column_points)
 
     def column_bytes(self, plan: Plan) -> int:
         """What the counts of the columns take, packed, with the number of records."""
@@ -163,27 +164,27 @@ class Known:
         """Of the secure sums of this plan."""
         largest = self._largest_cohort(plan)
         sums = size_cohort(plan, clients=largest, points=plan.points)
-        members = self.clients // plan.batches
-        return SumCost.of(sums, plan.batches * len(cohort_sizes(plan, members)))
+        members = self.clients // plan.sums.batches
+        return SumCost.of(sums, plan.sums.batches * len(cohort_sizes(plan, members)))
 
     def _largest_cohort(self, plan: Plan) -> int:
-        return max(cohort_sizes(plan, math.ceil(self.clients / plan.batches)))
+        return max(cohort_sizes(plan, math.ceil(self.clients / plan.sums.batches)))
 
 
 def _few_records(plan: Plan) -> tuple[str, ...]:
     """What a draw of so many records assumes of the clients."""
-    if plan.per_client is None:
+    if plan.unit.kind == "record":
         return ()
     away = (
         "Clients without records stay away (--empty away), so whether a client has any is not "
         "protected, and the number of records tells how many have.",
     )
-    seen = away if plan.empty == "away" else ()
-    if plan.per_client == 1:
+    seen = away if plan.unit.empty == "away" else ()
+    if plan.unit.records == 1:
         return seen
     return (
         *seen,
-        f"Every client contributes {plan.per_client:,} records. One that holds fewer repeats its "
+        f"Every client contributes {plan.unit.records:,} records. One that holds fewer repeats its "
         "own, which the false-alarm rate does not allow for: nearly all clients should hold as "
         "many (--per-client). Every client weighs the same, so build the reference from equally "
         "many records of each of its clients too.",

@@ -59,15 +59,15 @@ class LiarTarget:
 
 def liar_targets(known: Known, plan: Plan) -> list[list[LiarTarget]]:
     """All numbers that liars may aim at: each of the whole, and of each divergence all columns."""
-    cohort = max(cohort_sizes(plan, math.ceil(known.clients / plan.batches)))
+    cohort = max(cohort_sizes(plan, math.ceil(known.clients / plan.sums.batches)))
     whole = [[each] for each in _scored(known, plan, cohort)]
     return whole + _of_columns(known, plan, cohort)
 
 
 def _scored(known: Known, plan: Plan, cohort: int) -> list[LiarTarget]:
-    if not plan.questions:
+    if not plan.points:
         return []
-    trust, batches = trust_of(plan), plan.batches
+    trust, batches = trust_of(plan), plan.sums.batches
     points = trust.draw_points(known.reference.probabilities, np.random.default_rng(SEED))
     return [
         LiarTarget(
@@ -76,10 +76,10 @@ def _scored(known: Known, plan: Plan, cohort: int) -> list[LiarTarget]:
             points=points,
             records=np.full(batches, max(1, known.records // batches)),
             score=trust.score_of(question),
-            per_client=plan.moved,
+            per_client=plan.contribution_bound,
             cohort=cohort,
         )
-        for question in plan.questions
+        for question in plan.about_whole
     ]
 
 
@@ -93,7 +93,7 @@ def _of_columns(known: Known, plan: Plan, cohort: int) -> list[list[LiarTarget]]
                 points=view.points(),
                 records=np.array([known.records]),
                 score=view_score(divergence),
-                per_client=plan.moved,
+                per_client=plan.contribution_bound,
                 cohort=cohort,
             )
             for view in views
@@ -134,7 +134,7 @@ def liar_bounds(
     together. So a drift of which they hide all must be smaller than that. For columns it is that of
     the column that can be moved furthest.
     """
-    if plan.per_client is None:
+    if plan.unit.kind == "record":
         return ()
     found = []
     for share in shares:

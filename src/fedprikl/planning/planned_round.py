@@ -1,5 +1,6 @@
 """What the planner hands over: a plan, what it is predicted to achieve, what it costs, and why."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,7 +63,7 @@ class PlannedRound:
     >>> import fedprikl as fk
     >>> reference = fk.Reference.from_counts([500, 300, 200])
     >>> planned = fk.plan(reference, clients=100, records=10_000, epsilon=1)
-    >>> planned.plan.epsilon
+    >>> planned.plan.budget.epsilon
     1
     >>> planned  # doctest: +ELLIPSIS
     <PlannedRound of 'clients': 3 cells, epsilon 1, predicted error ...>
@@ -108,7 +109,7 @@ class PlannedRound:
     @property
     def smallest_drift(self) -> float | None:
         """The largest of the smallest drifts of all kinds that are found; None if none is."""
-        if not self.plan.questions and (column := self.columns) is not None:
+        if not self.plan.points and (column := self.columns) is not None:
             return column.smallest_drift
         return max((size for size in self.smallest_drifts.values() if size), default=None)
 
@@ -136,9 +137,9 @@ class PlannedRound:
         each = f"Each of {self.releases} releases" if self.releases > 1 else "The release"
         said = (
             f"{self.cells}: {self.cost.masked_bytes:,} bytes of counts per client.\n{each} spends "
-            f"epsilon {plan.epsilon:.3g} of the budget of {plan.population!r}: {self.asked}."
+            f"epsilon {plan.budget.epsilon:.3g} of the budget of {plan.population!r}: {self.asked}."
         )
-        if not plan.questions:
+        if not plan.points:
             return f"{said}\nPredicted error of a column's kl: {self.error:.3g} nats."
         unit = divergence_named(plan.question.divergence).unit
         return f"{said}\nPredicted error: {f'{self.error:.3g} {unit}'.rstrip()}."
@@ -147,22 +148,23 @@ class PlannedRound:
     def cells(self) -> str:
         """How many cells are asked, in words."""
         plan, parts = self.plan, []
-        if plan.questions:
-            groups = "" if plan.batches == 1 else f" of each of {plan.batches} batches of clients"
+        if plan.points:
+            batches = plan.sums.batches
+            groups = "" if batches == 1 else f" of each of {batches} batches of clients"
             parts.append(f"{plan.points:,} cells are asked{groups}")
-        if plan.columns is not None:
-            views = len(plan.columns.views)
+        if plan.columns:
+            views = len(plan.columns)
             what = "1 column" if views == 1 else f"{views:,} columns"
-            if any(len(view) > 1 for view in plan.columns.views):
+            if any(len(view.columns) > 1 for view in plan.columns):
                 what += " and pairs of columns"
-            parts.append(f"{plan.counted:,} cells of {what}{'' if parts else ' are asked'}")
+            parts.append(f"{plan.column_points:,} cells of {what}{'' if parts else ' are asked'}")
         return ", and ".join(parts)
 
     @property
     def asked(self) -> str:
         """The questions, their shares and how each is released, in words."""
-        alone = [each for each in self.plan.questions if each.release != "counts"]
-        counted = [each for each in self.plan.questions if each.release == "counts"]
+        alone = [each for each in self.plan.about_whole if each.release != "counts"]
+        counted = [each for each in self.plan.about_whole if each.release == "counts"]
         words = [
             f"{each.divergence} {100 * each.share:.3g}% ({RELEASES[each.release]})"
             for each in alone
@@ -171,15 +173,16 @@ class PlannedRound:
             names = " and ".join(each.divergence for each in counted)
             share = 100 * sum(each.share for each in counted)
             words.insert(0, f"{names} {share:.3g}% ({RELEASES['counts']})")
-        if self.plan.columns is not None:
-            words.append(f"columns {100 * self.plan.columns.share:.3g}%")
+        if self.plan.columns:
+            share = 100 * math.fsum(each.share for each in self.plan.about_columns)
+            words.append(f"columns {share:.3g}%")
         return ", ".join(words)
 
     def __repr__(self) -> str:
         return (
             f"<PlannedRound of {self.plan.population!r}: "
-            f"{self.plan.points + self.plan.counted:,} cells, epsilon {self.plan.epsilon:.3g}"
-            f", predicted error {self.error:.3g}>"
+            f"{self.plan.points + self.plan.column_points:,} cells, "
+            f"epsilon {self.plan.budget.epsilon:.3g}, predicted error {self.error:.3g}>"
         )
 
     def to_dict(self) -> dict[str, Any]:

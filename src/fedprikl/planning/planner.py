@@ -12,7 +12,7 @@ from pathlib import Path
 from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import divergence_named
 from fedprikl.errors import InvalidInputError
-from fedprikl.planning.column_plan import WHOLE, ask_columns, plan_columns
+from fedprikl.planning.column_plan import WHOLE, ask_columns, column_questions, plan_columns
 from fedprikl.planning.drift_cases import least
 from fedprikl.planning.known import Known, Spectrum
 from fedprikl.planning.liars import liar_bounds
@@ -21,8 +21,17 @@ from fedprikl.planning.series_plan import plan_series
 from fedprikl.planning.trusted_plan import plan_trusted
 from fedprikl.planning.untrusted_plan import plan_untrusted
 from fedprikl.privacy import Unit
-from fedprikl.protocol.plan import Empty, Plan, Trust
-from fedprikl.protocol.question import Control, Question
+from fedprikl.protocol.plan import (
+    Budget,
+    Control,
+    Empty,
+    Plan,
+    SumRules,
+    Trust,
+    VerdictRules,
+    WholeClient,
+)
+from fedprikl.protocol.question import AskedView, Question
 from fedprikl.protocol.series import Series
 from fedprikl.reference import Reference
 
@@ -125,7 +134,7 @@ def plan_round(
     >>> from fedprikl.planning import plan_round
     >>> reference = Reference.from_counts([30, 20, 15, 12, 9, 6, 4, 3, 1])
     >>> planned = plan_round(reference, clients=40, records=4000, epsilon=1.0)
-    >>> planned.plan.question.points, [each.divergence for each in planned.plan.questions]
+    >>> planned.plan.points, [each.divergence for each in planned.plan.about_whole]
     (9, ['kl', 'tv', 'js'])
     >>> 0 < planned.smallest_drift < 1
     True
@@ -144,31 +153,45 @@ def plan_round(
     _check_federation(trust, clients, cohort, threshold)
     names, by_column = _asked(ask, pi)
     beside = (WHOLE if names else 1.0) if by_column else 0.0
+    columns = ask_columns(pi) if by_column else ()
+    room = _room(records / clients) if most_records is None else most_records
     draft = Plan(
         population=population,
         reference=pi.fingerprint,
         trust=trust,
-        epsilon=epsilon,
-        delta=delta,
-        questions=_questions(names, skew, trust, 1 - beside),
-        columns=ask_columns(pi, share=beside, control=control) if by_column else None,
-        most_records=_room(records / clients) if most_records is None else most_records,
-        false_alarm=false_alarm,
-        design_effect=design_effect,
-        threshold=threshold,
+        budget=Budget(
+            epsilon=epsilon,
+            delta=delta,
+            releases=releases,
+            total_epsilon=epsilon,
+            total_delta=delta,
+        ),
+        views=(*((AskedView(points=1),) if names else ()), *columns),
+        questions=(
+            *_questions(names, skew, trust, 1 - beside),
+            *(column_questions(columns, counts=beside) if columns else ()),
+        ),
+        sums=SumRules(most_records=room),
+        verdict=VerdictRules(
+            false_alarm=false_alarm,
+            design_effect=design_effect,
+            threshold=threshold,
+            control=control,
+        ),
         aggregator=aggregator,
         roster=roster,
-        releases=releases,
-        budget_epsilon=epsilon,
-        budget_delta=delta,
     )
     known = Known(pi, Spectrum.of(pi.probabilities), clients, records, payload or PAYLOAD, cohort)
     if unit == "record":
-        checked = replace(draft, per_client=per_client, empty=empty)  # a plan refuses both
-        return _plan(known, checked, payload, series)
+        if per_client is not None or empty != "reference":
+            raise InvalidInputError(
+                "`per_client` and `empty` belong to unit='client': a plan that protects single "
+                "records counts all of them."
+            )
+        return _plan(known, draft, payload, series)
 
     def plan_with(number: int) -> PlannedRound:
-        drawn = replace(draft, unit=unit, per_client=number, empty=empty, most_records=number)
+        drawn = draft.changed(unit=WholeClient(number, empty), most_records=number)
         return _plan(replace(known, records=number * clients), drawn, payload, series)
 
     if most_records is not None:
@@ -183,13 +206,13 @@ def plan_round(
 
 def _plan(known: Known, draft: Plan, payload: int | None, series: Series | None) -> PlannedRound:
     """The plan for what is known, with the design effect of clients whose records are alike."""
-    effect, correlation = draft.design_effect or 1.0, known.reference.whole.correlation
-    if draft.design_effect is None and correlation is not None:
+    effect, correlation = draft.verdict.design_effect or 1.0, known.reference.whole.correlation
+    if draft.verdict.design_effect is None and correlation is not None:
         effect = correlation.design_effect(clients=known.clients, records=known.records)
-    plan = replace(draft, client_effect=effect)
+    plan = draft.changed(client_effect=effect)
     if series is not None:
         planned = plan_series(known, plan, series)
-    elif plan.columns is not None:
+    elif plan.columns:
         planned = plan_columns(known, plan, payload)
     else:
         planned = PLANNERS[plan.trust](known, plan)
@@ -239,7 +262,6 @@ def _questions(
     return tuple(
         Question(
             divergence=name,
-            points=1,
             share=share / len(ask),
             skew=divergence_named(name).skew if skew is None else skew,
             release="counts" if trust == "none" else "value",

@@ -5,7 +5,12 @@ from dataclasses import replace
 from functools import cache, partial
 
 from fedprikl.errors import InvalidInputError
-from fedprikl.planning.column_plan import column_reasons, forecast_columns
+from fedprikl.planning.column_plan import (
+    column_reasons,
+    columns_share,
+    forecast_columns,
+    whole_alone,
+)
 from fedprikl.planning.drift_cases import drift_cases, least
 from fedprikl.planning.explain import Reason, common_reasons, epsilon_reason, room_reason
 from fedprikl.planning.known import MOST_POINTS, Known
@@ -20,7 +25,7 @@ from fedprikl.privacy import AccountedRelease, Charge, NoiseKind
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes
-from fedprikl.protocol.series import Series
+from fedprikl.protocol.series import Once, Series
 from fedprikl.protocol.trust import trust_of
 
 NOISES: tuple[NoiseKind, ...] = ("laplace", "gaussian")
@@ -32,28 +37,25 @@ def plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
 
     What is predicted is the error of a single period.
     """
-    cells = known.spectrum.cells if draft.questions else 0
-    if cells + draft.counted > MOST_POINTS:
+    cells = known.spectrum.cells if draft.points else 0
+    if (asked := cells + draft.column_points) > MOST_POINTS:
         raise InvalidInputError(
-            f"A series asks for every cell, here {cells + draft.counted:,}, and clients accept "
+            f"A series asks for every cell, here {asked:,}, and clients accept "
             f"{MOST_POINTS:,}. Compare fewer columns or bins, or ask for columns alone "
             "(--ask columns)."
         )
     usual = LARGEST_COHORT if draft.trust == "none" else COHORT
-    asked = replace(
-        draft,
+    counts = (draft.asking(cells) if cells else draft).changed(
         cohort=known.cohort_of(usual),
-        releases=draft.exposures(series),
-        series=series,
-        questions=tuple(
-            replace(each, points=cells, release="counts", exponent=1.0) for each in draft.questions
-        ),
+        releases=series.exposures(draft.unit.kind),
+        when=series,
+        questions=tuple(replace(each, release="counts") for each in draft.questions),
     )
-    plan = _shared(known, asked) if draft.trust == "none" else _afforded(asked)
-    reasons = (*_reasons(plan, cells), *(column_reasons(plan) if plan.columns else ()))
+    plan = _shared(known, counts) if draft.trust == "none" else _afforded(counts)
+    reasons = (*_reasons(plan, cells), *column_reasons(plan))
     common = PlannedRound(
         plan=plan,
-        releases=plan.releases,
+        releases=plan.budget.releases,
         forecasts=(),
         cost=known.cost(plan),
         reasons=reasons,
@@ -63,9 +65,9 @@ def plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
         find_doublings=dict,
         find_comparison=tuple,
     )
-    if plan.columns is not None:
+    if plan.columns:
         common = replace(common, find_columns=cache(lambda: forecast_columns(known, plan)))
-    return _with_whole(common, known) if plan.questions else common
+    return _with_whole(common, known) if plan.points else common
 
 
 def _with_whole(planned: PlannedRound, known: Known) -> PlannedRound:
@@ -73,7 +75,7 @@ def _with_whole(planned: PlannedRound, known: Known) -> PlannedRound:
     whole = _whole(planned.plan)
     trial = TrialRound.of(whole, known.reference, clients=known.clients, records=known.records)
     way = Way(trial, drift_cases(trial.pi, trial.score))
-    richer = replace(trial, plan=replace(whole, epsilon=2 * whole.epsilon))
+    richer = replace(trial, plan=whole.changed(epsilon=2 * whole.budget.epsilon))
 
     def doublings() -> dict[str, float]:
         return {"epsilon": Way(richer, way.cases).typical}
@@ -90,19 +92,9 @@ def _with_whole(planned: PlannedRound, known: Known) -> PlannedRound:
 
 def _whole(plan: Plan) -> Plan:
     """One release about the whole alone, with its part of the budget, judged by itself."""
-    part = 1.0 if plan.columns is None else 1 - plan.columns.share
-    return replace(
-        plan,
-        series=None,
-        releases=1,
-        columns=None,
-        questions=tuple(replace(q, share=q.share / part) for q in plan.questions),
-        epsilon=part * plan.epsilon,
-        delta=part * plan.delta,
-        budget_epsilon=part * plan.epsilon,
-        budget_delta=part * plan.delta,
-        false_alarm=LEAST_RATE,
-    )
+    budget, once = plan.budget, plan.changed(when=Once(), releases=1)
+    whole = whole_alone(once, 1 - columns_share(plan), budget.epsilon, budget.delta)
+    return whole.changed(false_alarm=LEAST_RATE)
 
 
 def _afforded(plan: Plan) -> Plan:
@@ -116,20 +108,19 @@ def _shared(known: Known, plan: Plan) -> Plan:
     Gaussian shares of many releases compose better where rho is known, as for whole clients.
     """
     even = share_of_releases(plan)
-    if plan.unit == "record" or plan.releases == 1:
+    if plan.unit.kind == "record" or plan.budget.releases == 1:
         return even
-    total, delta = plan.budget
+    total, delta = plan.budget.total
     sizes = cohort_sizes(plan, known.clients)
-    kind = replace(plan, noise="gaussian")
+    kind = plan.with_noise("gaussian")
 
     def charge(epsilon: float) -> Charge:
-        return trust_of(replace(kind, epsilon=epsilon)).charge(sizes)
+        return trust_of(kind.changed(epsilon=epsilon)).charge(sizes)
 
-    if isinstance(charge(even.epsilon), AccountedRelease):
+    if isinstance(charge(even.budget.epsilon), AccountedRelease):
         return even
-    composed = replace(
-        kind,
-        epsilon=largest_epsilon(charge, epsilon=total, delta=delta, releases=plan.releases),
+    composed = kind.changed(
+        epsilon=largest_epsilon(charge, epsilon=total, delta=delta, releases=plan.budget.releases),
     )
     return least((even, composed), lambda each: _shared_noise(each, sizes))
 
@@ -141,16 +132,16 @@ def _shared_noise(plan: Plan, sizes: Sequence[int]) -> float:
 
 
 def _with_noise(plan: Plan, noise: NoiseKind) -> Plan:
-    total, delta = plan.budget
-    kind = replace(plan, noise=noise)
+    total, delta = plan.budget.total
+    kind = plan.with_noise(noise)
     epsilon = largest_epsilon(
-        partial(_charge, kind), epsilon=total, delta=delta, releases=plan.releases
+        partial(_charge, kind), epsilon=total, delta=delta, releases=plan.budget.releases
     )
-    return replace(kind, epsilon=epsilon)
+    return kind.changed(epsilon=epsilon)
 
 
 def _charge(plan: Plan, epsilon: float) -> Charge:
-    return trust_of(replace(plan, epsilon=epsilon)).charge(())
+    return trust_of(plan.changed(epsilon=epsilon)).charge(())
 
 
 def _loudness(plan: Plan) -> float:
@@ -166,19 +157,18 @@ def _loudness(plan: Plan) -> float:
 
 
 def _reasons(plan: Plan, cells: int) -> tuple[Reason, ...]:
-    series = plan.series
-    assert series is not None  # noqa: S101  it is the plan of one
-    if plan.questions:
+    if plan.points:
         first: tuple[Reason, ...] = tuple(common_reasons(plan, support=cells))
     else:
         first = (room_reason(plan), epsilon_reason(plan))
-    times = "once" if plan.releases == 1 else f"up to {plan.releases} times"
+    times = "once" if plan.budget.releases == 1 else f"up to {plan.budget.releases} times"
     return (
         *first,
         Reason("release", "noisy counts", "those of many periods add up at no further cost"),
         Reason(
             "budget",
-            f"epsilon {plan.budget[0]:g}",
-            f"of one {plan.unit} over all {series.periods:,} releases, which count it {times}",
+            f"epsilon {plan.budget.total[0]:g}",
+            f"of one {plan.unit.kind} over all {plan.series.periods:,} releases, which count it "
+            f"{times}",
         ),
     )

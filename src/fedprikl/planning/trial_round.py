@@ -58,10 +58,12 @@ class TrialRound:
         """With points drawn like those of a round; a round draws its own."""
         pi = reference.probabilities
         points = trust_of(plan).draw_points(pi, np.random.default_rng(SEED))
-        sizes = np.full(plan.batches, max(1, records // plan.batches))
-        spread: float | Spread | None = plan.design_effect
+        sizes = np.full(plan.sums.batches, max(1, records // plan.sums.batches))
+        spread: float | Spread | None = plan.verdict.design_effect
         if spread is None:
-            spread = reference.whole.spread(clients=[clients // plan.batches] * plan.batches)
+            spread = reference.whole.spread(
+                clients=[clients // plan.sums.batches] * plan.sums.batches
+            )
         return cls(plan, pi, points, sizes, clients, spread)
 
     @cached_property
@@ -72,7 +74,7 @@ class TrialRound:
     @property
     def whole(self) -> bool:
         """Whether every cell is asked of everybody."""
-        return self.plan.batches == 1 and len(self.points) == len(self.pi)
+        return self.plan.sums.batches == 1 and len(self.points) == len(self.pi)
 
     @cached_property
     def score(self) -> Score:
@@ -91,7 +93,7 @@ class TrialRound:
 
     def sensitivity(self, score: Score) -> float:
         """How far one protected unit can move an answer."""
-        return score_sensitivity(self.points, self.records, score, self.plan.moved)
+        return score_sensitivity(self.points, self.records, score, self.plan.contribution_bound)
 
     @property
     def loud(self) -> bool:
@@ -148,7 +150,7 @@ class TrialRound:
             ratios[:, self.term_cells],
             self.score,
             self._first,
-            design_effect=self.plan.client_effect,
+            design_effect=self.plan.verdict.client_effect,
             effort=(max(1, times * populations // tries), draws),
         )
         sampling = 0.0 if self.whole else self._sampling_sd(ratios[0])
@@ -181,7 +183,7 @@ class TrialRound:
                 continue
             match noise:
                 case question_noise.AdaptiveNoise():
-                    return AdaptiveNoise(noise.charge.epsilon, self.plan.moved)
+                    return AdaptiveNoise(noise.charge.epsilon, self.plan.contribution_bound)
                 case question_noise.CountsNoise():
                     scale = getattr(noise.charge, "scale", None)
                     sd = noise.charge.standard_deviation
@@ -199,7 +201,7 @@ class TrialRound:
     def statistics(self) -> tuple[Statistic, ...]:
         """What the verdict of such a round rests on; of a simulated one, so public."""
         trust, rng = trust_of(self.plan), np.random.default_rng(SEED)
-        cohorts = cohort_sizes(self.plan, self.clients // self.plan.batches)
+        cohorts = cohort_sizes(self.plan, self.clients // self.plan.sums.batches)
         if isinstance(trust, NoisyHistogram):
             noise = CountsNoise(*trust.expected_noise(cohorts))
             return (VariationStatistic.of(noise.law(self.points, self.records)),)
@@ -219,13 +221,13 @@ class TrialRound:
 
     @cached_property
     def _inclusion(self) -> Floats:
-        question = self.plan.question
-        shares = spread_shares(self.pi, question.points, question.exponent)
-        return np.minimum(self.plan.batches * shares, 1.0)
+        asked = self.plan.whole
+        shares = spread_shares(self.pi, asked.points, asked.exponent)
+        return np.minimum(self.plan.sums.batches * shares, 1.0)
 
     def _sampling_sd(self, ratios: Floats) -> float:
         """Of the choice of points (Hajek's approximation for designs of fixed size)."""
-        chance, effect = self._inclusion, self.plan.client_effect
+        chance, effect = self._inclusion, self.plan.verdict.client_effect
         fixed = float(np.sum(chance * (1 - chance)))
         if fixed <= 0:
             return 0.0

@@ -32,7 +32,7 @@ from fedprikl.planning.ways import Way, best_limit, best_way, regrets_less
 from fedprikl.privacy import Calibrated, Charge, NoiseKind
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.plan import Plan
-from fedprikl.protocol.question import ADAPTIVE, HowReleased, Question
+from fedprikl.protocol.question import ADAPTIVE, Question, ReleaseOption
 from fedprikl.protocol.scored_sum import ScoredSum
 
 DRAWS = 400  # populations without drift
@@ -60,7 +60,7 @@ def needed_shares(
     counts = trial.no_drift.counts(DRAWS, public_simulation())
     found = {}
     for question in questions:
-        score = question.score(correction=trial.plan.client_effect, limited=True)
+        score = question.score(correction=trial.plan.verdict.client_effect, limited=True)
         spread = float(np.std(trial.before_noise(counts, score)))
         whole = calibrated.for_sensitivity(trial.sensitivity(score)).standard_deviation
         most = MOST.get(question.divergence, USUAL_MOST)
@@ -78,9 +78,9 @@ NOISES: tuple[AdditiveNoise, ...] = ("laplace", "gaussian")
 
 def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
     """The plan with the best design and way. The draft's budget is for all releases together."""
-    total, delta = draft.budget
-    budget = split_budget(epsilon=total, delta=delta, releases=draft.releases)
-    draft = replace(draft, cohort=known.cohort_of(COHORT))
+    total, delta = draft.budget.total
+    budget = split_budget(epsilon=total, delta=delta, releases=draft.budget.releases)
+    draft = draft.changed(cohort=known.cohort_of(COHORT))
     searched = _search(known, draft, budget)
     best = least(searched, lambda each: each.error)
     options = _Options(known, draft, best.design, budget)
@@ -88,7 +88,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
 
     def doublings() -> dict[str, float]:
         wider = replace(known, payload=2 * known.payload)
-        richer = replace(draft, epsilon=2 * total, budget_epsilon=2 * total)
+        richer = draft.changed(epsilon=2 * total, total_epsilon=2 * total)
         fits = taken.trial.whole  # then there is nothing more to ask
         return {
             "payload": taken.typical if fits else plan_trusted(wider, draft).error,
@@ -97,7 +97,7 @@ def plan_trusted(known: Known, draft: Plan) -> PlannedRound:
 
     return PlannedRound(
         plan=plan,
-        releases=draft.releases,
+        releases=draft.budget.releases,
         forecasts=taken.forecasts,
         cost=known.cost(plan),
         find_smallest=cache(lambda: smallest_drifts(taken.trial)),
@@ -122,9 +122,9 @@ def _compared(way: Way, taken: Way) -> Compared:
 def _search(known: Known, draft: Plan, budget: ReleaseBudget) -> list[DesignForecast]:
     """Forecasts of all designs that fit, for one number with additive noise."""
     points = {
-        batches: known.points_that_fit(replace(draft, batches=batches))
+        batches: known.points_that_fit(draft.changed(batches=batches))
         for batches in BATCHES
-        if batches == 1 or known.clients // batches >= draft.cohort
+        if batches == 1 or known.clients // batches >= draft.sums.cohort
     }
     return search_designs(
         known.spectrum,
@@ -132,8 +132,8 @@ def _search(known: Known, draft: Plan, budget: ReleaseBudget) -> list[DesignFore
         records=known.records,
         points=points,
         noise_per_sensitivity=budget.noise_per_sensitivity,
-        client_effect=draft.client_effect,
-        moved=draft.moved,
+        client_effect=draft.verdict.client_effect,
+        moved=draft.contribution_bound,
     )
 
 
@@ -221,17 +221,19 @@ class _Options:
     def _first(self) -> TrialRound:
         """A round of the design, before a way is chosen: its points serve all ways."""
         known, questions = self.known, self._questions("value", math.inf, {})
-        plan = replace(self.draft, batches=self.design.batches, questions=questions)
+        design = self.design
+        plan = self.draft.asking(design.points, design.exponent)
+        plan = plan.changed(batches=design.batches, questions=questions)
         return TrialRound.of(plan, known.reference, clients=known.clients, records=known.records)
 
     @cached_property
     def _shares(self) -> Mapping[str, float]:
-        delta = self.draft.budget[1]
+        delta = self.draft.budget.total[1]
         calibrated = Calibrated(self.budget.epsilon, delta, self.budget.noise)
         return needed_shares(self._first, self.draft.questions[1:], calibrated)
 
     def _way(
-        self, release: HowReleased, maximum_step: float, beside: float = MOST_BESIDE_COUNTS
+        self, release: ReleaseOption, maximum_step: float, beside: float = MOST_BESIDE_COUNTS
     ) -> Way:
         shares = self._shares
         if release == "counts":
@@ -249,20 +251,20 @@ class _Options:
         charged = tuple((question.release, question.share) for question in plan.questions)
         if charged not in self._affordable:  # a maximum step costs nothing
             best = least((self._with_noise(plan, noise) for noise in NOISES), _loudness)
-            self._affordable[charged] = best.noise, best.epsilon
+            self._affordable[charged] = best.question.noise, best.budget.epsilon
         noise, epsilon = self._affordable[charged]
-        return replace(plan, noise=noise, epsilon=epsilon)
+        return plan.with_noise(noise).changed(epsilon=epsilon)
 
     def _with_noise(self, plan: Plan, noise: AdditiveNoise) -> Plan:
-        total, delta = self.draft.budget
-        kind = replace(plan, noise=noise)
+        total, delta = self.draft.budget.total
+        kind = plan.with_noise(noise)
         epsilon = largest_epsilon(
-            partial(_charge, kind), epsilon=total, delta=delta, releases=plan.releases
+            partial(_charge, kind), epsilon=total, delta=delta, releases=plan.budget.releases
         )
-        return replace(kind, epsilon=epsilon)
+        return kind.changed(epsilon=epsilon)
 
     def _questions(
-        self, release: HowReleased, maximum_step: float, shares: Mapping[str, float]
+        self, release: ReleaseOption, maximum_step: float, shares: Mapping[str, float]
     ) -> tuple[Question, ...]:
         """All of them, of one design. Those without a share of their own divide what is left."""
         asked = self.draft.questions
@@ -278,8 +280,6 @@ class _Options:
                 replace(
                     question,
                     share=shares.get(name, left),
-                    points=self.design.points,
-                    exponent=self.design.exponent,
                     maximum_step=maximum_step if limited else None,
                     release=way,
                 )
@@ -288,7 +288,7 @@ class _Options:
 
 
 def _charge(plan: Plan, epsilon: float) -> Charge:
-    return ScoredSum(replace(plan, epsilon=epsilon)).charge(())
+    return ScoredSum(plan.changed(epsilon=epsilon)).charge(())
 
 
 def _loudness(plan: Plan) -> float:

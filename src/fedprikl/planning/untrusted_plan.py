@@ -21,19 +21,19 @@ def plan_untrusted(known: Known, draft: Plan) -> PlannedRound:
 
     Every divergence is read off the same noisy counts.
     """
-    draft = replace(share_of_releases(draft), cohort=known.cohort_of(LARGEST_COHORT))
+    draft = share_of_releases(draft).changed(cohort=known.cohort_of(LARGEST_COHORT))
     points = known.points_that_fit(draft)
     exponents = EXPONENTS if points < known.spectrum.cells else (1.0,)
     taken = least(
-        (_way(known, _asking(draft, points=points, exponent=each)) for each in exponents),
+        (_way(known, draft.asking(points, each)) for each in exponents),
         lambda way: way.typical,
     )
     plan = taken.plan
 
     def doublings() -> dict[str, float]:
         wider = replace(known, payload=2 * known.payload)
-        richer = replace(plan, epsilon=2 * plan.epsilon)
-        more = _asking(plan, points=wider.points_that_fit(plan), exponent=plan.question.exponent)
+        richer = plan.changed(epsilon=2 * plan.budget.epsilon)
+        more = plan.asking(wider.points_that_fit(plan), plan.whole.exponent)
         return {
             "payload": taken.typical if taken.trial.whole else _way(known, more).typical,
             "epsilon": _way(known, richer).typical,
@@ -41,7 +41,7 @@ def plan_untrusted(known: Known, draft: Plan) -> PlannedRound:
 
     return PlannedRound(
         plan=plan,
-        releases=draft.releases,
+        releases=draft.budget.releases,
         forecasts=taken.forecasts,
         cost=known.cost(plan),
         notes=known.notes(plan),
@@ -55,8 +55,9 @@ def plan_untrusted(known: Known, draft: Plan) -> PlannedRound:
 
 def share_of_releases(draft: Plan) -> Plan:
     """The draft with what one of its releases may spend."""
-    total, delta = draft.budget
-    return replace(draft, epsilon=total / draft.releases, delta=delta / draft.releases)
+    total, delta = draft.budget.total
+    times = draft.budget.releases
+    return draft.changed(epsilon=total / times, delta=delta / times)
 
 
 def _way(known: Known, plan: Plan) -> Way:
@@ -64,27 +65,17 @@ def _way(known: Known, plan: Plan) -> Way:
     return Way(trial, drift_cases(trial.pi, trial.score))
 
 
-def _asking(plan: Plan, *, points: int, exponent: float) -> Plan:
-    """The plan with changed questions."""
-    return replace(
-        plan,
-        questions=tuple(
-            replace(question, points=points, exponent=exponent) for question in plan.questions
-        ),
-    )
-
-
 def _reasons(plan: Plan) -> list[Reason]:
     return [
         Reason("batches", "1", "each further batch would carry noise of its own"),
         Reason(
             "cohort",
-            f"{plan.cohort:,}",
+            f"{plan.sums.cohort:,}",
             "as many clients in one secure sum as can be, because each sum carries its noise",
         ),
         Reason(
             "noise",
-            plan.noise,
+            plan.question.noise,
             "Laplace or Gaussian shares, whichever is smaller; added by the clients themselves",
         ),
         Reason("release", "noisy counts", "nobody is trusted; all answers are read off them"),

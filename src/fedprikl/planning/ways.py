@@ -33,7 +33,7 @@ class Way:
     def name(self) -> str:
         """In words."""
         release = self.plan.question.release
-        return f"{self.plan.noise} noise" if release == "value" else NAMES[release]
+        return f"{self.plan.question.noise} noise" if release == "value" else NAMES[release]
 
     def error(self, case: int, times: int = 1) -> float:
         """Mean absolute error at one of the cases, from so many times the usual populations."""
@@ -73,7 +73,7 @@ class Way:
         """
         looked = range(len(self.cases)) if cases is None else cases
         if allowed is None:
-            allowed = ALONE if len(self.plan.questions) == 1 else SHARED
+            allowed = ALONE if len(self.plan.about_whole) == 1 else SHARED
         return all(self._loses_little(other, case, allowed) for case in looked)
 
     def _loses_little(self, other: "Way", case: int, allowed: float) -> bool:

@@ -6,15 +6,24 @@ from fedprikl.protocol.client import Client, ClientSession, draw_of
 from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import Address, SealingKey, SigningKey, seal_answer, seal_refusal
 from fedprikl.protocol.noised_round import NoisedRound, finish_round
-from fedprikl.protocol.plan import Plan, SignedPlan
+from fedprikl.protocol.plan import (
+    Budget,
+    OneRecord,
+    Plan,
+    SignedPlan,
+    SumRules,
+    Validity,
+    VerdictRules,
+    WholeClient,
+)
 from fedprikl.protocol.policy import Policy, check_period, check_roster, check_validity
-from fedprikl.protocol.question import ColumnQuestions, Question
+from fedprikl.protocol.question import AskedView, Question
 from fedprikl.protocol.release import Release, ReleasedPeriod
 from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Cohort, Invitation, Round
 from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.run import InMemoryTransport, RoundResult, run_round
-from fedprikl.protocol.series import Period, Series
+from fedprikl.protocol.series import Once, Period, Series
 from fedprikl.protocol.server import Server
 from fedprikl.protocol.transport import IdentityCheck, Reply, Step, Transport, introduce
 from fedprikl.protocol.trust import trust_of
@@ -23,17 +32,20 @@ __all__ = [
     "Address",
     "Aggregator",
     "Answer",
+    "AskedView",
+    "Budget",
     "CellAnswer",
     "Client",
     "ClientSession",
     "Cohort",
     "ColumnAnswer",
-    "ColumnQuestions",
     "CountNoise",
     "IdentityCheck",
     "InMemoryTransport",
     "Invitation",
     "NoisedRound",
+    "Once",
+    "OneRecord",
     "Outcome",
     "Period",
     "Plan",
@@ -54,7 +66,11 @@ __all__ = [
     "SigningKey",
     "Step",
     "StepCount",
+    "SumRules",
     "Transport",
+    "Validity",
+    "VerdictRules",
+    "WholeClient",
     "check_period",
     "check_roster",
     "check_validity",

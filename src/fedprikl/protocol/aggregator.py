@@ -105,7 +105,7 @@ class Aggregator:
         missing = [n for n in range(len(self.sums)) if n not in self._outcomes]
         if missing:
             raise ReleaseRefused(f"Cohort {missing[0]} is still open; close or drop it first.")
-        batches = range(self._round.plan.batches)
+        batches = range(self._round.plan.sums.batches)
         for t in batches:
             if t not in self._batches or self._batches[t].records == 0:
                 advice = self._give_back(at)
@@ -164,7 +164,9 @@ class Aggregator:
         """Raises `BudgetExceededError` if the release does not fit; charges nothing."""
         if self._ledger is not None:
             plan = self._round.plan
-            self._ledger.check(plan.population, self._charge(), span=self._span, unit=plan.unit)
+            self._ledger.check(
+                plan.population, self._charge(), span=self._span, unit=plan.unit.kind
+            )
 
     def _reserve(self, at: str) -> None:
         """Charges the budget, once a round, before anything is opened."""
@@ -179,7 +181,7 @@ class Aggregator:
             at=at,
             note=charge_note(self._round.plan, self._round.period),
             span=self._span,
-            unit=self._round.plan.unit,
+            unit=self._round.plan.unit.kind,
         )
 
     def _give_back(self, at: str) -> str:

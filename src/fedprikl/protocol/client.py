@@ -136,12 +136,13 @@ class ClientSession:
 def draw_of(plan: Plan) -> Draw | None:
     """What each client draws of its records before it counts them; None: it counts all of them.
 
-    >>> from fedprikl.protocol import Question
-    >>> asked = {"population": "p", "reference": 64 * "0", "questions": (Question(points=3),)}
-    >>> draw_of(Plan(epsilon=1.0, unit="client", per_client=20, **asked))
+    >>> from fedprikl.protocol import AskedView, Budget, Question, WholeClient
+    >>> asked = {"views": (AskedView(points=3),), "questions": (Question(),)}
+    >>> who = {"population": "p", "reference": 64 * "0", "unit": WholeClient(20)}
+    >>> draw_of(Plan(budget=Budget(epsilon=1.0), **who, **asked))
     Draw(records=20, empty='reference')
     """
-    return None if plan.per_client is None else Draw(plan.per_client, plan.empty)
+    return None if plan.unit.kind == "record" else Draw(plan.unit.records, plan.unit.empty)
 
 
 class Client:
@@ -202,13 +203,13 @@ class Client:
         if invitation.round_id in self._answered:
             raise PolicyRefusal("this round has been answered already")
         check_invitation(invitation, self._policy, self._reference, at=at)
-        if plan.serial < self._newest.get(line, 0):
+        if plan.validity.serial < self._newest.get(line, 0):
             raise PolicyRefusal("the organiser has replaced this plan by a newer one")
         check_roster(invitation, self._policy, self._roster, self._identity)
         if invitation.period != self._period:
             raise PolicyRefusal("its counts are of another period than the one that is asked")
         self._check_records(plan)
-        self._newest[line] = plan.serial
+        self._newest[line] = plan.validity.serial
         self._answered.add(invitation.round_id)
         return ClientSession(
             invitation,
@@ -217,7 +218,7 @@ class Client:
             rules=ClientRules(
                 minimum_clients=self._policy.smallest_cohort,
                 minimum_threshold=self._policy.smallest_threshold,
-                colluding_neighbours=int(plan.corruption * invitation.sums.neighbours),
+                colluding_neighbours=int(plan.sums.corruption * invitation.sums.neighbours),
                 require_roster=plan.roster != "",
             ),
             identity=self._identity,
@@ -225,20 +226,20 @@ class Client:
 
     def _check_records(self, plan: Plan) -> None:
         """Refuses more records than there is room for; of a draw, any number but k."""
-        records, drawn = int(self._counts.sum()), plan.per_client
-        if records > plan.most_records:
+        records, unit = int(self._counts.sum()), plan.unit
+        if records > plan.sums.most_records:
             raise PolicyRefusal(NO_ROOM)
-        if drawn is None:
+        if unit.kind == "record":
             return
-        if records == 0 and plan.empty == "away":
+        if records == 0 and unit.empty == "away":
             raise PolicyRefusal(NO_RECORDS)
-        if any(int(counts.sum()) != drawn for counts in (self._counts, *self._views)):
+        if any(int(counts.sum()) != unit.records for counts in (self._counts, *self._views)):
             raise PolicyRefusal(NOT_DRAWN)
 
     def _vector(self, invitation: Invitation) -> Ints:
         """Counts of the asked points and the number of records; noised where the plan says so."""
         plan = invitation.signed.plan
-        places = view_places(plan.columns, self._reference)
+        places = view_places(plan, self._reference)
         return trust_of(plan).vector(
             self._counts[np.array(invitation.cells, dtype=np.int64)],
             [self._views[place][:-1] for place in places],

@@ -10,7 +10,6 @@ from fedprikl.checks import Ints
 from fedprikl.divergence import Score, Skew, divergence_named
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol.plan import Plan
-from fedprikl.protocol.question import ColumnQuestions
 from fedprikl.reference import Reference, Spread, View
 from fedprikl.secure_sum import Degree, choose_degree
 
@@ -56,14 +55,14 @@ def expected_records(plan: Plan, included: int, *, said: int) -> int:
 
     Else what the clients say together, as far as it is possible.
     """
-    if plan.per_client is not None:
-        return plan.per_client * included
-    return min(said, plan.most_records * included)
+    if plan.unit.kind == "client":
+        return plan.unit.records * included
+    return min(said, plan.sums.most_records * included)
 
 
 def cohort_degree(plan: Plan, clients: int, *, complete: bool) -> Degree:
     """How many neighbours each client of a cohort has, and how many of them reveal its mask."""
-    return _degree(clients, plan.dropout, plan.corruption, complete)
+    return _degree(clients, plan.sums.dropout, plan.sums.corruption, complete)
 
 
 @cache
@@ -73,18 +72,16 @@ def _degree(clients: int, dropout: float, corruption: float, complete: bool) -> 
 
 def asked_views(plan: Plan, reference: Reference) -> tuple[View, ...]:
     """The reference's views that a plan asks about, in the plan's order."""
-    return tuple(reference.views[i] for i in view_places(plan.columns, reference))
+    return tuple(reference.views[i] for i in view_places(plan, reference))
 
 
-def view_places(asked: ColumnQuestions | None, reference: Reference) -> list[int]:
-    """Where the asked views stand among those of the reference."""
-    if asked is None:
-        return []
+def view_places(plan: Plan, reference: Reference) -> list[int]:
+    """Where the asked columns stand among the views of the reference."""
     places = {view.columns: place for place, view in enumerate(reference.views)}
-    if not places.keys() >= set(asked.views):
+    if not all(asked.columns in places for asked in plan.columns):
         raise InvalidInputError("The plan asks about columns that the reference does not have.")
-    found = [places[view] for view in asked.views]
-    if [reference.views[place].size for place in found] != list(asked.sizes):
+    found = [places[asked.columns] for asked in plan.columns]
+    if [reference.views[place].size for place in found] != [each.points for each in plan.columns]:
         raise InvalidInputError("The plan asks for another number of counts than a column has.")
     return found
 
@@ -97,9 +94,8 @@ def view_score(divergence: str) -> Score:
 
 def split_views(plan: Plan, counts: Ints, *, more: int = 0) -> list[Ints]:
     """The counts of each view, with `more` entries after the cells of each."""
-    sizes = () if plan.columns is None else plan.columns.sizes
-    ends = np.cumsum([size + more for size in sizes], dtype=np.int64)
-    return np.split(counts, ends[:-1]) if len(sizes) else []
+    ends = np.cumsum([view.points + more for view in plan.columns], dtype=np.int64)
+    return np.split(counts, ends[:-1]) if plan.columns else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +114,9 @@ class Outcome:
 
 def spread_of(plan: Plan, reference: Reference, outcomes: Iterable[Outcome]) -> float | Spread:
     """How counts vary without drift: by the plan, or by the reference for who was counted."""
-    if plan.design_effect is not None:
-        return plan.design_effect
-    clients = [0] * plan.batches
+    if plan.verdict.design_effect is not None:
+        return plan.verdict.design_effect
+    clients = [0] * plan.sums.batches
     for outcome in outcomes:
         clients[outcome.batch] += outcome.included
     return reference.whole.spread(clients=clients)

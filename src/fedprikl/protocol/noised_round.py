@@ -81,7 +81,7 @@ def answer_columns(
     spreads = [_spread(plan, view, clients) for view in views]
     cases = list(zip(released.counts, spreads, strict=True))
     verdicts = moved = None
-    if plan.series is None:  # the verdict of a series looks at all its releases
+    if not plan.is_series:  # the verdict of a series looks at all its releases
         verdicts = or_none(lambda: _judge(plan, views, released, spreads, clients))
         moved = or_none(lambda: _moved(plan, views, cases))
     return tuple(
@@ -98,7 +98,11 @@ def answer_columns(
 
 def _spread(plan: Plan, view: View, clients: int) -> float | Spread:
     """How counts vary without drift: by the plan, or by the reference for who was counted."""
-    return view.spread(clients=[clients]) if plan.design_effect is None else plan.design_effect
+    return (
+        view.spread(clients=[clients])
+        if plan.verdict.design_effect is None
+        else plan.verdict.design_effect
+    )
 
 
 def _judge(
@@ -111,7 +115,7 @@ def _judge(
     """On all views together."""
     records = [int(noisy.records[0]) for noisy in released.counts]
     unseen = [
-        view.out_of_domain(clients=clients, records=held, design_effect=plan.design_effect)
+        view.out_of_domain(clients=clients, records=held, design_effect=plan.verdict.design_effect)
         for view, held in zip(views, records, strict=True)
     ]
     columns = [
@@ -123,13 +127,13 @@ def _judge(
         )
         for i, (noisy, spread) in enumerate(zip(released.counts, spreads, strict=True))
     ]
-    control = "family" if plan.columns is None else plan.columns.control
-    return judge_columns(columns, false_alarm=plan.false_alarm_of_each, control=control)
+    rate, control = plan.false_alarm_of_each, plan.verdict.control
+    return judge_columns(columns, false_alarm=rate, control=control)
 
 
 def _moved(plan: Plan, views: Sequence[View], cases: Sequence[Case]) -> list[Ints]:
     """Of single columns together, and of pairs together: a pair repeats what its columns say."""
-    rate = 0.1 if plan.columns is None else plan.columns.false_discovery
+    rate = plan.verdict.false_discovery
     found: dict[int, Ints] = {}
     for pairs in (False, True):
         places = [i for i, view in enumerate(views) if (len(view.columns) > 1) is pairs]
@@ -302,7 +306,7 @@ class NoisedRound:
             rng=_generator(self.simulation),
         )
         judged = None
-        if estimates.each and plan.series is None:  # that of a series looks at all its releases
+        if estimates.each and not plan.is_series:  # that of a series looks at all its releases
             spread = spread_of(plan, reference, self.outcomes)
             judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, spread))
         noisy, columns = estimates.noisy_counts, estimates.columns
@@ -344,12 +348,12 @@ class NoisedRound:
 
     def _whom(self, plan: Plan, estimates: Estimates) -> PrivacyStatement:
         """The privacy statement, with whom it protects."""
-        held = None if plan.unit == "client" else estimates.records / max(self._clients, 1)
+        held = None if plan.unit.kind == "client" else estimates.records / max(self._clients, 1)
         return replace(
             estimates.privacy,
-            unit=plan.unit,
-            per_client=plan.per_client,
-            away=plan.empty == "away",
+            unit=plan.unit.kind,
+            per_client=None if plan.unit.kind == "record" else plan.unit.records,
+            away=plan.unit.kind == "client" and plan.unit.empty == "away",
             held=held,
         )
 
@@ -405,7 +409,7 @@ def _answers(plan: Plan, estimates: Estimates, judged: Judgement | None) -> tupl
             mechanism=found.privacy.mechanism,
         )
         for question, found, limit, no_drift in zip(
-            plan.questions,
+            plan.about_whole,
             estimates.each,
             limits,
             unknown if judged is None else judged.no_drift,

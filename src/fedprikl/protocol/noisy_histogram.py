@@ -66,27 +66,27 @@ class NoisyHistogram:
 
     def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
         """Points of all batches; several batches are asked different cells, as none is pooled."""
-        plan, question = self.plan, self.plan.question
-        if plan.batches > 1:
-            return distinct_points(pi, question.points, batches=plan.batches, rng=rng)
-        return spread_points(pi, question.points, batches=1, exponent=question.exponent, rng=rng)
+        asked, batches = self.plan.whole, self.plan.sums.batches
+        if batches > 1:
+            return distinct_points(pi, asked.points, batches=batches, rng=rng)
+        return spread_points(pi, asked.points, batches=1, exponent=asked.exponent, rng=rng)
 
     def read_counts(self, pi: Floats, released: ReleasedCounts) -> NoisyCounts:
         """The noisy counts of a release of this plan, with the weights of its design."""
-        plan, question = self.plan, self.plan.question
+        plan, asked = self.plan, self.plan.whole
         cells, known = np.array(released.cells, dtype=np.int64), np.flatnonzero(pi)
-        if len(released.records) != plan.batches or not np.all(np.isin(cells, known)):
+        if len(released.records) != plan.sums.batches or not np.all(np.isin(cells, known)):
             raise InvalidInputError("The noisy counts of the release do not fit the plan.")
-        if plan.batches > 1:
-            inclusion = inclusion_probabilities(pi, question.points * plan.batches)
+        if plan.sums.batches > 1:
+            inclusion = inclusion_probabilities(pi, asked.points * plan.sums.batches)
         else:
-            inclusion = spread_shares(pi, question.points, question.exponent)
+            inclusion = spread_shares(pi, asked.points, asked.exponent)
         points = QueryPoints.build(
             pi,
             cells=cells,
             batch=released.batch,
             weights=pi[cells] / inclusion[cells],
-            batches=plan.batches,
+            batches=plan.sums.batches,
         )
         return released.read(points)
 
@@ -104,7 +104,7 @@ class NoisyHistogram:
         whoever takes part knows its own and sees the release.
         """
         plan, minimum = self.plan, self.minimum(clients)
-        honest = minimum - max(1, int(np.ceil(plan.corruption * clients)))
+        honest = minimum - max(1, int(np.ceil(plan.sums.corruption * clients)))
         if honest < 1:
             raise InvalidInputError(
                 f"Of {minimum} inputs none would be honest for certain. Use larger cohorts, or a "
@@ -112,12 +112,12 @@ class NoisyHistogram:
             )
         sparse = self.degree(clients).neighbours < clients - 1
         return calibrate_shared(
-            epsilon=plan.epsilon,
-            delta=plan.delta,
+            epsilon=plan.budget.epsilon,
+            delta=plan.budget.delta,
             shares=honest,
-            kind=plan.noise,
+            kind=plan.questions[0].noise,
             coordinates=2 * len(self._blocks(plan.points)),
-            moved=plan.moved,
+            moved=plan.contribution_bound,
             failure=DEFAULT_FAILURE if sparse else 0.0,  # a complete graph leaves none to chance
         )
 
@@ -126,12 +126,11 @@ class NoisyHistogram:
 
         A record moves two counts of every block.
         """
-        sizes = () if self.plan.columns is None else self.plan.columns.sizes
-        return [size + 1 for size in ([points] if self.plan.questions else []) + list(sizes)]
+        return [(view.points if view.columns else points) + 1 for view in self.plan.views]
 
     def worst_share(self, cohorts: Sequence[int]) -> SharedMechanism:
         """The noise of the least protected cohort: a record is in one cohort only."""
-        delta = self.plan.delta
+        delta = self.plan.budget.delta
         return max(map(self.share, cohorts), key=lambda share: share.epsilon(delta))
 
     def degree(self, clients: int) -> Degree:
@@ -145,7 +144,7 @@ class NoisyHistogram:
     def minimum(self, clients: int) -> int:
         """The fewest inputs with which a sum may be opened: their noise must suffice."""
         least = self.degree(clients).threshold + 1
-        return max(least, int(np.floor((1 - self.plan.dropout) * clients)))
+        return max(least, int(np.floor((1 - self.plan.sums.dropout) * clients)))
 
     def smallest_cohort(self, roster: int) -> int:
         """The fewest clients of a cohort, of a roster of so many, that may rely on each other.
@@ -153,7 +152,7 @@ class NoisyHistogram:
         Up to a share `corruption` of a cohort may collude. Whoever deals the cohorts could deal all
         colluders to one client; so a cohort is the whole roster, but for as many as may vanish.
         """
-        return max(3, int(np.floor((1 - self.plan.dropout) * roster)))
+        return max(3, int(np.floor((1 - self.plan.sums.dropout) * roster)))
 
     def maxima(self, *, clients: int, points: int) -> tuple[int, ...]:
         """The largest value of each entry of a client's vector.
@@ -164,7 +163,7 @@ class NoisyHistogram:
         number from 1 for a client whose noise is not from a secure source, and 0 for all others:
         whoever wants to cancel the mark of another has to guess it.
         """
-        most, reach = self.plan.most_records, self.share(clients).reach
+        most, reach = self.plan.sums.most_records, self.share(clients).reach
         return (most + 2 * reach,) * sum(self._blocks(points)) + (most, LARGEST_MARK)
 
     def vector(
@@ -183,8 +182,8 @@ class NoisyHistogram:
         is shifted by the reach that all of the cohort were told, which the aggregator takes off.
         """
         share = self.share(sums.clients)
-        reach = (sums.maxima[0] - self.plan.most_records) // 2
-        blocks = ([asked] if self.plan.questions else []) + list(views)
+        reach = (sums.maxima[0] - self.plan.sums.most_records) // 2
+        blocks = ([asked] if self.plan.points else []) + list(views)
         counts = np.concatenate([np.append(block, records - block.sum()) for block in blocks])
         noise = np.clip(share.draw_share(len(counts), source), -reach, reach)
         mark = 1 + int.from_bytes(randomness(4), "little") if source.insecure else 0
@@ -193,7 +192,7 @@ class NoisyHistogram:
     def open(self, total: Ints, *, clients: int, included: int) -> OpenedSum:
         """The sum of a cohort: noisy counts of points and views; the rest last in each."""
         share = self.share(clients)
-        of_views = self._blocks(0)[bool(self.plan.questions) :]
+        of_views = [view.points + 1 for view in self.plan.columns]
         counts, views = np.split(
             total[:-2] - included * share.reach, [len(total) - 2 - sum(of_views)]
         )
@@ -207,11 +206,11 @@ class NoisyHistogram:
 
     def charge(self, cohorts: Sequence[int]) -> Charge:
         """What a release costs, known before any sum is. `cohorts` are their sizes."""
-        return self.worst_share(cohorts).charge(self.plan.delta)
+        return self.worst_share(cohorts).charge(self.plan.budget.delta)
 
     def client_charge(self, clients: int) -> Charge | None:
         """What a client of a cohort charges to a ledger of its own."""
-        return self.share(clients).charge(self.plan.delta)
+        return self.share(clients).charge(self.plan.budget.delta)
 
     def expected_noise(self, cohorts: Sequence[int]) -> tuple[float, float | None]:
         """If nobody leaves: the noise's sd on each count, and the scale of Laplace noise."""
@@ -285,12 +284,12 @@ class NoisyHistogram:
                 ),
                 mechanism=str(share),
             )
-        cells = (0 if points is None else len(points)) + self.plan.counted
+        cells = (0 if points is None else len(points)) + self.plan.column_points
         payload = sum(self._blocks(0 if points is None else points.payload))
         privacy = PrivacyStatement(
-            epsilon=share.epsilon(self.plan.delta),
-            delta=share.proved_delta(self.plan.delta),
-            claimed_epsilon=self.plan.epsilon,
+            epsilon=share.epsilon(self.plan.budget.delta),
+            delta=share.proved_delta(self.plan.budget.delta),
+            claimed_epsilon=self.plan.budget.epsilon,
             mechanism=str(share),
             released=f"the noisy counts of {cells} cells",
             trust=NOBODY,
@@ -301,7 +300,7 @@ class NoisyHistogram:
         if noisy is not None:
             each = estimates_from_counts(
                 noisy,
-                [self.score_of(question) for question in self.plan.questions],
+                [self.score_of(question) for question in self.plan.about_whole],
                 method="noisy counts, no trusted party",
                 payload=payload,
                 privacy=privacy,

@@ -1,136 +1,245 @@
 """The plan: what all parties agree on before any data is touched. All of it is public."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fedprikl.checks import (
     check_delta,
+    check_design_effect,
     check_epsilon,
+    check_false_alarm,
     check_finite,
     check_instant,
+    check_open_unit,
     check_positive_int,
 )
-from fedprikl.documents import canonical, check_version, digest, parse_document
-from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import check_design_effect, check_false_alarm
-from fedprikl.privacy import NoiseKind, Unit
-from fedprikl.protocol.keys import SigningKey, is_sealing_key, verify_signature
-from fedprikl.protocol.question import ColumnQuestions, Question
-from fedprikl.protocol.roster import is_fingerprint
-from fedprikl.protocol.series import Series
-
-NUMBERS = (
-    "epsilon",
-    "delta",
-    "dropout",
-    "corruption",
-    "threshold",
-    "false_alarm",
-    "design_effect",
-    "client_effect",
-    "budget_epsilon",
-    "budget_delta",
+from fedprikl.documents import (
+    canonical,
+    check_version,
+    digest,
+    parse_document,
+    read_exactly,
+    to_plain,
 )
+from fedprikl.errors import InvalidInputError
+from fedprikl.privacy import NoiseKind
+from fedprikl.protocol.keys import SigningKey, is_sealing_key, verify_signature
+from fedprikl.protocol.question import WHOLE, AskedView, Question
+from fedprikl.protocol.roster import is_fingerprint
+from fedprikl.protocol.series import Once, Series
+
 Trust = Literal["aggregator", "none"]
+Control = Literal["family", "discovery"]
 Empty = Literal["reference", "away"]
-FORMAT, VERSION = "fedprikl plan", 10
+FORMAT, VERSION = "fedprikl plan", 11
 SHARES = 1e-9  # how far the sum of all shares may be from 1
 LEAST_EPSILON, LARGEST_EPSILON = 1e-5, 1e7  # of one question: beyond, noise is slow or overflows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one release may cost, and all releases that count the same unit together.
+
+    >>> Budget(epsilon=0.5, releases=2, total_epsilon=1.0, total_delta=2e-6).total
+    (1.0, 2e-06)
+    """
+
+    epsilon: float  # of one release
+    delta: float = 1e-6
+    releases: int = 1  # how often the same records may be counted under the plan
+    total_epsilon: float | None = None  # of all releases together; None: that of one
+    total_delta: float | None = None
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+        check_positive_int(self.releases, "releases")
+        check_epsilon(self.total[0])
+        check_delta(self.total[1])
+
+    @property
+    def total(self) -> tuple[float, float]:
+        """The (epsilon, delta) that all releases need together."""
+        epsilon = self.epsilon if self.total_epsilon is None else self.total_epsilon
+        return epsilon, self.delta if self.total_delta is None else self.total_delta
+
+
+@dataclass(frozen=True, slots=True)
+class OneRecord:
+    """The budget protects one record: all records of a client are counted."""
+
+    kind: Literal["record"] = "record"
+
+    @property
+    def contribution_bound(self) -> int:
+        """How many records one protected unit contributes."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class WholeClient:
+    """The budget protects a client with all it holds: it contributes `records` drawn ones."""
+
+    records: int  # k   that each client draws, no more and no fewer
+    empty: Empty = "reference"  # a client without records: draws of the reference, or stays away
+    kind: Literal["client"] = "client"
+
+    def __post_init__(self) -> None:
+        check_positive_int(self.records, "records of each client")
+
+    @property
+    def contribution_bound(self) -> int:
+        """How many records one protected unit contributes."""
+        return self.records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumRules:
+    """How the clients are dealt into secure sums."""
+
+    batches: int = 1  # T   disjoint groups of clients that are asked different points
+    cohort: int = 50  # clients of one secure sum, about
+    dropout: float = 0.1  # share of a cohort that may vanish
+    corruption: float = 0.1  # share of a cohort that may collude with the aggregator
+    most_records: int = 10**6  # of one client; sizes the ring
+
+    def __post_init__(self) -> None:
+        for name in ("batches", "cohort", "most_records"):
+            check_positive_int(getattr(self, name), name)
+        for name in ("dropout", "corruption"):
+            if not 0 <= check_finite(getattr(self, name), name) < 0.5:
+                raise InvalidInputError(f"{name} is a share from 0 to under one half.")
+        if self.cohort < 3:
+            raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRules:
+    """When the verdict says drift.
+
+    `control` says what the false-alarm rate of columns is about: the "family" of all of them (the
+    probability that any column without drift is called drifted), or "discovery" (the expected
+    share of such columns among those called drifted).
+    """
+
+    false_alarm: float = 0.01  # how often it may call out drift where there is none; per year in
+    # a series, of all its releases together
+    design_effect: float | None = None  # of counts without drift; None: as the reference shows
+    client_effect: float = 1.0  # the part of it due to the intra-client correlation
+    threshold: float | None = None  # in the unit of the divergence; drawn into the report
+    control: Control = "family"
+    false_discovery: float = 0.1  # share of cells called shifted that have not
+
+    def __post_init__(self) -> None:
+        check_false_alarm(self.false_alarm)
+        if self.design_effect is not None:
+            check_design_effect(self.design_effect)
+        check_design_effect(self.client_effect)
+        if self.threshold is not None:
+            check_finite(self.threshold, "threshold")
+        check_open_unit(self.false_discovery, "false_discovery", "Use 0.1 for one cell in ten.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validity:
+    """When a plan may be used. Times are ISO 8601 with an offset; empty: no limit."""
+
+    serial: int = 0  # of an organiser's plans for a population; a newer one replaces older ones
+    valid_from: str = ""
+    valid_until: str = ""  # a plan that travels needs one
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.serial < 2**53:
+            raise InvalidInputError("The serial number of a plan is a whole number from 0.")
+        limits = [check_instant(at) for at in (self.valid_from, self.valid_until) if at != ""]
+        if len(limits) == 2 and limits[0] >= limits[1]:
+            raise InvalidInputError("A plan must end after it begins: check its validity.")
+
+    def includes(self, at: str) -> bool:
+        """Whether the plan may be used at this time (ISO 8601 with an offset)."""
+        now = check_instant(at)
+        begun = self.valid_from == "" or check_instant(self.valid_from) <= now
+        return begun and (self.valid_until == "" or now <= check_instant(self.valid_until))
+
+    @property
+    def length(self) -> timedelta | None:
+        """How long it may be used; None: for ever."""
+        if "" in (self.valid_from, self.valid_until):
+            return None
+        return check_instant(self.valid_until) - check_instant(self.valid_from)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything the parties agree on before any data is touched. All of it is public.
 
-    `trust` says who may see exact sums of counts: the "aggregator", which adds the noise, or
-    "none": then every client adds a share of the noise before anything is summed. `epsilon` and
-    `delta` are those of one release, `budget_epsilon` and `budget_delta` of all `releases` that
-    count the same record. With a `series` there is a release for every period, from noisy counts;
-    `false_alarm` is then the rate per year of the whole series. `unit` says whom the budget
-    protects: one record, or one client with all it holds, which then contributes `per_client` drawn
-    records, no more and no fewer. `fedprikl.planning.plan_round` chooses what is best for a
-    reference.
+    It is made of parts: who takes part (`population`, `roster`), what is compared with what
+    (`reference`, `views`, `questions`), whom the budget protects (`unit`, `budget`), who may see
+    exact sums of counts (`trust`: the "aggregator", which adds the noise, or "none": then every
+    client adds a share of the noise before anything is summed), and `when`: once, or in every
+    period of a series, whose releases are noisy counts. `fedprikl.planning.plan_round` chooses what
+    is best for a reference.
 
-    Examples
-    --------
-    >>> from fedprikl.protocol import Plan, Question
+    >>> from fedprikl.protocol import AskedView, Budget, Plan, Question
     >>> plan = Plan(
     ...     population="patients",
     ...     reference=64 * "0",  # Reference.fingerprint
-    ...     epsilon=1.0,
-    ...     questions=(Question(points=100),),
+    ...     budget=Budget(epsilon=1.0),
+    ...     views=(AskedView(points=100), AskedView(columns=("age",), points=10)),
+    ...     questions=(
+    ...         Question(share=0.5),
+    ...         Question(share=0.5, divergence="tv", views=(("age",),), release="counts"),
+    ...     ),
     ... )
-    >>> plan.trust, plan.question.points, plan.budget
-    ('aggregator', 100, (1.0, 1e-06))
-
+    >>> plan.trust, plan.points, plan.column_points, plan.budget.total
+    ('aggregator', 100, 10, (1.0, 1e-06))
+    >>> Plan.from_dict(plan.to_dict()) == plan
+    True
     """
 
     population: str  # whose budget is charged
     reference: str  # fingerprint of the reference
-    trust: Trust = "aggregator"  # who may see exact sums
-    unit: Unit = "record"  # who is protected: one record, or all records of one client
-    per_client: int | None = None  # k   records that each client draws, if the unit is the client
-    empty: Empty = "reference"  # a client without records: draws of the reference, or stays away
-    epsilon: float
-    delta: float = 1e-6
-    questions: tuple[Question, ...]  # about the whole, from the same counts; the first is the size
-    columns: ColumnQuestions | None = None  # about every column by itself
-    batches: int = 1  # T   disjoint groups of clients that are asked different points
-    noise: NoiseKind = "auto"
-    cohort: int = 50  # clients of one secure sum, about
-    dropout: float = 0.1  # share of a cohort that may vanish
-    corruption: float = 0.1  # share of a cohort that may collude with the aggregator
-    most_records: int = 10**6  # of one client; sizes the ring
-    threshold: float | None = None  # in the unit of the divergence; drawn into the report
-    false_alarm: float = 0.01  # how often the verdict may call out drift where there is none
-    design_effect: float | None = None  # of counts without drift; None: as the reference shows
-    client_effect: float = 1.0  # the part of it due to clients whose records are alike
-    aggregator: str = ""  # X25519 public key that answers are sealed to, where a relay carries them
     roster: str = ""  # fingerprint of the clients' identities; empty: anybody may take part
-    serial: int = 0  # of an organiser's plans for a population; a newer one replaces older ones
-    valid_from: str = ""  # ISO 8601 with an offset; empty: no limit
-    valid_until: str = ""  # a plan that travels needs one
-    releases: int = 1  # how often the same records may be counted under this plan
-    series: Series | None = None  # a release for every period; None: about all records
-    budget_epsilon: float | None = None  # of all releases together; None: that of one
-    budget_delta: float | None = None
+    trust: Trust = "aggregator"  # who may see exact sums
+    aggregator: str = ""  # X25519 public key that answers are sealed to, where a relay carries them
+    unit: OneRecord | WholeClient = field(default_factory=OneRecord)  # whom the budget protects
+    budget: Budget
+    when: Once | Series = field(default_factory=Once)
+    views: tuple[AskedView, ...]  # what each client counts, in this order
+    questions: tuple[Question, ...]  # the first is the size
+    sums: SumRules = field(default_factory=SumRules)
+    verdict: VerdictRules = field(default_factory=VerdictRules)
+    validity: Validity = field(default_factory=Validity)
 
     def __post_init__(self) -> None:
         self._check_names()
-        for name in NUMBERS:  # a text would be signed as a text and used as a number
-            value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int | float)
-            ):
-                raise InvalidInputError(f"{name} of a plan must be a number, got {value!r:.40}.")
-        check_epsilon(self.epsilon)
-        check_delta(self.delta)
-        for name in ("batches", "cohort", "most_records", "releases"):
-            check_positive_int(getattr(self, name), name)
-        self._check_questions()
-        self._check_choices()
-        self._check_unit()
+        self._check_views()
         self._check_releases()
         self._check_series()
-        check_false_alarm(self.false_alarm)
+        if self.unit.kind == "client" and self.unit.records > self.sums.most_records:
+            raise InvalidInputError(
+                "A client contributes more records than most_records, the most of one client."
+            )
         try:
             check_false_alarm(self.false_alarm_of_each)
         except InvalidInputError:
             raise InvalidInputError(
                 "The whole and the columns have half of the false-alarm rate each, which is too "
-                f"little of {self.false_alarm}. Raise it, or ask about one of the two."
+                f"little of {self.verdict.false_alarm}. Raise it, or ask about one of the two."
             ) from None
-        if self.design_effect is not None:
-            check_design_effect(self.design_effect)
-        check_design_effect(self.client_effect)
-        self._check_validity()
-        if self.budget_epsilon is not None:
-            check_epsilon(self.budget_epsilon)
-        if self.budget_delta is not None:
-            check_delta(self.budget_delta)
+
+    def _check_names(self) -> None:
+        if not self.population.strip():
+            raise InvalidInputError("A plan names the population whose budget it charges.")
+        if not self.population.isprintable():
+            raise InvalidInputError("The name of a population has printable characters only.")
+        if self.trust not in get_args(Trust):
+            raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {self.trust!r:.40}.")
+        if len(self.reference) != 64:
+            raise InvalidInputError("A plan carries the fingerprint of its reference.")
         if self.aggregator != "" and not is_sealing_key(self.aggregator):
             raise InvalidInputError(
                 "The aggregator's key is not an X25519 public key of 64 hexadecimal digits; "
@@ -141,45 +250,56 @@ class Plan:
                 "The roster of a plan is a fingerprint of 64 hexadecimal digits, or empty."
             )
 
-    def _check_questions(self) -> None:
+    def _check_views(self) -> None:
         """Questions that one vector of counts and one budget can answer."""
-        asked = self.questions
-        if not isinstance(asked, tuple) or not all(isinstance(each, Question) for each in asked):
-            raise InvalidInputError("The questions of a plan are a tuple of `Question`.")
-        if self.columns is not None and not isinstance(self.columns, ColumnQuestions):
-            raise InvalidInputError("The columns of a plan are `ColumnQuestions`, or None.")
-        if not asked and self.columns is None:
+        if not self.questions:
             raise InvalidInputError("A plan asks at least one question.")
-        if len({each.divergence for each in asked}) < len(asked):
-            raise InvalidInputError("A plan asks for each divergence once.")
-        if len({(each.points, each.exponent) for each in asked}) > 1:
+        groups = dict.fromkeys(question.views for question in self.questions)
+        if [columns for group in groups for columns in group] != [v.columns for v in self.views]:
             raise InvalidInputError(
-                "All questions are answered from the same counts: give them the same points and "
-                "the same exponent."
+                "The questions name the views of the plan in its order, and no others; all "
+                "questions about a view are about the same views."
             )
-        beside = 0.0 if self.columns is None else self.columns.share
-        if abs(math.fsum(each.share for each in asked) + beside - 1) > SHARES:
+        if len({view.columns for view in self.views}) < len(self.views):
+            raise InvalidInputError("A plan asks about each view once.")
+        if any(WHOLE in group and len(group) > 1 for group in groups):
+            raise InvalidInputError("A question is about the whole, or about columns.")
+        asked = [(each.divergence, each.views, each.release) for each in self.questions]
+        wholes = [each.divergence for each in self.about_whole]
+        if len(set(asked)) < len(asked) or len(set(wholes)) < len(wholes):
+            raise InvalidInputError("A plan asks for each divergence once.")
+        counted = {each.views for each in self.questions if each.release == "counts"}
+        if any(group not in counted for group in groups if group != (WHOLE,)):
+            raise InvalidInputError("The columns' noisy counts need a share of the budget.")
+        if abs(math.fsum(each.share for each in self.questions) - 1) > SHARES:
             raise InvalidInputError(
                 "The shares of the questions must sum to 1: together they have the whole budget."
             )
 
     def _check_releases(self) -> None:
         """What leaves the aggregator, given whom the clients trust."""
-        ways = {each.release for each in self.questions}
-        alone = self.columns is not None and (self.columns.tv > 0 or self.columns.js > 0)
-        if self.trust == "none" and (alone or not ways <= {"counts"}):
-            raise InvalidInputError(
-                "Where nobody is trusted only noisy counts are released: give every question "
-                "release='counts', and the columns no share for tv and js."
-            )
-        for name, share in self._shares():
-            if not LEAST_EPSILON <= share * self.epsilon <= LARGEST_EPSILON:
+        options = {each.release for each in self.questions}
+        if self.trust == "none":
+            if options != {"counts"}:
+                raise InvalidInputError(
+                    "Where nobody is trusted only noisy counts are released: give every question "
+                    "release='counts'."
+                )
+            if len({each.noise for each in self.questions}) > 1:
+                raise InvalidInputError(
+                    "Where nobody is trusted all counts have one noise: give every question the "
+                    "same."
+                )
+        for group in self.groups:
+            epsilon = self.budget.epsilon * math.fsum(each.share for each in group)
+            if not LEAST_EPSILON <= epsilon <= LARGEST_EPSILON:
                 raise InvalidInputError(
                     f"The epsilon of each question lies between {LEAST_EPSILON:g} and "
-                    f"{LARGEST_EPSILON:g}; {name!r} has {share * self.epsilon:g}. Change the "
+                    f"{LARGEST_EPSILON:g}; {group[0].divergence!r} has {epsilon:g}. Change the "
                     "plan's epsilon, or ask for less."
                 )
-        if self.trust == "aggregator" and "counts" in ways and self.batches > 1:
+        whole = {each.release for each in self.about_whole}
+        if self.trust == "aggregator" and "counts" in whole and self.sums.batches > 1:
             raise InvalidInputError(
                 "A trusted aggregator releases noisy counts of one batch only: use batches=1, or "
                 "release='value'."
@@ -187,136 +307,124 @@ class Plan:
 
     def _check_series(self) -> None:
         """Of noisy counts alone: what is said of many periods is read off their sums."""
-        if self.series is None:
+        if self.when.kind == "once":
             return
-        if not isinstance(self.series, Series):
-            raise InvalidInputError("The series of a plan is a `Series`, or None.")
-        columns = self.columns
-        if (
-            any(question.release != "counts" for question in self.questions)
-            or self.batches > 1
-            or (columns is not None and columns.tv + columns.js > 0)
-        ):
+        if self.sums.batches > 1 or {each.release for each in self.questions} != {"counts"}:
             raise InvalidInputError(
                 "A series is released as noisy counts of one batch, so that they add up over time: "
-                "give every question release='counts', and the columns no share for tv and js."
+                "give every question release='counts'."
             )
-        if self.releases != self.exposures(self.series):
+        exposures = self.when.exposures(self.unit.kind)
+        if self.budget.releases != exposures:
             raise InvalidInputError(
-                f"Each {self.unit} is in {self.exposures(self.series)} releases of the series, so "
-                f"the plan needs releases={self.exposures(self.series)}."
+                f"Each {self.unit.kind} is in {exposures} releases of the series, so the plan "
+                f"needs releases={exposures}."
             )
-
-    def exposures(self, series: Series) -> int:
-        """How many releases of a series count one unit: a client is in all of them."""
-        return series.periods if self.unit == "client" else series.window
-
-    def _shares(self) -> list[tuple[str, float]]:
-        """The parts of the budget, each with its name."""
-        found = [(each.divergence, each.share) for each in self.questions]
-        if self.columns is not None:
-            asked = self.columns
-            parts = (("tv", asked.tv), ("js", asked.js), ("counts", asked.counts))
-            found += [(f"{name} of columns", share) for name, share in parts if share > 0]
-        return found
-
-    def _check_names(self) -> None:
-        if not isinstance(self.population, str) or not self.population.strip():
-            raise InvalidInputError("A plan names the population whose budget it charges.")
-        if not self.population.isprintable():
-            raise InvalidInputError("The name of a population has printable characters only.")
-        if not isinstance(self.reference, str) or len(self.reference) != 64:
-            raise InvalidInputError("A plan carries the fingerprint of its reference.")
-
-    def _check_choices(self) -> None:
-        if self.trust not in get_args(Trust):
-            raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {self.trust!r:.40}.")
-        if self.noise not in get_args(NoiseKind):
-            raise InvalidInputError(f"There is no noise {self.noise!r}.")
-        for name in ("dropout", "corruption"):
-            if not 0 <= check_finite(getattr(self, name), name) < 0.5:
-                raise InvalidInputError(f"{name} is a share from 0 to under one half.")
-        if self.cohort < 3:
-            raise InvalidInputError("A cohort needs at least 3 clients, or a sum hides nobody.")
-        if self.threshold is not None:
-            check_finite(self.threshold, "threshold")
-
-    def _check_unit(self) -> None:
-        """Whom the budget protects, and how much of a client is counted."""
-        if self.unit not in get_args(Unit):
-            raise InvalidInputError(f"The unit is 'record' or 'client', got {self.unit!r:.40}.")
-        if self.empty not in get_args(Empty):
-            raise InvalidInputError(
-                "A client without records takes part with draws of the 'reference' or stays "
-                f"'away', got {self.empty!r:.40}."
-            )
-        if self.unit == "record":
-            if self.per_client is not None or self.empty != "reference":
-                raise InvalidInputError(
-                    "`per_client` and `empty` belong to unit='client': a plan that protects single "
-                    "records counts all of them."
-                )
-            return
-        if self.per_client is None:
-            raise InvalidInputError(
-                "A plan that protects clients says how many records each contributes: per_client."
-            )
-        if check_positive_int(self.per_client, "per_client") > self.most_records:
-            raise InvalidInputError("per_client is above most_records, the most of one client.")
-
-    def _check_validity(self) -> None:
-        if type(self.serial) is not int or not 0 <= self.serial < 2**53:
-            raise InvalidInputError("The serial number of a plan is a whole number from 0.")
-        limits = [check_instant(at) for at in (self.valid_from, self.valid_until) if at != ""]
-        if len(limits) == 2 and limits[0] >= limits[1]:
-            raise InvalidInputError("A plan must end after it begins: check its validity.")
-
-    def is_valid(self, at: str) -> bool:
-        """Whether the plan may be used at this time (ISO 8601 with an offset)."""
-        now = check_instant(at)
-        begun = self.valid_from == "" or check_instant(self.valid_from) <= now
-        return begun and (self.valid_until == "" or now <= check_instant(self.valid_until))
 
     @property
-    def validity(self) -> timedelta | None:
-        """How long it may be used; None: for ever."""
-        if "" in (self.valid_from, self.valid_until):
-            return None
-        return check_instant(self.valid_until) - check_instant(self.valid_from)
+    def is_series(self) -> bool:
+        """Whether there is a release for every period of a series."""
+        return self.when.kind == "series"
 
     @property
-    def budget(self) -> tuple[float, float]:
-        """The (epsilon, delta) that all its releases need together."""
-        epsilon = self.epsilon if self.budget_epsilon is None else self.budget_epsilon
-        return epsilon, self.delta if self.budget_delta is None else self.budget_delta
+    def series(self) -> Series:
+        """The series of the plan; refused if it has none."""
+        if self.when.kind == "once":
+            raise InvalidInputError(
+                "The plan is for one release. Plan a series: `fedprikl plan --every week --until "
+                "2027-12-31`."
+            )
+        return self.when
 
     @property
-    def moved(self) -> int:
-        """How many records one protected unit can move: 1, or all that a client contributes."""
-        return 1 if self.per_client is None else self.per_client
+    def contribution_bound(self) -> int:
+        """How many records one protected unit contributes: 1, or all that a client draws."""
+        return self.unit.contribution_bound
+
+    @property
+    def about_whole(self) -> tuple[Question, ...]:
+        """The questions about the whole joint domain."""
+        return tuple(each for each in self.questions if each.of_whole)
+
+    @property
+    def about_columns(self) -> tuple[Question, ...]:
+        """The questions about columns and pairs."""
+        return tuple(each for each in self.questions if not each.of_whole)
+
+    @property
+    def groups(self) -> tuple[tuple[Question, ...], ...]:
+        """The questions that one mechanism answers: one by one, or all read off the same counts.
+
+        In the order in which the budget is shared out and noise is drawn: by views, and of the same
+        views noisy counts last.
+        """
+        found: list[tuple[Question, ...]] = []
+        for views in dict.fromkeys(each.views for each in self.questions):
+            same = [each for each in self.questions if each.views == views]
+            found += [(each,) for each in same if each.release != "counts"]
+            counts = tuple(each for each in same if each.release == "counts")
+            found += [counts] if counts else []
+        return tuple(found)
 
     @property
     def question(self) -> Question:
-        """The first question: how large the drift is."""
-        if not self.questions:
+        """The first question about the whole: how large the drift is."""
+        if not self.about_whole:
             raise InvalidInputError("The plan asks about columns only, not about the whole.")
-        return self.questions[0]
+        return self.about_whole[0]
+
+    @property
+    def whole(self) -> AskedView:
+        """How the whole is asked; refused if only columns are."""
+        for view in self.views:
+            if view.columns == WHOLE:
+                return view
+        raise InvalidInputError("The plan asks about columns only, not about the whole.")
+
+    @property
+    def columns(self) -> tuple[AskedView, ...]:
+        """The columns and pairs that are asked."""
+        return tuple(view for view in self.views if view.columns != WHOLE)
 
     @property
     def points(self) -> int:
         """Counts each client reports of the joint domain; 0 if only columns are asked."""
-        return self.questions[0].points if self.questions else 0
+        return sum(view.points for view in self.views if view.columns == WHOLE)
 
     @property
-    def counted(self) -> int:
+    def column_points(self) -> int:
         """Counts each client reports of columns."""
-        return 0 if self.columns is None else self.columns.counted
+        return sum(view.points for view in self.columns)
 
     @property
     def false_alarm_of_each(self) -> float:
         """Of the verdict on the whole, and of all columns: half of it each where both are asked."""
-        both = self.questions and self.columns is not None
-        return self.false_alarm / 2 if both else self.false_alarm
+        both = self.about_whole and self.columns
+        return self.verdict.false_alarm / 2 if both else self.verdict.false_alarm
+
+    def changed(self, **changes: Any) -> "Plan":
+        """The plan with other values; those of its parts go by their own names, like epsilon."""
+        for name in ("budget", "sums", "verdict", "validity"):
+            part = getattr(self, name)
+            own = {f.name: changes.pop(f.name) for f in fields(part) if f.name in changes}
+            if own:
+                changes[name] = replace(part, **own)
+        return replace(self, **changes)
+
+    def asking(self, points: int, exponent: float = 1.0) -> "Plan":
+        """The plan with other points of the whole."""
+        whole = AskedView(points=points, exponent=exponent)
+        return replace(self, views=tuple(view if view.columns else whole for view in self.views))
+
+    def with_noise(self, noise: NoiseKind) -> "Plan":
+        """The plan with this noise on the whole, or on all counts where nobody is trusted."""
+        return replace(
+            self,
+            questions=tuple(
+                replace(each, noise=noise) if each.of_whole or self.trust == "none" else each
+                for each in self.questions
+            ),
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -325,34 +433,14 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        content = {field.name: getattr(self, field.name) for field in fields(self)} | {
-            "questions": [each.to_dict() for each in self.questions],
-            "columns": None if self.columns is None else self.columns.to_dict(),
-            "series": None if self.series is None else self.series.to_dict(),
-        }
+        content = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
         return {"format": FORMAT, "version": VERSION, **content}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> "Plan":
         """The plan of a document; unknown or missing fields are refused."""
-        content = dict(document)
-        check_version(content, FORMAT, VERSION, "Make it again with `fedprikl plan`.")
-        del content["format"], content["version"]
-        names = {field.name for field in fields(cls)}
-        if set(content) != names:
-            odd = ", ".join(sorted(set(content) ^ names))
-            raise InvalidInputError(f"The plan has missing or unknown fields: {odd}.")
-        if not isinstance(content["questions"], list):
-            raise InvalidInputError("The questions of a plan are a list.")
-        content["questions"] = tuple(Question.from_dict(each) for each in content["questions"])
-        if content["columns"] is not None:
-            content["columns"] = ColumnQuestions.from_dict(content["columns"])
-        if content["series"] is not None:
-            content["series"] = Series.from_dict(content["series"])
-        try:
-            return cls(**content)
-        except TypeError:
-            raise InvalidInputError("A field of the plan has the wrong type.") from None
+        check_version(document, FORMAT, VERSION, "Make it again with `fedprikl plan`.")
+        return read_exactly(cls, document, "plan")
 
 
 @dataclass(frozen=True, slots=True)

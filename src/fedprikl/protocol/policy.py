@@ -62,19 +62,21 @@ def check_invitation(
     if plan.trust not in policy.trusts:
         raise PolicyRefusal(f"this client takes no part in a round with trust {plan.trust!r}")
     check_protected(plan, policy)
-    if not (plan.epsilon <= policy.largest_epsilon and plan.delta <= policy.largest_delta):
+    if not (
+        plan.budget.epsilon <= policy.largest_epsilon and plan.budget.delta <= policy.largest_delta
+    ):
         raise PolicyRefusal(
-            f"epsilon {plan.epsilon:g} and delta {plan.delta:g} exceed the limits "
+            f"epsilon {plan.budget.epsilon:g} and delta {plan.budget.delta:g} exceed the limits "
             f"{policy.largest_epsilon:g} and {policy.largest_delta:g}"
         )
     if sums.minimum < policy.smallest_cohort or sums.threshold < policy.smallest_threshold:
         raise PolicyRefusal(
             f"a sum of {sums.minimum} clients with threshold {sums.threshold} is too small"
         )
-    if not plan.corruption >= policy.least_corruption:
+    if not plan.sums.corruption >= policy.least_corruption:
         raise PolicyRefusal(
-            f"the plan reckons with a share of {plan.corruption:g} colluding clients, this client "
-            f"insists on {policy.least_corruption:g}"
+            f"the plan reckons with a share of {plan.sums.corruption:g} colluding clients, this "
+            f"client insists on {policy.least_corruption:g}"
         )
     _check_points(invitation, policy, reference)
     check_period(invitation, at=at)
@@ -84,11 +86,11 @@ def check_invitation(
 
 def check_protected(plan: Plan, policy: Policy) -> None:
     """Raises `PolicyRefusal` unless the client agrees to whom the plan protects, and how."""
-    if plan.unit not in policy.units:
-        raise PolicyRefusal(f"this client takes no part where one {plan.unit} is protected")
-    if plan.per_client is not None and plan.per_client > policy.most_drawn:
+    if plan.unit.kind not in policy.units:
+        raise PolicyRefusal(f"this client takes no part where one {plan.unit.kind} is protected")
+    if plan.unit.kind == "client" and plan.unit.records > policy.most_drawn:
         raise PolicyRefusal(
-            f"{plan.per_client:,} records are to be drawn, at most {policy.most_drawn:,} allowed"
+            f"{plan.unit.records:,} records are to be drawn, at most {policy.most_drawn:,} allowed"
         )
 
 
@@ -97,21 +99,21 @@ def check_period(invitation: Invitation, *, at: str) -> None:
 
     `at` is the client's own time: records that are yet to come cannot be counted once.
     """
-    series, number = invitation.signed.plan.series, invitation.period
-    if series is None and number is None:
+    when, number = invitation.signed.plan.when, invitation.period
+    if when.kind == "once" and number is None:
         return
-    if series is None or number is None or number >= series.periods:
+    if when.kind == "once" or number is None or number >= when.periods:
         raise PolicyRefusal("a period is asked that the plan does not have, or none where it has")
-    if series.period(number).end > datetime.fromisoformat(at):
+    if when.period(number).end > datetime.fromisoformat(at):
         raise PolicyRefusal("the period is not over yet by this client's clock")
 
 
 def check_validity(plan: Plan, policy: Policy, *, at: str) -> None:
     """Raises `PolicyRefusal` unless the plan may be used now, and not for too long."""
-    if not plan.is_valid(at):
+    if not plan.validity.includes(at):
         raise PolicyRefusal("the plan has expired, or is not valid yet")
     if policy.longest_validity is not None and (
-        plan.validity is None or plan.validity > policy.longest_validity
+        plan.validity.length is None or plan.validity.length > policy.longest_validity
     ):
         raise PolicyRefusal(
             f"the plan is valid for more than {policy.longest_validity.days} days, or for ever"
@@ -184,16 +186,16 @@ def _fits_the_plan(invitation: Invitation) -> bool:
 
 def _check_points(invitation: Invitation, policy: Policy, reference: Reference) -> None:
     plan, cells = invitation.signed.plan, invitation.cells
-    counts = len(cells) + plan.counted
+    counts = len(cells) + plan.column_points
     if not 1 <= counts <= policy.most_points:
         raise PolicyRefusal(f"{counts} counts are asked, at most {policy.most_points} allowed")
     try:
-        view_places(plan.columns, reference)
+        view_places(plan, reference)
     except InvalidInputError:
         raise PolicyRefusal(
             "the plan asks about columns that the reference does not have"
         ) from None
-    if len(cells) != plan.points or invitation.batch >= plan.batches:
+    if len(cells) != plan.points or invitation.batch >= plan.sums.batches:
         raise PolicyRefusal("other points or batches are asked than the plan has")
     if len(set(cells)) < len(cells):
         raise PolicyRefusal("a point is asked twice")

@@ -7,7 +7,6 @@ from fedprikl.privacy import (
     Calibrated,
     Charge,
     InverseSensitivityMechanism,
-    NoiseKind,
     VectorCalibrated,
     calibrate_integer,
     share_out,
@@ -15,8 +14,6 @@ from fedprikl.privacy import (
 from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, IntegerLaplaceMechanism
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
-
-VALUES = ("tv", "js")  # divergences of each view that are released as numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,44 +66,37 @@ class ColumnsNoise:
 
 
 def noises_of(plan: Plan) -> tuple[tuple[QuestionNoise, ...], ColumnsNoise | None]:
-    """One mechanism for each question, and one for all that are read off noisy counts; and those
-    of the columns.
+    """One mechanism for each group of questions: of the whole, and of the columns.
 
     Each has its share of the plan's epsilon and delta; together they never exceed the whole.
     """
-    alone = [(question,) for question in plan.questions if question.release != "counts"]
-    counted = tuple(question for question in plan.questions if question.release == "counts")
-    groups = [*alone, counted] if counted else alone
-    shares = [math.fsum(question.share for question in group) for group in groups]
-    asked = plan.columns
-    names = [] if asked is None else [name for name in VALUES if getattr(asked, name) > 0]
-    if asked is not None:
-        shares += [*(getattr(asked, name) for name in names), asked.counts]
-    parts = list(zip(share_out(plan.epsilon, shares), share_out(plan.delta, shares), strict=True))
-    of_questions = tuple(
-        _noise(group, *part, plan.noise, plan.moved)
-        for group, part in zip(groups, parts[: len(groups)], strict=True)
-    )
-    if asked is None:
-        return of_questions, None
-    *values, (epsilon, delta) = parts[len(groups) :]
-    views = len(asked.views)  # a record moves every one of them
-    return of_questions, ColumnsNoise(
-        values=tuple(
-            (name, VectorCalibrated(*part, coordinates=views))
-            for name, part in zip(names, values, strict=True)
-        ),
-        counts=calibrate_integer(
-            epsilon=epsilon, delta=delta, coordinates=2 * views, moved=plan.moved
-        ),
-        epsilon=epsilon,
-        delta=delta,
-    )
+    shares = [math.fsum(question.share for question in group) for group in plan.groups]
+    budget = plan.budget
+    epsilons, deltas = share_out(budget.epsilon, shares), share_out(budget.delta, shares)
+    whole: list[QuestionNoise] = []
+    values: list[tuple[str, VectorCalibrated]] = []
+    columns = None
+    for group, epsilon, delta in zip(plan.groups, epsilons, deltas, strict=True):
+        first, views = group[0], len(group[0].views)  # a record is in a cell of every view
+        if first.of_whole:
+            whole.append(_noise(group, epsilon, delta, plan.contribution_bound))
+        elif first.release == "value":
+            noise = VectorCalibrated(epsilon, delta, coordinates=views)
+            values.append((first.divergence, noise))
+        else:
+            counts = calibrate_integer(
+                epsilon=epsilon,
+                delta=delta,
+                kind=first.noise,
+                coordinates=2 * views,
+                moved=plan.contribution_bound,
+            )
+            columns = ColumnsNoise(tuple(values), counts, epsilon, delta)
+    return tuple(whole), columns
 
 
-def _noise(
-    group: tuple[Question, ...], epsilon: float, delta: float, kind: NoiseKind, moved: int
-) -> QuestionNoise:
+def _noise(group: tuple[Question, ...], epsilon: float, delta: float, moved: int) -> QuestionNoise:
+    kind = group[0].noise
     match group[0].release:
         case "value":
             return ValueNoise(group, Calibrated(epsilon, delta, kind))

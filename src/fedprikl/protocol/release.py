@@ -40,18 +40,17 @@ class ReleasedPeriod:
 
     def is_of(self, plan: Plan) -> bool:
         """Whether it is a period of the plan's series."""
-        series = plan.series
-        if series is None or not 0 <= self.number < series.periods:
+        if plan.when.kind == "once" or not 0 <= self.number < plan.when.periods:
             return False
-        span = series.counted_by(self.number).span
+        span = plan.when.counted_by(self.number).span
         return (self.start, self.end) == (span.start, span.end)
 
 
 def released_period(plan: Plan, number: int | None, previous: str) -> ReleasedPeriod | None:
     """Of a round of the plan; None if the plan has no series."""
-    if plan.series is None or number is None:
+    if plan.when.kind == "once" or number is None:
         return None
-    span = plan.series.counted_by(number).span
+    span = plan.when.counted_by(number).span
     return ReleasedPeriod(number=number, start=span.start, end=span.end, previous=previous)
 
 
@@ -60,14 +59,14 @@ def charged_span(plan: Plan, number: int | None) -> Span | None:
 
     A record has one moment, and pays for the periods that count it. A client is in every period.
     """
-    if plan.series is None or number is None or plan.unit == "client":
+    if plan.when.kind == "once" or number is None or plan.unit.kind == "client":
         return None
-    return plan.series.counted_by(number).span
+    return plan.when.counted_by(number).span
 
 
 def charge_note(plan: Plan, number: int | None) -> str:
     """What a ledger notes where a charge has no span: the plan and the period it is for."""
-    if plan.series is None or number is None or plan.unit == "record":
+    if not plan.is_series or number is None or plan.unit.kind == "record":
         return ""
     return f"plan {plan.fingerprint[:16]}, period {number}"
 
@@ -77,9 +76,9 @@ def charged_periods(known: LedgerRound, plan: Plan) -> list[int]:
 
     A charge without a span is one of the series only if its note says so.
     """
-    series = plan.series
-    if series is None:
+    if plan.when.kind == "once":
         return []
+    series = plan.when
     if known.span is None:
         return [n for n in range(series.periods) if known.note == charge_note(plan, n) != ""]
     if known.span.clock != series.clock:
@@ -90,12 +89,12 @@ def charged_periods(known: LedgerRound, plan: Plan) -> list[int]:
 
 def in_series(statement: PrivacyStatement, plan: Plan) -> PrivacyStatement:
     """The statement on a release, with what all releases of the plan's series protect."""
-    if plan.series is None:
+    if not plan.is_series:
         return statement
-    epsilon, delta = plan.budget
+    epsilon, delta = plan.budget.total
     return replace(
         statement,
-        counted=plan.exposures(plan.series),
+        counted=plan.budget.releases,
         series_epsilon=epsilon,
         series_delta=delta,
     )
@@ -203,37 +202,41 @@ class Release:
     def is_about(self, plan: Plan) -> bool:
         """Whether it says what a release of this plan says: every answer, in the same order."""
         claimed = self.privacy.claimed_epsilon
-        counts = any(question.release == "counts" for question in plan.questions)
+        counts = any(question.release == "counts" for question in plan.about_whole)
         return (
             self.plan == plan.fingerprint
             and (self.population, self.reference) == (plan.population, plan.reference)
             and self.trust == plan.trust
             and [(each.divergence, each.target) for each in self.answers]
-            == [(each.divergence, each.target) for each in plan.questions]
-            and [each.columns for each in self.columns]
-            == ([] if plan.columns is None else list(plan.columns.views))
+            == [(each.divergence, each.target) for each in plan.about_whole]
+            and [each.columns for each in self.columns] == [each.columns for each in plan.columns]
             and (self.noisy_counts is not None) is counts
             and self._has_witnesses_of(plan)
             and self._has_records_of(plan)
-            and (self.period is None) == (plan.series is None)
+            and (self.period is not None) == plan.is_series
             and (self.period is None or self.period.is_of(plan))
-            and claimed == plan.epsilon
+            and claimed == plan.budget.epsilon
             and self._protects_whom(plan)
         )
 
     def _protects_whom(self, plan: Plan) -> bool:
         """Whether its statement is about whom the plan protects."""
         stated = self.privacy.unit, self.privacy.per_client, self.privacy.away
-        return stated == (plan.unit, plan.per_client, plan.empty == "away")
+        unit = plan.unit
+        if unit.kind == "record":
+            return stated == ("record", None, False)
+        return stated == ("client", unit.records, unit.empty == "away")
 
     def _has_records_of(self, plan: Plan) -> bool:
         """Whether the signed number of records is what the signed cohorts contribute."""
         clients = sum(cohort.included for cohort in self.cohorts)
-        return plan.per_client is None or self.records == plan.per_client * clients
+        return plan.unit.kind == "record" or self.records == plan.unit.records * clients
 
     def _has_witnesses_of(self, plan: Plan) -> bool:
         """Whether all who speak in the verdict are answers of the plan, or its noisy counts."""
-        known = {COUNTS if each.release == "counts" else each.divergence for each in plan.questions}
+        known = {
+            COUNTS if each.release == "counts" else each.divergence for each in plan.about_whole
+        }
         return self.verdict is None or {each.name for each in self.verdict.witnesses} <= known
 
     def sign(self, key: SigningKey) -> "Release":

@@ -161,7 +161,7 @@ def _whole(value: Any) -> int:
 
 def cohort_sizes(plan: Plan, members: int) -> list[int]:
     """How many clients each cohort of a batch of so many members has: nearly equal."""
-    size = members // max(1, round(members / plan.cohort))
+    size = members // max(1, round(members / plan.sums.cohort))
     groups = max(1, members // max(size, 3))
     return [members // groups + (n < members % groups) for n in range(groups)]
 

@@ -103,7 +103,7 @@ class RoundDriver:
 
     def can_spare_the_rest(self) -> bool:
         """Whether no more clients are missing than the plan expects to vanish."""
-        return self.waiting <= self._round.plan.dropout * len(self._places)
+        return self.waiting <= self._round.plan.sums.dropout * len(self._places)
 
     def messages(self, step: Step) -> dict[str, bytes]:
         """What to send in a step, by client; ends the one before for every cohort."""

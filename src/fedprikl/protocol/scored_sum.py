@@ -122,13 +122,13 @@ class ScoredSum:
         """
         if question.release == "counts":
             return question.score(correction=0.0, limited=False)
-        return question.score(correction=self.plan.client_effect, limited=True)
+        return question.score(correction=self.plan.verdict.client_effect, limited=True)
 
     def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
         """Points of all batches, pooled where several are asked the same cell."""
-        plan, question = self.plan, self.plan.question
+        asked = self.plan.whole
         return spread_points(
-            pi, question.points, batches=plan.batches, exponent=question.exponent, rng=rng
+            pi, asked.points, batches=self.plan.sums.batches, exponent=asked.exponent, rng=rng
         )
 
     def degree(self, clients: int) -> Degree:
@@ -151,8 +151,8 @@ class ScoredSum:
         Counts have twice the room they need: the aggregator folds impossible sums back into what
         is possible (`possible_counts`), and folding takes a ring twice as large.
         """
-        most = self.plan.most_records
-        return (2 * most,) * (points + self.plan.counted) + (most,)
+        most = self.plan.sums.most_records
+        return (2 * most,) * (points + self.plan.column_points) + (most,)
 
     def vector(
         self,
@@ -169,9 +169,9 @@ class ScoredSum:
 
     def open(self, total: Ints, *, clients: int, included: int) -> OpenedSum:  # noqa: ARG002
         """The sum of a cohort. One that cannot be right is made possible."""
-        top = self.plan.most_records * included
+        top = self.plan.sums.most_records * included
         records = expected_records(self.plan, included, said=int(total[-1]))
-        points, views = np.split(total[:-1], [len(total) - 1 - self.plan.counted])
+        points, views = np.split(total[:-1], [len(total) - 1 - self.plan.column_points])
         parts = [
             possible_counts(part, top=top, records=records)
             for part in (points, *split_views(self.plan, views))
@@ -277,10 +277,10 @@ class ScoredSum:
             )
             stated += self._stated(self.columns_noise, noised.insecure)
         return Estimates(
-            each=tuple(answers[question] for question in self.plan.questions),
+            each=tuple(answers[question] for question in self.plan.about_whole),
             columns=columns,
-            privacy=state_together(stated, claimed_epsilon=self.plan.epsilon),
-            payload=(0 if points is None else points.payload) + self.plan.counted,
+            privacy=state_together(stated, claimed_epsilon=self.plan.budget.epsilon),
+            payload=(0 if points is None else points.payload) + self.plan.column_points,
             records=int(records.sum()),
             noisy_counts=noisy,
         )
@@ -290,7 +290,7 @@ class ScoredSum:
         return {
             "vectors": [(view_score(name), vector) for name, vector in noise.values],
             "mechanism": noise.counts,
-            "moved": self.plan.moved,
+            "moved": self.plan.contribution_bound,
         }
 
     def _stated(self, noise: ColumnsNoise, insecure: bool) -> list[PrivacyStatement]:
@@ -300,7 +300,7 @@ class ScoredSum:
             (f"{name} of {views} columns", vector.charge, vector.epsilon, vector.delta)
             for name, vector in noise.values
         ]
-        cells = f"the noisy counts of {self.plan.counted} cells of columns"
+        cells = f"the noisy counts of {self.plan.column_points} cells of columns"
         return [
             PrivacyStatement(
                 epsilon=charge.epsilon(delta),
@@ -329,12 +329,14 @@ class ScoredSum:
         score, counts = self.score_of(question), _summed(points, batches)
         if isinstance(noise, AdaptiveNoise):
             epsilon = noise.charge.epsilon
-            return adaptive_value(counts, score, epsilon=epsilon, source=source, moved=plan.moved)
+            return adaptive_value(
+                counts, score, epsilon=epsilon, source=source, moved=plan.contribution_bound
+            )
         return noised_score(
             counts,
             calibrated=noise.calibrated,
             score=score,
-            moved=plan.moved,
+            moved=plan.contribution_bound,
             source=source,
         )
 
@@ -350,8 +352,8 @@ class ScoredSum:
         (question,), plan = noise.questions, self.plan
         public: dict[str, Any] = {
             "score": self.score_of(question),
-            "client_effect": plan.client_effect,
-            "moved": plan.moved,
+            "client_effect": plan.verdict.client_effect,
+            "moved": plan.contribution_bound,
             "insecure": insecure,
         }
         if isinstance(noise, AdaptiveNoise):

@@ -1,16 +1,16 @@
 """A series: which period each of many releases is about, for all parties alike. Public."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 from fedprikl.checks import check_instant, check_positive_int
 from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy import Span
+from fedprikl.privacy import Span, Unit
 
 Every = Literal["day", "week", "month", "quarter"]
 PER_YEAR: dict[Every, int] = {"day": 365, "week": 52, "month": 12, "quarter": 4}
@@ -34,6 +34,13 @@ class Period:
         return Span(self.start.isoformat(), self.end.isoformat(), self.clock)
 
 
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A plan for single releases, about all records that a client holds."""
+
+    kind: Literal["once"] = "once"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """The periods of a plan for many releases, and which records each of them counts.
@@ -53,6 +60,7 @@ class Series:
     (12, 2)
     """
 
+    kind: Literal["series"] = "series"
     every: Every
     first: str  # the first day of the first period, like 2027-01-04
     periods: int
@@ -61,13 +69,12 @@ class Series:
     window: int = 1  # periods that each release counts
 
     def __post_init__(self) -> None:
-        if self.every not in get_args(Every):
+        if self.every not in PER_YEAR:
             raise InvalidInputError(
-                f"'every' of a series is one of {', '.join(get_args(Every))}, got "
-                f"{self.every!r:.40}."
+                f"'every' of a series is one of {', '.join(PER_YEAR)}, got {self.every!r:.40}."
             )
         for name in ("first", "zone", "time_column"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name).isprintable():
+            if not getattr(self, name).isprintable():
                 raise InvalidInputError(f"{name!r} of a series is a printable text.")
         for name in ("periods", "window"):
             check_positive_int(getattr(self, name), name)
@@ -101,6 +108,10 @@ class Series:
                 f"A series begins on a day like 2027-01-04, got {self.first!r:.40}."
             )
         return found
+
+    def exposures(self, unit: Unit) -> int:
+        """How many releases count one unit: a client is in all of them."""
+        return self.periods if unit == "client" else self.window
 
     @property
     def per_year(self) -> int:
@@ -150,30 +161,6 @@ class Series:
             return _midnight(_later(self._first_day, self.every, number), self.zone)
         except (OverflowError, ValueError):
             raise InvalidInputError("The series ends beyond the calendar.") from None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: with a time column as ever, else that names tell the period."""
-        return asdict(self) | ({"late": "leave"} if self.time_column else {"told_by": "name"})
-
-    @classmethod
-    def from_dict(cls, document: Any) -> "Series":
-        """The series of a document; unknown or missing fields are refused."""
-        if not isinstance(document, dict):
-            raise InvalidInputError("The series of the plan is no object.")
-        if "late" in document and (not document.get("time_column") or document["late"] != "leave"):
-            raise InvalidInputError(
-                "The plan counts records by when a client first saw them. That is no longer done: "
-                "renamed files were counted twice. Plan again with --time-column, or put the "
-                "records into files or folders named after their period, like 2027-W01."
-            )
-        found = {each.name: document[each.name] for each in fields(cls) if each.name in document}
-        try:
-            series = cls(**found)
-        except TypeError:  # a field without a default is missing
-            series = None
-        if series is None or series.to_dict() != document:
-            raise InvalidInputError("The series of the plan has missing or unknown fields.")
-        return series
 
 
 def series_until(

@@ -28,16 +28,16 @@ def deal(
     cohorts if not. With fewer earlier cohorts than batches, all are dealt anew.
     """
     kept = _kept(clients, together)
-    if len(kept) >= plan.batches:
+    if len(kept) >= plan.sums.batches:
         known = {name for group in kept for name in group}
         new = [name for name in clients if name not in known]
         groups = _with_newcomers(plan, kept, [new[i] for i in rng.permutation(len(new))])
-        shares = np.array_split(np.arange(len(groups)), plan.batches)
+        shares = np.array_split(np.arange(len(groups)), plan.sums.batches)
         return [(batch, groups[i]) for batch, share in enumerate(shares) for i in share.tolist()]
     shuffled = [clients[i] for i in rng.permutation(len(clients))]
     return [
         (batch, group)
-        for batch, members in enumerate(_split(shuffled, plan.batches))
+        for batch, members in enumerate(_split(shuffled, plan.sums.batches))
         for group in _split(members, len(cohort_sizes(plan, len(members))))
     ]
 
@@ -56,7 +56,7 @@ def _kept(clients: Sequence[str], together: Sequence[Sequence[str]]) -> list[lis
 
 
 def _with_newcomers(plan: Plan, kept: list[list[str]], new: list[str]) -> list[list[str]]:
-    if len(new) >= max(plan.cohort, SMALLEST):
+    if len(new) >= max(plan.sums.cohort, SMALLEST):
         return kept + _split(new, len(cohort_sizes(plan, len(new))))
     for name in new:
         min(kept, key=len).append(name)
@@ -106,17 +106,17 @@ class Server:
         `period` is the one of the plan's series that is counted.
         """
         plan = self._signed.plan
-        view_places(plan.columns, self._reference)  # all of them exist
-        if plan.questions and not self._reference.joint:
+        view_places(plan, self._reference)  # all of them exist
+        if plan.points and not self._reference.joint:
             raise InvalidInputError(
                 "The reference has columns only, and the plan asks about the whole. Plan again."
             )
         self._check_period(period)
         if len(set(clients)) < len(clients):
             raise InvalidInputError("A client is named twice.")
-        if len(clients) < 3 * plan.batches:
+        if len(clients) < 3 * plan.sums.batches:
             raise InvalidInputError(
-                f"{len(clients)} clients are too few for {plan.batches} batches: a secure sum "
+                f"{len(clients)} clients are too few for {plan.sums.batches} batches: a secure sum "
                 "needs at least 3. Use fewer batches."
             )
         known = identities or {}
@@ -127,7 +127,7 @@ class Server:
             )
         round_id = randomness(16).hex()
         points = None
-        if plan.questions:
+        if plan.points:
             points = trust_of(plan).draw_points(self._reference.probabilities, rng)
         cohorts = [
             self._cohort(round_id, number, batch, members, points, known, period)
@@ -136,8 +136,8 @@ class Server:
         return Round(round_id, self._signed, points, tuple(cohorts), self._reference, period)
 
     def _check_period(self, period: int | None) -> None:
-        series, cells = self.plan.series, int(np.count_nonzero(self._reference.whole.mass))
-        if series is None:
+        when, cells = self.plan.when, int(np.count_nonzero(self._reference.whole.mass))
+        if when.kind == "once":
             if period is not None:
                 raise InvalidInputError("The plan has no series, so it has no periods.")
             return
@@ -146,8 +146,8 @@ class Server:
                 "The plan is for a series of releases, one per period. Run what is due with "
                 "`fedprikl monitor`."
             )
-        series.period(period)
-        if self.plan.questions and self.plan.points != cells:
+        when.period(period)
+        if self.plan.points and self.plan.points != cells:
             raise InvalidInputError(
                 f"The plan asks for {self.plan.points:,} of {cells:,} cells. A series asks for all "
                 "of them, so that counts add up over time. Plan again."

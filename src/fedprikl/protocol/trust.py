@@ -16,9 +16,10 @@ def trust_of(plan: Plan) -> TrustMode:
 
     Examples
     --------
-    >>> from fedprikl.protocol import Plan, Question, trust_of
-    >>> asked = (Question(points=3, release="counts"),)
-    >>> plan = Plan(population="p", reference=64 * "0", epsilon=1.0, questions=asked, trust="none")
+    >>> from fedprikl.protocol import AskedView, Budget, Plan, Question, trust_of
+    >>> asked = {"views": (AskedView(points=3),), "questions": (Question(release="counts"),)}
+    >>> who = {"population": "p", "reference": 64 * "0", "trust": "none"}
+    >>> plan = Plan(budget=Budget(epsilon=1.0), **who, **asked)
     >>> trust_of(plan).shares_noise
     True
 

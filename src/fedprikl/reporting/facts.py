@@ -374,9 +374,7 @@ def unrelated(columns: Sequence[ColumnAnswer]) -> list[str]:
 
 def marks_words(plan: Plan) -> str:
     """What an arrow beside a cell means."""
-    rate = "few marks"
-    if plan.columns is not None:
-        rate = f"at most {100 * plan.columns.false_discovery:.3g}% of all marks"
+    rate = f"at most {100 * plan.verdict.false_discovery:.3g}% of all marks"
     return (
         "Each bar is a share of all records. Categories with an arrow have clearly changed "
         f"({rate} are expected to be there by chance). Without an arrow, a change cannot be told "

@@ -257,7 +257,7 @@ def _sizes(release: Release, plan: Plan) -> Html:
 
 
 def _size(answer: Answer, release: Release, plan: Plan) -> Html:
-    mark = plan.threshold if answer is release.answers[0] else None  # a plan has one
+    mark = plan.verdict.threshold if answer is release.answers[0] else None  # a plan has one
     statistic = statistic_of(answer, release)
     return size_chart(answer, records=release.records, statistic=statistic, mark=mark)
 
@@ -412,8 +412,11 @@ def _parameters(fields: Mapping[str, Any], within: str = "") -> Iterator[tuple[s
 
 def _shown(value: Any) -> str:
     if isinstance(value, list | tuple):
-        parts = (" and ".join(v) if isinstance(v, list | tuple) else str(v) for v in value)
-        return ", ".join(parts) or "all"
+        parts = (
+            (" and ".join(v) or "the whole") if isinstance(v, list | tuple) else str(v)
+            for v in value
+        )
+        return ", ".join(parts) or "the whole"
     return "none" if value is None else str(value)
 
 
