@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fedprikl.deployment.certificates import write_certificates, write_node_key
 from fedprikl.deployment.settings import Home
+from fedprikl.deployment.tls import write_certificates, write_node_key
 from fedprikl.protocol import SigningKey
 
 __all__ = ["Loopback"]

@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app
-from fedprikl.deployment.flower import APP_FOLDER, following
-from fedprikl.deployment.flower.connection import check_connection
+from fedprikl.deployment.flower import APP_FOLDER, organiser
+from fedprikl.deployment.flower.organiser import check_connection
 from fedprikl.deployment.progress import release_line
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
 from fedprikl.protocol import (
@@ -64,7 +64,7 @@ def record(
         if released:
             yield release_line(answer(world, plan, config["request"])) + "\n"
 
-    monkeypatch.setattr(following, "_flwr_run", flwr_run)
+    monkeypatch.setattr(organiser, "_flwr_run", flwr_run)
     return seen
 
 
@@ -194,7 +194,7 @@ def test_flowers_own_words_come_through(world: World, tmp_path: Path) -> None:
     assert world
     (tmp_path / "flwr").mkdir()
     (tmp_path / "flwr" / "config.toml").write_text("[superlink.other]\n")
-    lines = list(following._flwr_run(APP_FOLDER, "nowhere", {"clients": 3}, ["a=1"]))
+    lines = list(organiser._flwr_run(APP_FOLDER, "nowhere", {"clients": 3}, ["a=1"]))
     assert "nowhere" in "".join(lines)
 
 
@@ -220,8 +220,8 @@ def test_a_stream_that_breaks_off_is_taken_up_again(
         asked.append(arguments)
         yield from next(answers[arguments[0]])
 
-    monkeypatch.setattr(following, "_flwr", flwr)
-    monkeypatch.setattr(following, "PAUSE", 0.0)
+    monkeypatch.setattr(organiser, "_flwr", flwr)
+    monkeypatch.setattr(organiser, "PAUSE", 0.0)
     result = runner.invoke(app, ["federate", "mine", "--key", world.key.public, "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["progress"] == ["share: 9 of 9", "input: 9 of 9"]
@@ -238,8 +238,8 @@ def test_a_run_that_finished_meanwhile_is_read_to_its_end_once(
         asked.append(arguments[0])
         yield from listed("finished:failed") if arguments[0] == "list" else ["the end\n"]
 
-    monkeypatch.setattr(following, "_flwr", flwr)
-    monkeypatch.setattr(following, "PAUSE", 0.0)
+    monkeypatch.setattr(organiser, "_flwr", flwr)
+    monkeypatch.setattr(organiser, "PAUSE", 0.0)
     said = fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public)
     assert "Flower's last words:" in said
     assert "the end" in said
@@ -251,8 +251,8 @@ def test_after_a_killed_aggregator_it_says_what_was_charged_and_what_to_do(
 ) -> None:
     lines = [STARTED, "[fedprikl] round c0ffee: 9 clients in 1 cohort of 9 to 9\n"]
     record(world, monkeypatch, *lines, released=False)
-    monkeypatch.setattr(following, "_flwr", lambda *_: iter(listed("finished:failed")))
-    monkeypatch.setattr(following, "PAUSE", 0.0)
+    monkeypatch.setattr(organiser, "_flwr", lambda *_: iter(listed("finished:failed")))
+    monkeypatch.setattr(organiser, "PAUSE", 0.0)
     said = " ".join(
         fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public).split()
     )
@@ -347,9 +347,9 @@ def test_a_relays_words_cannot_steer_the_terminal(
     verbose = ["--verbose"] if kind == "verbose" else []
     if kind == "run":
         record(world, monkeypatch, "started run 7\n", released=False)
-        monkeypatch.setattr(following, "PAUSE", 0.0)
+        monkeypatch.setattr(organiser, "PAUSE", 0.0)
         told = json.dumps({"runs": [{"status": "finished:evil", "status-details": ESCAPES}]})
-        monkeypatch.setattr(following, "_flwr", lambda *_: iter([told]))
+        monkeypatch.setattr(organiser, "_flwr", lambda *_: iter([told]))
     said = fails(monkeypatch, capsys, "federate", "mine", "--key", world.key.public, *verbose)
     assert "evil" in said
     assert "[link=http://x]" in said  # shown as it is, not as a link
@@ -406,9 +406,9 @@ def quiet_run(world: World, monkeypatch: pytest.MonkeyPatch, *lines: str) -> lis
         asked.append(arguments)
         yield "Run 77 successfully stopped.\n"
 
-    monkeypatch.setattr(following, "_flwr_run", flwr_run)
-    monkeypatch.setattr(following, "_flwr", flwr)
-    monkeypatch.setattr(following, "LAST_WORDS", timedelta())
+    monkeypatch.setattr(organiser, "_flwr_run", flwr_run)
+    monkeypatch.setattr(organiser, "_flwr", flwr)
+    monkeypatch.setattr(organiser, "LAST_WORDS", timedelta())
     return asked
 
 
@@ -454,7 +454,7 @@ def test_ctrl_c_stops_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> 
         yield STARTED
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(following, "_flwr_run", flwr_run)
+    monkeypatch.setattr(organiser, "_flwr_run", flwr_run)
     result = runner.invoke(app, ["federate", "mine", "--key", world.key.public])
     assert result.exit_code == 130
     assert asked == [("stop", "77", "mine")]
@@ -493,10 +493,10 @@ def test_lost_sites_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> 
 def test_lines_come_as_they_are_printed_and_silence_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(following, "QUIET", 0.05)
+    monkeypatch.setattr(organiser, "QUIET", 0.05)
     reader, writer = os.pipe()
     os.write(writer, b"one\ntw")
-    lines = following._lines(reader)
+    lines = organiser._lines(reader)
     assert [next(lines), next(lines)] == ["one\n", ""]
     os.write(writer, "o\nthr\u00e9e".encode())
     os.close(writer)

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from fedprikl.cli import aggregator_command, relay_command, running, site_command
 from fedprikl.cli.app import app
 from fedprikl.cli.running import private_folder
-from fedprikl.deployment import certificates
-from fedprikl.deployment.certificates import write_node_key
-from fedprikl.deployment.flower.parties import RelaySetup
+from fedprikl.deployment import tls
+from fedprikl.deployment.flower.parties import relay_processes
 from fedprikl.deployment.supervisor import Child
+from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import DeploymentError
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import SealingKey, SigningKey
@@ -186,7 +186,7 @@ def test_a_relay_whose_first_start_was_cut_off_starts_again(
 ) -> None:
     """After so many files, as a kill would; the next start makes all of them, and they fit."""
     line, written = ["relay", "relay", "--name", "127.0.0.1"], list[Path]()
-    whole = certificates._write
+    whole = tls._write
 
     def write(path: Path, content: bytes, *, mode: int) -> None:
         if len(written) == files:
@@ -195,7 +195,7 @@ def test_a_relay_whose_first_start_was_cut_off_starts_again(
         whole(path, content, mode=mode)
 
     with monkeypatch.context() as patch:
-        patch.setattr(certificates, "_write", write)
+        patch.setattr(tls, "_write", write)
         assert runner.invoke(app, line).exit_code == 137
     assert started == {}
     assert runner.invoke(app, line).exit_code == 0
@@ -259,7 +259,7 @@ def test_a_relay_makes_what_it_needs_once(started: dict[str, Any]) -> None:
     (superlink,) = started["made"].values()
     assert option(superlink, "--isolation") == "process"
     assert "--enable-supernode-auth" in superlink.command
-    assert isinstance(RelaySetup(folder=Path(), host="h", port=1).children(Path()), list)
+    assert isinstance(relay_processes(Path(), host="h", port=1), list)
 
 
 def test_two_processes_do_not_share_a_home(tmp_path: Path) -> None:

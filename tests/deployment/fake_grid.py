@@ -11,8 +11,8 @@ from deploy.small_world import node_configs, set_up_aggregator, write_sites
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedprikl.deployment.flower.client_app import app
-from fedprikl.deployment.flower.server_app import run_on_flower
+from fedprikl.deployment.flower.client import app
+from fedprikl.deployment.flower.server import run_on_flower
 from fedprikl.deployment.host import Clock, Host
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource

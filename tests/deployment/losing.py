@@ -3,7 +3,7 @@
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedprikl.deployment.flower.client_app import handle
+from fedprikl.deployment.flower.client import handle
 from fedprikl.protocol import Step
 
 DIES = {4: Step.SHARE, 17: Step.INPUT, 23: Step.INPUT, 41: Step.REVEAL}

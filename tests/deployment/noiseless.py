@@ -3,7 +3,7 @@
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedprikl.deployment.flower.server_app import run_on_flower
+from fedprikl.deployment.flower.server import run_on_flower
 from fedprikl.deployment.host import Host
 from fedprikl.deployment.settings import RoundSettings
 from tests.protocol.worlds import InsecureNoNoise

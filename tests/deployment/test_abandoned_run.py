@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from deploy.small_world import write_plan, write_roster
 
-from fedprikl.deployment.answers import roster_names
-from fedprikl.deployment.flower.server_app import run_on_flower
+from fedprikl.deployment.flower.organiser import roster_names
+from fedprikl.deployment.flower.server import run_on_flower
 from fedprikl.deployment.host import Host
 from fedprikl.deployment.progress import named, parse_line, short_name
 from fedprikl.deployment.settings import Home, RoundSettings

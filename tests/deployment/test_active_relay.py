@@ -12,9 +12,8 @@ from deploy.small_world import write_plan
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedprikl.deployment import hosted_round as host_checks
-from fedprikl.deployment.flower import server_app
-from fedprikl.deployment.flower.client_app import SESSION
-from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.flower import server
+from fedprikl.deployment.flower.client import SESSION, pack, unpack
 from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import (
@@ -272,7 +271,7 @@ def test_sealed_refusals_reach_the_aggregators_folder_and_no_log(
     context = federation.grid().contexts[1]
     context.run_config = {"clients": 8}
     with pytest.raises(ReleaseRefused, match="8 clients took no part") as raised:
-        server_app.app(federation.grid(), context)
+        server.app(federation.grid(), context)
     told = "".join(traceback.format_exception(raised.value)) + "".join(capsys.readouterr())
     assert why not in told
     assert "8 of the reasons are in the aggregator's folder" in told

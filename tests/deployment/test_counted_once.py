@@ -10,7 +10,7 @@ import pytest
 from deploy.small_world import write_plan, write_roster
 from flwr.app import Context, Message, RecordDict
 
-from fedprikl.deployment.flower.envelope import unpack
+from fedprikl.deployment.flower.client import unpack
 from fedprikl.deployment.gathering import Company
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import DeploymentError, ReleaseRefused

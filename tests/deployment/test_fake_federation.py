@@ -14,9 +14,8 @@ from deploy.small_world import write_plan
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
 from fedprikl.deployment import hosted_round
-from fedprikl.deployment.flower import server_app
-from fedprikl.deployment.flower.client_app import SESSION
-from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.flower import server
+from fedprikl.deployment.flower.client import SESSION, pack, unpack
 from fedprikl.deployment.host import Envelope, Host
 from fedprikl.deployment.metrics import read_counters
 from fedprikl.deployment.settings import Home, NodeSettings
@@ -541,7 +540,7 @@ def test_a_failed_run_says_so_in_its_log_and_fails(
     monkeypatch.setenv("FEDPRIKL_HOME", "/nowhere")
     context = federation.grid().contexts[1]
     with pytest.raises(DeploymentError):
-        server_app.app(federation.grid(), context)
+        server.app(federation.grid(), context)
     assert "[fedprikl] no release: There is no folder /nowhere" in capsys.readouterr().out
 
 
@@ -558,7 +557,7 @@ def test_a_run_cannot_send_the_aggregator_to_another_folder(
     context = federation.grid().contexts[1]
     context.run_config = {"home": str(tmp_path / "elsewhere"), "clients": 8}
     with pytest.raises(InvalidInputError, match="cannot choose"):
-        server_app.app(grid, context)
+        server.app(grid, context)
     assert "no release: A run cannot choose" in capsys.readouterr().out
     assert grid.carried == []
 
@@ -572,7 +571,7 @@ def test_the_entry_point_runs_a_whole_round(
     grid = federation.grid()
     context = federation.grid().contexts[1]
     context.run_config = {"clients": 8}
-    server_app.app(grid, context)
+    server.app(grid, context)
     assert "[fedprikl] release: {" in capsys.readouterr().out
 
 
@@ -600,7 +599,7 @@ def test_unexpected_words_never_reach_the_relays_log(
     context = federation.grid().contexts[1]
     context.run_config = {"clients": 8}
     with pytest.raises(DeploymentError, match="ZeroDivisionError") as raised:
-        server_app.app(grid, context)
+        server.app(grid, context)
     told = "".join(traceback.format_exception(raised.value))
     assert "123456" not in told + "".join(capsys.readouterr())
     assert spent(federation) == 0
@@ -618,6 +617,6 @@ def test_a_full_disk_loses_no_release(
     grid = federation.grid()
     host = Host(clock=grid.time.clock(), say=lines.append)
     with pytest.raises(OSError, match="No space"):
-        server_app.run_on_flower(grid, federation.settings(), host)
+        server.run_on_flower(grid, federation.settings(), host)
     assert any(line.startswith("[fedprikl] release: {") for line in lines)
     assert "metrics could not be written: No space left" in lines[-1]

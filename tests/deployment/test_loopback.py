@@ -27,14 +27,13 @@ import pytest
 from deploy.loopback import CONNECTION, Loopback
 from deploy.small_world import node_configs, set_up_aggregator, write_plan, write_sites
 from flwr.app import ConfigRecord
-from flwr.supercore.constant import TaskType
 
-from fedprikl.deployment.certificates import write_node_key
 from fedprikl.deployment.flower import APP_FOLDER
-from fedprikl.deployment.flower.runtime import Runtime
+from fedprikl.deployment.flower.privates import Runtime
 from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.metrics import read_counters
 from fedprikl.deployment.settings import Home
+from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import MessageDecodeError
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Invitation, Release, SealingKey, SigningKey, Step
@@ -129,7 +128,7 @@ def hostile_app(folder: Path) -> Path:
     (folder / "ran").mkdir()
     text = (APP_FOLDER / "pyproject.toml").read_text(encoding="utf-8")
     for kind in ("server", "client"):
-        text = text.replace(f"fedprikl.deployment.flower.{kind}_app:app", f"hostile:{kind}")
+        text = text.replace(f"fedprikl.deployment.flower.{kind}:app", f"hostile:{kind}")
     (app / "pyproject.toml").write_text(text)
     (app / "hostile.py").write_text(HOSTILE.format(mark=str(folder / "ran")))
     return app
@@ -275,9 +274,8 @@ def test_code_that_the_relay_ships_is_not_run(finished: Finished) -> None:
 
 
 def acquired(runtime: Runtime) -> str:
-    tasks = runtime.tasks(TaskType.CLIENT_APP)
-    with closing(tasks.client):
-        return tasks.acquire()
+    with runtime.tasks("site") as acquire:
+        return acquire()
 
 
 def test_nobody_else_on_the_machine_gets_a_sites_messages(finished: Finished) -> None:
@@ -317,7 +315,7 @@ def is_well(port: int) -> bool:
 def kill_executor(federation: Loopback, number: int) -> None:
     """Its site starts another."""
     running = federation.processes(federation.site(number)).items()
-    (pid,) = (pid for pid, words in running if "flower.executing" in words)
+    (pid,) = (pid for pid, words in running if "flower.executor" in words)
     os.kill(pid, signal.SIGKILL)
 
 

@@ -15,7 +15,7 @@ from deploy.small_world import write_plan, write_roster
 from flwr.app import Message
 
 from fedprikl.checks import Ints
-from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.flower.client import pack, unpack
 from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import SecureSumError

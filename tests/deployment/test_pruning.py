@@ -18,9 +18,10 @@ from flwr.superlink.federation import NoOpFederationManager
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app
+from fedprikl.cli.prune_command import prune_site
 from fedprikl.cli.running import held
-from fedprikl.deployment.flower.relay_database import prune_relay
-from fedprikl.deployment.pruning import prune_refusals, prune_site
+from fedprikl.deployment.flower.privates import prune_relay
+from fedprikl.deployment.hosted_round import prune_refusals
 from fedprikl.deployment.site_memory import open_tables
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Step

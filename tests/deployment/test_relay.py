@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedprikl.deployment.site
-from fedprikl.deployment.flower.envelope import unpack
+from fedprikl.deployment.flower.client import unpack
 from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.settings import Home
 from fedprikl.protocol import Address, Invitation, Reply, RoundDriver, Step

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app
-from fedprikl.deployment.flower import following
-from fedprikl.deployment.flower.server_app import run_on_flower
+from fedprikl.deployment.flower import organiser
+from fedprikl.deployment.flower.server import run_on_flower
 from fedprikl.deployment.host import Host
 from fedprikl.deployment.settings import Home
 from fedprikl.protocol import Release, SigningKey
@@ -38,12 +38,12 @@ def test_federate_takes_only_the_release_of_its_own_run(
 
     key = SigningKey.load(Home(federation.home).signing_key).public
     line = ["federate", "relay", "--key", key, "--clients", str(len(federation.files))]
-    monkeypatch.setattr(following, "_flwr_run", real)
+    monkeypatch.setattr(organiser, "_flwr_run", real)
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output + repr(result.exception)
     assert Release.load("release.json").is_intact
 
-    monkeypatch.setattr(following, "_flwr_run", lambda *_: iter(kept))  # the relay, a day later
+    monkeypatch.setattr(organiser, "_flwr_run", lambda *_: iter(kept))  # the relay, a day later
     result = CliRunner().invoke(app, [*line, "-o", "today.json", "--report", "today.html"])
     assert "An old or foreign release was offered" in str(result.exception)
     assert not Path("today.json").exists()

@@ -17,8 +17,7 @@ from scipy.stats import chi2
 
 import fedprikl.deployment.site
 from fedprikl.checks import Ints
-from fedprikl.deployment.flower.client_app import SESSION
-from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.flower.client import SESSION, pack, unpack
 from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.metrics import read_counters
 from fedprikl.deployment.settings import Home

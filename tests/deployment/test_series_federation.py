@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from fedprikl.cli import monitor_command
 from fedprikl.cli.app import app
-from fedprikl.deployment.flower import APP_FOLDER, following
-from fedprikl.deployment.flower.envelope import pack, unpack
-from fedprikl.deployment.flower.following import ask_for_period
-from fedprikl.deployment.flower.server_app import run_on_flower
+from fedprikl.deployment.flower import APP_FOLDER, organiser
+from fedprikl.deployment.flower.client import pack, unpack
+from fedprikl.deployment.flower.organiser import ask_for_period
+from fedprikl.deployment.flower.server import run_on_flower
 from fedprikl.deployment.host import Host
 from fedprikl.deployment.hosted_round import alone
 from fedprikl.deployment.metrics import read_counters
@@ -402,7 +402,7 @@ def asking(federation: FakeFederation, monkeypatch: pytest.MonkeyPatch) -> list[
         lines.extend(said)
         return iter(said)
 
-    monkeypatch.setattr(following, "_flwr_run", flwr_run)
+    monkeypatch.setattr(organiser, "_flwr_run", flwr_run)
     return lines
 
 
@@ -432,7 +432,7 @@ def test_the_organiser_knows_which_sites_of_the_roster_were_not_counted(
         lines.extend(said)
         return iter(said)
 
-    monkeypatch.setattr(following, "_flwr_run", flwr_run)
+    monkeypatch.setattr(organiser, "_flwr_run", flwr_run)
     monkeypatch.setattr(federated_series, "check_connection", lambda _: None)
     monkeypatch.setattr(monitor_command, "now", lambda: f"{day(3)}T01:00:00+00:00")
     key = SigningKey.load(Home(federation.home).signing_key).public
@@ -503,7 +503,7 @@ def test_an_organiser_asks_for_a_period_as_often_as_needed(
     with pytest.raises(DeploymentError, match="accepts releases of another key"):
         ask(1, first.fingerprint, "ab" * 32)
     old = next(line for line in lines if "release: {" in line)
-    monkeypatch.setattr(following, "_flwr_run", lambda *_: iter([old]))
+    monkeypatch.setattr(organiser, "_flwr_run", lambda *_: iter([old]))
     with pytest.raises(InvalidInputError, match=r"NOT genuine: .* lies in releases/"):
         ask(0, "", "ab" * 32)
     with pytest.raises(InvalidInputError, match="another period than 2"):

@@ -43,9 +43,7 @@ def test_fifty_nodes_complete_though_some_are_lost(engine: Loopback) -> None:
     app = engine.folder / "app"
     app.mkdir()
     text = (APP_FOLDER / "pyproject.toml").read_text(encoding="utf-8")
-    losing = text.replace(
-        "fedprikl.deployment.flower.client_app:app", "tests.deployment.losing:app"
-    )
+    losing = text.replace("fedprikl.deployment.flower.client:app", "tests.deployment.losing:app")
     assert losing != text
     (app / "pyproject.toml").write_text(losing)
     result = engine.federate(

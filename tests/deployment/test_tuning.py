@@ -35,10 +35,8 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedprikl.deployment.flower.exchange import FlowerTransport
-from fedprikl.deployment.flower.tuning import (
+from fedprikl.deployment.flower.privates import (
     CHECKS_OF_TIME,
-    CLOCKS,
     SERVES,
     WAITING,
     OnlyFor,
@@ -48,8 +46,10 @@ from fedprikl.deployment.flower.tuning import (
     tolerate_clocks,
     where_needed,
 )
+from fedprikl.deployment.flower.server import FlowerTransport
 from fedprikl.deployment.host import Clock
 from fedprikl.deployment.settings import Patience
+from fedprikl.deployment.tls import CLOCKS
 
 pytestmark = pytest.mark.slow
 
@@ -312,7 +312,7 @@ import sys, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
 from flwr.supercore.object_store.sql_object_store import SqlObjectStore
-from fedprikl.deployment.flower.relay_database import make_database
+from fedprikl.deployment.flower.privates import make_database
 if sys.argv[2] == "ours":
     make_database(Path(sys.argv[1]))
 SqlObjectStore(sys.argv[1], verify=False).initialize()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import pytest
 from flwr.app import Message
@@ -117,8 +117,8 @@ def test_forks_answer_a_whole_round_and_import_nothing_late(
 def test_a_preloaded_process_has_one_thread(party: str) -> None:
     said = fresh(
         f"""
-        from fedprikl.deployment.flower import executing, executor
-        executing.preload({party!r})
+        from fedprikl.deployment.flower import executor
+        executor.preload({party!r})
         executor.check_can_fork()
         print("it can fork")
         """
@@ -147,8 +147,8 @@ def test_two_forks_draw_different_noise_and_keys() -> None:
     said = fresh(
         """
         import json, os
-        from fedprikl.deployment.flower import executing
-        executing.preload("site")
+        from fedprikl.deployment.flower import executor
+        executor.preload("site")
 
         def drawn():
             from fedprikl.privacy import SECURE_NOISE
@@ -193,7 +193,8 @@ def run(token):
     if token == "bad":
         raise ValueError("a secret value")
 
-Executor(source=Source(["long", "bad", "good"]), run=run, poll=0.01, beat=folder / "beat").serve()
+acquire = Source(["long", "bad", "good"]).acquire
+Executor(acquire=acquire, run=run, poll=0.01, beat=folder / "beat").serve()
 """
 
 
@@ -247,7 +248,7 @@ def stop():
 
 def serve():
     try:
-        Executor(source=Source(), run=run, poll=0.001, parent=os.getppid()).serve()
+        Executor(acquire=Source().acquire, run=run, poll=0.001, parent=os.getppid()).serve()
     except SystemExit as error:
         os._exit(error.code)
 
@@ -303,7 +304,8 @@ def test_forks_have_a_limit() -> None:
             sleep(seconds)
 
         time.sleep = turn
-        executor = Executor(source=Source(), run=lambda _: signal.pause(), poll=0.01, at_once=2)
+        acquire = Source().acquire
+        executor = Executor(acquire=acquire, run=lambda _: signal.pause(), poll=0.01, at_once=2)
         try:
             executor.serve()
         except SystemExit:
@@ -329,13 +331,13 @@ def is_running(pid: int) -> bool:
 
 
 def test_an_idle_executor_looks_less_often_and_soon_again_after_a_message() -> None:
-    executor = Executor(source=cast(Any, None), run=lambda _: None, poll=0.5)
+    executor = Executor(acquire=str, run=lambda _: None, poll=0.5)
     pauses = [0.5]
     for _ in range(10):
         pauses.append(executor._pause_after("", pauses[-1]))
     assert pauses == sorted(pauses)
     assert pauses[-1] == 2.0
     assert executor._pause_after("a task", pauses[-1]) == 0.5
-    slow = Executor(source=cast(Any, None), run=lambda _: None, poll=10.0)
+    slow = Executor(acquire=str, run=lambda _: None, poll=10.0)
     assert slow._pause_after("", 10.0) == 10.0
     assert executor._pause_after(None, 25.0) == 30.0  # an API that does not answer

@@ -10,7 +10,7 @@ from deploy.small_world import write_plan
 
 from fedprikl.checks import Ints
 from fedprikl.deployment import site
-from fedprikl.deployment.flower.envelope import unpack
+from fedprikl.deployment.flower.client import unpack
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import PolicyRefusal, ReleaseRefused

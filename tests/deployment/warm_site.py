@@ -10,12 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedprikl.deployment.flower.executing import preload
-from fedprikl.deployment.flower.executor import check_can_fork
+from fedprikl.deployment.flower.executor import check_can_fork, preload
 
 
 def answered(message: Any, context: Any, threads: int) -> bytes:
-    from fedprikl.deployment.flower.client_app import app
+    from fedprikl.deployment.flower.client import app
 
     answer = app(message, context)
     return pickle.dumps((answer, context, sorted(sys.modules), threads))

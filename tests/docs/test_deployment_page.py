@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from fedprikl.cli import aggregator_command, relay_command, running, site_command
 from fedprikl.cli.app import app
 from fedprikl.cli.running import private_folder
-from fedprikl.deployment.flower import connection
+from fedprikl.deployment.flower import organiser
 from fedprikl.protocol import Roster, SealingKey, SignedPlan, SigningKey
 from tests.docs.pages import code_of
 from tests.docs.test_code_blocks import lines_of
@@ -39,7 +39,7 @@ class Reader:
         self.said: dict[str, str] = {}
         for module in (relay_command, aggregator_command, site_command):
             monkeypatch.setattr(module, "run_party", self._start)
-        monkeypatch.setattr(running, "check_relay", lambda *_: None)
+        monkeypatch.setattr(running, "check_relay", lambda *_: 0.0)
         monkeypatch.chdir(folder)
         monkeypatch.setenv("HOME", str(folder))
         monkeypatch.delenv("FLWR_HOME", raising=False)
@@ -115,8 +115,13 @@ def test_the_page_can_be_followed_from_top_to_bottom(
     assert (srv / "fedprikl-site" / "identity.pem").exists()
     assert (srv / "fedprikl-site" / "ledger.db").exists()
     asked: list[tuple[object, ...]] = []
-    monkeypatch.setattr(connection, "check_relay", lambda *relay: asked.append(relay))
-    connection.check_connection("hospitals")  # of Flower's config file
+
+    def no_clock(*relay: object) -> float:
+        asked.append(relay)
+        return 0.0
+
+    monkeypatch.setattr(organiser, "check_relay", no_clock)
+    organiser.check_connection("hospitals")  # of Flower's config file
     assert asked == [("relay.example.org:9443", str(tmp_path / "ca.pem"))]
 
 

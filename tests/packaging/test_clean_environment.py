@@ -18,7 +18,7 @@ pytest.importorskip("flwr", reason="the aggregator's side of the test runs over 
 from deploy.small_world import write_plan, write_roster
 from flwr.app import Message
 
-from fedprikl.deployment.flower.envelope import pack, unpack
+from fedprikl.deployment.flower.client import pack, unpack
 from fedprikl.deployment.host import Envelope
 from fedprikl.errors import ReleaseRefused
 from tests.deployment.conftest import task_identity  # noqa: F401  a fixture

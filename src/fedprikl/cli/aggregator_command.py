@@ -1,5 +1,6 @@
 """`fedprikl aggregator`: runs the aggregator's side of a federation, until it is stopped."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from fedprikl.cli.running import (
     note_relay,
     run_party,
 )
-from fedprikl.deployment.flower.parties import POLL, AggregatorSetup
+from fedprikl.deployment.flower.parties import POLL, aggregator_processes
 from fedprikl.deployment.settings import Home, home_folder
 
 HEALTH_PORT = 8471
@@ -46,7 +47,12 @@ def aggregator_command(
     home = Home(home_folder())
     check_file(home.sealing_key, "key", "Make the aggregator's keys with `fedprikl keys`.")
     note_relay(superlink, root_certificates)
-    setup = AggregatorSetup(
-        superlink=superlink, roots=root_certificates, secret=secret, app=server_app, poll=poll
+    processes = partial(
+        aggregator_processes,
+        superlink=superlink,
+        roots=root_certificates,
+        secret=secret,
+        app=server_app,
+        poll=poll,
     )
-    run_party("aggregator", home.folder, setup.children, health_port=health_port)
+    run_party("aggregator", home.folder, processes, health_port=health_port)

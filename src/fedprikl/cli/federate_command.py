@@ -18,10 +18,14 @@ from fedprikl.cli.options import (
 )
 from fedprikl.cli.release_output import plan_words, print_release, write_release
 from fedprikl.cli.running import check_flower
-from fedprikl.deployment.answers import check_fresh, check_genuine, roster_names
 from fedprikl.deployment.flower import APP_FOLDER
-from fedprikl.deployment.flower.connection import check_connection
-from fedprikl.deployment.flower.following import follow_round
+from fedprikl.deployment.flower.organiser import (
+    check_connection,
+    check_fresh,
+    check_genuine,
+    follow_round,
+    roster_names,
+)
 from fedprikl.deployment.progress import named
 from fedprikl.errors import InvalidInputError
 from fedprikl.front.plan_checks import check_valid, now

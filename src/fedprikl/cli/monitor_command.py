@@ -30,7 +30,7 @@ from fedprikl.cli.options import (
 from fedprikl.cli.release_output import DRIFT_FOUND
 from fedprikl.cli.running import check_flower
 from fedprikl.dashboard import site_places, write_site
-from fedprikl.deployment.answers import roster_names
+from fedprikl.deployment.flower.organiser import roster_names
 from fedprikl.errors import HistoryError, HookError, InvalidInputError
 from fedprikl.front.monitoring import HistorySource, monitor, read_status, verify_history
 from fedprikl.front.plan_checks import check_limits, now

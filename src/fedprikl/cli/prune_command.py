@@ -10,12 +10,33 @@ import typer
 from fedprikl.checks import check_finite
 from fedprikl.cli.console import print_json, say
 from fedprikl.cli.options import Json
-from fedprikl.cli.running import held
-from fedprikl.deployment.flower.relay_database import prune_relay
-from fedprikl.deployment.pruning import prune_refusals, prune_site
+from fedprikl.cli.running import check_flower, held
+from fedprikl.deployment.host import make_smaller
+from fedprikl.deployment.hosted_round import prune_refusals
+from fedprikl.deployment.site_memory import forget_expired
 from fedprikl.errors import InvalidInputError
 
 Prune = Callable[..., int]
+
+
+def prune_relay(path: Path, *, before: datetime) -> int:
+    """Removes the runs that ended before a time from a relay's database, which is Flower's own."""
+    check_flower()
+    from fedprikl.deployment.flower import privates
+
+    return privates.prune_relay(path, before=before)
+
+
+def prune_site(path: Path, *, before: datetime) -> int:
+    """Removes the rounds of plans that ended before a time from a site's memory; how many.
+
+    Such a plan is refused, with all its rounds, also if the clock goes back.
+    """
+    removed = forget_expired(path, at=before.isoformat())
+    make_smaller(path)
+    return removed
+
+
 # Of each party: the file that grows, what is removed from it, and by whom.
 PARTIES: dict[str, tuple[str, str, Prune]] = {
     "relay": ("state.db", "runs with their messages and logs", prune_relay),

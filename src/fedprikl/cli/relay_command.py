@@ -7,7 +7,7 @@ import typer
 
 from fedprikl.cli.console import notes, say
 from fedprikl.cli.running import HealthPort, check_flower, run_party
-from fedprikl.deployment.flower.parties import RelaySetup, prepare_relay
+from fedprikl.deployment.flower.parties import prepare_relay, relay_processes
 
 HEALTH_PORT = 8472
 
@@ -29,5 +29,5 @@ def relay_command(
     check_flower()
     for file in prepare_relay(folder, name=name, days=days):
         say(f"made {folder / file}", console=notes)
-    setup = RelaySetup(folder=folder, host=host, port=port)
-    run_party("relay", folder, setup.children, health_port=health_port)
+    processes = relay_processes(folder, host=host, port=port)
+    run_party("relay", folder, lambda _: processes, health_port=health_port)

@@ -15,9 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedprikl.cli.console import notes, say
-from fedprikl.deployment.flower.connection import check_relay
-from fedprikl.deployment.flower.plain_words import clock_words
 from fedprikl.deployment.supervisor import Child, Supervisor, serve_health
+from fedprikl.deployment.tls import check_relay, clock_words
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
 
 MAKE_NODE_KEY = 'ssh-keygen -t ecdsa -b 384 -N "" -f node'
@@ -119,7 +118,7 @@ def check_node_key(path: Path) -> None:
 def note_relay(address: str, roots: Path | None) -> None:
     """Says what is wrong with the relay or a clock. It may be mended later: nobody gives up."""
     try:
-        words = clock_words(check_relay(address, roots) or 0.0, address)
+        words = clock_words(check_relay(address, roots), address)
     except DeploymentError as error:
         words = f"{error} Starting all the same: it is tried again and again."
     if words:

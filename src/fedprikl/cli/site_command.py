@@ -1,6 +1,7 @@
 """`fedprikl site`: runs a site, until it is stopped."""
 
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from fedprikl.cli.running import (
     note_relay,
     run_party,
 )
-from fedprikl.deployment.flower.parties import POLL, SiteSetup
+from fedprikl.deployment.flower.parties import POLL, check_carried, site_processes
 from fedprikl.deployment.settings import NodeSettings, home_folder
 from fedprikl.errors import InvalidInputError
 
@@ -69,16 +70,18 @@ def site_command(
         raise InvalidInputError(f"--{name} and --set {name}=... say the same. Leave --set out.")
     config = own | more
     NodeSettings.of(config)
+    check_carried(config)
     note_relay(superlink, root_certificates)
-    setup = SiteSetup(
+    processes = partial(
+        site_processes,
+        config=config,
         superlink=superlink,
         roots=root_certificates,
         node_key=node_key,
-        config=config,
         trusted=trusted_entities,
         poll=poll,
     )
-    run_party("site", home_folder(), setup.children, health_port=health_port)
+    run_party("site", home_folder(), processes, health_port=health_port)
 
 
 def _parse(settings: list[str]) -> dict[str, str | float | bool]:

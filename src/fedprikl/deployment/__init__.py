@@ -5,12 +5,10 @@ gathering.py      whom it asks
 host.py           what it needs of its machine and its network: time, noise, where it prints
 site.py           a site that answers a round
 site_memory.py    what a site must never forget: steps answered, records counted, plans replaced
-pruning.py        what an aggregator and a site may forget after a while
-answers.py        what an organiser checks of a release that came over a relay
 settings.py       run config, node config and files
 progress.py       what a round prints, and how `fedprikl federate` reads it
 metrics.py        Prometheus text format
 supervisor.py     keeps the processes of a party running
-certificates.py   TLS of a relay and within a site, node keys
+tls.py            certificates and keys; whether a relay can be reached and trusted
 flower/           the network over Flower: adapters only
 """

@@ -2,15 +2,17 @@
 
 import fcntl
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 from fedprikl.deployment.progress import printable
+from fedprikl.errors import DeploymentError
 from fedprikl.privacy import SECURE_NOISE, Head, Ledger, NoiseSource
 from fedprikl.protocol import Release, Reply, Transport
 
@@ -86,6 +88,19 @@ def turn(path: Path, *, wait: bool = True) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def make_smaller(path: Path) -> None:
+    """Gives the room of what was removed from a database back to the disk."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error as error:
+        raise DeploymentError(
+            f"What is old was removed from {path}, but the file is not smaller: {error}. Is the "
+            "disk full? Make room, and prune again."
+        ) from None
 
 
 def newest_head(folder: Path, public: str) -> Head | None:

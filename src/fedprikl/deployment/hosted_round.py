@@ -174,6 +174,25 @@ def keep_refusals(driver: RoundDriver, round_id: str, folder: Path, host: Host) 
         host.say(f"[fedprikl] the refusals could not be written: {error.strerror}")
 
 
+def prune_refusals(folder: Path, *, before: datetime) -> int:
+    """Removes the files of refusals that were written before a time; how many.
+
+    Folders and links are none of ours: they stay, and keep nothing else from being removed. Nor may
+    `folder` be a link, not even from now on: it could lead to the releases, or to others' files.
+    """
+    limit, removed = before.timestamp(), 0
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for entry in list(os.scandir(handle)):
+            ours = entry.name.endswith(".json") and entry.is_file(follow_symlinks=False)
+            if ours and entry.stat(follow_symlinks=False).st_mtime < limit:
+                os.unlink(entry.name, dir_fd=handle)
+                removed += 1
+    finally:
+        os.close(handle)
+    return removed
+
+
 def refusals_in_words(driver: RoundDriver) -> str:
     """What people need to know when nothing was released. Public: the relay stores it.
 

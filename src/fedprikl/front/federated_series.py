@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedprikl.deployment.flower import APP_FOLDER
-from fedprikl.deployment.flower.connection import check_connection
-from fedprikl.deployment.flower.following import ask_for_period
+from fedprikl.deployment.flower.organiser import ask_for_period, check_connection
 from fedprikl.deployment.progress import named, not_counted
 from fedprikl.monitoring.history import History
 from fedprikl.protocol import SignedPlan

@@ -1,7 +1,10 @@
 """The warm executor: runs each task of a Flower app in a fork of a process that has it imported.
 
-Flower starts a Python process for every message, which costs two seconds of CPU, nearly all of it
-imports. A fork costs milliseconds, and ends with its message as before.
+    python -m fedprikl.deployment.flower.executor site --address ... --secret ... --poll 0.5
+
+`fedprikl site` and `fedprikl aggregator` start it. Flower starts a Python process for every
+message, which costs two seconds of CPU, nearly all of it imports. A fork costs milliseconds, and
+ends with its message as before.
 
 A fork copies the thread that calls it and no other, but every lock as it stands: a process with
 more threads must not fork. So this process imports, polls and forks, and nothing else: no records
@@ -9,6 +12,7 @@ are read, no noise is drawn, no key is loaded before the fork. Random bytes come
 (`os.urandom`), or from libraries that notice a fork.
 """
 
+import argparse
 import gc
 import logging
 import os
@@ -18,14 +22,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import httpx
 
-from fedprikl.deployment.flower.plain_words import no_task_words
-from fedprikl.deployment.flower.runtime import TaskSource
+from fedprikl.deployment.flower import privates
+from fedprikl.deployment.flower.privates import Party, Runtime
 from fedprikl.deployment.supervisor import watch_parent
 from fedprikl.errors import DeploymentError
 
@@ -34,7 +40,27 @@ STOPPING = 5.0  # seconds that a task has to end when the executor is stopped
 AT_ONCE = 32  # forks; further tasks wait at the API until one of them has ended
 LONGEST_PAUSE = 30.0  # between two attempts to reach an API that does not answer
 IDLE_PAUSE = 2.0  # between two looks where nothing has been asked for a while
+# The app of each party, and what its tasks would import late. Not OpenDP and pyarrow, which start
+# threads: a fork that needs them imports them.
+APPS: dict[Party, str] = {
+    "site": "fedprikl.deployment.flower.client:app",
+    "aggregator": "fedprikl.deployment.flower.server:app",
+}
+LATE: dict[Party, tuple[str, ...]] = {
+    "site": (),
+    "aggregator": ("scipy.optimize", "flwr.superlink.grid", "flwr.supercore.logger"),
+}
+LEDGER = ("scipy.optimize", "scipy.special")  # of a site that keeps count of a budget of its own
 log = logging.getLogger(__name__)
+
+
+def preload(party: Party, app: str = "", *, ledger: bool = False) -> Callable[[Runtime, str], None]:
+    """Imports what the tasks of a party need; what runs one of them, in a fork."""
+    for name in LATE[party] + (LEDGER if ledger else ()):
+        import_module(name)
+    module, _, attribute = (app or APPS[party]).partition(":")
+    found: Any = getattr(import_module(module), attribute)
+    return partial(privates.answer_message if party == "site" else privates.host_run, app=found)
 
 
 def check_can_fork() -> None:
@@ -48,6 +74,27 @@ def check_can_fork() -> None:
         )
 
 
+def no_task_words(error: httpx.HTTPError, *, own: bool = False) -> str:
+    """Why there is no task now, from what went wrong when one was asked for.
+
+    `own`: a site's executor asked, and asks the site's own SuperNode; else it is the relay.
+    """
+    where = f"{error.request.url.host}:{error.request.url.port}"
+    if not isinstance(error, httpx.HTTPStatusError):
+        said = f"Connection attempt failed, retrying: {error}"
+        return privates.in_plain_words(said, relay=where, own=own)
+    who = f"This site's own SuperNode ({where})" if own else where
+    code = error.response.status_code
+    if code not in (401, 403):
+        return f"{who} hands out no tasks now (HTTP {code}); trying again."
+    advice = (
+        "Start this site again: both get a new one."
+        if own
+        else "Take the relay's superexec.secret (--secret), and check that both clocks are right."
+    )
+    return f"{who} refuses this process (HTTP {code}): it has another secret. {advice}"
+
+
 @dataclass(slots=True, kw_only=True)
 class Executor:
     """Acquires tasks and forks; `run` is handed a task's token in the fork.
@@ -56,7 +103,7 @@ class Executor:
     ends. Ends by SIGTERM or SIGINT, with all its forks, of which there are `at_once` at most.
     """
 
-    source: TaskSource
+    acquire: Callable[[], str]  # the token of a task, empty if there is none
     run: Callable[[str], None]
     poll: float
     beat: Path | None = None
@@ -109,7 +156,7 @@ class Executor:
     def _acquire(self) -> str | None:
         """The token of a task, empty if there is none; None if the API cannot be asked now."""
         try:
-            token = self.source.acquire()
+            token = self.acquire()
         except httpx.HTTPError as error:
             log.warning(no_task_words(error, own=self.own))
             return None
@@ -158,13 +205,54 @@ class Executor:
             self._forks.discard(pid)
 
     def _end_forks(self) -> None:
-        for pid in self._forks:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        self._signal_forks(signal.SIGTERM)
         end = time.monotonic() + STOPPING
         while self._forks and time.monotonic() < end:
             self._reap()
             time.sleep(0.05)
+        self._signal_forks(signal.SIGKILL)
+
+    def _signal_forks(self, number: int) -> None:
         for pid in self._forks:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serves until it is stopped."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("party", choices=sorted(APPS))
+    parser.add_argument("--address", required=True)
+    parser.add_argument("--root-certificates", type=Path)
+    parser.add_argument("--secret", type=Path, required=True)
+    parser.add_argument("--poll", type=float, required=True)
+    parser.add_argument("--beat", type=Path)
+    parser.add_argument("--parent", type=int, default=0)
+    parser.add_argument("--app", default="")
+    parser.add_argument("--ledger", action="store_true")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    own = options.party == "site"  # whose SuperNode is at the address; else it is the relay's
+    privates.explain_flower(options.address, own=own)
+    run = preload(options.party, options.app, ledger=options.ledger)
+    roots, secret = options.root_certificates, options.secret.read_bytes()
+    if not secret:
+        raise DeploymentError(f"The file {options.secret} is empty: it has to hold the secret.")
+    runtime = Runtime(
+        address=options.address, roots=None if roots is None else roots.read_bytes(), secret=secret
+    )
+    with suppress(SystemExit), runtime.tasks(options.party) as acquire:
+        Executor(
+            acquire=acquire,
+            run=partial(run, runtime),
+            own=own,
+            poll=options.poll,
+            beat=options.beat,
+            parent=options.parent,
+        ).serve()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,17 +15,17 @@ import socket
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedprikl.deployment.certificates import (
+from fedprikl.deployment.settings import NodeSettings
+from fedprikl.deployment.supervisor import Child, watched
+from fedprikl.deployment.tls import (
+    CERTIFICATES,
     check_certificates,
     write_certificates,
     write_secret,
 )
-from fedprikl.deployment.settings import NodeSettings
-from fedprikl.deployment.supervisor import Child, watched
 from fedprikl.errors import DeploymentError, InvalidInputError
 
 POLL = 0.5  # seconds between two looks for a task
@@ -39,110 +39,106 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THR
 _LINK_DAYS = 3650.0  # a certificate lives as long as its process
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteSetup:
-    """What a site is started with. `config` is its node config, see `NodeSettings`."""
+def check_carried(config: Mapping[str, str | float | bool]) -> None:
+    """Refuses a node config with which the SuperNode would end, again and again.
 
-    superlink: str
-    roots: Path | None
-    node_key: Path
-    config: Mapping[str, str | float | bool]
-    trusted: Path | None = None  # whose apps the SuperNode accepts
-    poll: float = POLL
-
-    def __post_init__(self) -> None:
-        """Refuses what the SuperNode would end with, again and again."""
-        for name, value in self.config.items():
-            if not _is_carried(value):
-                raise InvalidInputError(
-                    f"Flower cannot carry the setting `{name}`: it has a double quote, an emoji or "
-                    "another rare sign, or is too large a number. Write it without; rename a file "
-                    "or folder that has one."
-                )
-
-    def children(self, private: Path) -> list[Child]:
-        """SuperNode and executor, with what they prove themselves by in the folder `private`."""
-        write_certificates(private, days=_LINK_DAYS)
-        write_secret(private / "secret", os.urandom(32))
-        port = _free_port()
-        values = " ".join(f"{name}={json.dumps(value)}" for name, value in self.config.items())
-        options = {
-            "--superlink": self.superlink,
-            "--root-certificates": self.roots,
-            "--auth-supernode-private-key": self.node_key,
-            "--trusted-entities": self.trusted,
-            "--node-config": values,
-            "--isolation": "process",
-            "--host": "127.0.0.1",
-            "--port": port,
-            "--superexec-auth-secret-file": private / "secret",
-            "--ssl-ca-certfile": private / "ca.pem",
-            "--ssl-certfile": private / "server.pem",
-            "--ssl-keyfile": private / "server.key",
-        }
-        command = watched(
-            "fedprikl.deployment.flower.plain_words", "flower_supernode", *_words(options)
-        )
-        executor = _executor(
-            "site",
-            {
-                "--address": f"127.0.0.1:{port}",
-                "--root-certificates": private / "ca.pem",
-                "--secret": private / "secret",
-                "--poll": self.poll,
-            },
-            private / "executor.beat",
-            *(["--ledger"] if NodeSettings.of(self.config).ledger.exists() else []),
-        )
-        return [Child(name="supernode", command=command, environment=ENVIRONMENT), executor]
+    Flower cuts a text at its first double quote, reads the rest as TOML, and its whole numbers have
+    64 bits.
+    """
+    for name, value in config.items():
+        try:
+            carried = bool(tomllib.loads(f"value = {json.dumps(value)}")["value"] == value)
+        except ValueError:
+            carried = False
+        large = isinstance(value, int) and abs(value) >> 63
+        if not carried or large or '"' in str(value):
+            raise InvalidInputError(
+                f"Flower cannot carry the setting `{name}`: it has a double quote, an emoji or "
+                "another rare sign, or is too large a number. Write it without; rename a file "
+                "or folder that has one."
+            )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AggregatorSetup:
-    """What an aggregator is started with."""
+def site_processes(
+    private: Path,
+    config: Mapping[str, str | float | bool],
+    *,
+    superlink: str,
+    roots: Path | None,
+    node_key: Path,
+    trusted: Path | None = None,
+    poll: float = POLL,
+) -> list[Child]:
+    """SuperNode and executor, with what they prove themselves by in the folder `private`.
 
-    superlink: str
-    roots: Path | None
-    secret: Path
-    app: str = ""  # another ServerApp that is installed here, "module:name"; for tests
-    poll: float = POLL
+    `config` is the node config, see `NodeSettings`; `trusted`: whose apps the SuperNode accepts.
+    """
+    write_certificates(private, days=_LINK_DAYS)
+    write_secret(private / "secret", os.urandom(32))
+    port = _free_port()
+    options = {
+        "--superlink": superlink,
+        "--root-certificates": roots,
+        "--auth-supernode-private-key": node_key,
+        "--trusted-entities": trusted,
+        "--node-config": " ".join(f"{name}={json.dumps(value)}" for name, value in config.items()),
+        "--isolation": "process",
+        "--host": "127.0.0.1",
+        "--port": port,
+        "--superexec-auth-secret-file": private / "secret",
+        **_certificates(private),
+    }
+    executor = _executor(
+        "site",
+        {
+            "--address": f"127.0.0.1:{port}",
+            "--root-certificates": private / "ca.pem",
+            "--secret": private / "secret",
+            "--poll": poll,
+        },
+        private / "executor.beat",
+        *(["--ledger"] if NodeSettings.of(config).ledger.exists() else []),
+    )
+    return [_flower("supernode", *_words(options)), executor]
 
-    def children(self, private: Path) -> list[Child]:
-        """The executor; its connection to the relay is the relay's to secure."""
-        options = {
-            "--address": self.superlink,
-            "--root-certificates": self.roots,
-            "--secret": self.secret,
-            "--poll": self.poll,
-            "--app": self.app or None,
-        }
-        return [_executor("aggregator", options, private / "executor.beat")]
+
+def aggregator_processes(
+    private: Path,
+    *,
+    superlink: str,
+    roots: Path | None,
+    secret: Path,
+    app: str = "",
+    poll: float = POLL,
+) -> list[Child]:
+    """The executor; its connection to the relay is the relay's to secure.
+
+    `app`: another ServerApp that is installed here, "module:name"; for tests.
+    """
+    options = {
+        "--address": superlink,
+        "--root-certificates": roots,
+        "--secret": secret,
+        "--poll": poll,
+        "--app": app or None,
+    }
+    return [_executor("aggregator", options, private / "executor.beat")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelaySetup:
-    """What a relay is started with: `folder` holds what `prepare_relay` made."""
+def relay_processes(folder: Path, *, host: str, port: int) -> list[Child]:
+    """The SuperLink; `folder` holds what `prepare_relay` made.
 
-    folder: Path
-    host: str
-    port: int
-
-    def children(self, _private: Path) -> list[Child]:
-        """The SuperLink. ServerApps run elsewhere, at whoever has the secret."""
-        folder = self.folder
-        options = {
-            "--isolation": "process",
-            "--host": self.host,
-            "--port": self.port,
-            "--database": folder / "state.db",
-            "--superexec-auth-secret-file": folder / "superexec.secret",
-            "--ssl-ca-certfile": folder / "ca.pem",
-            "--ssl-certfile": folder / "server.pem",
-            "--ssl-keyfile": folder / "server.key",
-        }
-        words = ["--enable-supernode-auth", *_words(options)]
-        command = watched("fedprikl.deployment.flower.tuning", "flower_superlink", *words)
-        return [Child(name="superlink", command=command, environment=ENVIRONMENT)]
+    ServerApps run elsewhere, at whoever has the secret.
+    """
+    options = {
+        "--isolation": "process",
+        "--host": host,
+        "--port": port,
+        "--database": folder / "state.db",
+        "--superexec-auth-secret-file": folder / "superexec.secret",
+        **_certificates(folder),
+    }
+    return [_flower("superlink", "--enable-supernode-auth", *_words(options))]
 
 
 def prepare_relay(folder: Path, *, name: str, days: float) -> list[str]:
@@ -153,19 +149,18 @@ def prepare_relay(folder: Path, *, name: str, days: float) -> list[str]:
     """
     check_certificates(host=name, days=days)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made = []
-    certificates = ["ca.pem", "server.pem", "server.key"]
-    missing = [file for file in certificates if not (folder / file).exists()]
-    if missing == certificates:
+    made: list[str] = []
+    missing = tuple(file for file in CERTIFICATES if not (folder / file).exists())
+    if missing == CERTIFICATES:
         with TemporaryDirectory(dir=folder, prefix=".new-") as fresh:  # owner only
             write_certificates(Path(fresh), host=name, days=days)
-            for file in certificates:
+            for file in CERTIFICATES:
                 os.rename(Path(fresh, file), folder / file)
-        made += certificates
+        made += CERTIFICATES
     elif missing:
         raise DeploymentError(
             f"{folder} lacks {' and '.join(missing)}, which belongs to the certificates that are "
-            f"there. Put it back, or remove {', '.join(certificates)}: new ones are then made, and "
+            f"there. Put it back, or remove {', '.join(CERTIFICATES)}: new ones are then made, and "
             "everybody needs the new ca.pem."
         )
     secret = folder / "superexec.secret"
@@ -175,20 +170,20 @@ def prepare_relay(folder: Path, *, name: str, days: float) -> list[str]:
     return made
 
 
-def _is_carried(value: str | float) -> bool:
-    """Whether a value of the node config arrives: Flower cuts a text at its first double quote,
-    reads the rest as TOML, and its whole numbers have 64 bits.
-    """
-    try:
-        same = bool(tomllib.loads(f"value = {json.dumps(value)}")["value"] == value)
-    except ValueError:
-        return False
-    return same and '"' not in str(value) and not (isinstance(value, int) and abs(value) >> 63)
+def _certificates(folder: Path) -> dict[str, object]:
+    options = ("--ssl-ca-certfile", "--ssl-certfile", "--ssl-keyfile")
+    return {option: folder / file for option, file in zip(options, CERTIFICATES, strict=True)}
+
+
+def _flower(name: str, *words: str) -> Child:
+    """One of Flower's own processes, which ends with this one."""
+    command = watched("fedprikl.deployment.flower.privates", f"flower_{name}", *words)
+    return Child(name=name, command=command, environment=ENVIRONMENT)
 
 
 def _executor(kind: str, options: Mapping[str, object], beat: Path, *flags: str) -> Child:
     words = [*flags, *_words({**options, "--beat": beat, "--parent": os.getpid()})]
-    command = [sys.executable, "-m", "fedprikl.deployment.flower.executing", kind, *words]
+    command = [sys.executable, "-m", "fedprikl.deployment.flower.executor", kind, *words]
     environment = ENVIRONMENT | _ONE_THREAD
     return Child(name="executor", command=command, environment=environment, beat=beat)
 

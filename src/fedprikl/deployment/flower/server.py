@@ -1,8 +1,8 @@
-"""The network of a deployment over Flower's grid: send, look for answers, wait only so long.
+"""The ServerApp, on the aggregator's own host; and its network over Flower's grid.
 
-Flower's own `send_and_receive` looks for answers every 3 s; this looks more often, hands over each
-answer as it arrives, and waits no longer than a step may last, except for parts of an answer that
-are on their way: at most 20 s for each.
+Flower's own `send_and_receive` looks for answers every 3 s; `FlowerTransport` looks more often,
+hands over each answer as it arrives, and waits no longer than a step may last, except for parts of
+an answer that are on their way: at most 20 s for each.
 """
 
 import logging
@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from flwr.app import Message
-from flwr.serverapp import Grid
+from flwr.app import Context, Message
+from flwr.serverapp import Grid, ServerApp
 
-from fedprikl.deployment.flower.envelope import IDENTITY, pack, unpack
-from fedprikl.deployment.flower.tuning import CLOCKS
-from fedprikl.deployment.host import Clock, Envelope
-from fedprikl.deployment.settings import Patience
-from fedprikl.errors import DeploymentError, MessageDecodeError
-from fedprikl.protocol import Reply, Step
+from fedprikl.deployment.flower.client import IDENTITY, pack, unpack
+from fedprikl.deployment.host import Clock, Envelope, Host, print_line
+from fedprikl.deployment.hosted_round import host_round
+from fedprikl.deployment.progress import MARK, failure_line, printable
+from fedprikl.deployment.settings import Patience, RoundSettings
+from fedprikl.deployment.tls import CLOCKS
+from fedprikl.errors import DeploymentError, FedPriKLError, MessageDecodeError
+from fedprikl.protocol import Release, Reply, Step
 
 AT_ONCE = 10  # messages of one request: a busy SuperLink gives up on long ones
 TOGETHER = 4  # requests for answers at a time: each mostly waits for the relay
@@ -26,6 +28,33 @@ TRIES, RETRY_AFTER = 3, 5.0  # of one message, and seconds before it is sent aga
 SHORTEST_POLL, LONGEST_POLL = 0.1, 1.0
 PER_CLIENT = 0.04  # seconds more between two looks: each asks the relay about everybody who is late
 log = logging.getLogger(__name__)
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Entry point of a run. A run without a release fails, so that Flower shows it as failed.
+
+    Flower logs an exception at the relay. Ours hold no secret; the words of any other might, so
+    only its name leaves this process.
+    """
+    try:
+        print_line(f"{MARK} the aggregator has the run")
+        run_on_flower(grid, RoundSettings.of(context.run_config), Host())
+    except FedPriKLError as error:
+        error.args = (printable(str(error)),)
+        print_line(failure_line(str(error)))
+        raise
+    except Exception as error:
+        words = f"The ServerApp failed unexpectedly ({type(error).__name__}). Please report it."
+        print_line(failure_line(words))
+        raise DeploymentError(words) from None
+
+
+def run_on_flower(grid: Grid, settings: RoundSettings, host: Host) -> Release:
+    """One round over a grid."""
+    return host_round(FlowerNetwork(grid, settings.patience, host.clock), settings, host)
 
 
 @dataclass(frozen=True, slots=True)

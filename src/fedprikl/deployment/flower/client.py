@@ -1,26 +1,48 @@
-"""The ClientApp: a site as a SuperNode runs it.
+"""The ClientApp: a site as a SuperNode runs it; and how Flower carries an envelope, either way.
 
 Every message is answered by a process of its own. What the site keeps in between is in
 `context.state`, which stays in the memory of the site's own SuperNode.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedprikl.deployment.flower.envelope import IDENTITY, pack, unpack
 from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.site import Kept, Site
+from fedprikl.errors import MessageDecodeError
 from fedprikl.protocol import Step
 
+RECORD = "fedprikl"
+IDENTITY = "identity"  # the type of message of the identity check
 SESSION = "fedprikl-session"  # a round that goes on, and its last answer
 LAST = "fedprikl-last-answer"  # of a round that is over
 log = logging.getLogger(__name__)
 
 app = ClientApp()
+
+
+def pack(envelope: Envelope) -> RecordDict:
+    """One record with the round, and a message or a refusal."""
+    record = ConfigRecord()
+    record["round"], record["message"] = envelope.round_id, envelope.message
+    record["refusal"] = envelope.refusal
+    return RecordDict({RECORD: record})
+
+
+def unpack(message: Message) -> Envelope:
+    """The envelope in a Flower message; anything else is a `MessageDecodeError`."""
+    try:
+        record = message.content.config_records[RECORD]
+        match record["round"], record["message"], record["refusal"]:
+            case str(round_id), bytes(content), str(refusal):
+                return Envelope(round_id, content, refusal)
+    except (KeyError, ValueError):
+        pass
+    raise MessageDecodeError("this is not a message of a fedprikl round")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +56,8 @@ class ContextState:
         for name in (SESSION, LAST):
             if name in self.records:
                 kept = self.records.config_records[name]
-                return Kept(*(_bytes(kept.get(field.name)) for field in fields(Kept)))
+                found = [kept.get(field.name) for field in fields(Kept)]
+                return Kept(*(value if isinstance(value, bytes) else b"" for value in found))
         return None
 
     def save(self, kept: Kept) -> None:
@@ -48,10 +71,6 @@ class ContextState:
         """Both."""
         for name in {SESSION, LAST} & set(self.records):
             del self.records[name]
-
-
-def _bytes(value: object) -> bytes:
-    return value if isinstance(value, bytes) else b""
 
 
 def handle(step: Step, message: Message, context: Context) -> Message:
@@ -75,10 +94,6 @@ def handle_identity(message: Message, context: Context) -> Message:
     return Message(pack(envelope), reply_to=message)
 
 
-def _handler(step: Step) -> Callable[[Message, Context], Message]:
-    return lambda message, context: handle(step, message, context)
-
-
 app.query(IDENTITY)(handle_identity)
 for _step in Step:
-    app.query(_step.value)(_handler(_step))
+    app.query(_step.value)(partial(handle, _step))
