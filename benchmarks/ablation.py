@@ -22,6 +22,8 @@ import numpy as np
 from fedprikl.demo import deal_clients
 from fedprikl.divergence import Score, Skew, skewed_divergence
 from fedprikl.estimation import (
+    CountNoise,
+    CountsDesign,
     NoisyCounts,
     estimate_noisy_counts,
     score_sensitivity,
@@ -157,20 +159,14 @@ def measure_alone(kind: Any, digits: Any, populations: Any, *, debias: bool) -> 
             pi, population = digits.distribution(a), populations[b]
             points = all_points(pi)
             held = digits.counts(b)[points.cells]
-            exact = NoisyCounts(
-                points=points,
-                counts=held,
-                rest=np.array([population.records - held.sum()]),
-                records=np.array([population.records]),
-                noise_sd=np.array([math.sqrt(clients * share.share_variance)]),
-                laplace_scale=scale,
-            )
-            on_counts, on_rest = exact.draw_noise(rng)
-            noisy = replace(exact, counts=held + on_counts[0], rest=exact.rest + on_rest[0])
+            noise = CountNoise(sd=math.sqrt(clients * share.share_variance), scale=scale)
+            exact, records = np.append(held, population.records - held.sum()), population.records
+            noisy = NoisyCounts.of(exact + noise.draw(rng, exact.shape), [records], [noise])
             score = Score(Skew(GAMMA))
-            value = float(points.weights @ score(noisy.projected(), points.pi, noisy.records))
+            likeliest = CountsDesign.of(points, noisy).projected(noisy)
+            value = float(points.weights @ score(likeliest, points.pi, np.array([records])))
             if debias:
-                value = estimate_noisy_counts(noisy, score=score, rng=rng, resamples=50).value
+                value, _ = estimate_noisy_counts(points, noisy, score=score, rng=rng, resamples=50)
             row.append(value - skewed_divergence(pi, population.distribution, skew=GAMMA))
         errors.append(row)
     words = "projected and debiased" if debias else "projected"

@@ -5,17 +5,23 @@ The noise, sensitivities, witnesses and thresholds are those of the round (`Trus
 numpy's: `InsecureSeededNoise`, or for noise in shares the law of their sum.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import ColumnCase, NoisyViews, judge_columns, noise_views
+from fedprikl.estimation import (
+    ColumnCase,
+    CountsDesign,
+    NoisyViews,
+    judge_columns,
+    noise_views,
+    variation,
+)
 from fedprikl.estimation.moved_cells import CellNull, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.noisy_counts import debias
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.noisy_views import UnseenStatistic
 from fedprikl.estimation.statistic import Statistic
@@ -79,7 +85,7 @@ class Default:
     ) -> NoisyViews:
         """Counts that carry the noise of all clients."""
         cohorts = cohort_sizes(self.plan, self.clients)
-        variance = self.trust.expected_noise(cohorts)[0] ** 2
+        variance = self.trust.expected_noise(cohorts).sd ** 2
         counts = np.concatenate([np.append(each, 0) for each in exact])
         opened = OpenedSum(NOTHING, counts, self.records, variance)
         found = self.trust.estimate(
@@ -97,29 +103,28 @@ class Default:
     @cached_property
     def models(self) -> list[NoDrift]:
         """The law of each column's counts without drift."""
-        pairs = zip(self.template.counts, self.spreads, strict=True)
-        return [NoDrift.of(noisy.points, noisy.records, spread) for noisy, spread in pairs]
+        records, pairs = np.array([self.records]), zip(self.views, self.spreads, strict=True)
+        return [NoDrift.of(view.points(), records, spread) for view, spread in pairs]
 
     @cached_property
     def thresholds(self) -> list[dict[str, float]]:
         """Of each witness of each column, at the plan's false-alarm rate of them all."""
         cases = [
             ColumnCase(
-                points=noisy.points,
+                points=view.points(),
                 records=self.records,
                 spread=spread,
                 witnesses=self._statistics(i),
             )
-            for i, (noisy, spread) in enumerate(
-                zip(self.template.counts, self.spreads, strict=True)
-            )
+            for i, (view, spread) in enumerate(zip(self.views, self.spreads, strict=True))
         ]
         verdicts = judge_columns(cases, false_alarm=self.plan.false_alarm_of_each)
         return [{each.name: each.threshold for each in v.witnesses} for v in verdicts]
 
     def _statistics(self, column: int) -> tuple[Statistic, ...]:
-        unseen = self.views[column].out_of_domain(clients=self.clients, records=self.records)
-        return self.template.statistics(column, unseen)
+        view = self.views[column]
+        unseen = view.out_of_domain(clients=self.clients, records=self.records)
+        return self.template.statistics(column, view.points(), unseen)
 
     def noisy(self, held: Ints, rng: np.random.Generator) -> list[Noisy]:
         """Counts (populations, columns, cells) with noise, per column."""
@@ -127,8 +132,7 @@ class Default:
         for column, template in enumerate(self.template.counts):
             exact = np.pad(held[:, column], ((0, 0), (0, 1)))  # nothing is outside of the cells
             if self.trust.shares_noise:
-                on_counts, on_rest = template.draw_noise(rng, len(exact))
-                noised = exact + np.concatenate([on_counts, on_rest], axis=1)
+                noised = exact + template.noise[0].draw(rng, exact.shape)
             else:
                 mechanism = self.trust.columns_noise.counts
                 noised = mechanism.add_to(exact.ravel(), _source(rng)).reshape(exact.shape)
@@ -145,8 +149,9 @@ class Default:
                 found[statistic.name] = noisy.rest[:, 0] / self.records
                 continue
             if isinstance(statistic, VariationStatistic):  # with the noise that was drawn already
-                drawn = noisy.counts - held[:, column]
-                statistic = replace(statistic, sampler=lambda _rng, _draws, it=drawn: it)
+                sd = np.full(noisy.counts.shape[1], self.template.counts[column].noise[0].sd)
+                found[statistic.name] = variation(noisy.counts, model, sd)
+                continue
             values = statistic.simulated(model, held[:, column], rng)[:, 0]
             if statistic.mechanism is not None:
                 values = statistic.mechanism.add_to(values, _source(rng))
@@ -165,10 +170,9 @@ class Default:
         """The released KL of each column: (populations, columns)."""
         score = view_score("kl").plain
         values = []
-        for template, each in zip(self.template.counts, noisy, strict=True):
+        for view, template, each in zip(self.views, self.template.counts, noisy, strict=True):
             records = np.full((len(each.rest), 1), self.records)
-            found, _ = debias(
-                template,
+            found, _ = CountsDesign.of(view.points(), template).debias(
                 each.counts,
                 each.rest,
                 records,
@@ -183,8 +187,8 @@ class Default:
     def cell_nulls(self) -> list[CellNull]:
         """The law of each noisy count without drift, per column."""
         rng = public_simulation()
-        pairs = zip(self.template.counts, self.spreads, strict=True)
-        return [CellNull.of(noisy, spread, rng) for noisy, spread in pairs]
+        cases = zip(self.views, self.template.counts, self.spreads, strict=True)
+        return [CellNull.of((view.points(), *case), rng) for view, *case in cases]
 
     def moved(self, noisy: list[Noisy], false_discovery: float) -> Ints:
         """1, -1 or 0 of each cell, in whatever column: (populations, columns, cells)."""

@@ -24,13 +24,16 @@ from fedprikl import Reference
 from fedprikl.divergence import Score, skewed_divergence
 from fedprikl.estimation import (
     BatchCounts,
+    CountNoise,
+    CountsDesign,
     judge_release,
+    judge_together,
     score_sensitivity,
     trusted_aggregator,
     variation,
 )
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_verdict import judge_noisy_counts
+from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.statistic import NullValues
 from fedprikl.privacy import SECURE_NOISE, Calibrated
 from fedprikl.privacy.integer_noise import calibrate_integer_gaussian
@@ -169,9 +172,9 @@ class NoisyVerdicts:
         self.mechanism = calibrate_integer_gaussian(epsilon=EPSILON, delta=DELTA)
         self.model = NoDrift.of(points, np.array([case.records]), spread)
         self.sd = np.full(len(points), self.mechanism.standard_deviation)
-        verdict = judge_noisy_counts(
-            case.records * points.pi, self.model, self.sd, false_alarm=FALSE_ALARM
-        )
+        design = CountsDesign(points, self.model.records, (CountNoise.of(self.mechanism),))
+        statistic = VariationStatistic(design, case.records * points.pi)
+        verdict = judge_together([statistic], self.model, false_alarm=FALSE_ALARM)
         self.threshold = verdict.witnesses[0].threshold
 
     def flags(self, populations: list[Ints]) -> int:

@@ -9,9 +9,9 @@ debiased, in nats, and includes that of the points. Noise is simulated; the shar
 
 import argparse
 import json
+import math
 import sys
 import time
-from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from fedprikl.divergence import Score, Skew, skewed_divergence
-from fedprikl.estimation import NoisyCounts, estimate_noisy_counts
+from fedprikl.estimation import CountNoise, NoisyCounts, estimate_noisy_counts
 from fedprikl.privacy import SecureNoise, SharedMechanism, calibrate_shared
-from fedprikl.privacy.shared_noise import SharedLaplaceMechanism
 from fedprikl.reference import distinct_points
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
@@ -39,18 +38,11 @@ def estimate_error(
     pi, held = digits.distribution(pair[0]), digits.counts(pair[1])
     points = distinct_points(pi, min(POINTS, np.count_nonzero(pi)), batches=1, rng=rng)
     asked, included = held[points.cells].astype(np.float64), 0.95 * digits.writers
-    exact = NoisyCounts(
-        points=points,
-        counts=asked,
-        rest=np.array([held.sum() - asked.sum()]),
-        records=np.array([held.sum()]),
-        noise_sd=np.sqrt([included * noise.share_variance]),
-        laplace_scale=noise.scale if isinstance(noise, SharedLaplaceMechanism) else None,
-    )
-    on_counts, on_rest = exact.draw_noise(rng)
-    noisy = replace(exact, counts=exact.counts + on_counts[0], rest=exact.rest + on_rest[0])
-    found = estimate_noisy_counts(noisy, score=Score(Skew(SKEW)), rng=rng, resamples=100)
-    return abs(found.value - skewed_divergence(pi, held / held.sum(), skew=SKEW))
+    law = CountNoise(sd=math.sqrt(included * noise.share_variance), scale=noise.laplace_scale)
+    exact = np.append(asked, held.sum() - asked.sum())
+    noisy = NoisyCounts.of(exact + law.draw(rng, exact.shape), [held.sum()], [law], points)
+    value, _ = estimate_noisy_counts(points, noisy, score=Score(Skew(SKEW)), rng=rng, resamples=100)
+    return abs(value - skewed_divergence(pi, held / held.sum(), skew=SKEW))
 
 
 def compare(digits: Digits, pairs: int, epsilon: float, kind: Any) -> dict[str, Any]:

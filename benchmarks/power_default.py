@@ -14,9 +14,8 @@ from power_rivals import laplace_of
 
 import fedprikl as fk
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import Estimate, NoisyCounts
+from fedprikl.estimation import CountNoise, CountsDesign, Estimate
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_counts import debias
 from fedprikl.estimation.statistic import (
     AdaptiveStatistic,
     Statistic,
@@ -194,10 +193,9 @@ class Default:
                 sums.append(OpenedSum(asked, NO_VIEWS, records))
                 continue
             noise = self._count_noise
-            law = _law(points, np.array([records]), noise)
-            on_counts, on_rest = law.draw_noise(rng)
-            noisy = np.append(asked + on_counts[0], records - asked.sum() + on_rest[0])
-            sums.append(OpenedSum(noisy, NO_VIEWS, records, noise.noise_sd**2))
+            on_counts = noise.draw(rng, (len(points) + 1,))
+            noisy = np.append(asked, records - asked.sum()) + on_counts
+            sums.append(OpenedSum(noisy, NO_VIEWS, records, noise.sd**2))
         return sums
 
     def estimate(
@@ -220,11 +218,11 @@ class Default:
         return float("nan") if found is None else found
 
     @property
-    def _count_noise(self) -> CountsNoise:
-        noise = self.trial.release(self.plan.question)
-        if not isinstance(noise, CountsNoise):
+    def _count_noise(self) -> CountNoise:
+        release = self.trial.release(self.plan.question)
+        if not isinstance(release, CountsNoise):
             raise TypeError("The plan releases no counts.")
-        return noise
+        return release.noise
 
     def _populations(self, held: Ints) -> Populations:
         counts = held[:, self.points.cells]
@@ -235,16 +233,15 @@ class Default:
     ) -> Floats:
         """KL off counts with noise on them, as many resamples as the benchmark can afford."""
         noise = self._count_noise
-        law = _law(self.points, self.totals, noise)
+        design = CountsDesign(self.points, self.totals, (noise,))
         counts = held[:, self.points.cells]
-        on_counts, on_rest = law.draw_noise(rng, len(held))
+        on_counts, on_rest = design.draw_noise(rng, len(held))
         # Shares of few clients add up to more than one Laplace variable: then there is no pairing.
-        single = noise.laplace_scale is not None and abs(law.laplace_sums[0] - 1) < SINGLE
+        single = noise.scale is not None and abs(noise.variables - 1) < SINGLE
         if standard is not None and single:
-            on_counts = laplace_of(noise.laplace_scale, standard[..., self.points.cells])
+            on_counts = laplace_of(noise.scale, standard[..., self.points.cells])
         rest = held.sum(axis=1, keepdims=True) - counts.sum(axis=1, keepdims=True)
-        found, _ = debias(
-            law,
+        found, _ = design.debias(
             counts + on_counts,
             rest + on_rest,
             np.full((len(held), 1), self.records),
@@ -253,18 +250,6 @@ class Default:
             resamples=RESAMPLES,
         )
         return found
-
-
-def _law(points: QueryPoints, records: Ints, noise: CountsNoise) -> NoisyCounts:
-    """Empty counts with this noise."""
-    return NoisyCounts(
-        points=points,
-        counts=np.zeros(len(points)),
-        rest=np.zeros(1),
-        records=records,
-        noise_sd=np.array([noise.noise_sd]),
-        laplace_scale=noise.laplace_scale,
-    )
 
 
 def planned(pi: Floats, records: int, clients: int, epsilon: float, **options: Any) -> Default:

@@ -25,9 +25,9 @@ from series_worlds import DOMAINS, WEEKS, ClientsWorld, KnownWorld, released
 
 from fedprikl.checks import Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import estimate_noisy_counts
+from fedprikl.estimation import estimate_noisy_counts, sum_counts
 from fedprikl.monitoring.alarms import SeriesVerdict
-from fedprikl.monitoring.channels import PeriodCounts, summed
+from fedprikl.monitoring.channels import PeriodCounts
 from fedprikl.monitoring.sequential import judge_series
 
 FALSE_ALARM, SINGLE = 0.01, float(stats.norm.isf(0.01))
@@ -133,9 +133,11 @@ def measure_error(world: str, trust: str, nats: float, years: int, seed: int) ->
         periods = released(here, held, rng)
         truth = truths(here.pi, np.cumsum(held[:, :-1], axis=0))
         for week in range(WEEKS):
-            noisy = summed(here.channel.points, periods[: week + 1], 0)
-            found = estimate_noisy_counts(noisy, score=Score(correction=0.0), rng=rng, resamples=50)
-            errors[week] += abs(found.value - truth[week]) / years
+            noisy = sum_counts([period.channels[0] for period in periods[: week + 1]])
+            value, _ = estimate_noisy_counts(
+                here.channel.points, noisy, score=Score(correction=0.0), rng=rng, resamples=50
+            )
+            errors[week] += abs(value - truth[week]) / years
     return {
         "world": world,
         "trust": trust,

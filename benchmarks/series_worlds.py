@@ -13,14 +13,9 @@ from power_worlds import CLASSES, PER_CLIENT, Flights, domain, generator
 
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import NoisyCounts
-from fedprikl.monitoring.channels import Channel, ChannelCounts, PeriodCounts
-from fedprikl.protocol import (
-    AskedView,
-    Budget,
-    Plan,
-    Question,
-)
+from fedprikl.estimation import CountNoise, NoisyCounts
+from fedprikl.monitoring.channels import Channel, PeriodCounts
+from fedprikl.protocol import AskedView, Budget, Plan, Question
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.question_noise import noises_of
 from fedprikl.protocol.round import cohort_sizes
@@ -31,29 +26,7 @@ EPSILON, DEVIATION = 1.0, 2e-5  # nats, that the reference does not know of
 DOMAINS = ("lognormal", "flights", "digits")
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Of each noisy count."""
-
-    sd: float
-    scale: float | None
-
-    def add_to(self, held: Ints, rng: np.random.Generator) -> Floats:
-        """Counts of weeks, (weeks, cells and the rest), with noise of the same law."""
-        cells = held.shape[1] - 1
-        points = Channel.of(Reference.from_probabilities(np.full(cells, 1 / cells))).points
-        like = NoisyCounts(
-            points=points,
-            counts=np.zeros(cells),
-            rest=np.zeros(1),
-            records=np.array([RECORDS]),
-            noise_sd=np.array([self.sd]),
-            laplace_scale=self.scale,
-        )
-        return np.asarray(held + np.concatenate(like.draw_noise(rng, len(held)), axis=1))
-
-
-def noise_of(trust: str) -> Noise:
+def noise_of(trust: str) -> CountNoise:
     """As a plan says: all of epsilon for the counts of every cell."""
     plan = Plan(
         population="weeks",
@@ -67,9 +40,8 @@ def noise_of(trust: str) -> Noise:
         ),
     )
     if trust == "none":
-        return Noise(*NoisyHistogram(plan).expected_noise(cohort_sizes(plan, CLIENTS)))
-    mechanism = noises_of(plan)[0][0].charge
-    return Noise(mechanism.standard_deviation, getattr(mechanism, "scale", None))  # type: ignore[union-attr]
+        return NoisyHistogram(plan).expected_noise(cohort_sizes(plan, CLIENTS))
+    return CountNoise.of(noises_of(plan)[0][0].charge)  # type: ignore[arg-type]
 
 
 @dataclass(eq=False)
@@ -146,14 +118,7 @@ def released(
             number=week,
             records=int(held[week].sum()),
             clients=CLIENTS,
-            channels=(
-                ChannelCounts(
-                    counts=row[:-1],
-                    rest=float(row[-1]),
-                    noise_sd=noise.sd,
-                    laplace_scale=noise.scale,
-                ),
-            ),
+            channels=(NoisyCounts.of(row, [held[week].sum()], [noise]),),
         )
-        for week, row in enumerate(noise.add_to(held, rng))
+        for week, row in enumerate(held + noise.draw(rng, held.shape))
     ]

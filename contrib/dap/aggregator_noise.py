@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 from contrib.dap.prio3 import Prio3
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import CountNoise
 from fedprikl.privacy import laplace_variance
 from fedprikl.privacy.integer_noise import calibrate_integer_laplace
-from fedprikl.protocol import CountNoise, Plan
+from fedprikl.protocol import Plan
 
 __all__ = ["AggregatorNoise", "aggregator_noise"]
 
@@ -49,7 +50,7 @@ class AggregatorNoise:
     @property
     def released(self) -> CountNoise:
         """Its law, as a release of these counts states it."""
-        return CountNoise("laplace", self.scale, (float(self.parties),))
+        return CountNoise(sd=self.standard_deviation, scale=self.scale)
 
     def service_epsilon(self, kind: Prio3) -> Fraction:
         """The `epsilon` of libprio's `PureDpDiscreteLaplace` that gives this scale.

@@ -126,10 +126,10 @@ def test_the_noise_of_repetitions_is_that_of_the_round(rng: np.random.Generator)
     plan = plan_of(world, trust="none", cohort=20, dropout=0.2)
     release = RealRuns(world, 3).release(plan)
     included = sum(cohort.included for cohort in release.cohorts)
-    noise_sd, scale = NoisyHistogram(plan).expected_noise([20, 20, 20])
-    counts = noisy_counts(release)
-    assert counts.noise_sd == pytest.approx((noise_sd * np.sqrt(included / 60),))
-    assert counts.noise.scale == scale
+    expected = NoisyHistogram(plan).expected_noise([20, 20, 20])
+    (noise,) = noisy_counts(release).noise
+    assert noise.sd == pytest.approx(expected.sd * np.sqrt(included / 60))
+    assert noise.scale == expected.scale
 
 
 def test_clients_who_left_add_nothing() -> None:

@@ -86,8 +86,8 @@ def same_sums(release: Release, other: Release) -> None:
     assert dict(zip(mine.cells, mine.counts, strict=True)) == dict(
         zip(theirs.cells, theirs.counts, strict=True)
     )
-    assert (mine.rest, mine.records) == (theirs.rest, theirs.records)
-    assert mine.noise_sd == theirs.noise_sd
+    assert (mine.out_of_domain, mine.records) == (theirs.out_of_domain, theirs.records)
+    assert mine.noise == theirs.noise
 
 
 @pytest.mark.parametrize("gone", [None, *Step])
@@ -126,7 +126,7 @@ def test_without_a_trusted_party_the_sum_carries_the_stated_noise(
     for _ in range(3):
         told = noisy_counts(federation.run(federation.grid(most_counts=3))[0])
         noise += [n - cells[cell] for cell, n in zip(told.cells, told.counts, strict=True)]
-    variance = told.noise_sd[0] ** 2
+    variance = told.noise[0].sd ** 2
     assert len(noise) >= 60
     assert plausible(np.array(noise), variance)
     assert not plausible(np.array(noise), 20 * variance)

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, Skew, divergence_named
-from fedprikl.estimation import NoisyCounts
+from fedprikl.estimation import CountNoise, CountsDesign
 from fedprikl.estimation.column_verdict import ColumnCase, ColumnVerdict
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.statistic import ScoredStatistic, Statistic
@@ -36,20 +36,8 @@ class Column:
     pi: Floats
     records: int
     values: dict[str, Mechanism]  # divergences released as values
-    noise_sd: float | None = None  # on counts; None: none are released
-    laplace_scale: float | None = None
+    noise: CountNoise | None = None  # on counts; None: none are released
     spread: float | Spread = 1.0
-
-    def noisy(self, counts: Ints) -> NoisyCounts:
-        """With no noise yet."""
-        return NoisyCounts(
-            points=all_points(self.pi),
-            counts=counts.astype(np.float64),
-            rest=np.zeros(1),
-            records=np.array([self.records]),
-            noise_sd=np.array([self.noise_sd]),
-            laplace_scale=self.laplace_scale,
-        )
 
     def case(
         self, observed: dict[str, float] | None = None, counts: Ints | None = None
@@ -66,9 +54,10 @@ class Column:
             )
             for name, mechanism in self.values.items()
         ]
-        if self.noise_sd is not None:
-            held = np.rint(self.records * self.pi).astype(np.int64) if counts is None else counts
-            witnesses.append(VariationStatistic.of(self.noisy(held)))
+        if self.noise is not None:
+            held = np.rint(self.records * self.pi) if counts is None else counts
+            design = CountsDesign(points, records, (self.noise,))
+            witnesses.append(VariationStatistic(design, held.astype(np.float64)))
         return ColumnCase(
             points=points, records=self.records, spread=self.spread, witnesses=tuple(witnesses)
         )

@@ -11,11 +11,18 @@ from scipy import stats
 
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import BatchCounts, variation
+from fedprikl.estimation import (
+    BatchCounts,
+    CountNoise,
+    CountsDesign,
+    Verdict,
+    judge_together,
+    variation,
+)
 from fedprikl.estimation.no_drift import NoDrift, gamma_like
-from fedprikl.estimation.noisy_verdict import judge_noisy_counts
+from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.paper import no_privacy
-from fedprikl.reference import Correlation, Spread, all_points
+from fedprikl.reference import Correlation, QueryPoints, Spread, all_points
 from fedprikl.reference.correlation import Factors
 from tests.estimation.alike_clients import carriers, dirichlet, some_unusual
 
@@ -109,6 +116,11 @@ def noisy_alarm(model: NoDrift, threshold: float, noisy: Floats) -> bool:
     return bool(variation(noisy, model, np.full(len(noisy), NOISE)) > threshold)
 
 
+def judge_counts(points: QueryPoints, counts: Floats, model: NoDrift) -> Verdict:
+    design = CountsDesign(points, model.records, (CountNoise(sd=NOISE),))
+    return judge_together([VariationStatistic(design, counts)], model, false_alarm=STATED)
+
+
 @cache
 def noisy_alarms(ids: bool) -> int:
     """Of 150 populations of clients with one carrier each, 15 for each of 10 references."""
@@ -121,9 +133,7 @@ def noisy_alarms(ids: bool) -> int:
             spread = reference.whole.design_effect(clients=200, records=8000)
         points = all_points(reference.probabilities)
         model = NoDrift.of(points, np.array([8000]), spread)
-        sd = np.full(len(points), NOISE)
-        verdict = judge_noisy_counts(8000 * points.pi, model, sd, false_alarm=STATED)
-        limit = verdict.witnesses[0].threshold
+        limit = judge_counts(points, 8000 * points.pi, model).witnesses[0].threshold
         for _ in range(15):
             counts = carriers(rng, clients=200, records=40).sum(axis=0)[points.cells]
             noisy = counts + rng.normal(0, NOISE, len(counts))
@@ -207,7 +217,6 @@ def test_the_other_half_of_the_writers_has_not_drifted(digit: int | None) -> Non
         exact += kl_alarm(reference, counts, spread)
         points = all_points(reference.probabilities)
         model = NoDrift.of(points, np.array([counts.sum()]), spread)
-        sd = np.full(len(points), NOISE)
         seen = counts[points.cells] + rng.normal(0, NOISE, len(points))
-        noisy += judge_noisy_counts(seen, model, sd, false_alarm=STATED).drifted
+        noisy += judge_counts(points, seen, model).drifted
     assert max(exact, noisy) <= 2

@@ -4,37 +4,29 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl.estimation import NoisyCounts
-from fedprikl.estimation.moved_cells import CountLaw, count_noise
+from fedprikl.estimation import CountNoise
+from fedprikl.estimation.moved_cells import CountLaw, survival_of
 from fedprikl.privacy.integer_noise import calibrate_integer_laplace, laplace_variance
-from fedprikl.reference import all_points
 from tests.false_alarm import looks_as_frequent, missed
 
 
-def noisy(*, sd: float = 0.0, scale: float | None = None, sums: float = 1.0) -> NoisyCounts:
-    return NoisyCounts(
-        points=all_points([0.6, 0.4]),
-        counts=np.zeros(2),
-        rest=np.zeros(1),
-        records=np.array([1000]),
-        noise_sd=np.array([sd if scale is None else (sums * laplace_variance(scale)) ** 0.5]),
-        laplace_scale=scale,
-    )
+def laplace(scale: float, sums: float = 1.0) -> CountNoise:
+    return CountNoise(sd=(sums * laplace_variance(scale)) ** 0.5, scale=scale)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 5.0])
 def test_one_laplace_variable_has_its_closed_form(epsilon: float) -> None:
     mechanism = calibrate_integer_laplace(epsilon=epsilon)
-    found = count_noise(noisy(scale=mechanism.scale))
+    found = survival_of(laplace(mechanism.scale))
     x = np.linspace(-20 * mechanism.scale, 20 * mechanism.scale, 1001)
     assert found(x) == pytest.approx(mechanism.survival(x), rel=1e-4, abs=1e-14)
 
 
 @pytest.mark.parametrize("sums", [0.4, 1.7, 3.0])
 def test_sums_of_them_are_as_frequent_as_drawn(sums: float) -> None:
-    law, draws = noisy(scale=5.0, sums=sums), 200_000
-    noise = law.draw_noise(np.random.default_rng(2), draws // 2)[0].ravel()
-    survival = count_noise(law)
+    law, draws = laplace(5.0, sums), 200_000
+    noise = law.draw(np.random.default_rng(2), (draws,))
+    survival = survival_of(law)
     for x in (-12.0, 0.0, 7.0):
         chance = float(survival(np.array([x]))[0])
         assert looks_as_frequent(int(np.count_nonzero(noise > x)), draws, chance)
@@ -43,8 +35,8 @@ def test_sums_of_them_are_as_frequent_as_drawn(sums: float) -> None:
 
 def test_normal_noise_and_none() -> None:
     x = np.array([-3.0, 0.0, 2.0])
-    assert count_noise(noisy(sd=2.0))(x) == pytest.approx(stats.norm.sf(x / 2))
-    assert count_noise(noisy())(x).tolist() == [1.0, 0.0, 0.0]
+    assert survival_of(CountNoise(sd=2.0))(x) == pytest.approx(stats.norm.sf(x / 2))
+    assert survival_of(CountNoise(sd=0.0))(x).tolist() == [1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("mean", [0.01, 0.5, 8.0, 29.0])
@@ -52,7 +44,10 @@ def test_normal_noise_and_none() -> None:
 def test_few_records_are_counted_one_by_one(mean: float, effect: float) -> None:
     """Poisson and negative binomial tails, exactly up to where steps grow."""
     law = CountLaw.of(
-        np.array([mean]), np.array([mean * effect]), np.array([1e-3]), count_noise(noisy())
+        np.array([mean]),
+        np.array([mean * effect]),
+        np.array([1e-3]),
+        survival_of(CountNoise(sd=0.0)),
     )
     exact = stats.poisson(mean) if effect == 1 else stats.nbinom(mean / (effect - 1), 1 / effect)
     for seen in (0, 1, 3, 10, 40, 75):
@@ -63,7 +58,7 @@ def test_few_records_are_counted_one_by_one(mean: float, effect: float) -> None:
 @pytest.mark.parametrize("pi", [0.01, 0.3, 0.5, 0.95])
 def test_many_records_have_binomial_tails(pi: float) -> None:
     """From one in 10 to one in 1,000 within 20%; one in 100,000 within a half."""
-    records, noise = 4000, count_noise(noisy())
+    records, noise = 4000, survival_of(CountNoise(sd=0.0))
     law = CountLaw.of(
         np.array([records * pi]), np.array([records * pi * (1 - pi)]), np.array([pi]), noise
     )

@@ -9,7 +9,7 @@ import pytest
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import column_verdict
+from fedprikl.estimation import CountNoise, column_verdict
 from fedprikl.estimation.column_verdict import ColumnNull, common_depth, judge_columns
 from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.privacy import Mechanism, calibrate_gaussian, calibrate_laplace, laplace_variance
@@ -39,15 +39,16 @@ def columns_of(
             "tv": calibrate_laplace(epsilon=1.0, sensitivity=d / records),
             "js": calibrate_laplace(epsilon=1.0, sensitivity=0.7 * d / records),
         }
-        law = {"noise_sd": laplace_variance(scale) ** 0.5, "laplace_scale": scale}
+        law = CountNoise(sd=laplace_variance(scale) ** 0.5, scale=scale)
     else:
         one, other = (
             calibrate_gaussian(epsilon=1.0, delta=1e-6, sensitivity=s * d**0.5 / records)
             for s in (1.0, 0.7)
         )
-        values, law = {"tv": one, "js": other}, {"noise_sd": 4 * (2 * d) ** 0.5}
+        values, law = {"tv": one, "js": other}, CountNoise(sd=4 * (2 * d) ** 0.5)
     return [
-        Column(pi=falling(k), records=records, values=values, spread=spread, **law) for k in sizes
+        Column(pi=falling(k), records=records, values=values, spread=spread, noise=law)
+        for k in sizes
     ]
 
 
@@ -127,7 +128,7 @@ def test_the_rate_is_kept_for_clients_that_differ(count: int, rng: np.random.Gen
 def test_the_references_own_sampling_is_allowed_for(rng: np.random.Generator) -> None:
     """Pi is counted from as many records; thresholds are those of one such reference."""
     columns = [
-        replace(each, noise_sd=None, values={"tv": each.values["tv"]}, spread=spread)
+        replace(each, noise=None, values={"tv": each.values["tv"]}, spread=spread)
         for spread in (Spread(clients=(5000,), counted=5000), 1.0)
         for each in columns_of((12, 5, 12))
     ]
@@ -152,7 +153,7 @@ class Straight:
 def test_a_wrong_tail_is_unfair_but_keeps_the_rate(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    columns = [replace(each, noise_sd=None) for each in columns_of((2, 12, 200), records=1000)]
+    columns = [replace(each, noise=None) for each in columns_of((2, 12, 200), records=1000)]
     held = without_drift(columns, rng)
     _, fair = alarm_rate(columns, judged(columns), held, rng)
     monkeypatch.setattr(column_verdict, "tail_of", lambda *_: Straight())
@@ -172,7 +173,8 @@ def drifted(pi: Floats, by: float) -> Floats:
 def release(column: Column, p: Floats, rng: np.random.Generator) -> column_verdict.ColumnCase:
     held = rng.multinomial(column.records, p)
     seen = column.released(held[None], rng)
-    noisy = held + np.rint(rng.normal(0, column.noise_sd or 0, len(held))).astype(np.int64)
+    sd = 0.0 if column.noise is None else column.noise.sd
+    noisy = held + np.rint(rng.normal(0, sd, len(held))).astype(np.int64)
     return column.case({name: float(values[0]) for name, values in seen.items()}, noisy)
 
 

@@ -9,15 +9,16 @@ from fedprikl.checks import Floats
 from fedprikl.divergence import Score, skewed_divergence
 from fedprikl.estimation import (
     BatchCounts,
+    CountNoise,
     NoisyCounts,
     adaptive_interval,
     counts_interval,
+    estimate_noisy_counts,
     score_sensitivity,
     value_interval,
     weighted_score,
 )
 from fedprikl.estimation.adaptive import adaptive_law
-from fedprikl.estimation.noisy_counts import debias
 from fedprikl.privacy import calibrate_laplace
 from fedprikl.privacy.integer_noise import calibrate_integer_laplace
 from fedprikl.reference import all_points
@@ -111,30 +112,14 @@ def test_intervals_of_noisy_counts_cover(kind: str, records: int, epsilon: float
     held = rng.multinomial(records, drifted(pi, kind))
     truth = skewed_divergence(pi, held / records, skew=0.01)
     mechanism = calibrate_integer_laplace(epsilon=epsilon)
-    totals = np.array([records])
-    sd, scale = np.array([mechanism.standard_deviation]), mechanism.scale
+    scale = mechanism.scale
     covered, widths = 0, []
     for _ in range(30):
         noise = rng.geometric(-math.expm1(-1 / scale), (2, len(pi) + 1))
-        on_counts = (noise[0] - noise[1]).astype(float)
-        noisy = NoisyCounts(
-            points=POINTS,
-            counts=held + on_counts[:-1],
-            rest=on_counts[-1:],
-            records=totals,
-            noise_sd=sd,
-            laplace_scale=scale,
-        )
-        value, _ = debias(
-            noisy,
-            noisy.counts[None],
-            noisy.rest[None],
-            totals[None],
-            score=score,
-            rng=rng,
-            resamples=50,
-        )
-        found = counts_interval(noisy, float(value[0]), score=score)
+        numbers = np.append(held, 0) + noise[0] - noise[1]
+        noisy = NoisyCounts.of(numbers, [records], [CountNoise.of(mechanism)])
+        value, _ = estimate_noisy_counts(POINTS, noisy, score=score, rng=rng, resamples=50)
+        found = counts_interval(POINTS, noisy, value, score=score)
         assert found is not None
         covered += found.printed[0] <= truth <= found.printed[1]
         widths.append(found.printed[1] - found.printed[0])

@@ -9,7 +9,14 @@ import pytest
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, Skew
-from fedprikl.estimation import BatchCounts, Verdict, Witness, estimate_scored_sum, judge_together
+from fedprikl.estimation import (
+    BatchCounts,
+    CountsDesign,
+    Verdict,
+    Witness,
+    estimate_scored_sum,
+    judge_together,
+)
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_estimates import noise_counts
 from fedprikl.estimation.noisy_verdict import VariationStatistic
@@ -97,7 +104,9 @@ def round_of(
         found.append(estimate.statistic)
     if noisy:
         mechanism = calibrate_integer(epsilon=0.5, delta=1e-6)
-        found.append(VariationStatistic.of(noise_counts(held, mechanism, source)))
+        released = noise_counts(held, mechanism, source)
+        design = CountsDesign.of(points, released)
+        found.append(VariationStatistic(design, np.array(released.counts)))
     return points, records, found
 
 

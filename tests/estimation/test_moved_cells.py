@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,11 +10,11 @@ from scipy import stats
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import NoisyCounts
+from fedprikl.estimation import CountNoise, CountsDesign, NoisyCounts
 from fedprikl.estimation.moved_cells import CellNull, cell_shares, moved_cells, step_up
 from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.privacy import laplace_variance
-from fedprikl.reference import Correlation, Spread, all_points, distinct_points
+from fedprikl.reference import Correlation, QueryPoints, Spread, all_points, distinct_points
 from tests.estimation.column_releases import falling
 
 pytestmark = pytest.mark.slow
@@ -27,17 +28,16 @@ ALIKE = Spread(clients=(100,), correlation=Correlation(icc=ICC, size_variation=0
 Draw = Callable[[Floats, np.random.Generator], Ints]
 
 
+View = tuple[QueryPoints, NoisyCounts]
+
+
 def counted(
     pi: Floats, records: int, *, sd: float = 0.0, scale: float | None = None, sums: float = 1.0
-) -> NoisyCounts:
-    return NoisyCounts(
-        points=all_points(pi),
-        counts=records * pi,
-        rest=np.zeros(1),
-        records=np.array([records]),
-        noise_sd=np.array([sd if scale is None else (sums * laplace_variance(scale)) ** 0.5]),
-        laplace_scale=scale,
-    )
+) -> View:
+    if scale is not None:
+        sd = (sums * laplace_variance(scale)) ** 0.5
+    noise = CountNoise(sd=sd, scale=scale)
+    return all_points(pi), NoisyCounts.of(np.append(records * pi, 0.0), [records], [noise])
 
 
 def swapped(pi: Floats, by: float) -> Floats:
@@ -48,7 +48,7 @@ def swapped(pi: Floats, by: float) -> Floats:
 
 
 def sides_of(
-    views: Sequence[NoisyCounts],
+    views: Sequence[View],
     moved: int,
     by: float,
     rng: np.random.Generator,
@@ -58,12 +58,13 @@ def sides_of(
 ) -> tuple[Floats, Floats, Floats]:
     """P-values to both sides of many releases (releases, cells), and which way each cell moved."""
     simulation, above, below, truth = public_simulation(), [], [], []
-    for j, view in enumerate(views):
-        pi = view.points.pi
+    for j, (points, noisy) in enumerate(views):
+        pi = points.pi
         p = swapped(pi, by) if j < moved else pi
         held = draw(p, rng)
-        null = CellNull.of(view, spread, simulation)
-        high, low = null.sides(held + view.draw_noise(rng, len(held))[0])
+        null = CellNull.of((points, noisy, spread), simulation)
+        on_counts, _ = CountsDesign.of(points, noisy).draw_noise(rng, len(held))
+        high, low = null.sides(held + on_counts)
         above.append(high)
         below.append(low)
         truth.append(np.sign(np.round(p - pi, 12)))
@@ -143,18 +144,10 @@ def test_a_release_says_where_and_which_way(rng: np.random.Generator) -> None:
     pi, records = falling(12), 40_295
     views = []
     for p in (pi, swapped(pi, 0.2), pi):
-        plain = counted(pi, records, sd=60.0)
+        points, plain = counted(pi, records, sd=60.0)
         held = rng.multinomial(records, p) + rng.normal(0, 60.0, 12)
-        views.append(
-            NoisyCounts(
-                points=plain.points,
-                counts=held,
-                rest=np.zeros(1),
-                records=plain.records,
-                noise_sd=plain.noise_sd,
-            )
-        )
-    found = moved_cells([(view, 1.0) for view in views], false_discovery=0.01)
+        views.append((points, replace(plain, counts=tuple(held)), 1.0))
+    found = moved_cells(views, false_discovery=0.01)
     assert [each.tolist() for each in found] == [[0] * 12, [1, -1, *[0] * 10], [0] * 12]
     assert moved_cells([], false_discovery=0.1) == ()
 
@@ -167,17 +160,10 @@ def test_intervals_cover_the_populations_share(
     """Of 100 releases: at a rate of 95%, fewer than 78 cover with probability 1e-9."""
     covered = np.zeros(len(TINY))
     for _ in range(100):
-        plain = counted(TINY, records, sd=sd, scale=scale)
-        on_counts, on_rest = plain.draw_noise(rng)
-        view = NoisyCounts(
-            points=plain.points,
-            counts=rng.multinomial(records, TINY) + on_counts[0],
-            rest=on_rest[0],
-            records=plain.records,
-            noise_sd=plain.noise_sd,
-            laplace_scale=scale,
-        )
-        found = cell_shares(view, 1.0)
+        points, plain = counted(TINY, records, sd=sd, scale=scale)
+        noise = plain.noise[0].draw(rng, (len(TINY) + 1,))
+        held = np.append(rng.multinomial(records, TINY), 0)
+        found = cell_shares(points, NoisyCounts.of(held + noise, [records], plain.noise), 1.0)
         assert np.all((found.low >= 0) & (found.high <= 1))
         assert np.all((found.low <= found.shares) & (found.shares <= found.high))
         assert found.shares.sum() <= 1 + 1e-9
@@ -190,7 +176,7 @@ def test_clients_that_differ_widen_the_intervals_and_the_reference_does_not() ->
     view = counted(falling(12), 40_295, sd=10.0)
 
     def width(spread: float | Spread) -> Floats:
-        found = cell_shares(view, spread)
+        found = cell_shares(*view, spread)
         return found.high - found.low
 
     counted_too = Spread(clients=(40_295,), counted=1000)
@@ -200,39 +186,27 @@ def test_clients_that_differ_widen_the_intervals_and_the_reference_does_not() ->
 
 def test_intervals_without_noise_are_those_of_clopper_and_pearson() -> None:
     records, held = 1000, np.array([700, 250, 45, 5])
-    view = NoisyCounts(
-        points=all_points([0.6, 0.3, 0.07, 0.03]),
-        counts=held.astype(np.float64),
-        rest=np.zeros(1),
-        records=np.array([records]),
-        noise_sd=np.zeros(1),
-    )
-    found = cell_shares(view, 1.0)
+    view = NoisyCounts.of(np.append(held, 0), [records], [CountNoise(sd=0.0)])
+    found = cell_shares(all_points([0.6, 0.3, 0.07, 0.03]), view, 1.0)
     assert found.shares == pytest.approx(held / records)
     assert found.low == pytest.approx(stats.beta.ppf(0.025, held, records - held + 1), rel=0.06)
     assert found.high == pytest.approx(stats.beta.ppf(0.975, held + 1, records - held), rel=0.06)
 
 
 def test_hundred_views_take_seconds() -> None:
-    views = [(counted(falling(12), 40_295, sd=60.0), ALIKE)] * 100
+    views = [(*counted(falling(12), 40_295, sd=60.0), ALIKE)] * 100
     started = time.process_time()
     moved_cells(views, false_discovery=0.1)
-    for view, spread in views:
-        cell_shares(view, spread)
+    for view in views:
+        cell_shares(*view)
     assert time.process_time() - started < 15  # usually 3
 
 
 def test_what_cannot_be_told_is_refused() -> None:
     view = counted(falling(3), 100, sd=1.0)
     with pytest.raises(InvalidInputError, match="false_discovery"):
-        moved_cells([(view, 1.0)], false_discovery=0.0)
+        moved_cells([(*view, 1.0)], false_discovery=0.0)
     points = distinct_points(falling(4), 2, batches=2, rng=np.random.default_rng(0))
-    split = NoisyCounts(
-        points=points,
-        counts=np.zeros(4),
-        rest=np.zeros(2),
-        records=np.array([50, 50]),
-        noise_sd=np.ones(2),
-    )
+    split = NoisyCounts.of(np.zeros(6), [50, 50], [CountNoise(sd=1.0)] * 2, points)
     with pytest.raises(InvalidInputError, match="one batch"):
-        cell_shares(split, 1.0)
+        cell_shares(points, split, 1.0)

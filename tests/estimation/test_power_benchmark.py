@@ -176,7 +176,8 @@ def test_many_releases_at_once_are_those_of_the_library(
 def test_shares_of_few_clients_carry_the_noise_they_add(bench: Any) -> None:
     """More than one Laplace variable: not what the textbook adds. Means of 1,500 within 15%."""
     ours = bench.power_default.planned(PI, 3_000, 12, 1.0, trust="none")
-    assert ours.release.noise_sd > 1.15 * math.sqrt(2) * ours.release.laplace_scale
+    noise = ours.release.noise
+    assert noise.sd > 1.15 * math.sqrt(2) * noise.scale
     rng = np.random.default_rng(8)
     held = rng.multinomial(3_000, PI, 60)
     truth = bench.power_worlds.truths(PI, held)

@@ -8,12 +8,11 @@ import pytest
 
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
-from fedprikl.estimation import NoisyCounts
+from fedprikl.estimation import CountNoise, CountsDesign
 from fedprikl.estimation import noisy_counts as module
 from fedprikl.estimation.noisy_counts import (
     CELLS,
     SURE,
-    debias,
     noise_groups,
     shrink_counts,
     whole_counts,
@@ -27,15 +26,9 @@ PI /= PI.sum()
 RELEASES, RESAMPLES = 60, 20
 
 
-def law(records: int, scale: float) -> NoisyCounts:
-    return NoisyCounts(
-        points=all_points(PI),
-        counts=np.zeros(len(PI)),
-        rest=np.zeros(1),
-        records=np.array([records]),
-        noise_sd=np.array([math.sqrt(laplace_variance(scale))]),
-        laplace_scale=scale,
-    )
+def law(records: int, scale: float) -> CountsDesign:
+    noise = CountNoise(sd=math.sqrt(laplace_variance(scale)), scale=scale)
+    return CountsDesign(all_points(PI), np.array([records]), (noise,))
 
 
 def errors(drift: float, records: int, scale: float) -> Floats:
@@ -45,8 +38,8 @@ def errors(drift: float, records: int, scale: float) -> Floats:
     held = rng.multinomial(records, p / p.sum(), RELEASES)
     on_counts, on_rest = noisy.draw_noise(rng, RELEASES)
     totals, score = np.full((RELEASES, 1), records), Score()
-    values, _ = debias(
-        noisy, held + on_counts, on_rest, totals, score=score, rng=rng, resamples=RESAMPLES
+    values, _ = noisy.debias(
+        held + on_counts, on_rest, totals, score=score, rng=rng, resamples=RESAMPLES
     )
     return np.asarray(values - score(held, PI, totals) @ PI)
 
@@ -65,8 +58,8 @@ def test_little_bias_is_left_where_noise_drowns_the_counts(
 
 def test_quiet_noise_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the last digit; and the criterion is public: it does not look at the counts."""
-    assert not law(400_000, 2.0).loud
-    assert law(5000, 20.0).loud
+    assert not law(400_000, 2.0).noise_dominated
+    assert law(5000, 20.0).noise_dominated
     found = errors(0.3, 400_000, 2.0)
 
     def never(*_: Any) -> None:

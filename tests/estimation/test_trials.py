@@ -10,6 +10,7 @@ from fedprikl.checks import Floats
 from fedprikl.divergence import Score, skewed_divergence
 from fedprikl.estimation import (
     BatchCounts,
+    CountNoise,
     NoisyCounts,
     estimate_noisy_counts,
     score_sensitivity,
@@ -38,7 +39,7 @@ ON_COUNTS = calibrate_integer_laplace(epsilon=EPSILON)
 RELEASES: list[Release] = [
     ValueNoise(LAPLACE),
     AdaptiveNoise(EPSILON),
-    CountsNoise(ON_COUNTS.standard_deviation, ON_COUNTS.scale),
+    CountsNoise(CountNoise.of(ON_COUNTS)),
 ]
 
 
@@ -49,15 +50,8 @@ def real_release(release: Release, counts: BatchCounts, source: InsecureSeededNo
         return adaptive_value(counts, SCORE, epsilon=release.epsilon, source=source)
     outside = RECORDS - counts.counts.sum()
     noisy = ON_COUNTS.add_to([*counts.counts.tolist(), outside], source)
-    found = NoisyCounts(
-        points=POINTS,
-        counts=noisy[:-1],
-        rest=noisy[-1:],
-        records=N,
-        noise_sd=np.array([ON_COUNTS.standard_deviation]),
-        laplace_scale=ON_COUNTS.scale,
-    )
-    return estimate_noisy_counts(found, score=SCORE, rng=np.random.default_rng(0)).value
+    found = NoisyCounts.of(noisy, N, [CountNoise.of(ON_COUNTS)])
+    return estimate_noisy_counts(POINTS, found, score=SCORE, rng=np.random.default_rng(0))[0]
 
 
 @pytest.mark.parametrize("kind", ["smooth", "gone"])

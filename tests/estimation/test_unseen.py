@@ -8,7 +8,7 @@ from scipy import stats
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import ColumnCase, NoisyCounts, judge_columns
+from fedprikl.estimation import ColumnCase, CountNoise, NoisyCounts, judge_columns
 from fedprikl.estimation import interval as plausible
 from fedprikl.estimation.noisy_estimates import column_sizes
 from fedprikl.estimation.noisy_views import NoisyViews
@@ -22,28 +22,23 @@ RATE, POPULATIONS = 0.05, 300
 NOTHING_MISSED = OutOfDomain(shape=1.0, scale=0.0, effect=1.0)
 
 
-def released(view: View, held: Ints, noise_sd: float, rng: np.random.Generator) -> NoisyViews:
+def released(held: Ints, noise_sd: float, rng: np.random.Generator) -> NoisyViews:
     """Noisy counts of all cells and of "other"."""
     noisy = held + rng.normal(0, noise_sd, len(held))
-    counts = NoisyCounts(
-        points=all_points(view.probabilities),
-        counts=noisy[:-1],
-        rest=noisy[-1:],
-        records=np.array([held.sum()]),
-        noise_sd=np.array([noise_sd]),
-    )
+    counts = NoisyCounts.of(noisy, [held.sum()], [CountNoise(sd=noise_sd)])
     return NoisyViews(counts=(counts,), mechanism="")
 
 
 def threshold(law: OutOfDomain, records: int, noise_sd: float) -> float:
     """Of the witness, where it is the only one of its column; the cells make no difference."""
     half = np.array([records // 2, records - records // 2, 0])
-    views = released(_view(half), half, noise_sd, np.random.default_rng(5))
+    views = released(half, noise_sd, np.random.default_rng(5))
+    points = all_points(_view(half).probabilities)
     case = ColumnCase(
-        points=views.counts[0].points,
+        points=points,
         records=records,
         spread=1.0,
-        witnesses=views.statistics(0, law)[-1:],
+        witnesses=views.statistics(0, points, law)[-1:],
     )
     (found,) = judge_columns([case], false_alarm=RATE)
     assert [witness.name for witness in found.witnesses] == ["unseen"]
@@ -130,16 +125,16 @@ def test_a_new_category_is_found_where_clients_differ(
     counts = rng.multinomial(125, rng.dirichlet(falling(8) * 30, 160))
     view = Reference.from_counts(counts).whole
     law = view.out_of_domain(clients=40, records=5000)
-    spoke = 0
+    points, spoke = view.points(), 0
     for _ in range(20):
         kept = rng.multinomial(122, rng.dirichlet(falling(8) * 30, 40)).sum(axis=0)
         held = np.append(kept, 5000 - kept.sum())
-        views = released(view, held, 10.0, rng)
+        views = released(held, 10.0, rng)
         case = ColumnCase(
-            points=views.counts[0].points,
+            points=points,
             records=5000,
             spread=view.spread(clients=[40]),
-            witnesses=views.statistics(0, law),
+            witnesses=views.statistics(0, points, law),
         )
         (found,) = judge_columns([case], false_alarm=0.005, control=control)
         told = {witness.name: witness.speaks for witness in found.witnesses}
@@ -159,8 +154,9 @@ def covered(share: float, rng: np.random.Generator) -> Ints:
     view = _view(np.append(np.rint(1e6 * pi).astype(int), 0))
     for _ in range(RELEASES):
         held = rng.multinomial(5000, np.append((1 - share) * pi, share))
-        (noisy,) = released(view, held, 20.0, rng).counts
-        for i, (size, score) in enumerate(zip(column_sizes(noisy, 1.0, SIZES), SIZES, strict=True)):
+        (noisy,) = released(held, 20.0, rng).counts
+        sizes = column_sizes(all_points(view.probabilities), noisy, 1.0, SIZES)
+        for i, (size, score) in enumerate(zip(sizes, SIZES, strict=True)):
             assert size.interval is not None
             hits[i] += size.interval[0] <= truth(score, pi, held) <= size.interval[1]
     return hits
@@ -180,5 +176,5 @@ def test_intervals_cover_whatever_share_is_unseen(share: float, rng: np.random.G
 def test_without_room_for_a_hidden_rest_kl_is_not_covered(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    monkeypatch.setattr(plausible, "UNSEEN", ())
+    monkeypatch.setattr(plausible, "OUTSIDE", ())
     assert covered(0.015, rng)[0] < stats.binom.ppf(1e-5, RELEASES, 0.95)

@@ -26,18 +26,22 @@ from fedprikl.divergence import (
 from fedprikl.divergence.kl import KullbackLeibler
 from fedprikl.estimation import (
     BatchCounts,
+    CountNoise,
+    CountsDesign,
     CountsNoise,
     NoisyCounts,
     counts_interval,
     drifted_ratios,
     estimate_noisy_counts,
-    judge_noisy_release,
+    judge_together,
     score_sensitivity,
     trial_errors,
     trusted_aggregator,
     weighted_score,
 )
 from fedprikl.estimation.drift_model import model_drift
+from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.planning import (
     Design,
     DesignForecast,
@@ -204,25 +208,22 @@ def test_the_predicted_noise_is_that_of_a_release(triangular: Divergence) -> Non
 def test_noisy_counts_are_estimated_and_judged(triangular: Divergence) -> None:
     pi, score, rng = zipf(100), Score(Skew(0.01), triangular), np.random.default_rng(4)
     points, counts = all_points(pi), drifted(pi, 50_000)
-    noisy = NoisyCounts(
-        points=points,
-        counts=counts + rng.normal(0, 10, 100),
-        rest=rng.normal(0, 10, 1),
-        records=np.array([50_000]),
-        noise_sd=np.array([10.0]),
-    )
+    noise, records = CountNoise(sd=10.0), np.array([50_000])
+    noisy = NoisyCounts.of(np.append(counts, 0) + rng.normal(0, 10, 101), records, [noise])
     truth = skewed_divergence(pi, counts / 50_000, skew=0.01, divergence=triangular)
-    found = estimate_noisy_counts(noisy, score=score, rng=rng)
-    assert found.value == pytest.approx(truth, abs=5 * found.noise_sd)
-    limits = counts_interval(noisy, found.value, score=score)
+    value, noise_sd = estimate_noisy_counts(points, noisy, score=score, rng=rng)
+    assert value == pytest.approx(truth, abs=5 * noise_sd)
+    limits = counts_interval(points, noisy, value, score=score)
     assert limits is not None
     low, high = limits.printed
     assert low <= truth <= high
     assert high - low < 0.2
-    assert judge_noisy_release(noisy, 0.01, 1.0).drifted
+    design = CountsDesign.of(points, noisy)
+    statistic = VariationStatistic(design, np.array(noisy.counts))
+    assert judge_together([statistic], NoDrift.of(points, records, 1.0), false_alarm=0.01).drifted
     ratios = drifted_ratios(pi, "shuffled", 0.4, score)
     assert ratios is not None
-    errors = trial_errors(points, noisy.records, ratios, score, CountsNoise(10.0))
+    errors = trial_errors(points, records, ratios, score, CountsNoise(noise))
     assert 0 < errors.mean_absolute < 0.1
 
 

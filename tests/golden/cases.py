@@ -33,6 +33,7 @@ from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import (
     BatchCounts,
     Estimate,
+    NoisyCounts,
     Verdict,
     increments_per_batch,
     score_sensitivity,
@@ -80,7 +81,6 @@ from fedprikl.protocol import (
     Client,
     Plan,
     Question,
-    ReleasedCounts,
     RoundResult,
     Server,
     SignedPlan,
@@ -802,17 +802,18 @@ def show_round(result: RoundResult) -> dict[str, Any]:
     }
 
 
-def show_noisy(noisy: ReleasedCounts) -> dict[str, Any]:
+def show_noisy(noisy: NoisyCounts) -> dict[str, Any]:
+    (scale,) = {law.scale for law in noisy.noise}
     return {
         "cells": noisy.cells,
         "batch": noisy.batch,
         "counts": noisy.counts,
-        "rest": noisy.rest,
+        "rest": noisy.out_of_domain,
         "records": noisy.records,
-        "noise_sd": noisy.noise_sd,
-        "kind": noisy.noise.kind,
-        "scale": noisy.noise.scale,
-        "sums": noisy.noise.sums or None,
+        "noise_sd": [law.sd for law in noisy.noise],
+        "kind": noisy.noise[0].kind,
+        "scale": scale,
+        "sums": None if scale is None else [law.variables for law in noisy.noise],
     }
 
 

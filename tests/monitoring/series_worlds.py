@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedprikl.checks import Floats
-from fedprikl.monitoring.channels import Channel, ChannelCounts, PeriodCounts
+from fedprikl.estimation import CountNoise, NoisyCounts
+from fedprikl.monitoring.channels import Channel, PeriodCounts
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Reference
 
@@ -21,17 +22,12 @@ def channel(pi: Floats = PI, name: str = "") -> Channel:
     return Channel(name=name, points=whole.points, spread=whole.spread)
 
 
-def noisy(p: Floats, records: int, rng: np.random.Generator, rest: float = 0.0) -> ChannelCounts:
+def noisy(p: Floats, records: int, rng: np.random.Generator, rest: float = 0.0) -> NoisyCounts:
     """Counts of records from P, a share of them in no cell, with discrete Laplace noise."""
     held = rng.multinomial(records, np.append(p * (1 - rest), rest))
     up, down = (np.floor(SCALE * rng.standard_exponential(len(held))) for _ in range(2))
-    counts = np.asarray(held + up - down, dtype=np.float64)
-    return ChannelCounts(
-        counts=counts[:-1],
-        rest=float(counts[-1]),
-        noise_sd=float(np.sqrt(laplace_variance(SCALE))),
-        laplace_scale=SCALE,
-    )
+    noise = CountNoise(sd=float(np.sqrt(laplace_variance(SCALE))), scale=SCALE)
+    return NoisyCounts.of((held + up - down).tolist(), [records], [noise])
 
 
 def weeks(

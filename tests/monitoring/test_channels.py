@@ -8,7 +8,6 @@ import fedprikl as fk
 from fedprikl.errors import InvalidInputError
 from fedprikl.monitoring.channels import Channel, PeriodCounts, channels_of, counts_of
 from fedprikl.monitoring.sequential import baseline_of
-from fedprikl.privacy import laplace_variance
 from fedprikl.protocol import Plan, Question
 from fedprikl.reference import Reference
 from tests.monitoring.series_worlds import MOVED, PI, channel, drifting
@@ -49,10 +48,11 @@ def test_counts_of_a_release(trust: str) -> None:
     assert (found.number, found.records, found.clients) == (3, 500, 5)
     assert [len(each.counts) for each in found.channels] == [len(c.points) for c in channels]
     for each in found.channels:
-        assert each.laplace_scale is not None
-        sums = each.noise_sd**2 / laplace_variance(each.laplace_scale)
+        (law,) = each.noise
+        assert law.kind == "laplace"
+        sums = law.variables
         assert sums == pytest.approx(1.0) if trust == "aggregator" else 1 < sums < 3
-        assert abs(float(each.all.sum()) - 500) < 60 * each.noise_sd  # noise, not another count
+        assert abs(sum(each.numbers) - 500) < 60 * law.sd  # noise, not another count
 
 
 def test_channels_need_noisy_counts() -> None:

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import CountNoise, NoisyCounts
 from fedprikl.monitoring import null_series as nominal
 from fedprikl.monitoring.alarms import SeriesVerdict
-from fedprikl.monitoring.channels import Channel, ChannelCounts, Lens, PeriodCounts, lenses_of
+from fedprikl.monitoring.channels import Channel, Lens, PeriodCounts, lenses_of
 from fedprikl.monitoring.null_series import WindowStatistic
 from fedprikl.monitoring.sequential import baseline_of, judge_series
 from fedprikl.reference import Reference
@@ -213,7 +214,8 @@ def test_periods_are_in_order_and_fit_the_channels() -> None:
 @pytest.mark.parametrize("noise_sd", [0.0, 50.0])
 def test_columns_that_say_little_are_judged(pi: list[float], noise_sd: float) -> None:
     """One category, few records, no noise or too much: finite statistics, and no alarm."""
-    seen = ChannelCounts(counts=np.round(10 * np.array(pi)), rest=0.0, noise_sd=noise_sd)
+    numbers = [*np.round(10 * np.array(pi)), 0.0]
+    seen = NoisyCounts.of(numbers, [10], [CountNoise(sd=noise_sd)])
     periods = [PeriodCounts(number=n, records=10, clients=1, channels=(seen,)) for n in range(3)]
     found = judge(periods, channel(np.array(pi)))
     for each in found.judged:

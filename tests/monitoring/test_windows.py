@@ -1,9 +1,10 @@
 """Windows: sums of noisy counts, read like one longer period."""
 
 import numpy as np
+import pytest
 
-from fedprikl.estimation import column_sizes
-from fedprikl.monitoring.channels import Channel, summed
+from fedprikl.estimation import column_sizes, sum_counts
+from fedprikl.monitoring.channels import Channel
 from fedprikl.monitoring.findings import window_values
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Reference
@@ -13,11 +14,14 @@ from tests.monitoring.series_worlds import MOVED, PI, SCALE, channel, drifting
 def test_sums_are_those_of_one_longer_period() -> None:
     """Counts, records and the variance of the noise add up; so do its Laplace variables."""
     periods = drifting(2, 2)
-    both = summed(channel().points, periods, 0)
-    assert np.array_equal(both.counts, sum(each.channels[0].counts for each in periods))
-    assert both.records.tolist() == [8000]
-    assert np.allclose(both.noise_sd**2, 4 * laplace_variance(SCALE))
-    assert np.allclose(both.laplace_sums, 4.0)
+    both = sum_counts([period.channels[0] for period in periods])
+    assert both.numbers == tuple(np.sum([each.channels[0].numbers for each in periods], axis=0))
+    assert both.records == (8000,)
+    (noise,) = both.noise
+    assert noise.sd**2 == pytest.approx(4 * laplace_variance(SCALE))
+    assert noise.variables == pytest.approx(4.0)
+    many = sum_counts([period.channels[0] for period in drifting(13, 0)])
+    assert many.noise[0].kind == "gaussian"
 
 
 def test_windows_show_the_size_of_the_drift() -> None:
@@ -44,6 +48,6 @@ def test_a_window_of_one_period_is_that_period() -> None:
     """The same numbers as a release of it alone."""
     periods = drifting(1, 0)
     (found,) = window_values([channel()], periods, lengths=(1,))
-    one = summed(channel().points, periods, 0)
-    direct = column_sizes(one, channel().spread_at(2000, 20), channel().scores)
+    one = periods[0].channels[0]
+    direct = column_sizes(channel().points, one, channel().spread_at(2000, 20), channel().scores)
     assert [size.value for size in found.sizes] == [size.value for size in direct]

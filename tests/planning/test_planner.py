@@ -89,7 +89,7 @@ def noisy_sum(
     for size in cohorts:
         shares = trust.share(size).draw_share(size * len(counts), source)
         counts = counts + shares.reshape(size, len(counts)).sum(axis=0)
-    return OpenedSum(counts, NO_VIEWS, records, trust.expected_noise(cohorts)[0] ** 2)
+    return OpenedSum(counts, NO_VIEWS, records, trust.expected_noise(cohorts).sd ** 2)
 
 
 def deal(held: Any, batches: int, rng: np.random.Generator) -> Any:

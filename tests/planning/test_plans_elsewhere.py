@@ -17,7 +17,7 @@ import pytest
 
 from fedprikl import Reference
 from fedprikl.divergence import Score
-from fedprikl.estimation import CountsNoise, trial_errors
+from fedprikl.estimation import CountNoise, CountsNoise, trial_errors
 from fedprikl.estimation.column_verdict import SmoothTail
 from fedprikl.estimation.drift_model import drifted_ratios
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
@@ -86,7 +86,9 @@ def test_rounding_moves_no_draw_of_a_trial(kind: str) -> None:
     ratios = drifted_ratios(POINTS.pi, kind, 0.05, Score())
     assert ratios is not None
     first, *others = (
-        trial_errors(POINTS, RECORDS, ratios * factor, Score(), CountsNoise(3.0)).signed
+        trial_errors(
+            POINTS, RECORDS, ratios * factor, Score(), CountsNoise(CountNoise(sd=3.0))
+        ).signed
         for factor in ROUNDED
     )
     for other in others:

@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 
 from fedprikl import InvalidInputError
 from fedprikl.documents import canonical
-from fedprikl.estimation import Verdict, Witness
+from fedprikl.estimation import CountNoise, NoisyCounts, Verdict, Witness
 from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol import (
     Answer,
     CellAnswer,
     ColumnAnswer,
-    CountNoise,
     Outcome,
     Release,
-    ReleasedCounts,
     SigningKey,
 )
 from fedprikl.reporting import release_page
@@ -47,23 +45,20 @@ def some(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def released_counts(draw: st.DrawFn) -> ReleasedCounts:
-    points, batches = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+def noisy_counts(draw: st.DrawFn) -> NoisyCounts:
+    points, batches = draw(st.integers(0, 3)), draw(st.integers(1, 3))
 
     def each(size: int, of: st.SearchStrategy[Any]) -> Any:
         return draw(st.lists(of, min_size=size, max_size=size).map(tuple))
 
-    noise = CountNoise("gaussian")
-    if draw(st.booleans()):
-        noise = CountNoise("laplace", draw(NUMBERS), each(batches, NUMBERS))
-    return ReleasedCounts(
+    scales = st.none() | NUMBERS.filter(lambda scale: scale > 0)
+    return NoisyCounts(
         batch=each(points, WHOLE),
         cells=each(points, WHOLE),
         counts=each(points, NUMBERS),
-        rest=each(batches, NUMBERS),
-        records=each(batches, st.integers(0, 2**60)),
-        noise_sd=each(batches, NUMBERS),
-        noise=noise,
+        out_of_domain=each(batches, NUMBERS),
+        records=each(batches, st.integers(1, 2**60)),
+        noise=each(batches, st.builds(CountNoise, sd=NUMBERS, scale=scales)),
     )
 
 
@@ -83,7 +78,6 @@ CELLS = st.builds(
     CellAnswer,
     label=TEXTS,
     reference=NUMBERS,
-    count=NUMBERS,
     share=NUMBERS,
     interval=INTERVALS,
     moved=st.sampled_from(["up", "down", ""]),
@@ -94,8 +88,7 @@ COLUMNS = st.builds(
     witnesses=some(WITNESSES),
     answers=some(ANSWERS),
     cells=some(CELLS),
-    rest=NUMBERS,
-    noise_sd=NUMBERS,
+    counts=noisy_counts(),
     design_effect=st.none() | NUMBERS,
 )
 VERDICTS = st.builds(
@@ -130,7 +123,7 @@ OUTCOMES = st.tuples(WHOLE, WHOLE, WHOLE, TEXTS).map(
 @st.composite
 def releases(draw: st.DrawFn) -> Release:
     trust = draw(st.sampled_from(["aggregator", "none"]))
-    noisy = draw(released_counts() if trust == "none" else st.none() | released_counts())
+    noisy = draw(noisy_counts() if trust == "none" else st.none() | noisy_counts())
     return draw(
         st.builds(
             Release,
@@ -252,8 +245,8 @@ def test_parts_that_contradict_each_other_make_no_release() -> None:
     with pytest.raises(InvalidInputError, match="every question once"):
         replace(GENUINE, answers=GENUINE.answers * 2)
     assert noisy.noisy_counts is not None
-    with pytest.raises(InvalidInputError, match="do not fit its batches"):
-        replace(noisy.noisy_counts, rest=())
+    with pytest.raises(InvalidInputError, match="must fit the points and batches"):
+        replace(noisy.noisy_counts, out_of_domain=())
 
 
 def test_a_release_does_not_contradict_itself() -> None:

@@ -111,7 +111,7 @@ def test_noisy_counts_allow_any_divergence_afterwards() -> None:
     plan = world.plan(trust="none", epsilon=60.0, delta=0.01, points=12, cohort=60)
     release = world.run(plan).release
     noisy = noisy_counts(release)
-    counts = np.append(np.maximum(noisy.counts, 0), max(noisy.rest[0], 0))
+    counts = np.append(np.maximum(noisy.counts, 0), max(noisy.out_of_domain[0], 0))
     held = world.held.sum(axis=0)
     pi = np.append(world.reference.probabilities[:-1], 0)
     keep = counts[:-1] > 0

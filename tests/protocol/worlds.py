@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import BatchCounts
+from fedprikl.estimation import BatchCounts, NoisyCounts
 from fedprikl.privacy import Ledger, NoiseSource, SecureNoise
 from fedprikl.protocol import (
     Client,
@@ -19,7 +19,6 @@ from fedprikl.protocol import (
     Plan,
     Policy,
     Release,
-    ReleasedCounts,
     Roster,
     RoundResult,
     Server,
@@ -160,7 +159,7 @@ def consistent(asked: Invitation) -> Invitation:
     return replace(asked, sums=expected)
 
 
-def noisy_counts(release: Release) -> ReleasedCounts:
+def noisy_counts(release: Release) -> NoisyCounts:
     """The noisy counts of a release that has some."""
     assert release.noisy_counts is not None
     return release.noisy_counts

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedprikl.estimation import Verdict, Witness
+from fedprikl.estimation import CountNoise, NoisyCounts, Verdict, Witness
 from fedprikl.privacy import PrivacyStatement
-from fedprikl.protocol import Answer, CountNoise, Outcome, Release, ReleasedCounts
+from fedprikl.protocol import Answer, Outcome, Release
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from tests.plans import make_plan
 
@@ -61,7 +61,6 @@ def column(
             CellAnswer(
                 label=label,
                 reference=float(reference[n]),
-                count=float(np.round(RECORDS * share[n])),
                 share=float(share[n]),
                 interval=(float(max(0, share[n] - width[n])), float(share[n] + width[n])),
                 moved=("up" if share[n] > reference[n] else "down") if changed else "",
@@ -81,8 +80,9 @@ def column(
             answer("kl", kl, no_drift=0.0004, width=0.002),
         ),
         cells=tuple(cells),
-        rest=rest,
-        noise_sd=noise_sd,
+        counts=NoisyCounts.of(
+            [*np.round(RECORDS * share), rest], [RECORDS], [CountNoise(sd=noise_sd)]
+        ),
         design_effect=design_effect,
     )
 
@@ -155,14 +155,13 @@ def forty() -> tuple[ColumnAnswer, ...]:
 
 
 def no_party_trusted() -> Release:
-    counts = ReleasedCounts(
+    counts = NoisyCounts(
         batch=(0,),
         cells=(3,),
         counts=(12.0,),
-        rest=(30.0,),
+        out_of_domain=(30.0,),
         records=(RECORDS,),
-        noise_sd=(2.5,),
-        noise=CountNoise("gaussian"),
+        noise=(CountNoise(sd=2.5),),
     )
     found = release(two_of_six(trust="none"))
     said = Witness(name="counts", statistic=31.0, threshold=6.1, unit="")

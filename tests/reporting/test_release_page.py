@@ -180,12 +180,13 @@ def test_odd_numbers_are_shown(value: float) -> None:
 
     def odd(each: ColumnAnswer) -> ColumnAnswer:
         low, high = sorted((value, 0.5))
-        cells = [replace(c, reference=value, share=value, count=value) for c in each.cells]
+        cells = [replace(c, reference=value, share=value) for c in each.cells]
         cells[0] = replace(cells[0], interval=(low, high))
         sizes = [
             replace(a, value=value, interval=(low, high), no_drift=value) for a in each.answers
         ]
-        return replace(each, cells=tuple(cells), answers=tuple(sizes), rest=value)
+        counts = replace(each.counts, counts=(value,) * len(cells), out_of_domain=(value,))
+        return replace(each, cells=tuple(cells), answers=tuple(sizes), counts=counts)
 
     shown = release([odd(each) for each in two_of_six()])
     answers = tuple(replace(each, value=value, no_drift=value) for each in shown.answers)
@@ -218,7 +219,10 @@ def test_releases_come_back() -> None:
 def test_values_that_the_reference_never_saw_are_shown_if_they_are_no_noise() -> None:
     columns = two_of_six()
     for rest, shown in ((111.0, 1), (30.0, 0)):  # noise of 12 on each count
-        some = [replace(each, rest=rest if each.drifted else 0.0) for each in columns[:1]]
+        some = [
+            replace(each, counts=replace(each.counts, out_of_domain=(rest * bool(each.drifted),)))
+            for each in columns[:1]
+        ]
         text = release_page(release(some), PLAN, {})
         assert text.count("other: not in the reference&#x27;s list</text>") == shown
 
@@ -228,7 +232,8 @@ def test_a_column_with_new_values_says_so(share: float) -> None:
     """Where they are what was found, in the table of text and in the story of the chart."""
     calm = column("ward", ["A", "B", "C"])
     unseen = Witness(name="unseen", statistic=share, threshold=0.02, unit="")
-    found = replace(calm, witnesses=(*calm.witnesses, unseen), rest=200.0)
+    counts = replace(calm.counts, out_of_domain=(200.0,))
+    found = replace(calm, witnesses=(*calm.witnesses, unseen), counts=counts)
     lines = "\n".join(column_lines((found,)))
     assert ("drifted: values that the reference never saw" in lines) is (share > 0.02)
     assert ("never saw" in column_story(found)) is (share > 0.02)

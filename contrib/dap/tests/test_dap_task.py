@@ -14,10 +14,10 @@ from tests.plans import AskColumns, make_plan
 from contrib.dap import DapTask, Interval, Proof, dap_task, dap_tasks
 from contrib.dap.field import MODULUS
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import NoisyCounts
 from fedprikl.privacy import laplace_variance
-from fedprikl.protocol import Plan, Question, ReleasedCounts, Series
+from fedprikl.protocol import Plan, Question, Series
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
-from fedprikl.reference import QueryPoints
 
 COLUMNS = AskColumns(views=(("age",), ("age", "sex")), sizes=(9, 18), counts=0.5)
 
@@ -198,25 +198,11 @@ def test_counts_that_are_not_exactly_k_of_all_cells(proof: Proof, counts: tuple[
 
 def test_a_release_states_the_noise_of_both_parties() -> None:
     task = dap_task(a_plan(3, points=2), clients=9)
-    points = QueryPoints.build(
-        np.array([0.5, 0.3, 0.2]), cells=np.array([0, 1]), batch=[0, 0], weights=np.ones(2)
-    )
-    *counts, rest = task.read([20, MODULUS - 4, 11])
-    released = ReleasedCounts(
-        batch=(0, 0),
-        cells=(0, 1),
-        counts=tuple(map(float, counts)),
-        rest=(float(rest),),
-        records=(task.records(9),),
-        noise_sd=(task.noise.standard_deviation,),
-        noise=task.noise.released,
-    )
-    noisy = released.read(points)
-    assert noisy.laplace_scale == task.noise.scale
-    assert noisy.laplace_sums.tolist() == pytest.approx([2.0], rel=1e-12)
-    again = ReleasedCounts.of(noisy)
-    assert again.noise.sums == pytest.approx(task.noise.released.sums, rel=1e-12)
-    assert again.counts == (20.0, -4.0)
+    read = task.read([20, MODULUS - 4, 11])
+    released = NoisyCounts.of(read, [task.records(9)], [task.noise.released])
+    assert released.noise[0].scale == task.noise.scale
+    assert released.noise[0].variables == pytest.approx(2.0, rel=1e-12)
+    assert released.counts == (20.0, -4.0)
 
 
 def test_an_aggregate_of_another_task_is_refused() -> None:

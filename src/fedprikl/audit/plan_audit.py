@@ -309,12 +309,12 @@ def _released(trust: ScoredSum, found: Estimates) -> Floats:
     parts = []
     for noise in trust.noises:
         if isinstance(noise, CountsNoise) and found.noisy_counts is not None:
-            parts += [found.noisy_counts.counts, found.noisy_counts.rest]
+            parts.append(np.array(found.noisy_counts.numbers))
         elif not isinstance(noise, AdaptiveNoise):
             places = [trust.plan.about_whole.index(question) for question in noise.questions]
             parts.append(np.array([found.each[place].value for place in places]))
     if found.columns is not None:
-        parts += [part for each in found.columns.counts for part in (each.counts, each.rest)]
+        parts += [np.array(each.numbers) for each in found.columns.counts]
         parts += [vector.values for vector in found.columns.vectors]
     return np.concatenate([np.zeros(0), *parts])
 

@@ -6,7 +6,7 @@ A population is held in one place and summed in the open, or by real secure sums
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -19,6 +19,8 @@ from fedprikl.errors import InvalidInputError, PaperCalibrationWarning
 from fedprikl.estimation import (
     BatchCounts,
     ComparedEstimate,
+    CountNoise,
+    CountsDesign,
     Estimate,
     NoisyCounts,
     estimate_noisy_counts,
@@ -326,8 +328,8 @@ class Federated:
         exact = _plain_counts(world, points, rng)
         if isinstance(trust, NoisyHistogram):
             cohorts = cohort_sizes(plan, world.population.clients // plan.sums.batches)
-            noisy = _with_shares(exact, *trust.expected_noise(cohorts), rng)
-            return estimate_noisy_counts(noisy, score=trust.score, rng=rng).value
+            noisy = _with_shares(exact, trust.expected_noise(cohorts), rng)
+            return estimate_noisy_counts(points, noisy, score=trust.score, rng=rng)[0]
         return estimate_scored_sum(
             exact,
             calibrated=trust.calibrated(plan.question),
@@ -360,22 +362,14 @@ def _plain_counts(
     return world.population.batch_counts(points, dealt)
 
 
-def _with_shares(
-    exact: BatchCounts, noise_sd: float, scale: float | None, rng: np.random.Generator
-) -> NoisyCounts:
+def _with_shares(exact: BatchCounts, noise: CountNoise, rng: np.random.Generator) -> NoisyCounts:
     """Sums with the noise of all clients together."""
-    points = exact.points
-    asked = np.bincount(points.batch, weights=exact.counts, minlength=points.batches)
-    noisy = NoisyCounts(
-        points=points,
-        counts=exact.counts.astype(np.float64),
-        rest=exact.records.astype(np.float64) - asked,
-        records=exact.records,
-        noise_sd=np.full(points.batches, noise_sd),
-        laplace_scale=scale,
-    )
-    (on_counts,), (on_rest,) = noisy.draw_noise(rng)
-    return replace(noisy, counts=noisy.counts + on_counts, rest=noisy.rest + on_rest)
+    points, records = exact.points, exact.records
+    design = CountsDesign(points, records, (noise,) * points.batches)
+    on_counts, on_outside = design.draw_noise(rng)
+    outside = records - design.asked(exact.counts) + on_outside[0]
+    numbers = np.append(exact.counts + on_counts[0], outside)
+    return NoisyCounts.of(numbers, records, design.noise, points)
 
 
 def paper_and_ours(*, epsilon: float, delta: float) -> list[Method]:

@@ -10,7 +10,13 @@ from fedprikl.estimation.interval import (
     value_interval,
 )
 from fedprikl.estimation.moved_cells import CellShares, cell_shares, moved_cells
-from fedprikl.estimation.noisy_counts import NoisyCounts, estimate_noisy_counts
+from fedprikl.estimation.noisy_counts import (
+    CountNoise,
+    CountsDesign,
+    NoisyCounts,
+    estimate_noisy_counts,
+    sum_counts,
+)
 from fedprikl.estimation.noisy_estimates import (
     ColumnSize,
     NoisyDivergence,
@@ -19,7 +25,7 @@ from fedprikl.estimation.noisy_estimates import (
     noise_counts,
     noisy_divergence,
 )
-from fedprikl.estimation.noisy_verdict import judge_noisy_release, overdispersion, variation
+from fedprikl.estimation.noisy_verdict import overdispersion, variation
 from fedprikl.estimation.noisy_views import Estimates, NoisyViews, ViewVector, noise_views
 from fedprikl.estimation.scoring import (
     BatchCounts,
@@ -58,6 +64,8 @@ __all__ = [
     "ColumnSize",
     "ColumnVerdict",
     "ComparedEstimate",
+    "CountNoise",
+    "CountsDesign",
     "CountsNoise",
     "Errors",
     "Estimate",
@@ -82,7 +90,6 @@ __all__ = [
     "estimates_from_counts",
     "increments_per_batch",
     "judge_columns",
-    "judge_noisy_release",
     "judge_release",
     "judge_together",
     "moved_cells",
@@ -93,6 +100,7 @@ __all__ = [
     "score_ranges",
     "score_reach",
     "score_sensitivity",
+    "sum_counts",
     "trial_errors",
     "trusted_aggregator",
     "value_interval",

@@ -17,7 +17,7 @@ from fedprikl.divergence import Score, Skew
 from fedprikl.estimation.adaptive import dead_zone, gap_parts, is_whole
 from fedprikl.estimation.drift_model import SEED, skew_of
 from fedprikl.estimation.envelope import ladder, sampling_variance
-from fedprikl.estimation.noisy_counts import NoisyCounts
+from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts
 from fedprikl.estimation.trials import AdaptiveNoise, CountsNoise, Populations, ValueNoise
 from fedprikl.libraries import scipy
 from fedprikl.privacy import InverseSensitivityMechanism, Mechanism
@@ -29,7 +29,7 @@ GRID_BITS = 47  # of the ranges' grid, one less to be safe
 BISECTIONS, TOLERANCE = 50, 1e-3
 DRAWS = 24  # simulated releases of each population
 UNCERTAIN = 3.0  # a count of less than so many deviations of its noise may be any below
-UNSEEN = (0.0, 2.0)  # a rest may be larger by so many deviations of its noise
+OUTSIDE = (0.0, 2.0)  # out-of-domain counts may be larger by so many deviations of their noise
 CAUTION = 0.9  # deviations more: errors are not normal, and their spread is known from few trials
 RATIOS = 20_001  # ratios v at which clipping is looked at
 
@@ -217,37 +217,38 @@ class AdaptiveBound:
         return np.asarray(np.maximum(found * (1 - 1e-9) - 1e-15, 0.0))
 
 
-def plausible_counts(noisy: NoisyCounts) -> Ints:
+def plausible_counts(points: QueryPoints, noisy: NoisyCounts) -> Ints:
     """Counts of some populations, (populations, points); their sums do not exceed N."""
-    sd, records = float(noisy.noise_sd[0]), int(noisy.records[0])
-    likeliest = noisy.projected()
-    expected = records * noisy.points.pi
-    most = np.maximum(noisy.counts, 0.0) + UNCERTAIN * sd
-    unsure = noisy.counts < UNCERTAIN * sd
+    design, counts = CountsDesign.of(points, noisy), np.array(noisy.counts)
+    sd, records = noisy.noise[0].sd, noisy.records[0]
+    likeliest = design.projected(noisy)
+    expected = records * points.pi
+    most = np.maximum(counts, 0.0) + UNCERTAIN * sd
+    unsure = counts < UNCERTAIN * sd
     rows = [likeliest]
     for filled in (0.0, 0.25, 0.5, 1.0):
         row = np.where(unsure, np.minimum(filled * expected, most), likeliest)
         rows.append(_within(row, ~unsure, records))
-    if noisy.whole[0]:  # a rest that noise may explain is taken as none, and may be some
-        for more in UNSEEN:
-            hidden = min(max(float(noisy.rest[0]), 0.0) + more * sd, float(records))
+    if design.whole[0]:  # a count that noise may explain is taken as none, and may be some
+        for more in OUTSIDE:
+            hidden = min(max(noisy.out_of_domain[0], 0.0) + more * sd, float(records))
             rows.append(_within(likeliest, likeliest > 0, records - round(hidden)))
     return np.unique(np.stack([_whole(row) for row in rows]), axis=0)
 
 
 def plausible_interval(
-    noisy: NoisyCounts, value: float, *, score: Score, level: float
+    points: QueryPoints, noisy: NoisyCounts, value: float, *, score: Score, level: float
 ) -> tuple[float, float]:
     """The value less the errors of all plausible populations, from their quantiles."""
-    counts = plausible_counts(noisy)
-    drawn = Populations(noisy.points, noisy.records, counts, counts)
-    release = CountsNoise(float(noisy.noise_sd[0]), noisy.laplace_scale)
+    counts = plausible_counts(points, noisy)
+    drawn = Populations(points, np.array(noisy.records), counts, counts)
+    release = CountsNoise(noisy.noise[0])
     truths = drawn.truths(score)
     values = release.values(drawn, score, np.random.default_rng(SEED), DRAWS)
     errors = values - truths[:, None]
     z = float(scipy.special.ndtri((1 + level) / 2))
     spread = (z + CAUTION) * errors.std(axis=1)
-    sampling = z * np.sqrt(sampling_variance(noisy.points, score) * np.maximum(truths, 0.0))
+    sampling = z * np.sqrt(sampling_variance(points, score) * np.maximum(truths, 0.0))
     reach = np.hypot(spread, sampling)
     means = errors.mean(axis=1)
     return float((value - means - reach).min()), float((value - means + reach).max())
@@ -379,6 +380,7 @@ def adaptive_interval(
 
 
 def counts_interval(
+    points: QueryPoints,
     noisy: NoisyCounts,
     value: float,
     *,
@@ -388,13 +390,13 @@ def counts_interval(
     """Of a divergence read off noisy counts: measured.
 
     The logarithm of a noisy count is biased, by an amount that depends on the true count. The
-    counts are public and rule out most populations; `plausible.py` looks at the others. None as
+    counts are public and rule out most populations; `plausible_counts` has the others. None as
     for `value_interval`, and for several batches.
     """
-    if not _is_known(score, level) or noisy.points.batches > 1:
+    if not _is_known(score, level) or points.batches > 1:
         return None
-    low, high = plausible_interval(noisy, value, score=score, level=level)
-    return Interval(_clipped(low, high, _largest(noisy.points, score)))
+    low, high = plausible_interval(points, noisy, value, score=score, level=level)
+    return Interval(_clipped(low, high, _largest(points, score)))
 
 
 def _sampled(

@@ -5,7 +5,7 @@ anybody can compute again. It makes no release noise.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from fedprikl.checks import (
     check_counts,
     check_design_effect,
     check_finite_list,
-    check_positive_int,
 )
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.scoring import Terms
@@ -260,23 +259,6 @@ class NoDrift:
         step = max(1, CHUNK // (len(self.pi) + 1))
         for start in range(0, draws, step):
             yield self.counts(min(step, draws - start), rng)
-
-
-def null_values(
-    model: NoDrift,
-    weights: Floats,
-    scores: Callable[[Ints], Floats],
-    *,
-    draws: int,
-    rng: np.random.Generator,
-) -> Floats:
-    """sum_j w_j s_j(h_j), the estimate before noise, of `draws` populations without drift.
-
-    `scores` maps counts (draws, terms) to scores of the same shape.
-    """
-    check_positive_int(draws, "draws")
-    parts = [scores(counts) @ weights for counts in model.chunks(draws, rng)]
-    return np.concatenate(parts)
 
 
 def group_sizes(records: int, design_effect: float) -> list[tuple[int, int]]:

@@ -1,10 +1,11 @@
-"""What the server makes of noisy counts (untrusted aggregator): only post-processing.
+"""Noisy counts with the law of their noise, and divergences read off them: only post-processing.
 
 Noisy counts are public. Everything here, and any other divergence, is free of privacy cost.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -13,15 +14,16 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy import laplace_variance
+from fedprikl.privacy import Mechanism, laplace_variance
 from fedprikl.reference import QueryPoints
 
 CELLS = 20  # of a group, at least: their variance is estimated
 SURE = 4.0  # deviations of its noise that the count of a group has, at least: so is their mean
 TINY = 1e-9
 WHOLE = 1e-9  # of probability: what may be left out of all cells
-LOUD = 0.5  # noise on a count, in shares of the count expected without drift
-FEW = 0.01  # of the weight of all points: if fewer are loud, projected counts are good enough
+DOMINATED = 0.5  # noise on a count, in shares of the count expected without drift
+FEW = 0.01  # of the weight of all points: if the noise dominates fewer, projected counts will do
+MANY = 13  # sums whose noise is taken as normal
 
 
 def noise_groups(expected: Floats, variances: Floats) -> tuple[Ints, Ints]:
@@ -35,12 +37,12 @@ def noise_groups(expected: Floats, variances: Floats) -> tuple[Ints, Ints]:
     """
     order = np.argsort(expected, kind="stable")
     counts, noise = (list(accumulate(each[order].tolist())) for each in (expected, variances))
-    begins, before, loud = [0], 0.0, 0.0
+    begins, before, blur = [0], 0.0, 0.0
     for cell, (count, variance) in enumerate(zip(counts, noise, strict=True), start=1):
-        known = count - before >= SURE * (variance - loud) ** 0.5
+        known = count - before >= SURE * (variance - blur) ** 0.5
         if known and cell - begins[-1] >= CELLS and len(order) - cell >= CELLS:
             begins.append(cell)
-            before, loud = count, variance
+            before, blur = count, variance
     return order, np.array(begins)
 
 
@@ -101,73 +103,183 @@ def whole_counts(counts: Floats, rng: np.random.Generator) -> Floats:
     return np.diff(reached, axis=1, prepend=0.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class NoisyCounts:
-    """Noisy counts of the asked cells and of all others, per batch. Public."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountNoise:
+    """The law of the noise on one count.
 
-    points: QueryPoints
-    counts: Floats  # per point
-    rest: Floats  # per batch: records in cells that are not asked, with noise
-    records: Ints  # N_t, without noise
-    noise_sd: Floats  # per batch, of the noise on each count
-    laplace_scale: float | None = None  # of discrete Laplace noise; None: about normal noise
+    A sum of discrete Laplace variables of one `scale`, or about normal where that is None. Clients'
+    shares and several cohorts add up, so the number of variables need not be whole.
 
-    def __post_init__(self) -> None:
-        batches = self.points.batches
-        if len(self.counts) != len(self.points) or not (
-            len(self.rest) == len(self.records) == len(self.noise_sd) == batches
-        ):
-            raise InvalidInputError("Noisy counts must fit the points and batches.")
-        if np.any(np.asarray(self.records) < 1):
-            raise InvalidInputError("A batch holds no records, so it has no distribution.")
+    >>> noise = CountNoise(sd=3.0, scale=1.5)
+    >>> noise.kind, round(noise.variables, 2), round(noise.fourth_cumulant, 1)
+    ('laplace', 2.08, 117.1)
+    """
 
-        if self.laplace_scale is not None and not self.laplace_scale > 0:
-            raise InvalidInputError("The scale of Laplace noise must be above 0.")
+    sd: float
+    scale: float | None = None
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> "CountNoise":
+        """Of a mechanism that adds integer noise to each count."""
+        return cls(sd=mechanism.standard_deviation, scale=getattr(mechanism, "scale", None))
 
     @property
-    def laplace_sums(self) -> Floats:
-        """Per batch, how many times the noise of one discrete Laplace variable each count carries.
+    def kind(self) -> str:
+        """Of each variable: "laplace" or "gaussian"."""
+        return "gaussian" if self.scale is None else "laplace"
 
-        More clients than the fewest, and several cohorts, add up: not a whole number.
+    @property
+    def variables(self) -> float:
+        """How many times the variance of one variable it has; 1 of normal noise."""
+        one = 0.0 if self.scale is None else laplace_variance(self.scale)
+        return self.sd**2 / one if one else 1.0  # none where the noise of a huge epsilon vanishes
+
+    @property
+    def fourth_cumulant(self) -> float:
+        """s Laplace variables of variance v have 3 s v^2, normal ones have none."""
+        return 0.0 if self.scale is None else 3 * self.sd**2 * laplace_variance(self.scale)
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        """Noise of this law, for simulation: nothing is hidden by it.
+
+        The sum of s discrete Laplace variables is the difference of two negative binomial ones of
+        shape s, for every s > 0.
         """
-        if self.laplace_scale is None:
-            raise InvalidInputError("This noise is not Laplace noise.")
-        one = laplace_variance(self.laplace_scale)
-        if one == 0:  # so large an epsilon that the noise vanishes
-            return np.ones(len(self.noise_sd))
-        sums: Floats = np.asarray(self.noise_sd) ** 2 / one
-        return sums
+        if self.scale is None:
+            return rng.normal(0, self.sd, shape)
+        if abs(self.variables - 1) < 1e-9:  # several times faster
+            above, below = (rng.standard_exponential(shape) for _ in range(2))
+            for each in (above, below):  # in place: most of a simulation's time is spent here
+                each *= self.scale
+                np.floor(each, out=each)
+            above -= below
+            return above
+        success = -np.expm1(-1 / self.scale)
+        more, less = (rng.negative_binomial(self.variables, success, shape) for _ in range(2))
+        return (more - less).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyCounts:
+    """Noisy counts of cells with the law of their noise, in one batch or several. Public.
+
+    Of a release, of one of its columns, of a period, and of a window of periods. From them anybody
+    may compute any other divergence, free of privacy cost.
+
+    >>> week = NoisyCounts.of([5.0, 4.0, 1.0], [10], [CountNoise(sd=3.0)])
+    >>> week.counts, week.out_of_domain, week.records
+    ((5.0, 4.0), (1.0,), (10,))
+    """
+
+    counts: tuple[float, ...]  # per cell, batch after batch
+    out_of_domain: tuple[float, ...]  # per batch: records in cells that are not asked
+    records: tuple[int, ...]  # N_t, per batch, without noise
+    noise: tuple[CountNoise, ...]  # per batch, on each count
+    cells: tuple[int, ...] = ()  # that are asked; empty: all cells of a view, in one batch
+    batch: tuple[int, ...] = ()  # of each
+
+    def __post_init__(self) -> None:
+        batches = len(self.records)
+        asked = {len(self.cells), len(self.batch)}
+        if not len(self.out_of_domain) == len(self.noise) == batches or not (
+            asked == {len(self.counts)} or (asked == {0} and batches == 1)
+        ):
+            raise InvalidInputError("Noisy counts must fit the points and batches.")
+        if min(self.records, default=0) < 1:
+            raise InvalidInputError("A batch holds no records, so it has no distribution.")
+        if any(noise.scale is not None and not noise.scale > 0 for noise in self.noise):
+            raise InvalidInputError("The scale of Laplace noise must be above 0.")
+
+    @classmethod
+    def of(
+        cls,
+        numbers: Sequence[float] | Floats,
+        records: Sequence[int] | Ints,
+        noise: Sequence[CountNoise],
+        points: QueryPoints | None = None,
+    ) -> "NoisyCounts":
+        """Of the noisy counts of all cells, then the out-of-domain count of every batch.
+
+        `points` are those that were asked, where it is not a whole view.
+        """
+        found, batches = np.asarray(numbers, dtype=np.float64).tolist(), len(records)
+        return cls(
+            counts=tuple(found[:-batches]),
+            out_of_domain=tuple(found[-batches:]),
+            records=tuple(map(int, records)),
+            noise=tuple(noise),
+            cells=() if points is None else tuple(points.cells.tolist()),
+            batch=() if points is None else tuple(points.batch.tolist()),
+        )
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The counts, then the out-of-domain counts."""
+        return self.counts + self.out_of_domain
+
+
+def sum_noise(laws: Sequence[CountNoise]) -> CountNoise:
+    """The law of a sum: variances add up, and Laplace variables of one scale stay such.
+
+    The sum of many Laplace variables is about normal (13: an excess kurtosis of 0.23), and normal
+    noise is simulated many times as fast.
+    """
+    scales = {law.scale for law in laws}
+    return CountNoise(
+        sd=math.sqrt(sum(law.sd**2 for law in laws)),
+        scale=scales.pop() if len(scales) == 1 and len(laws) < MANY else None,
+    )
+
+
+def sum_counts(parts: Sequence[NoisyCounts]) -> NoisyCounts:
+    """The counts of several periods as those of one longer period.
+
+    >>> week = NoisyCounts.of([5.0, 4.0, 1.0], [10], [CountNoise(sd=3.0)])
+    >>> both = sum_counts([week, week])
+    >>> both.counts, both.records, round(both.noise[0].sd, 2)
+    ((10.0, 8.0), (20,), 4.24)
+    """
+    return replace(
+        parts[0],
+        counts=tuple(np.sum([part.counts for part in parts], axis=0).tolist()),
+        out_of_domain=tuple(map(sum, zip(*(part.out_of_domain for part in parts), strict=True))),
+        records=tuple(map(sum, zip(*(part.records for part in parts), strict=True))),
+        noise=tuple(map(sum_noise, zip(*(part.noise for part in parts), strict=True))),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountsDesign:
+    """How noisy counts come about: asked cells, records per batch, law of the noise. Public."""
+
+    points: QueryPoints
+    records: Ints  # N_t
+    noise: tuple[CountNoise, ...]  # per batch
+
+    @classmethod
+    def of(cls, points: QueryPoints, noisy: NoisyCounts) -> "CountsDesign":
+        """Of these noisy counts, which are those of the points."""
+        if len(noisy.counts) != len(points) or len(noisy.records) != points.batches:
+            raise InvalidInputError("Noisy counts must fit the points and batches.")
+        return cls(points, np.array(noisy.records), noisy.noise)
+
+    @property
+    def noise_sd(self) -> Floats:
+        """Per batch, of the noise on each count."""
+        return np.array([noise.sd for noise in self.noise])
 
     def draw_noise(self, rng: np.random.Generator, draws: int = 1) -> tuple[Floats, Floats]:
-        """Noise like that on the counts (draws, points) and on the rest (draws, batches).
-
-        For simulation: nothing is hidden by it. The sum of s discrete Laplace variables is the
-        difference of two negative binomial ones of shape s, for every s > 0.
-        """
+        """Noise like that on counts (draws, points) and out-of-domain counts (draws, batches)."""
         sizes = np.bincount(self.points.batch, minlength=self.points.batches)
-        parts = [self._batch_noise(rng, t, (draws, n + 1)) for t, n in enumerate(sizes)]
+        parts = [law.draw(rng, (draws, n + 1)) for law, n in zip(self.noise, sizes, strict=True)]
         return (
             np.concatenate([part[:, :-1] for part in parts], axis=1),
             np.stack([part[:, -1] for part in parts], axis=1),
         )
 
-    def draw_rest_noise(self, rng: np.random.Generator, draws: int) -> Floats:
-        """Noise like that on the rest of the first batch, (draws,)."""
-        return self._batch_noise(rng, 0, (draws, 1))[:, 0]
-
-    def _batch_noise(self, rng: np.random.Generator, batch: int, shape: tuple[int, int]) -> Floats:
-        if self.laplace_scale is None:
-            return rng.normal(0, self.noise_sd[batch], shape)
-        sums, success = self.laplace_sums[batch], -np.expm1(-1 / self.laplace_scale)
-        if abs(sums - 1) < 1e-9:  # several times faster
-            above, below = (rng.standard_exponential(shape) for _ in range(2))
-            for each in (above, below):  # in place: most of a trial's time is spent here
-                each *= self.laplace_scale
-                np.floor(each, out=each)
-            above -= below
-            return above
-        more, less = (rng.negative_binomial(sums, success, shape) for _ in range(2))
-        return (more - less).astype(np.float64)
+    def asked(self, counts: Floats | Ints) -> Floats:
+        """Records in asked cells, from counts (..., points): (..., batches)."""
+        return np.asarray(counts @ (self.points.batch[:, None] == np.arange(self.points.batches)))
 
     @property
     def whole(self) -> npt.NDArray[np.bool_]:
@@ -176,116 +288,130 @@ class NoisyCounts:
         return np.asarray(asked > 1 - WHOLE)
 
     @property
-    def loud(self) -> bool:
-        """Whether noise drowns some of the counts. Public: from Pi, N and the law of the noise."""
+    def noise_dominated(self) -> bool:
+        """Whether noise dominates some counts. Public: from Pi, N and the law of the noise."""
         points = self.points
-        expected = np.asarray(self.records)[points.batch] * points.pi
-        drowned = np.asarray(self.noise_sd)[points.batch] > LOUD * expected
-        return bool(np.sum(points.weights[drowned]) > FEW * np.sum(points.weights))
+        expected = self.records[points.batch] * points.pi
+        dominated = self.noise_sd[points.batch] > DOMINATED * expected
+        return bool(np.sum(points.weights[dominated]) > FEW * np.sum(points.weights))
 
     @property
     def _dead_zone(self) -> Floats:
-        """Per batch, the rest below which Laplace noise alone explains it.
+        """Per batch, the out-of-domain count below which Laplace noise alone explains it.
 
-            tau = b max(ln 1000, ln(5000 N / K^2)),   b = noise_sd / sqrt(2)
+            tau = b max(ln 1000, ln(5000 N / K^2)),   b = sd / sqrt(2)
 
         Noise exceeds it with probability p = e^(-tau / b) / 2, and the estimate then errs by about
-        tau / N. Noise on the counts of a population without drift moves KL by about
+        tau / N. Noise on the counts of a population without drift shifts KL by about
         b sqrt(2 sum 1 / (N Pi)) / N, which is at least b K sqrt(2 / N) / N. So p (tau / N)^2 adds
         (tau / b)^2 / 20,000 to the square of that: 0.02 with a million records in 3 cells, less
         with fewer records or more cells. An error may be hundreds of times the usual one, so it
         must be rare enough that even its square hardly counts.
         """
         cells = np.bincount(self.points.batch, minlength=self.points.batches)
-        rare = 5000 * np.asarray(self.records) / np.maximum(cells, 1) ** 2
-        scale: Floats = np.asarray(self.noise_sd) / math.sqrt(2)
-        return np.asarray(scale * np.log(np.maximum(rare, 1000.0)))
+        rare = 5000 * self.records / np.maximum(cells, 1) ** 2
+        return np.asarray(self.noise_sd / math.sqrt(2) * np.log(np.maximum(rare, 1000.0)))
 
-    def projected(self) -> Floats:
-        """The likeliest counts: not negative, summing to N_t with the rest."""
-        (likeliest,) = self.project(self.counts[None, :], self.rest[None, :])
-        return np.asarray(likeliest)
+    def project(self, counts: Floats, outside: Floats, records: Ints) -> Floats:
+        """The likeliest counts: not negative, summing to N_t with the out-of-domain count.
 
-    def project(self, counts: Floats, rest: Floats, records: Ints | None = None) -> Floats:
-        """The same for many releases at once: (releases, points) and (releases, batches).
-
-        `records` is like `rest`, where every release has its own. Where all cells of a batch are
-        asked, a rest that noise alone explains counts as none: otherwise noise on a rest that is
-        empty would take records from the cells, in every release.
+        Of many releases at once: (releases, points), and (releases, batches) twice. Where all cells
+        of a batch are asked, an out-of-domain count that noise alone explains is taken as none:
+        otherwise noise on a count of nothing would take records from the cells, in every release.
         """
-        rest = np.where(self.whole & (rest < self._dead_zone), -np.inf, rest)
-        totals = np.broadcast_to(self.records if records is None else records, rest.shape)
+        outside = np.where(self.whole & (outside < self._dead_zone), -np.inf, outside)
         parts = [
             project_counts(
-                np.concatenate([counts[:, self.points.batch == t], rest[:, [t]]], axis=1),
-                totals[:, [t]],
+                np.concatenate([counts[:, self.points.batch == t], outside[:, [t]]], axis=1),
+                records[:, [t]],
             )[:, :-1]
             for t in range(self.points.batches)
         ]
         return np.concatenate(parts, axis=1)
 
+    def projected(self, noisy: NoisyCounts) -> Floats:
+        """The likeliest counts of one release."""
+        counts, outside = np.array([noisy.counts]), np.array([noisy.out_of_domain])
+        (likeliest,) = self.project(counts, outside, self.records[None, :])
+        return np.asarray(likeliest)
 
-@dataclass(frozen=True, slots=True)
-class NoisyEstimate:
-    """A value with part of its bias removed, and the spread of the noise in it."""
+    def debias(
+        self,
+        counts: Floats,
+        outside: Floats,
+        records: Ints,
+        *,
+        score: Score,
+        rng: np.random.Generator,
+        resamples: int,
+        shrink: bool = True,
+    ) -> tuple[Floats, Floats]:
+        """`estimate_noisy_counts` for many releases of this design at once: values and spreads.
 
-    value: float
-    noise_sd: float
+        The arguments are those of `project`. Without `shrink` it is the textbook's: the bias at
+        projected counts, however large the noise is.
+        """
+        likeliest = self.project(counts, outside, records)
+        on_counts, on_outside = self.draw_noise(rng, resamples * len(counts))
+        before = likeliest
+        if shrink and self.noise_dominated:
+            before = whole_counts(self._shrunken(counts, likeliest), rng)
+        more = np.repeat(records, resamples, axis=0)
+        on_counts += np.repeat(before, resamples, axis=0)
+        on_outside += np.repeat(records - self.asked(before), resamples, axis=0)
+        renoised = self.project(on_counts, on_outside, more)
+        again = self._weighted(renoised, more, score).reshape(len(counts), resamples)
+        bias = again.mean(axis=1) - self._weighted(before, records, score)
+        values: Floats = self._weighted(likeliest, records, score) - bias
+        return values, again.std(axis=1)
+
+    def _shrunken(self, counts: Floats, likeliest: Floats) -> Floats:
+        """Counts like those before the noise; as many in each batch as are likeliest."""
+        points, batch = self.points, self.points.batch
+        variances = self.noise_sd[batch] ** 2
+        groups = noise_groups(self.records[batch] * points.pi, variances)
+        taken = self.asked(likeliest)
+        asked = np.bincount(batch, points.pi, minlength=points.batches)
+        expected = (taken / asked)[:, batch] * points.pi
+        shrunken = shrink_counts(counts, expected, variances, groups)
+        for t in range(points.batches):
+            mine = batch == t
+            shrunken[:, mine] = project_counts(shrunken[:, mine], taken[:, [t]])
+        return shrunken
+
+    def _weighted(self, counts: Floats, records: Ints, score: Score) -> Floats:
+        scores = score(counts, self.points.pi, records[:, self.points.batch])
+        return np.asarray(scores @ self.points.weights)
 
 
 def estimate_noisy_counts(
-    noisy: NoisyCounts, *, score: Score, rng: np.random.Generator, resamples: int = 200
-) -> NoisyEstimate:
+    points: QueryPoints,
+    noisy: NoisyCounts,
+    *,
+    score: Score,
+    rng: np.random.Generator,
+    resamples: int = 200,
+) -> tuple[float, float]:
     """The divergence from noisy counts, less the bias that the known noise is seen to cause.
 
-    The score of a noisy count is biased. The noise is known, so noise of the same law is
-    added to counts like those before the noise, and what that does to the estimate is subtracted
-    (parametric bootstrap). While the noise is small, the projected counts are like them. Where it
-    drowns some counts (`NoisyCounts.loud`), projected counts vary far more, and the bias at them is
-    not that at the truth: there they are shrunken first (`shrink_counts`). `counts_interval` leaves
-    room for the bias that remains. `rng` is for this simulation; nothing is hidden by it.
+    And the spread of the noise in it. The score of a noisy count is biased. The noise is known, so
+    noise of the same law is added to counts like those before the noise, and what that does to the
+    estimate is subtracted (parametric bootstrap). While the noise is small, the projected counts
+    are like them. Where it dominates some counts (`CountsDesign.noise_dominated`), projected counts
+    vary far more, and the bias at them is not that at the truth: there they are shrunken first
+    (`shrink_counts`). `counts_interval` leaves room for the bias that remains. `rng` is for this
+    simulation; nothing is hidden by it.
     """
-    values, spreads = debias(
-        noisy,
-        noisy.counts[None, :],
-        noisy.rest[None, :],
-        noisy.records[None, :],
+    design = CountsDesign.of(points, noisy)
+    values, spreads = design.debias(
+        np.array([noisy.counts]),
+        np.array([noisy.out_of_domain]),
+        design.records[None, :],
         score=score,
         rng=rng,
         resamples=resamples,
     )
-    return NoisyEstimate(float(values[0]), float(spreads[0]))
-
-
-def debias(
-    noisy: NoisyCounts,
-    counts: Floats,
-    rest: Floats,
-    records: Ints,
-    *,
-    score: Score,
-    rng: np.random.Generator,
-    resamples: int,
-    shrink: bool = True,
-) -> tuple[Floats, Floats]:
-    """`estimate_noisy_counts` for many releases with the points and noise of `noisy` at once.
-
-    Values and spreads; the arguments are (releases, points), (releases, batches) twice. Without
-    `shrink` it is the textbook's: the bias at projected counts, however loud the noise is.
-    """
-    likeliest = noisy.project(counts, rest, records)
-    on_counts, on_rest = noisy.draw_noise(rng, resamples * len(counts))
-    before = likeliest
-    if shrink and noisy.loud:
-        before = whole_counts(_shrunken(noisy, counts, likeliest), rng)
-    more = np.repeat(records, resamples, axis=0)
-    on_counts += np.repeat(before, resamples, axis=0)
-    on_rest += np.repeat(records - _taken(noisy, before), resamples, axis=0)
-    renoised = noisy.project(on_counts, on_rest, more)
-    again = _weighted(noisy, renoised, more, score).reshape(len(counts), resamples)
-    bias = again.mean(axis=1) - _weighted(noisy, before, records, score)
-    values: Floats = _weighted(noisy, likeliest, records, score) - bias
-    return values, again.std(axis=1)
+    return float(values[0]), float(spreads[0])
 
 
 def project_counts(values: npt.ArrayLike, total: Floats | Ints | float) -> Floats:
@@ -300,29 +426,3 @@ def project_counts(values: npt.ArrayLike, total: Floats | Ints | float) -> Float
     kept = np.count_nonzero(falling > shifts, axis=-1)[..., None] - 1
     projected: Floats = np.maximum(x - np.take_along_axis(shifts, kept, axis=-1), 0.0)
     return projected
-
-
-def _taken(noisy: NoisyCounts, counts: Floats) -> Floats:
-    """Records in asked cells, (releases, batches)."""
-    return np.asarray(counts @ (noisy.points.batch[:, None] == np.arange(noisy.points.batches)))
-
-
-def _shrunken(noisy: NoisyCounts, counts: Floats, likeliest: Floats) -> Floats:
-    """Counts like those before the noise; as many in each batch as are likeliest."""
-    points, batch = noisy.points, noisy.points.batch
-    variances = np.asarray(noisy.noise_sd)[batch] ** 2
-    groups = noise_groups(np.asarray(noisy.records)[batch] * points.pi, variances)
-    taken = _taken(noisy, likeliest)
-    asked = np.bincount(batch, points.pi, minlength=points.batches)
-    expected = (taken / asked)[:, batch] * points.pi
-    shrunken = shrink_counts(counts, expected, variances, groups)
-    for t in range(points.batches):
-        mine = batch == t
-        shrunken[:, mine] = project_counts(shrunken[:, mine], taken[:, [t]])
-    return shrunken
-
-
-def _weighted(noisy: NoisyCounts, counts: Floats, records: Ints, score: Score) -> Floats:
-    points = noisy.points
-    scores = score(counts, points.pi, records[:, points.batch])
-    return np.asarray(scores @ points.weights)

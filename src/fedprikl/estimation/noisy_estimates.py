@@ -6,12 +6,17 @@ from functools import partial
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints
+from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.interval import counts_interval
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.noisy_counts import NoisyCounts, debias, estimate_noisy_counts
+from fedprikl.estimation.noisy_counts import (
+    CountNoise,
+    CountsDesign,
+    NoisyCounts,
+    estimate_noisy_counts,
+)
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.scoring import BatchCounts
 from fedprikl.privacy import NoiseSource, PrivacyStatement
@@ -23,6 +28,7 @@ MOST, CHUNK = 20_000_000, 2_000_000  # numbers in all, and at a time
 
 
 def estimates_from_counts(
+    points: QueryPoints,
     noisy: NoisyCounts,
     scores: Sequence[Score],
     *,
@@ -35,22 +41,23 @@ def estimates_from_counts(
 
     `rng` serves the debiasing only; it never makes release noise.
     """
-    statistic = VariationStatistic.of(noisy)
-    found = [estimate_noisy_counts(noisy, score=score, rng=rng) for score in scores]
+    design = CountsDesign.of(points, noisy)
+    statistic = VariationStatistic(design, np.array(noisy.counts))
+    found = [estimate_noisy_counts(points, noisy, score=score, rng=rng) for score in scores]
     return tuple(
         Estimate(
             method=method,
-            value=each.value,
+            value=value,
             target=score.target,
             unit=score.unit,
             payload=payload,
-            noise_sd=each.noise_sd,
-            limits=partial(counts_interval, noisy, each.value, score=score),
+            noise_sd=noise_sd,
+            limits=partial(counts_interval, points, noisy, value, score=score),
             statistic=statistic,
-            typical=partial(mean_without_drift, noisy, score),
+            typical=partial(mean_without_drift, design, score),
             privacy=privacy,
         )
-        for each, score in zip(found, scores, strict=True)
+        for (value, noise_sd), score in zip(found, scores, strict=True)
     )
 
 
@@ -63,46 +70,29 @@ def noise_counts(
     points, records = counts.points, counts.records
     asked = np.bincount(points.batch, weights=counts.counts, minlength=points.batches)
     exact = np.concatenate([counts.counts, records - asked.astype(np.int64)])
-    return read_counts(points, records, mechanism.add_to(exact, source), mechanism)
+    laws = [CountNoise.of(mechanism)] * points.batches
+    return NoisyCounts.of(mechanism.add_to(exact, source), records, laws, points)
 
 
-def read_counts(
-    points: QueryPoints,
-    records: Ints,
-    noised: Floats,
-    mechanism: IntegerLaplaceMechanism | IntegerGaussianMechanism,
-) -> NoisyCounts:
-    """Noised numbers as what they are: counts of the points, then of the rest of every batch."""
-    return NoisyCounts(
-        points=points,
-        counts=noised[: len(points)],
-        rest=noised[len(points) :],
-        records=records,
-        noise_sd=np.full(points.batches, mechanism.standard_deviation),
-        laplace_scale=getattr(mechanism, "scale", None),
-    )
-
-
-def mean_without_drift(noisy: NoisyCounts, score: Score, model: NoDrift) -> float:
+def mean_without_drift(design: CountsDesign, score: Score, model: NoDrift) -> float:
     """What the estimate from counts with this noise is on average, if nothing has drifted."""
-    return float(values_without_drift(noisy, score, model).mean())
+    return float(values_without_drift(design, score, model).mean())
 
 
-def values_without_drift(noisy: NoisyCounts, score: Score, model: NoDrift) -> Floats:
+def values_without_drift(design: CountsDesign, score: Score, model: NoDrift) -> Floats:
     """The same estimate of simulated populations of as many records that have not drifted."""
-    each = RESAMPLES * (len(noisy.points) + 1)
+    each = RESAMPLES * (len(design.points) + 1)
     populations = min(POPULATIONS, max(10, MOST // each))
     parts = np.array_split(np.arange(populations), 1 + populations * each // CHUNK)
     rng, found = public_simulation(), []
     for part in parts:
         counts = model.counts(len(part), rng)
-        asked = counts @ (noisy.points.batch[:, None] == np.arange(noisy.points.batches))
-        on_counts, on_rest = noisy.draw_noise(rng, len(part))
-        values, _ = debias(
-            noisy,
+        asked = design.asked(counts)
+        on_counts, on_outside = design.draw_noise(rng, len(part))
+        values, _ = design.debias(
             counts + on_counts,
-            noisy.records - asked + on_rest,
-            np.broadcast_to(noisy.records, asked.shape),
+            design.records - asked + on_outside,
+            np.broadcast_to(design.records, asked.shape),
             score=score,
             rng=rng,
             resamples=RESAMPLES,
@@ -156,23 +146,23 @@ class NoisyDivergence:
 
 
 def noisy_divergence(
-    noisy: NoisyCounts, *, score: Score, spread: float | Spread = 1.0
+    points: QueryPoints, noisy: NoisyCounts, *, score: Score, spread: float | Spread = 1.0
 ) -> NoisyDivergence:
     """The divergence of `score` from noisy counts, and what it would be without drift.
 
     Both come from a public simulation with a fixed seed: anybody finds the same numbers. Counts
     without drift are multinomial; `spread` says how much more they vary where records of one client
-    are alike. The excess is not a verdict: `judge_noisy_release` is. Cost: about a
+    are alike. The excess is not a verdict: `Estimates.judge` is one. Cost: about a
     second for 500 cells.
     """
     plain = score.plain
-    found = estimate_noisy_counts(noisy, score=plain, rng=public_simulation())
-    model = NoDrift.of(noisy.points, noisy.records, spread)
-    null = values_without_drift(noisy, plain, model)
+    value, noise_sd = estimate_noisy_counts(points, noisy, score=plain, rng=public_simulation())
+    design = CountsDesign.of(points, noisy)
+    null = values_without_drift(design, plain, NoDrift.of(points, design.records, spread))
     return NoisyDivergence(
         divergence=score.divergence.name,
-        value=found.value,
-        noise_sd=found.noise_sd,
+        value=value,
+        noise_sd=noise_sd,
         no_drift=float(null.mean()),
         no_drift_sd=float(null.std()),
         target=score.target,
@@ -194,7 +184,7 @@ class ColumnSize:
 
 
 def column_sizes(
-    noisy: NoisyCounts, spread: float | Spread, scores: Sequence[Score]
+    points: QueryPoints, noisy: NoisyCounts, spread: float | Spread, scores: Sequence[Score]
 ) -> tuple[ColumnSize, ...]:
     """Each divergence of a column, from its noisy counts.
 
@@ -203,30 +193,25 @@ def column_sizes(
     >>> import numpy as np
     >>> from fedprikl.divergence import TV, Skew
     >>> from fedprikl.reference import all_points
-    >>> noisy = NoisyCounts(
-    ...     points=all_points([0.5, 0.3, 0.2]),
-    ...     counts=np.array([5004.0, 3404.0, 1604.0]),
-    ...     rest=np.array([-3.0]),
-    ...     records=np.array([10_000]),
-    ...     noise_sd=np.array([10.0]),
-    ... )
-    >>> (found,) = column_sizes(noisy, 1.0, [Score(Skew(0.01), TV)])
+    >>> points, noise = all_points([0.5, 0.3, 0.2]), CountNoise(sd=10.0)
+    >>> noisy = NoisyCounts.of([5004.0, 3404.0, 1604.0, -3.0], [10_000], [noise])
+    >>> (found,) = column_sizes(points, noisy, 1.0, [Score(Skew(0.01), TV)])
     >>> found.divergence, round(found.value, 2), round(found.no_drift, 3)
     ('tv', 0.04, 0.006)
     """
-    model = NoDrift.of(noisy.points, noisy.records, spread)
-    return tuple(_size(noisy, model, score.plain) for score in scores)
+    model = NoDrift.of(points, np.array(noisy.records), spread)
+    return tuple(_size(points, noisy, model, score.plain) for score in scores)
 
 
-def _size(noisy: NoisyCounts, model: NoDrift, score: Score) -> ColumnSize:
-    found = estimate_noisy_counts(noisy, score=score, rng=public_simulation())
-    interval = counts_interval(noisy, found.value, score=score)
+def _size(points: QueryPoints, noisy: NoisyCounts, model: NoDrift, score: Score) -> ColumnSize:
+    value, noise_sd = estimate_noisy_counts(points, noisy, score=score, rng=public_simulation())
+    interval = counts_interval(points, noisy, value, score=score)
     return ColumnSize(
         divergence=score.divergence.name,
-        value=found.value,
+        value=value,
         interval=None if interval is None else interval.printed,
-        no_drift=mean_without_drift(noisy, score, model),
-        noise_sd=found.noise_sd,
+        no_drift=mean_without_drift(CountsDesign.of(points, noisy), score, model),
+        noise_sd=noise_sd,
         target=score.target,
         unit=score.unit,
     )

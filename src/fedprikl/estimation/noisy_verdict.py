@@ -4,40 +4,21 @@ The estimate itself is a poor witness here: the score of a noisy count is mostly
 makes counts vary more than their sampling and the noise explain, and that can be tested.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.noisy_counts import NoisyCounts
-from fedprikl.estimation.statistic import (
-    COUNTS,
-    Verdict,
-    Witness,
-    alarm_threshold,
-    judge_together,
-    simulated_draws,
-)
+from fedprikl.estimation.noisy_counts import CountsDesign
+from fedprikl.estimation.statistic import COUNTS
 from fedprikl.reference import QueryPoints, Spread
 
 GROUPS = (2, 4, 8)  # of neighbouring cells, and of equally rare ones
 GROUPED_DRAWS = 400  # populations that tell how groups vary without drift
-
-# Noise on each term's count, of so many populations: (draws, terms).
-NoiseSampler = Callable[[np.random.Generator, int], Floats]
-
-
-def gaussian_sampler(noise_sd: Floats) -> NoiseSampler:
-    """Normal noise of the given sd per term; so close to summed integer shares as makes no odds."""
-
-    def sample(rng: np.random.Generator, draws: int) -> Floats:
-        return rng.standard_normal((draws, len(noise_sd))) * noise_sd
-
-    return sample
 
 
 def overdispersion(
@@ -124,74 +105,35 @@ def variation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
     return np.asarray(alone + _excess(groups.sums(noisy), mean, variance))
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class VariationStatistic:
-    """U of public noisy counts, one per point; the noise of simulated ones is drawn by `sampler`.
+    """U of public noisy counts. Its `name` is "counts": it is no divergence."""
 
-    Its `name` is "counts": it is no divergence.
-    """
+    design: CountsDesign
+    counts: Floats  # per point
+    name: ClassVar[str] = COUNTS
+    unit: ClassVar[str] = ""
+    mechanism: ClassVar[None] = None
 
-    counts: Floats
-    noise_sd: Floats  # per point
-    sampler: NoiseSampler
-    points: QueryPoints
-    records: Ints
-    name: str = COUNTS
-    unit: str = ""
-    mechanism: None = None
+    @property
+    def points(self) -> QueryPoints:
+        """The asked cells."""
+        return self.design.points
 
-    @classmethod
-    def of(cls, noisy: NoisyCounts) -> "VariationStatistic":
-        """Of the noisy counts of a round, with noise drawn from their own law."""
-        return cls(
-            counts=noisy.counts,
-            noise_sd=noisy.noise_sd[noisy.points.batch],
-            sampler=lambda rng, draws: noisy.draw_noise(rng, draws)[0],
-            points=noisy.points,
-            records=noisy.records,
-        )
+    @property
+    def records(self) -> Ints:
+        """N_t, per batch."""
+        return self.design.records
 
     def observed(self, model: NoDrift) -> float:
         """U of the released counts."""
-        return float(variation(self.counts, model, self.noise_sd))
+        return float(variation(self.counts, model, self._noise_sd))
 
     def simulated(self, model: NoDrift, counts: Ints, rng: np.random.Generator) -> Floats:
-        """U of simulated counts with noise."""
-        noisy = counts + self.sampler(rng, len(counts))
-        return variation(noisy, model, self.noise_sd)[:, None]
+        """U of simulated counts with noise of the same law."""
+        noisy = counts + self.design.draw_noise(rng, len(counts))[0]
+        return variation(noisy, model, self._noise_sd)[:, None]
 
-
-def judge_noisy_counts(
-    noisy: Floats,
-    model: NoDrift,
-    noise_sd: Floats,
-    *,
-    false_alarm: float = 0.01,
-    sampler: NoiseSampler | None = None,
-) -> Verdict:
-    """The verdict on public noisy counts, one per term of the model.
-
-    The law of U without drift is simulated: multinomial counts, and noise from `sampler` (default:
-    normal). Cost: below a second for 500 terms.
-    """
-    sd = np.asarray(noise_sd, dtype=np.float64)
-    if not len(noisy) == len(sd) == len(model.pi):
-        raise InvalidInputError("Noisy counts, their noise and the terms must be equally many.")
-    draw_noise, rng = sampler or gaussian_sampler(sd), public_simulation()
-    null = [
-        variation(counts + draw_noise(rng, len(counts)), model, sd)
-        for counts in model.chunks(simulated_draws(false_alarm), rng)
-    ]
-    seen = Witness(
-        name=COUNTS,
-        statistic=float(variation(np.asarray(noisy, dtype=np.float64), model, sd)),
-        threshold=alarm_threshold(np.concatenate(null), None, false_alarm=false_alarm),
-        unit="",
-    )
-    return Verdict(witnesses=(seen,), false_alarm=false_alarm, design_effect=model.design_effect)
-
-
-def judge_noisy_release(noisy: NoisyCounts, false_alarm: float, spread: float | Spread) -> Verdict:
-    """The verdict on the noisy counts of a round, with noise drawn from their own law."""
-    model = NoDrift.of(noisy.points, noisy.records, spread)
-    return judge_together([VariationStatistic.of(noisy)], model, false_alarm=false_alarm)
+    @property
+    def _noise_sd(self) -> Floats:
+        return self.design.noise_sd[self.points.batch]

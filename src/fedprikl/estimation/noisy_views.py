@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,8 +11,8 @@ from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_counts import NoisyCounts
-from fedprikl.estimation.noisy_estimates import noise_counts, read_counts
+from fedprikl.estimation.noisy_counts import CountNoise, CountsDesign, NoisyCounts
+from fedprikl.estimation.noisy_estimates import noise_counts
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.scoring import BatchCounts, score_sensitivity, weighted_score
 from fedprikl.estimation.statistic import (
@@ -36,25 +37,21 @@ class UnseenStatistic:
     fewer alarms of the two together.
     """
 
+    points: QueryPoints  # all cells
     noisy: NoisyCounts
     law: OutOfDomain
-    name: str = UNSEEN
-    unit: str = ""
-    mechanism: None = None
-
-    @property
-    def points(self) -> QueryPoints:
-        """All cells."""
-        return self.noisy.points
+    name: ClassVar[str] = UNSEEN
+    unit: ClassVar[str] = ""
+    mechanism: ClassVar[None] = None
 
     @property
     def records(self) -> Ints:
         """N, of the only batch."""
-        return self.noisy.records
+        return np.array(self.noisy.records)
 
     def observed(self, model: NoDrift) -> float:  # noqa: ARG002
         """The released share."""
-        return float(self.noisy.rest[0] / self.records[0])
+        return self.noisy.out_of_domain[0] / self.noisy.records[0]
 
     def simulated(
         self,
@@ -63,9 +60,9 @@ class UnseenStatistic:
         rng: np.random.Generator,
     ) -> Floats:
         """The share in as many populations, with noise."""
-        records = int(self.records[0])
+        (records,), (law,) = self.noisy.records, self.noisy.noise
         outside = self.law.draw(records, len(counts), rng)
-        noise = self.noisy.draw_rest_noise(rng, len(counts))
+        noise = law.draw(rng, (len(counts), 1))[:, 0]
         return np.asarray((outside + noise) / records)[:, None]
 
 
@@ -97,11 +94,15 @@ class NoisyViews:
     mechanism: str  # the noise on every count, in words
     vectors: tuple[ViewVector, ...] = field(default=())  # tv, js; none where nobody is trusted
 
-    def statistics(self, view: int, unseen: OutOfDomain) -> tuple[Statistic, ...]:
+    def statistics(
+        self, view: int, points: QueryPoints, unseen: OutOfDomain
+    ) -> tuple[Statistic, ...]:
         """The witnesses of one view; `unseen` is the law of records outside its cells."""
         noisy = self.counts[view]
-        values = (each.statistic(view, noisy.points, noisy.records) for each in self.vectors)
-        return (*values, VariationStatistic.of(noisy), UnseenStatistic(noisy=noisy, law=unseen))
+        design = CountsDesign.of(points, noisy)
+        values = (each.statistic(view, points, design.records) for each in self.vectors)
+        variation = VariationStatistic(design, np.array(noisy.counts))
+        return (*values, variation, UnseenStatistic(points=points, noisy=noisy, law=unseen))
 
 
 def noise_views(
@@ -138,12 +139,9 @@ def read_views(
     moved: int = 1,
 ) -> NoisyViews:
     """The same of noised numbers: `noised` counts of each view, the rest last, and vectors."""
-    total = np.array([records])
+    total, law = np.array([records]), CountNoise.of(mechanism)
     return NoisyViews(
-        counts=tuple(
-            read_counts(view, total, each, mechanism)
-            for view, each in zip(views, noised, strict=True)
-        ),
+        counts=tuple(NoisyCounts.of(each, [records], [law]) for each in noised),
         mechanism=str(mechanism),
         vectors=tuple(
             ViewVector(

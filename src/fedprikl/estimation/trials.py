@@ -16,7 +16,7 @@ from fedprikl.divergence import Score
 from fedprikl.estimation.adaptive import adaptive_law
 from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import group_sizes, multinomial
-from fedprikl.estimation.noisy_counts import WHOLE, NoisyCounts, debias
+from fedprikl.estimation.noisy_counts import WHOLE, CountNoise, CountsDesign
 from fedprikl.estimation.scoring import BatchCounts, Terms
 from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints
@@ -95,11 +95,10 @@ class AdaptiveNoise:
 
 @dataclass(frozen=True, slots=True)
 class CountsNoise:
-    """Read off noisy counts of all cells and of the rest, projected and debiased."""
+    """Read off noisy counts of all cells and out of the domain, projected and debiased."""
 
-    noise_sd: float  # on each count
-    laplace_scale: float | None = None  # of discrete Laplace noise; None: about normal noise
-    shrink: bool = True  # see `debias`
+    noise: CountNoise  # on each count
+    shrink: bool = True  # see `CountsDesign.debias`
     resamples: int = RESAMPLES  # of the debiasing: few add errors of their own
     effort: ClassVar[tuple[int, int]] = (8, 8)
 
@@ -108,15 +107,13 @@ class CountsNoise:
     ) -> Floats:
         """Simulated noise."""
         rows, batches = len(drawn.counts), drawn.points.batches
-        law = self.law(drawn.points, drawn.records)
+        design = CountsDesign(drawn.points, drawn.records, (self.noise,) * batches)
         counts = np.repeat(drawn.counts, draws, axis=0)
         records = np.broadcast_to(drawn.records, (rows * draws, batches))
-        taken = counts @ (drawn.points.batch[:, None] == np.arange(batches))
-        on_counts, on_rest = law.draw_noise(rng, rows * draws)
-        found, _ = debias(
-            law,
+        on_counts, on_outside = design.draw_noise(rng, rows * draws)
+        found, _ = design.debias(
             counts + on_counts,
-            records - taken + on_rest,
+            records - design.asked(counts) + on_outside,
             records,
             score=score.plain,
             rng=rng,
@@ -124,17 +121,6 @@ class CountsNoise:
             shrink=self.shrink,
         )
         return found.reshape(rows, draws)
-
-    def law(self, points: QueryPoints, records: Ints) -> NoisyCounts:
-        """Empty counts with this noise."""
-        return NoisyCounts(
-            points=points,
-            counts=np.zeros(len(points)),
-            rest=np.zeros(points.batches),
-            records=records,
-            noise_sd=np.full(points.batches, self.noise_sd),
-            laplace_scale=self.laplace_scale,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -79,7 +79,11 @@ class ColumnTable:
 
     def cells(self, library: FrameLibrary | None = None) -> Any:
         """One row per cell of every column, in a data frame."""
-        rows = [_cell_row(answer, cell) for answer in self.answers for cell in answer.cells]
+        rows = [
+            _cell_row(answer, cell, count)
+            for answer in self.answers
+            for cell, count in zip(answer.cells, answer.counts.counts, strict=True)
+        ]
         return frame_of(rows, library)
 
     def __repr__(self) -> str:
@@ -104,7 +108,7 @@ def _row(answer: ColumnAnswer) -> dict[str, Any]:
     }
 
 
-def _cell_row(answer: ColumnAnswer, cell: CellAnswer) -> dict[str, Any]:
+def _cell_row(answer: ColumnAnswer, cell: CellAnswer, count: float) -> dict[str, Any]:
     low, high = cell.interval
     return {
         "column": answer.name,
@@ -114,7 +118,7 @@ def _cell_row(answer: ColumnAnswer, cell: CellAnswer) -> dict[str, Any]:
         "low": low,
         "high": high,
         "moved": cell.moved,
-        "noisy_count": cell.count,
+        "noisy_count": count,
     }
 
 

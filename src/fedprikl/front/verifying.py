@@ -104,6 +104,6 @@ def divergence_of(
         raise InvalidInputError(
             f"The divergence {divergence!r} is infinite where a cell vanishes; use a skew above 0."
         )
-    noisy = NoisyHistogram(agreed).read_counts(known.probabilities, found.noisy_counts)
+    points = NoisyHistogram(agreed).asked_points(known.probabilities, found.noisy_counts)
     spread = spread_of(agreed, known, found.cohorts)
-    return noisy_divergence(noisy, score=score, spread=spread)
+    return noisy_divergence(points, found.noisy_counts, score=score, spread=spread)

@@ -8,18 +8,17 @@ The simulation is public and has a fixed seed.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import NoisyCounts
+from fedprikl.estimation import CountNoise
 from fedprikl.estimation.column_verdict import KNEE, SKEWS, GammaLike, SmoothTail
 from fedprikl.estimation.no_drift import Ratios, gamma_like, public_simulation
 from fedprikl.libraries import scipy
-from fedprikl.monitoring.channels import Channel, ChannelCounts, Lens, PeriodCounts
-from fedprikl.reference import QueryPoints
+from fedprikl.monitoring.channels import Channel, Lens, PeriodCounts
 
 TOLERATED = 2e-5  # nats: a lasting deviation so small is not called drift
 LEAST_SKEW = 1e-3
@@ -122,8 +121,7 @@ class NullCase:
     channel: Channel
     records: int  # of every period
     clients: int
-    noise_sd: float
-    laplace_scale: float | None
+    noise: CountNoise  # on each count
     periods: int  # of every simulated series
     judged: int  # the last ones, over which the largest statistic is looked for
     series: int
@@ -133,7 +131,7 @@ class NullCase:
         channel = self.channel
         error = b"" if channel.error is None else channel.error.tobytes()
         law = channel.pi.tobytes(), channel.points.cells.tobytes(), channel.spread, error
-        numbers = self.records, self.clients, self.noise_sd, self.laplace_scale
+        numbers = self.records, self.clients, self.noise
         return *law, *numbers, self.periods, self.judged, self.series
 
     def __hash__(self) -> int:
@@ -149,19 +147,13 @@ class NullCase:
 
     def statistic(self, lens: Lens, length: int) -> WindowStatistic:
         """Of a window of so many periods."""
-        one = ChannelCounts(
-            counts=self.channel.pi,
-            rest=0.0,
-            noise_sd=self.noise_sd,
-            laplace_scale=self.laplace_scale,
-        )
         return WindowStatistic.of(
             lens,
             self.channel.shares,
             self.channel.lasting(self.records, self.clients),
             records=length * self.records,
-            noise=length * one.noise_sd**2,
-            fourth=length * one.noise_fourth,
+            noise=length * self.noise.sd**2,
+            fourth=length * self.noise.fourth_cumulant,
         )
 
 
@@ -288,7 +280,7 @@ def _counts(case: NullCase, *, same_clients: bool) -> Iterator[tuple[Floats, np.
         shares = _shares(case, series, rng, same_clients=same_clients)
         shape = series, case.periods
         counts = rng.multinomial(case.records, np.broadcast_to(shares, (*shape, cells)))
-        yield counts + _noise(case, series * case.periods, rng).reshape(*shape, cells), rng
+        yield counts + case.noise.draw(rng, (*shape, cells)), rng
 
 
 def _shares(case: NullCase, series: int, rng: np.random.Generator, *, same_clients: bool) -> Floats:
@@ -309,19 +301,6 @@ def _shares(case: NullCase, series: int, rng: np.random.Generator, *, same_clien
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
-def _noise(case: NullCase, draws: int, rng: np.random.Generator) -> Floats:
-    points: QueryPoints = case.channel.points
-    like = NoisyCounts(
-        points=points,
-        counts=np.zeros(len(points)),
-        rest=np.zeros(1),
-        records=np.array([case.records]),
-        noise_sd=np.array([case.noise_sd]),
-        laplace_scale=case.laplace_scale,
-    )
-    return np.concatenate(like.draw_noise(rng, draws), axis=1)
-
-
 def simulation_error(series: int, channels: int, chance: float) -> float:
     """By how much the simulation may understate a small chance: a factor, with 99% confidence.
 
@@ -340,7 +319,7 @@ class Nominal:
 
     records: int
     clients: int
-    noises: tuple[tuple[float, float | None], ...]  # per channel: sd, and scale of Laplace noise
+    noises: tuple[CountNoise, ...]  # per channel, on each count
 
 
 def nominal_of(periods: Sequence[PeriodCounts]) -> list[Nominal]:
@@ -359,7 +338,10 @@ def _nominal(periods: Sequence[PeriodCounts]) -> Nominal:
         records=max(round(_half_octave(_mean([period.records for period in periods]))), 1),
         clients=max(round(_half_octave(_mean([period.clients for period in periods]))), 1),
         noises=tuple(
-            (_usual([period.channels[i].noise_sd for period in periods]), last.laplace_scale)
+            replace(
+                last.noise[0],
+                sd=_usual([period.channels[i].noise[0].sd for period in periods]),
+            )
             for i, last in enumerate(periods[-1].channels)
         ),
     )
@@ -383,13 +365,12 @@ def null_cases(
             channel=channel,
             records=nominal.records,
             clients=nominal.clients,
-            noise_sd=noise_sd,
-            laplace_scale=scale,
+            noise=noise,
             periods=periods,
             judged=judged,
             series=series,
         )
-        for channel, (noise_sd, scale) in zip(channels, nominal.noises, strict=True)
+        for channel, noise in zip(channels, nominal.noises, strict=True)
     )
     return cases, min(per_year, horizon) / judged
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_false_alarm, check_positive_int
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation import sum_counts
 from fedprikl.estimation.noisy_counts import project_counts
 from fedprikl.monitoring.alarms import (
     Acknowledgement,
@@ -27,7 +28,7 @@ from fedprikl.monitoring.alarms import (
     Trace,
     follow_alarms,
 )
-from fedprikl.monitoring.channels import Channel, PeriodCounts, summed
+from fedprikl.monitoring.channels import Channel, PeriodCounts
 from fedprikl.monitoring.null_series import (
     LENGTHS,
     ChannelNull,
@@ -55,10 +56,10 @@ def baseline_of(
     Their sampling and their noise make the new Pi uncertain, by a variance of
     (noise^2 + h) / h^2 of P / Pi in a cell of h records.
 
-    >>> from fedprikl.monitoring.channels import ChannelCounts
+    >>> from fedprikl.estimation import CountNoise, NoisyCounts
     >>> from fedprikl.reference import Reference
     >>> channel = Channel.of(Reference.from_probabilities([0.5, 0.3, 0.2]))
-    >>> seen = ChannelCounts(counts=np.array([600.0, 300.0, 100.0]), rest=0.0, noise_sd=10.0)
+    >>> seen = NoisyCounts.of([600.0, 300.0, 100.0, 0.0], [1000], [CountNoise(sd=10.0)])
     >>> week = PeriodCounts(number=3, records=1000, clients=10, channels=(seen,))
     >>> (found,) = baseline_of([channel], [week])
     >>> found.pi.round(2).tolist(), found.error.round(4).tolist()
@@ -70,9 +71,9 @@ def baseline_of(
 
 
 def _baseline(channel: Channel, periods: Sequence[PeriodCounts], place: int) -> Channel:
-    seen = summed(channel.points, periods, place)
-    noise, records = float(seen.noise_sd[0]) ** 2, int(seen.records[0])
-    counts = project_counts(np.append(seen.counts, seen.rest), records)
+    seen = sum_counts([period.channels[place] for period in periods])
+    noise, (records,) = seen.noise[0].sd ** 2, seen.records
+    counts = project_counts(seen.numbers, records)
     held = np.maximum(counts, LEAST)
     held[-1] = counts[-1]  # the rest may well be empty
     pi = held / held.sum()
@@ -108,11 +109,11 @@ class Watched:
         seen = [period.channels[place] for period in periods]
         return cls(
             channel,
-            _running([each.all for each in seen]),
+            _running([np.array(each.numbers) for each in seen]),
             _running([period.records for period in periods]),
             _running([period.clients for period in periods]),
-            _running([each.noise_sd**2 for each in seen]),
-            _running([each.noise_fourth for each in seen]),
+            _running([each.noise[0].sd ** 2 for each in seen]),
+            _running([each.noise[0].fourth_cumulant for each in seen]),
         )
 
     def statistics(self, first: Sequence[int] | Ints, last: Sequence[int] | Ints) -> Floats:
@@ -198,10 +199,10 @@ def judge_series(
 
     Cost: some seconds the first time, for the simulation; then about a millisecond per period.
 
-    >>> from fedprikl.monitoring.channels import ChannelCounts
+    >>> from fedprikl.estimation import CountNoise, NoisyCounts
     >>> from fedprikl.reference import Reference
     >>> def week(number, counts):
-    ...     seen = ChannelCounts(counts=np.array(counts), rest=0.0, noise_sd=3.0)
+    ...     seen = NoisyCounts.of([*counts, 0.0], [1000], [CountNoise(sd=3.0)])
     ...     return PeriodCounts(number=number, records=1000, clients=20, channels=(seen,))
     >>> weeks = [week(0, [503.0, 296.0, 201.0]), week(1, [420.0, 380.0, 200.0])]
     >>> found = judge_series(

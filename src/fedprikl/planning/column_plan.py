@@ -10,7 +10,14 @@ import numpy as np
 from fedprikl.checks import Ints
 from fedprikl.divergence import Score, divergence_named
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import CountsNoise, NoisyCounts, NoisyViews, ViewVector, trial_errors
+from fedprikl.estimation import (
+    CountNoise,
+    CountsNoise,
+    NoisyCounts,
+    NoisyViews,
+    ViewVector,
+    trial_errors,
+)
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.scoring import score_sensitivity
 from fedprikl.planning.drift_cases import drift_case
@@ -121,14 +128,14 @@ class _Typical:
         return self.view.spread(clients=[self.known.clients])
 
     @cached_property
-    def noise(self) -> tuple[float, float | None]:
-        """Of each count: its standard deviation, and the scale of Laplace noise."""
+    def noise(self) -> CountNoise:
+        """On each count."""
         trust = trust_of(self.plan)
         if isinstance(trust, NoisyHistogram):
             return trust.expected_noise(cohort_sizes(self.plan, self.known.clients))
         found = trust.columns_noise
         assert found is not None  # noqa: S101  the plan asks about columns
-        return found.counts.standard_deviation, getattr(found.counts, "scale", None)
+        return CountNoise.of(found.counts)
 
     def _vectors(self) -> Sequence[ViewVector]:
         trust, zero = trust_of(self.plan), np.zeros(1)
@@ -147,15 +154,7 @@ class _Typical:
     @cached_property
     def smallest_drifts(self) -> dict[str, float | None]:
         """Of each kind, with the threshold that its column would have."""
-        sd, scale = self.noise
-        noisy = NoisyCounts(
-            points=self.points,
-            counts=np.zeros(len(self.points)),
-            rest=np.zeros(1),
-            records=self.records,
-            noise_sd=np.array([sd]),
-            laplace_scale=scale,
-        )
+        noisy = NoisyCounts.of(np.zeros(len(self.points) + 1), self.records, [self.noise])
         views = NoisyViews(counts=(noisy,), mechanism="", vectors=tuple(self._vectors()))
         unseen = self.view.out_of_domain(
             clients=self.known.clients,
@@ -163,7 +162,7 @@ class _Typical:
             design_effect=self.plan.verdict.design_effect,
         )
         return smallest_drifts_of(
-            views.statistics(0, unseen),
+            views.statistics(0, self.points, unseen),
             NoDrift.of(self.points, self.records, self.spread),
             partial(drift_case, self.points.pi, score=Score()),
             KINDS,
@@ -185,7 +184,7 @@ class _Typical:
         case = drift_case(self.points.pi, "smooth" if size else "none", size, Score())
         if case is None:
             return None
-        release = CountsNoise(*self.noise)
+        release = CountsNoise(self.noise)
         effect = self.plan.verdict.client_effect
         found = [
             trial_errors(

@@ -128,7 +128,7 @@ def _shared(known: Known, plan: Plan) -> Plan:
 def _shared_noise(plan: Plan, sizes: Sequence[int]) -> float:
     trust = trust_of(plan)
     assert isinstance(trust, NoisyHistogram)  # noqa: S101  nobody is trusted
-    return trust.expected_noise(sizes)[0]
+    return trust.expected_noise(sizes).sd
 
 
 def _with_noise(plan: Plan, noise: NoiseKind) -> Plan:

@@ -9,7 +9,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import score_sensitivity
+from fedprikl.estimation import CountNoise, CountsDesign, score_sensitivity
 from fedprikl.estimation.drift_model import SEED
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import VariationStatistic
@@ -103,7 +103,7 @@ class TrialRound:
         statistic of the counts is compared with that: the drift it finds grows by their ratio.
         """
         noise, usual = self._first, float(self.records.sum()) / len(self.points)
-        return isinstance(noise, CountsNoise) and 1 + noise.noise_sd**2 / usual > LOUD
+        return isinstance(noise, CountsNoise) and 1 + noise.noise.sd**2 / usual > LOUD
 
     @property
     def largest_step(self) -> float:
@@ -176,8 +176,8 @@ class TrialRound:
     def release(self, question: Question) -> Release:
         """How the answer to a question of the plan is released."""
         if isinstance(trust := trust_of(self.plan), NoisyHistogram):
-            sd, scale = trust.expected_noise(cohort_sizes(self.plan, self.clients))
-            return CountsNoise(sd, scale, resamples=self._resamples)
+            law = trust.expected_noise(cohort_sizes(self.plan, self.clients))
+            return CountsNoise(law, resamples=self._resamples)
         for noise in trust.noises:
             if question not in noise.questions:
                 continue
@@ -185,9 +185,8 @@ class TrialRound:
                 case question_noise.AdaptiveNoise():
                     return AdaptiveNoise(noise.charge.epsilon, self.plan.contribution_bound)
                 case question_noise.CountsNoise():
-                    scale = getattr(noise.charge, "scale", None)
-                    sd = noise.charge.standard_deviation
-                    return CountsNoise(sd, scale, not self.textbook, self._resamples)
+                    law = CountNoise.of(noise.charge)
+                    return CountsNoise(law, not self.textbook, self._resamples)
                 case question_noise.ValueNoise():
                     moved = self.sensitivity(trust.score_of(question))
                     return ValueNoise(noise.calibrated.for_sensitivity(moved))
@@ -203,8 +202,9 @@ class TrialRound:
         trust, rng = trust_of(self.plan), np.random.default_rng(SEED)
         cohorts = cohort_sizes(self.plan, self.clients // self.plan.sums.batches)
         if isinstance(trust, NoisyHistogram):
-            noise = CountsNoise(*trust.expected_noise(cohorts))
-            return (VariationStatistic.of(noise.law(self.points, self.records)),)
+            laws = (trust.expected_noise(cohorts),) * self.points.batches
+            design = CountsDesign(self.points, self.records, laws)
+            return (VariationStatistic(design, np.zeros(len(self.points))),)
         sums, points = [], self.points
         for batch, records in enumerate(self.records.tolist()):
             cells = points.cells[points.batch == batch]

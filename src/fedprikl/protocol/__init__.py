@@ -1,7 +1,7 @@
 """Protocol: the parties, their messages and one round. Start with `run.py`."""
 
 from fedprikl.protocol.aggregator import Aggregator
-from fedprikl.protocol.answer import Answer, CellAnswer, ColumnAnswer, CountNoise, ReleasedCounts
+from fedprikl.protocol.answer import Answer, CellAnswer, ColumnAnswer
 from fedprikl.protocol.client import Client, ClientSession, draw_of
 from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import Address, SealingKey, SigningKey, seal_answer, seal_refusal
@@ -39,7 +39,6 @@ __all__ = [
     "ClientSession",
     "Cohort",
     "ColumnAnswer",
-    "CountNoise",
     "IdentityCheck",
     "InMemoryTransport",
     "Invitation",
@@ -52,7 +51,6 @@ __all__ = [
     "Policy",
     "Question",
     "Release",
-    "ReleasedCounts",
     "ReleasedPeriod",
     "Reply",
     "Roster",

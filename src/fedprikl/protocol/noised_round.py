@@ -30,9 +30,10 @@ from fedprikl.estimation import (
     judge_columns,
     moved_cells,
 )
+from fedprikl.estimation.moved_cells import Case
 from fedprikl.estimation.noisy_views import Judgement
 from fedprikl.privacy import Head, Ledger, PrivacyStatement
-from fedprikl.protocol.answer import Answer, CellAnswer, ColumnAnswer, ReleasedCounts
+from fedprikl.protocol.answer import Answer, CellAnswer, ColumnAnswer
 from fedprikl.protocol.cohort_sums import (
     Noised,
     Outcome,
@@ -68,7 +69,6 @@ def or_none(compute: Callable[[], Found | None]) -> Found | None:
 
 
 DIRECTIONS: dict[int, Literal["up", "down", ""]] = {1: "up", -1: "down", 0: ""}
-Case = tuple[NoisyCounts, float | Spread]
 
 
 def answer_columns(
@@ -79,10 +79,10 @@ def answer_columns(
     Cells are called moved in columns that drifted only, and in none where there is no verdict.
     """
     spreads = [_spread(plan, view, clients) for view in views]
-    cases = list(zip(released.counts, spreads, strict=True))
+    cases = list(zip(map(View.points, views), released.counts, spreads, strict=True))
     verdicts = moved = None
     if not plan.is_series:  # the verdict of a series looks at all its releases
-        verdicts = or_none(lambda: _judge(plan, views, released, spreads, clients))
+        verdicts = or_none(lambda: _judge(plan, views, released, cases, clients))
         moved = or_none(lambda: _moved(plan, views, cases))
     return tuple(
         _answer(
@@ -109,24 +109,18 @@ def _judge(
     plan: Plan,
     views: Sequence[View],
     released: NoisyViews,
-    spreads: Sequence[float | Spread],
+    cases: Sequence[Case],
     clients: int,
 ) -> tuple[ColumnVerdict, ...]:
     """On all views together."""
-    records = [int(noisy.records[0]) for noisy in released.counts]
-    unseen = [
-        view.out_of_domain(clients=clients, records=held, design_effect=plan.verdict.design_effect)
-        for view, held in zip(views, records, strict=True)
-    ]
-    columns = [
-        ColumnCase(
-            points=noisy.points,
-            records=records[i],
-            spread=spread,
-            witnesses=released.statistics(i, unseen[i]),
+    columns, effect = [], plan.verdict.design_effect
+    for i, (view, (points, noisy, spread)) in enumerate(zip(views, cases, strict=True)):
+        (records,) = noisy.records
+        law = view.out_of_domain(clients=clients, records=records, design_effect=effect)
+        witnesses = released.statistics(i, points, law)
+        columns.append(
+            ColumnCase(points=points, records=records, spread=spread, witnesses=witnesses)
         )
-        for i, (noisy, spread) in enumerate(zip(released.counts, spreads, strict=True))
-    ]
     rate, control = plan.false_alarm_of_each, plan.verdict.control
     return judge_columns(columns, false_alarm=rate, control=control)
 
@@ -150,7 +144,6 @@ def _answer(
     verdict: ColumnVerdict | None,
     moved: Ints | None,
 ) -> ColumnAnswer:
-    noisy, _ = case
     sizes = or_none(lambda: column_sizes(*case, [view_score(name) for name in SIZES])) or ()
     drifted = None if verdict is None else verdict.drifted
     told = moved if moved is not None and drifted else np.zeros(view.size, dtype=np.int64)
@@ -159,8 +152,7 @@ def _answer(
         witnesses=() if verdict is None else verdict.witnesses,
         answers=tuple(_size(each, mechanism) for each in sizes),
         cells=_cells(view, case, told),
-        rest=float(noisy.rest[0]),
-        noise_sd=float(noisy.noise_sd[0]),
+        counts=case[1],
         design_effect=None if verdict is None else verdict.design_effect,
     )
 
@@ -178,13 +170,11 @@ def _size(found: ColumnSize, mechanism: str) -> Answer:
 
 
 def _cells(view: View, case: Case, moved: Ints) -> tuple[CellAnswer, ...]:
-    noisy, _ = case
-    shares = or_none(lambda: cell_shares(*case)) or _any_shares(noisy)
+    shares = or_none(lambda: cell_shares(*case)) or _any_shares(case[1])
     return tuple(
         CellAnswer(
             label=label,
             reference=float(view.probabilities[i]),
-            count=float(noisy.counts[i]),
             share=float(shares.shares[i]),
             interval=(float(shares.low[i]), float(shares.high[i])),
             moved=DIRECTIONS[int(moved[i])],
@@ -195,7 +185,7 @@ def _cells(view: View, case: Case, moved: Ints) -> tuple[CellAnswer, ...]:
 
 def _any_shares(noisy: NoisyCounts) -> CellShares:
     """Where intervals could not be computed: all shares are possible."""
-    shares = np.clip(noisy.counts / noisy.records[0], 0.0, 1.0)
+    shares = np.clip(np.array(noisy.counts) / noisy.records[0], 0.0, 1.0)
     return CellShares(shares, np.zeros_like(shares), np.ones_like(shares))
 
 
@@ -309,7 +299,7 @@ class NoisedRound:
         if estimates.each and not plan.is_series:  # that of a series looks at all its releases
             spread = spread_of(plan, reference, self.outcomes)
             judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, spread))
-        noisy, columns = estimates.noisy_counts, estimates.columns
+        columns = estimates.columns
         return Release(
             round_id=self.round_id,
             request=self.request,
@@ -329,7 +319,7 @@ class NoisedRound:
             cohorts=self.outcomes,
             payload=estimates.payload,
             records=estimates.records,
-            noisy_counts=None if noisy is None else ReleasedCounts.of(noisy),
+            noisy_counts=estimates.noisy_counts,
             ledger=head,
             software=self.software,
             released_at=self.at,

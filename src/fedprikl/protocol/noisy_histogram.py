@@ -11,6 +11,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import (
+    CountNoise,
     Estimate,
     Estimates,
     NoisyCounts,
@@ -24,7 +25,6 @@ from fedprikl.privacy import (
     SharedMechanism,
     calibrate_shared,
 )
-from fedprikl.protocol.answer import ReleasedCounts
 from fedprikl.protocol.cohort_sums import (
     Noised,
     OpenedSum,
@@ -71,8 +71,8 @@ class NoisyHistogram:
             return distinct_points(pi, asked.points, batches=batches, rng=rng)
         return spread_points(pi, asked.points, batches=1, exponent=asked.exponent, rng=rng)
 
-    def read_counts(self, pi: Floats, released: ReleasedCounts) -> NoisyCounts:
-        """The noisy counts of a release of this plan, with the weights of its design."""
+    def asked_points(self, pi: Floats, released: NoisyCounts) -> QueryPoints:
+        """The points of the noisy counts of a release of this plan, with their weights."""
         plan, asked = self.plan, self.plan.whole
         cells, known = np.array(released.cells, dtype=np.int64), np.flatnonzero(pi)
         if len(released.records) != plan.sums.batches or not np.all(np.isin(cells, known)):
@@ -88,7 +88,9 @@ class NoisyHistogram:
             weights=pi[cells] / inclusion[cells],
             batches=plan.sums.batches,
         )
-        return released.read(points)
+        if (released.batch, released.cells) != (tuple(points.batch), tuple(points.cells)):
+            raise InvalidInputError("The noisy counts of a release are not sorted by its points.")
+        return points
 
     def share(self, clients: int) -> SharedMechanism:
         """The noise that each client of a cohort adds. Made once: drawn, charged and stated."""
@@ -212,10 +214,10 @@ class NoisyHistogram:
         """What a client of a cohort charges to a ledger of its own."""
         return self.share(clients).charge(self.plan.budget.delta)
 
-    def expected_noise(self, cohorts: Sequence[int]) -> tuple[float, float | None]:
-        """If nobody leaves: the noise's sd on each count, and the scale of Laplace noise."""
+    def expected_noise(self, cohorts: Sequence[int]) -> CountNoise:
+        """On each count, if nobody leaves."""
         variance = sum(size * self.share(size).share_variance for size in cohorts)
-        return math.sqrt(variance), self.share(cohorts[-1]).laplace_scale
+        return CountNoise(sd=math.sqrt(variance), scale=self.share(cohorts[-1]).laplace_scale)
 
     def estimate(
         self,
@@ -270,17 +272,17 @@ class NoisyHistogram:
     ) -> Estimates:
         """The estimates that noised numbers are, with intervals: all of it post-processing."""
         share = self.worst_share(cohorts)  # all shares of a round have one kind and one scale
+        scale = share.laplace_scale
         noisy = None
         if points is not None:
-            records, variances = noised.records, noised.variances
-            noisy = _noisy(points, noised.counts, records, variances, share)
+            laws = [CountNoise(sd=math.sqrt(each), scale=scale) for each in noised.variances]
+            noisy = NoisyCounts.of(noised.counts, noised.records, laws, points)
         columns = None
         if views:
-            records, variances = (sum(noised.records),), (sum(noised.variances),)
+            law = CountNoise(sd=math.sqrt(sum(noised.variances)), scale=scale)
             columns = NoisyViews(
                 counts=tuple(
-                    _noisy(view, block, records, variances, share)
-                    for view, block in zip(views, noised.views, strict=True)
+                    NoisyCounts.of(block, [sum(noised.records)], [law]) for block in noised.views
                 ),
                 mechanism=str(share),
             )
@@ -297,8 +299,9 @@ class NoisyHistogram:
             insecure=noised.insecure,
         )
         each: tuple[Estimate, ...] = ()
-        if noisy is not None:
+        if points is not None and noisy is not None:
             each = estimates_from_counts(
+                points,
                 noisy,
                 [self.score_of(question) for question in self.plan.about_whole],
                 method="noisy counts, no trusted party",
@@ -314,22 +317,3 @@ class NoisyHistogram:
             records=sum(noised.records),
             noisy_counts=noisy,
         )
-
-
-def _noisy(
-    points: QueryPoints,
-    counts: Sequence[float],
-    records: Sequence[int],
-    variances: Sequence[float],
-    share: SharedMechanism,
-) -> NoisyCounts:
-    """Noisy counts of the points, then of the rest of each batch."""
-    numbers = np.array(counts, dtype=np.float64)
-    return NoisyCounts(
-        points=points,
-        counts=numbers[: len(points)],
-        rest=numbers[len(points) :],
-        records=np.array(records),
-        noise_sd=np.sqrt(variances),
-        laplace_scale=share.laplace_scale,
-    )

@@ -15,18 +15,18 @@ from fedprikl.documents import (
     to_plain,
 )
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import Verdict
+from fedprikl.estimation import NoisyCounts, Verdict
 from fedprikl.estimation.statistic import COUNTS
 from fedprikl.privacy import Head, PrivacyStatement, Span
 from fedprikl.privacy.account import LedgerRound
-from fedprikl.protocol.answer import Answer, ColumnAnswer, ReleasedCounts
+from fedprikl.protocol.answer import Answer, ColumnAnswer
 from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.plan import Plan
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
-FORMAT, VERSION = "fedprikl release", 8
+FORMAT, VERSION = "fedprikl release", 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class Release:
     cohorts: tuple[Outcome, ...]
     payload: int  # counts each client reported
     records: int  # of all clients that are counted
-    noisy_counts: ReleasedCounts | None = None  # where answers are read off them
+    noisy_counts: NoisyCounts | None = None  # where answers are read off them
     ledger: Head | None = None  # of the ledger that was charged
     software: str
     released_at: str  # ISO 8601 with an offset

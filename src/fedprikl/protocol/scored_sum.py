@@ -12,6 +12,7 @@ from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import (
     BatchCounts,
+    CountNoise,
     Estimate,
     Estimates,
     NoisyCounts,
@@ -22,7 +23,6 @@ from fedprikl.estimation import (
     noise_views,
 )
 from fedprikl.estimation.adaptive import adaptive_value
-from fedprikl.estimation.noisy_estimates import read_counts
 from fedprikl.estimation.noisy_views import read_views
 from fedprikl.estimation.trusted_aggregator import (
     TRUST,
@@ -220,8 +220,7 @@ class ScoredSum:
         for noise in self.noises:
             assert points is not None  # noqa: S101  questions about the whole have points
             if isinstance(noise, CountsNoise):
-                noisy = noise_counts(_summed(points, batches), noise.charge, source)
-                counts = _flat(noisy)
+                counts = noise_counts(_summed(points, batches), noise.charge, source).numbers
             else:
                 values.append(self._noised_number(points, batches, noise, source))
         columns: NoisyViews | None = None
@@ -237,7 +236,7 @@ class ScoredSum:
             records=tuple(batch.records for batch in batches),
             values=tuple(values),
             counts=counts,
-            views=() if columns is None else tuple(map(_flat, columns.counts)),
+            views=() if columns is None else tuple(each.numbers for each in columns.counts),
             vectors=() if columns is None else tuple(map(_values, columns.vectors)),
             insecure=source.insecure,
         )
@@ -259,8 +258,9 @@ class ScoredSum:
         for noise in self.noises:
             assert points is not None  # noqa: S101  questions about the whole have points
             if isinstance(noise, CountsNoise):
-                noisy = read_counts(points, records, np.array(noised.counts), noise.charge)
-                found = self._from_counts(noisy, noise, noised.insecure, rng)
+                laws = [CountNoise.of(noise.charge)] * points.batches
+                noisy = NoisyCounts.of(noised.counts, noised.records, laws, points)
+                found = self._from_counts(points, noisy, noise, noised.insecure, rng)
             else:
                 value = next(values)
                 found = (self._one_number(value, points, records, noise, noised.insecure),)
@@ -362,6 +362,7 @@ class ScoredSum:
 
     def _from_counts(
         self,
+        points: QueryPoints,
         noisy: NoisyCounts,
         noise: CountsNoise,
         insecure: bool,
@@ -370,16 +371,17 @@ class ScoredSum:
         """The answers to all questions that are read off noisy counts."""
         mechanism = noise.charge
         return estimates_from_counts(
+            points,
             noisy,
             [self.score_of(question) for question in noise.questions],
             method="noisy counts of a trusted aggregator",
-            payload=noisy.points.payload,
+            payload=points.payload,
             privacy=PrivacyStatement(
                 epsilon=mechanism.epsilon(noise.delta),
                 delta=mechanism.proved_delta(noise.delta),
                 claimed_epsilon=noise.epsilon,
                 mechanism=str(mechanism),
-                released=f"the noisy counts of {len(noisy.points)} cells",
+                released=f"the noisy counts of {len(points)} cells",
                 trust=TRUST,
                 sensitivity=mechanism.sensitivity,
                 insecure=insecure,
@@ -392,10 +394,6 @@ def _summed(points: QueryPoints, batches: Sequence[OpenedSum]) -> BatchCounts:
     """SECRET: the exact counts of all points."""
     asked = np.concatenate([batch.counts for batch in batches])
     return BatchCounts(points, asked, np.array([batch.records for batch in batches]))
-
-
-def _flat(noisy: NoisyCounts) -> tuple[float, ...]:
-    return (*noisy.counts.tolist(), *noisy.rest.tolist())
 
 
 def _values(vector: ViewVector) -> tuple[float, ...]:

@@ -189,8 +189,8 @@ def _out_of_domain(column: ColumnAnswer, records: int) -> tuple[float, float] | 
     if records < 1:
         return None
     before = _outside(column)
-    now = max(0.0, column.rest / records)
-    clear = max(before, now) > CLEARLY * column.noise_sd / records
+    now = max(0.0, column.counts.out_of_domain[0] / records)
+    clear = max(before, now) > CLEARLY * column.counts.noise[0].sd / records
     return (before, now) if clear else None
 
 
@@ -369,13 +369,13 @@ def _cells(column: ColumnAnswer) -> Html:
             percent(cell.reference),
             percent(cell.share),
             " to ".join(map(percent, cell.interval)),
-            _count(cell.count),
+            _count(count),
             SHIFTS[cell.moved],
         )
-        for cell in column.cells
+        for cell, count in zip(column.cells, column.counts.counts, strict=True)
     ]
-    before = percent(_outside(column))
-    rows.append(("in no category above", before, "", "", _count(column.rest), ""))
+    (outside,) = column.counts.out_of_domain
+    rows.append(("in no category above", percent(_outside(column)), "", "", _count(outside), ""))
     sizes = "".join(
         f" {each.target} = {each.value:.4g} {each.unit}".rstrip() + "." for each in column.answers
     )
