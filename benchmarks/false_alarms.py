@@ -275,7 +275,7 @@ def evidently(reference: Reference, example: Ints, notes: list[str]) -> dict[str
             notes.append(note)
         return {}
     rng = np.random.default_rng(5)
-    known = records_of(reference.mass[:-1].astype(np.int64))
+    known = records_of(reference.whole.mass[:-1].astype(np.int64))
     few = rng.choice(known, 1000, replace=False)
     named = {f"evidently {method}": (known, method) for method in evidently_drift.METHODS}
     named["evidently default, 1,000 reference records"] = (few, "default")
