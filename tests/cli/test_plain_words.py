@@ -15,7 +15,7 @@ from fedprikl.estimation.statistic import Verdict, Witness
 from fedprikl.front.client_sources import find_clients
 from fedprikl.privacy import Ledger, calibrate_laplace
 from fedprikl.protocol import Release
-from fedprikl.records.data_files import CsvFormat
+from fedprikl.records import CsvFormat
 from fedprikl.reference import Reference
 from fedprikl.reporting.facts import absences
 from tests.cli.test_round_commands import call, fails

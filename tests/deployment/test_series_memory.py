@@ -16,7 +16,7 @@ from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import PolicyRefusal
 from fedprikl.monitoring.counted_records import records_of_period
 from fedprikl.protocol import Question, Series, SignedPlan, SigningKey, Step
-from fedprikl.records import count_parts, open_records
+from fedprikl.records import count_all, open_records
 from fedprikl.reference import Reference
 from tests.deployment.test_site_memory import AT, KEY, memory, refused, signed
 
@@ -58,7 +58,7 @@ def count(
         counts = open_records(folder).count(REFERENCE).counts
     else:
         found = records_of_period(one.plan.series, period, folder)
-        counts = count_parts({"": found}, REFERENCE)[""].counts
+        counts = count_all({"": found}, REFERENCE)[""].counts
     this.count(name, one, most_counts=most, at=AT, period=period)
     return Counter({n: int(c) for n, c in zip(NAMES, counts, strict=False) if c})
 

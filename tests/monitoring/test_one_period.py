@@ -27,7 +27,7 @@ from fedprikl.checks import Ints
 from fedprikl.errors import HistoryError
 from fedprikl.monitoring.counted_records import Watermark, records_of_period
 from fedprikl.protocol import Plan, Series
-from fedprikl.records import count_parts
+from fedprikl.records import count_all
 from fedprikl.reference import Reference
 from tests.plans import make_plan
 
@@ -82,7 +82,7 @@ class Site:
         """As a round does: select, count, claim."""
         marks = Watermark(self.marks)
         selected = records_of_period(self.series, number, self.data)
-        counted = count_parts({"client": selected}, REFERENCE)["client"]
+        counted = count_all({"client": selected}, REFERENCE)["client"]
         self.rounds.append(f"{self.population} {len(self.rounds)}")
         plan = plan_of(self.series, self.population)
         marks.claim(plan, number, self.rounds[-1], {"client": self.data})
@@ -94,7 +94,7 @@ class Site:
 
 def count_by_time(series: Series, data: Path) -> list[Ints]:
     selected = {str(n): records_of_period(series, n, data) for n in range(series.periods)}
-    return [found.counts for found in count_parts(selected, REFERENCE).values()]
+    return [found.counts for found in count_all(selected, REFERENCE).values()]
 
 
 # Times

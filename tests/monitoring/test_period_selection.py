@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fedprikl.errors import RecordsError
 from fedprikl.monitoring.counted_records import records_of_period
 from fedprikl.protocol import Series
-from fedprikl.records import count_parts
-from fedprikl.records.data_files import named_days
+from fedprikl.records import count_all
+from fedprikl.records.sources import named_days
 from fedprikl.reference import Reference
 
 DAYS = 6
@@ -30,7 +30,7 @@ def series(**changes: str | int) -> Series:
 def count(one: Series, number: int, folder: Path) -> Counter[str]:
     """The records of a period."""
     found = records_of_period(one, number, folder)
-    counts = count_parts({"site": found}, REFERENCE)["site"].counts
+    counts = count_all({"site": found}, REFERENCE)["site"].counts
     return Counter({name: int(n) for name, n in zip(NAMES, counts, strict=False) if n})
 
 

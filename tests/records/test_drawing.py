@@ -25,15 +25,14 @@ from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import (
     Draw,
-    PeriodRecords,
+    FileRecords,
     RecordCounts,
     TimeSlice,
     count_all,
-    count_parts,
     draw_counts,
     open_records,
 )
-from fedprikl.records import csv_files as csv
+from fedprikl.records import files as csv
 from fedprikl.records.counting import Randomness, draw_reference
 from fedprikl.reference import BlockCode, Domain, Indices, Reference, View
 from tests.false_alarm import FALSE_ALARM, looks_as_frequent
@@ -188,9 +187,9 @@ def test_all_clients_files_are_drawn(tmp_path: Path) -> None:
     for number in range(3):
         frame_of(EVERY[: 10 * number]).write_csv(tmp_path / f"{number}.csv")
     files = {path.name: path for path in sorted(tmp_path.iterdir())}
-    found = count_all(files, TABLE, draw=Draw(20)).require_all()
+    found = count_all(files, TABLE, draw=Draw(20))
     assert [sums(each) for each in found.values()] == [{20}] * 3
-    away = count_all(files, TABLE, draw=Draw(20, empty="away")).require_all()
+    away = count_all(files, TABLE, draw=Draw(20, empty="away"))
     assert [sums(each) for each in away.values()] == [{0}, {20}, {20}]
 
 
@@ -216,14 +215,14 @@ def test_a_period_is_drawn_from_its_own_records(tmp_path: Path, k: int) -> None:
     january = TimeSlice(
         "at", datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC), "UTC"
     )
-    selected = PeriodRecords((path,), january)
-    found = count_parts({"one": selected}, TABLE, draw=Draw(k))["one"]
+    selected = FileRecords((path,), times=january)
+    found = count_all({"one": selected}, TABLE, draw=Draw(k))["one"]
     assert sums(found) == {k}
     assert found.counts[0] + found.unreadable == k
     assert k // 4 <= found.unreadable <= -(-k // 4)
     late = replace(january, start=january.end, end=datetime(2027, 3, 1, tzinfo=UTC))
-    selected = PeriodRecords((path,), late)
-    assert count_parts({"one": selected}, TABLE, draw=Draw(k))["one"].unreadable == 0
+    selected = FileRecords((path,), times=late)
+    assert count_all({"one": selected}, TABLE, draw=Draw(k))["one"].unreadable == 0
 
 
 def test_randomness_is_the_systems_and_every_draw_is_another() -> None:
@@ -372,10 +371,10 @@ MEASURE = """
 import json, resource, sys
 sys.modules |= dict.fromkeys(["pandas", "polars"])  # as if not installed
 from pathlib import Path
-from fedprikl.records import Draw, FileRecords
+from fedprikl.records import Draw, open_records
 from fedprikl.reference import Reference
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-found = FileRecords(Path(sys.argv[2])).count(Reference.load(sys.argv[1]), Draw(int(sys.argv[3])))
+found = open_records(Path(sys.argv[2])).count(Reference.load(sys.argv[1]), Draw(int(sys.argv[3])))
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps([found.total, found.other, (after - before) / 1024]))
 """

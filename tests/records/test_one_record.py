@@ -21,8 +21,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from fedprikl.records import CsvFormat, FileRecords, FrameRecords, count_all
-from fedprikl.records.csv_files import read_block, read_line
+from fedprikl.records import CsvFormat, FrameRecords, count_all, open_records
+from fedprikl.records.files import read_block, read_line
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table, Times
 from fedprikl.reference.domain import all_codes
 from fedprikl.reference.values import level_text
@@ -243,7 +243,7 @@ def test_in_a_file(kind: str, data: st.DataObject, base: str) -> None:
         made(lambda: write(FRAMES[library](values), one))
         made(lambda: write(FRAMES[library](others), two))
         for reference in REFERENCES:
-            counted = count_all({"one": one, "two": two}, reference).require_all()
+            counted = count_all({"one": one, "two": two}, reference)
             before, after = counted["one"], counted["two"]
             assert before.total == after.total == len(values)
             lowered, raised = moved(before.counts, after.counts)
@@ -292,7 +292,7 @@ def test_a_line_of_any_bytes(data: st.DataObject, lines: list[bytes], odd: bytes
         path, counts = Path(folder, "a.csv"), []
         for some in (lines, others):
             path.write_bytes(b"x,y\n" + b"\n".join(some) + b"\n")
-            counts.append(FileRecords(path).count(LINES))
+            counts.append(open_records(path).count(LINES))
     before, after = ((found.counts, *found.views) for found in counts)
     for of_one, of_two in zip(before, after, strict=True):
         assert of_one.sum() == counts[0].total  # an unreadable line is "other" in every view

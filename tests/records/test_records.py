@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError
-from fedprikl.records import FileRecords, FrameRecords, fit_reference, open_records
+from fedprikl.records import FrameRecords, fit_reference, open_records
 from fedprikl.reference import Bins, Categories, Domain, Reference, Table, View
 from fedprikl.reference.domain import all_codes
 
@@ -52,7 +52,8 @@ def text_file(folder: Path, content: str | bytes, name: str = "data.csv") -> Pat
 
 
 def assert_counted_alike(path: Path, frame: Any, reference: Reference) -> None:
-    from_file, from_frame = FileRecords(path).count(reference), FrameRecords(frame).count(reference)
+    from_file = open_records(path).count(reference)
+    from_frame = FrameRecords(frame).count(reference)
     assert from_file.counts.tolist() == reference.count(frame).tolist()
     assert from_frame.counts.tolist() == reference.count(frame).tolist()
     assert from_file.total == len(frame)
@@ -139,12 +140,12 @@ def test_pandas_frames_with_gaps_are_counted_like_their_csv(tmp_path: Path) -> N
     frame = pd.DataFrame({"x": [1, None, 2], "b": [True, False, True], "n": [0.5, np.nan, np.inf]})
     reference = Reference.fit(frame)
     frame.to_csv(tmp_path / "a.csv", index=False)
-    counted = FileRecords(tmp_path / "a.csv").count(reference)
+    counted = open_records(tmp_path / "a.csv").count(reference)
     assert counted.counts.tolist() == [1, 1, 1, 0] == reference.count(frame).tolist()
 
 
 def test_single_column_gaps_are_rows_too(tmp_path: Path) -> None:
-    counted = FileRecords(text_file(tmp_path, 'x\n1\n\n""\n2\n')).count(whole(BINNED))
+    counted = open_records(text_file(tmp_path, 'x\n1\n\n""\n2\n')).count(whole(BINNED))
     assert counted.total == 4
     assert counted.counts[BINNED.size - 1] == 2  # missing
 
@@ -152,7 +153,7 @@ def test_single_column_gaps_are_rows_too(tmp_path: Path) -> None:
 def test_a_gap_in_a_csv_is_missing_and_na_is_namibia(tmp_path: Path) -> None:
     reference = Reference.from_counts({"NA": 1, "null": 1})
     path = text_file(tmp_path, 'value,y\nNA,1\nnull,1\n,1\n"",1\nnan,1\n')
-    counted = FileRecords(path).count(reference)
+    counted = open_records(path).count(reference)
     assert counted.counts.tolist() == [1, 1, 3]  # missing has no cell here
     assert counted.unknown == {"value": 0}
 
@@ -162,14 +163,14 @@ def test_unknown_values_are_other_and_explained_by_column(tmp_path: Path) -> Non
     reference = Reference.fit(frame, bins=2)
     assert isinstance(reference.domain.encoder.columns[1], Bins)  # type: ignore[attr-defined]
     path = text_file(tmp_path, "age,city\n20,Basel\nold,Basel\n20,Paris\nold,Paris\n50,Basel\n")
-    counted = FileRecords(path).count(reference)
+    counted = open_records(path).count(reference)
     assert (counted.total, counted.other) == (5, 4)
     assert counted.unknown == {"age": 2, "city": 2}
     assert (counted.unknown_records, counted.unpaired, counted.unreadable) == (3, 1, 0)
 
 
 def test_counts_never_print(tmp_path: Path) -> None:
-    counted = FileRecords(text_file(tmp_path, "cell\n1\n")).count(Reference.from_counts([7, 7]))
+    counted = open_records(text_file(tmp_path, "cell\n1\n")).count(Reference.from_counts([7, 7]))
     assert "not shown" in repr(counted)
     assert "4711" not in repr(FrameRecords(pl.DataFrame({"x": [4711]})))
 
@@ -185,13 +186,13 @@ def test_column_names_are_taken_literally(tmp_path: Path, suffix: str) -> None:
     for i, name in enumerate(AWKWARD_NAMES):
         reference = Reference.fit(frame, columns=[name])
         assert reference.domain.label(0) == f"{name}={i}"
-        assert FileRecords(path).count(reference).counts.tolist() == [1, 1, 0]
+        assert open_records(path).count(reference).counts.tolist() == [1, 1, 0]
 
 
 def test_nested_columns_do_not_shift_the_names(tmp_path: Path) -> None:
     frame = pa.table({"deep": [{"a": [1, 2], "b": {"c": 1}}], "n": [[[1]]], "x": ["red"]})
     pq.write_table(frame, tmp_path / "a.parquet")
-    assert FileRecords(tmp_path / "a.parquet").count(whole(NAMED)).counts[0] == 1
+    assert open_records(tmp_path / "a.parquet").count(whole(NAMED)).counts[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ def test_folder_names_add_no_columns(tmp_path: Path) -> None:
     folder.mkdir()
     parquet(folder, pl.DataFrame({"y": [1]}))
     with pytest.raises(RecordsError, match="no column 'x'"):
-        FileRecords(folder).count(whole(NAMED))
+        open_records(folder).count(whole(NAMED))
 
 
 def test_a_folder_is_the_sum_of_its_files(tmp_path: Path) -> None:
@@ -284,7 +285,7 @@ UNREADABLE = [
 def test_a_record_that_cannot_be_read_is_other_and_leaves_the_rest_alone(
     tmp_path: Path, content: str | bytes, what: str
 ) -> None:
-    counted = FileRecords(text_file(tmp_path, content)).count(whole(BINNED))
+    counted = open_records(text_file(tmp_path, content)).count(whole(BINNED))
     assert (counted.total, counted.other, counted.unreadable) == (3, 1, 1), what
     assert counted.counts[3] == 2 == counted.counts[3:5].sum() + counted.counts[:3].sum(), what
 
@@ -314,7 +315,7 @@ def test_a_bad_file_says_what_to_do_and_shows_no_record(
 ) -> None:
     path = text_file(tmp_path, content, name)
     with pytest.raises(RecordsError, match=words) as caught:
-        FileRecords(path).count(whole(BINNED))
+        open_records(path).count(whole(BINNED))
     assert name in str(caught.value)
     assert "SECRET" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -327,7 +328,7 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
     content[4:5000] = bytes(4996)
     path.write_bytes(content)
     with pytest.raises(RecordsError, match="damaged"):
-        FileRecords(path).count(whole(BINNED))
+        open_records(path).count(whole(BINNED))
 
 
 def _two_kinds(folder: Path) -> Path:
@@ -371,7 +372,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(RecordsError, match="Permission denied"):
-        FileRecords(path).count(whole(BINNED))
+        open_records(path).count(whole(BINNED))
     monkeypatch.setattr(Path, "is_dir", refuse)
     with pytest.raises(RecordsError, match="Permission denied"):
         open_records(path)
@@ -380,21 +381,21 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_file_name_that_is_no_text(tmp_path: Path) -> None:
     path = text_file(tmp_path, "x\n1\n", "a\udcff.csv")
     with pytest.raises(RecordsError, match=r"a\\udcff.csv' is not plain text"):
-        FileRecords(path).count(whole(BINNED))
+        open_records(path).count(whole(BINNED))
 
 
 def test_an_empty_file_with_a_header_has_no_records(tmp_path: Path) -> None:
-    assert FileRecords(text_file(tmp_path, "x\n")).count(whole(BINNED)).total == 0
+    assert open_records(text_file(tmp_path, "x\n")).count(whole(BINNED)).total == 0
 
 
 MEASURE = """
 import json, resource, sys
 sys.modules |= dict.fromkeys(["pandas", "polars"])  # as if not installed
 from pathlib import Path
-from fedprikl.records import FileRecords
+from fedprikl.records import open_records
 from fedprikl.reference import Reference
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-counted = FileRecords(Path(sys.argv[2])).count(Reference.load(sys.argv[1]))
+counted = open_records(Path(sys.argv[2])).count(Reference.load(sys.argv[1]))
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps([counted.total, counted.other, (after - before) / 1024]))
 """
@@ -441,7 +442,7 @@ def test_a_reference_from_a_file_is_that_of_its_frame(tmp_path: Path, bins: int)
     for path in (parquet(tmp_path, ROWS), tmp_path / "a.csv"):
         fitted = fit_reference(path, bins=bins, categorical=["ward"])
         assert fitted.fingerprint == expected.fingerprint
-        assert FileRecords(path).count(fitted).counts.tolist() == fitted.whole.mass.tolist()
+        assert open_records(path).count(fitted).counts.tolist() == fitted.whole.mass.tolist()
 
 
 @settings(max_examples=20, deadline=None)
@@ -457,7 +458,7 @@ def test_clients_with_the_reference_data_have_no_other(
             frame.write_csv(path) if path.suffix == ".csv" else frame.write_parquet(path)
             reference = fit_reference(path, bins=bins)
             assert (
-                FileRecords(path).count(reference).counts.tolist() == reference.whole.mass.tolist()
+                open_records(path).count(reference).counts.tolist() == reference.whole.mass.tolist()
             )
 
 
@@ -468,7 +469,7 @@ def test_007_stays_007(tmp_path: Path) -> None:
     assert agents == Categories("agent", ("007", "7"))
     assert isinstance(counts, Bins)
     clients = text_file(tmp_path, "agent,n\n007,1\n7,2\n07,2\n", "client.csv")
-    assert FileRecords(clients).count(reference).counts.tolist() == [1, 0, 1, 0, 1]
+    assert open_records(clients).count(reference).counts.tolist() == [1, 0, 1, 0, 1]
 
 
 def test_a_leading_zero_makes_a_column_of_names(tmp_path: Path) -> None:
@@ -483,7 +484,7 @@ def test_a_column_of_gaps(tmp_path: Path, kind: type[pl.DataType]) -> None:
     some = pl.DataFrame({"x": pl.Series([1, None]).cast(pl.Int64).cast(kind), "y": [1, 1]})
     reference = fit_reference(parquet(tmp_path, gaps))
     assert reference.fingerprint == Reference.fit(gaps).fingerprint
-    assert FileRecords(parquet(tmp_path, some)).count(reference).counts.tolist() == [1, 1]
+    assert open_records(parquet(tmp_path, some)).count(reference).counts.tolist() == [1, 1]
 
 
 def test_single_precision_categories(tmp_path: Path) -> None:

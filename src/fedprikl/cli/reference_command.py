@@ -15,9 +15,10 @@ from fedprikl.cli.console import notes, print_json, shown
 from fedprikl.cli.options import CsvOptions, Force, Json, check_outputs, grouped
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import CsvFormat, fit_reference
-from fedprikl.records.data_files import open_file, quoted_names
+from fedprikl.records.sources import open_source
 from fedprikl.reference import Correlation, Reference, Table, View
 from fedprikl.reference.columns import Column
+from fedprikl.reference.rows import quoted_names
 from fedprikl.reference.values import MISSING_TEXTS
 
 SHOWN = 10
@@ -123,7 +124,7 @@ def _gaps(data: Path, reference: Reference, form: CsvFormat) -> list[str]:
     names = [column.name for column in _columns(reference)]
     texts = set(MISSING_TEXTS) - set(ALWAYS_MISSING)
     found: dict[str, set[str]] = {}
-    for chunk in open_file(data, form).chunks(names):
+    for chunk in open_source(data, form).chunks(names):
         for name, values in chunk.columns.items():
             if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf":
                 seen = {value for value in values if isinstance(value, str)} & texts

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Policy, Roster, SignedPlan, SigningKey
-from fedprikl.records.data_files import data_files
+from fedprikl.records import data_files
 
 Config = Mapping[str, object]
 NO_PERIOD = -1  # a run config has no null

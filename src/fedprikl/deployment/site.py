@@ -45,7 +45,7 @@ from fedprikl.protocol import (
 )
 from fedprikl.protocol.policy import check_protected
 from fedprikl.protocol.release import charged_span
-from fedprikl.records import check_once, count_parts, open_records
+from fedprikl.records import check_once, open_records
 from fedprikl.reference import Reference
 
 
@@ -275,12 +275,12 @@ def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSessi
     """
     reference, plan = Reference.load(settings.reference), invitation.signed.plan
     draw, when = draw_of(plan), plan.when
-    check_once([settings.data], by_name=when.kind == "series" and not when.time_column)
+    data, drawn = settings.data, draw is not None
+    check_once([data], by_name=when.kind == "series" and not when.time_column)
     if when.kind == "once" or invitation.period is None:
-        found = open_records(settings.data, drawn=draw is not None).count(reference, draw)
+        found = open_records(data, drawn=drawn).count(reference, draw)
     else:
-        asked = records_of_period(when, invitation.period, settings.data, drawn=draw is not None)
-        (found,) = count_parts({"": asked}, reference, draw=draw).values()
+        found = records_of_period(when, invitation.period, data, drawn=drawn).count(reference, draw)
     roster, identity = credentials(plan, settings)
     client = Client(
         found.counts,

@@ -25,7 +25,7 @@ from fedprikl.privacy import Head, Ledger
 from fedprikl.protocol import Aggregator, Plan
 from fedprikl.records import Days, FrameRecords, data_files
 from fedprikl.reference.columns import Values
-from fedprikl.reference.frames import column_values
+from fedprikl.reference.rows import column_values
 
 AnyLedger = Ledger | str | Path | None
 NO_LEDGER = (

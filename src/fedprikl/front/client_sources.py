@@ -8,12 +8,11 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError, ReleaseRefused
+from fedprikl.errors import InvalidInputError, RecordsError, ReleaseRefused
 from fedprikl.protocol import Plan
 from fedprikl.protocol.client import NO_RECORDS
-from fedprikl.records import CsvFormat, Days, FrameRecords, RecordCounts
-from fedprikl.records.data_files import ANY, check_once, named_days
-from fedprikl.records.sources import check_all
+from fedprikl.records import CsvFormat, Days, FrameRecords, RecordCounts, check_all, check_once
+from fedprikl.records.sources import ANY, named_days
 from fedprikl.reference import Reference
 
 Source = Path | FrameRecords
@@ -48,9 +47,7 @@ def find_clients(
     A file that two clients or periods share, by whatever link, is refused: it counts once.
     """
     found = _named(clients if days is None else _by_period(clients))
-    files = {name: source for name, source in found.items() if isinstance(source, Path)}
-    bad = check_all(files, reference, format=form, drawn=drawn, days=days)
-    bad |= _check_frames(found, reference, drawn=drawn)
+    bad = check_all(found, reference, format=form, drawn=drawn, days=days)
     words = _listed(bad, found) if bad else ""
     if bad and not skip_bad:
         raise RecordsError(
@@ -145,19 +142,6 @@ def _entries(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if path.name[0] not in "._")
     except OSError as error:
         raise InvalidInputError(f"Cannot read {folder}: {error.strerror}.") from None
-
-
-def _check_frames(
-    found: Mapping[str, Source], reference: Reference, *, drawn: bool
-) -> dict[str, str]:
-    bad = {}
-    for name, source in found.items():
-        if isinstance(source, FrameRecords):
-            try:
-                source.check(reference, drawn=drawn)
-            except FedPriKLError as error:
-                bad[name] = f"{name}: {error}"
-    return bad
 
 
 def _listed(bad: Mapping[str, str], found: Mapping[str, Source]) -> str:

@@ -291,14 +291,7 @@ def _count_clients(
         done += 1
         progress("counting records", done, len(sources))
 
-    files = {name: source for name, source in sources.items() if isinstance(source, Path)}
-    found = count_all(files, reference, format=form, draw=draw, report=count_one)
-    counted = dict(found.require_all())
-    for name, source in sources.items():
-        if not isinstance(source, Path):
-            counted[name] = source.count(reference, draw)
-            count_one(name)
-    return counted
+    return count_all(sources, reference, format=form, draw=draw, report=count_one)
 
 
 def _steps_done(progress: Progress) -> Callable[[StepCount], None]:

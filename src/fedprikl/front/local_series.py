@@ -39,7 +39,7 @@ from fedprikl.protocol import (
     run_round,
 )
 from fedprikl.protocol.release import charged_periods
-from fedprikl.records import CsvFormat, PeriodRecords, RecordCounts, check_times, count_parts
+from fedprikl.records import CsvFormat, FileRecords, RecordCounts, check_times, count_all
 from fedprikl.reference import Reference
 
 LOST = (
@@ -232,12 +232,12 @@ class LocalSeries:
         """Whether clients draw their records: then whole clients are protected."""
         return self.signed.plan.unit.kind == "client"
 
-    def _select(self, files: Mapping[str, Path], number: int) -> dict[str, PeriodRecords]:
+    def _select(self, files: Mapping[str, Path], number: int) -> dict[str, FileRecords]:
         if self.series.time_column:
             for path in files.values():
                 check_times(path, self.series.time_column, self.form, drawn=self._drawn)
         return {
-            name: records_of_period(self.series, number, path, drawn=self._drawn)
+            name: records_of_period(self.series, number, path, self.form, drawn=self._drawn)
             for name, path in files.items()
         }
 
@@ -245,7 +245,7 @@ class LocalSeries:
         """Refuses a period if no client holds a record of it or of a later one."""
         series, begins = self.series, self.series.period(number).start
         later = {
-            name: records_between(series, begins, series.end, path, drawn=self._drawn)
+            name: records_between(series, begins, series.end, path, self.form, drawn=self._drawn)
             for name, path in files.items()
         }
         if not any(found.total for found in self._count(later).values()):
@@ -255,7 +255,7 @@ class LocalSeries:
                 f"this machine is ahead: it says {at}. Nothing was counted and nothing was charged."
             )
 
-    def _count(self, selected: Mapping[str, PeriodRecords]) -> dict[str, RecordCounts]:
+    def _count(self, selected: Mapping[str, FileRecords]) -> dict[str, RecordCounts]:
         done = 0
 
         def count_one(_: str) -> None:
@@ -264,7 +264,7 @@ class LocalSeries:
             self.progress("counting records", done, len(selected))
 
         draw = draw_of(self.signed.plan)
-        return count_parts(selected, self.reference, format=self.form, draw=draw, report=count_one)
+        return count_all(selected, self.reference, draw=draw, report=count_one)
 
     def _members(self, counted: Mapping[str, RecordCounts], number: int) -> dict[str, Client]:
         plan = self.signed.plan

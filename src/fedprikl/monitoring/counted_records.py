@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from fedprikl.documents import canonical, digest, to_plain
 from fedprikl.errors import HistoryError, InvalidInputError
 from fedprikl.protocol import Plan, Series
-from fedprikl.records import Days, PeriodRecords, TimeSlice, data_files
+from fedprikl.records import CsvFormat, Days, FileRecords, TimeSlice, data_files
 from fedprikl.store import writing
 
 APPLICATION_ID, VERSION = 0x46504B57, 1  # "FPKW", in the header of the file
@@ -164,25 +164,33 @@ def _key(data: Path) -> str:
 
 
 def records_of_period(
-    series: Series, number: int, path: Path, *, drawn: bool = False
-) -> PeriodRecords:
+    series: Series, number: int, path: Path, form: CsvFormat | None = None, *, drawn: bool = False
+) -> FileRecords:
     """What of a client's file or folder belongs to the release of a period.
 
     A client without a file of the period has no records in it. Where records are `drawn`, a client
     may have no files at all.
     """
     counted = series.counted_by(number)
-    return records_between(series, counted.start, counted.end, path, drawn=drawn)
+    return records_between(series, counted.start, counted.end, path, form, drawn=drawn)
 
 
 def records_between(
-    series: Series, start: datetime, end: datetime, path: Path, *, drawn: bool = False
-) -> PeriodRecords:
+    series: Series,
+    start: datetime,
+    end: datetime,
+    path: Path,
+    form: CsvFormat | None = None,
+    *,
+    drawn: bool = False,
+) -> FileRecords:
     """The same from one limit of periods up to another."""
+    times, days = None, None
     if series.time_column:
         times = TimeSlice(series.time_column, start, end, series.zone)
-        return PeriodRecords(data_files(path, blank=drawn), times)
-    return PeriodRecords(data_files(path, blank=drawn, days=_days(series, start, end)), None)
+    else:
+        days = _days(series, start, end)
+    return FileRecords(data_files(path, blank=drawn, days=days), form or CsvFormat(), times)
 
 
 def named_days(series: Series, number: int) -> Days | None:

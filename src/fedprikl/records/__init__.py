@@ -1,37 +1,34 @@
 """Records: files and frames become counts. One rule per value; one record, one cell."""
 
-from fedprikl.records.counting import Draw, draw_counts
-from fedprikl.records.csv_files import CsvFormat
-from fedprikl.records.data_files import Days, check_once, data_files
-from fedprikl.records.fitting import fit_reference
-from fedprikl.records.period_records import PeriodRecords, TimeSlice, check_times, count_parts
-from fedprikl.records.sources import (
-    CountedClients,
+from fedprikl.records.clients import (
     FileRecords,
     FrameRecords,
-    RecordCounts,
-    Records,
+    TimeSlice,
+    check_all,
+    check_times,
     count_all,
+    fit_reference,
     open_records,
 )
+from fedprikl.records.counting import Draw, RecordCounts, draw_counts
+from fedprikl.records.files import CsvFormat
+from fedprikl.records.sources import Days, check_once, data_files, register_source
 
 __all__ = [
-    "CountedClients",
     "CsvFormat",
     "Days",
     "Draw",
     "FileRecords",
     "FrameRecords",
-    "PeriodRecords",
     "RecordCounts",
-    "Records",
     "TimeSlice",
+    "check_all",
     "check_once",
     "check_times",
     "count_all",
-    "count_parts",
     "data_files",
     "draw_counts",
     "fit_reference",
     "open_records",
+    "register_source",
 ]

@@ -10,10 +10,10 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError, RecordsError
-from fedprikl.records.data_files import Chunk, quoted_names
 from fedprikl.reference import Indices, Reference, Table
 from fedprikl.reference.columns import UNSEEN
 from fedprikl.reference.domain import Levels
+from fedprikl.reference.rows import Chunk, quoted_names
 
 KEY_BYTES = 8
 Randomness = Callable[[int], bytes]

@@ -1,245 +1,200 @@
-"""A client's records: a source that can be counted, wherever it lies. Stays with the client."""
+"""Sources of records: which files a client has, and what opens them.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+To add a source (another format of files, a table of a database behind a file that names it), write
+a `Source` (`fedprikl/reference/rows.py`) in one file, and either call `register_source(".ending",
+YourSource)`, or install it beside fedprikl with an entry point, which sites and the command line
+find by themselves:
+
+    [project.entry-points."fedprikl.sources"]
+    ".ending" = "your_package:YourSource"
+
+It is called with the path of a file and with the format of CSV files (`CsvFormat`).
+"""
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, timedelta
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Protocol
 
-import narwhals.stable.v2 as nw
+from fedprikl.errors import RecordsError
+from fedprikl.records.files import CsvFile, CsvFormat, ParquetFile
+from fedprikl.reference.rows import Source, quoted_names
 
-from fedprikl.errors import InvalidInputError, RecordsError
-from fedprikl.records.counting import CellReader, Draw, RecordCounts
-from fedprikl.records.data_files import (
-    Chunk,
-    CsvFormat,
-    DataFile,
-    Days,
-    data_files,
-    open_file,
-    quoted_names,
-    require_columns,
+Opener = Callable[[Path, CsvFormat], Source]
+GROUP = "fedprikl.sources"
+Days = tuple[date, date]  # from the first up to, and without, the last
+EVER = (date.min, date.max)
+ANY = "*"  # in a path: the folder of any period
+NAMED = re.compile(
+    r"(?:.*=)?([0-9]{4})-(?:W([0-9]{2})|Q([1-4])|([0-9]{2})(?:-([0-9]{2}))?)", re.IGNORECASE
 )
-from fedprikl.reference import Reference, Table
-from fedprikl.reference.frames import column_values, eager_frame
-
-__all__ = [
-    "CountedClients",
-    "FileRecords",
-    "FrameRecords",
-    "RecordCounts",
-    "Records",
-    "check_all",
-    "count_all",
-    "open_records",
-]
+_OPENERS: dict[str, Opener] = {".csv": CsvFile, ".csv.gz": CsvFile, ".parquet": ParquetFile}
 
 
-class Records(Protocol):
-    """Anything that can count its records into a reference's cells."""
-
-    def count(self, reference: Reference, draw: Draw | None = None) -> RecordCounts:
-        """h(x) for every cell x; of all records, or of a draw of them. Runs at the client."""
-        ...
+def register_source(ending: str, opener: Opener) -> None:
+    """Files whose names have this ending, such as `.jsonl`, are opened by `opener`."""
+    _OPENERS[ending.lower()] = opener
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecords:
-    """Records in a CSV or Parquet file, or in all such files of a folder.
+def _openers() -> Mapping[str, Opener]:
+    """By the ending of a file's name: what is registered, and what is installed."""
+    return _installed() | _OPENERS
 
-    Read in one streaming pass in bounded memory, however large the files. In a CSV file one line
-    is one record. A record that cannot be read is counted as "other".
+
+@cache
+def _installed() -> dict[str, Opener]:
+    def later(found: EntryPoint) -> Opener:
+        return lambda path, form: found.load()(path, form)
+
+    return {found.name.lower(): later(found) for found in entry_points(group=GROUP)}
+
+
+def _ending(path: Path) -> str:
+    """By which the file is known; empty if it is of no known kind."""
+    known = [ending for ending in _openers() if path.name.lower().endswith(ending)]
+    return max(known, key=len, default="")
+
+
+def open_source(path: Path, form: CsvFormat) -> Source:
+    """The file with its columns; reads no rows."""
+    if re.search("[\\ud800-\\udfff]", str(path)):  # undecodable bytes; pyarrow takes text
+        raise RecordsError(f"The file name {str(path)!a} is not plain text. Rename the file.")
+    source = _openers()[_ending(path)](path, form)
+    twice = sorted({name for name in source.names if source.names.count(name) > 1})
+    if twice:
+        raise RecordsError(
+            f"{path} has more than one column {quoted_names(twice)}. Rename or remove one."
+        )
+    return source
+
+
+def data_files(path: Path, *, blank: bool = False, days: Days | None = None) -> tuple[Path, ...]:
+    """The file itself, or the files of a known kind of a folder in the order of their names.
+
+    Hidden files, files that start with an underscore, other kinds and subfolders are passed over.
+    With `blank`, files with nothing in them, not even names of columns, are passed over too, and
+    there may be none: where whole clients are protected, nobody may see that one has nothing.
+    With `days`, only files and folders of a folder whose names lie in them, and there may be none.
+    A path like `clients/*/a.csv` has a folder for each period, with files of the client inside.
     """
-
-    path: Path
-    format: CsvFormat = field(default_factory=CsvFormat)
-
-    def count(self, reference: Reference, draw: Draw | None = None) -> RecordCounts:
-        """h(x) for every cell x; equal to `reference.count` of the same rows in a data frame.
-
-        With a `draw`, of k records drawn from all files together.
-        """
-        return _count_files(self.path, CellReader(reference), self.format, draw)
+    found = _found(path, may_be_none=blank) if days is None else _found_by_name(path, days)
+    return tuple(file for file in found if not _is_blank(file)) if blank else found
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class FrameRecords:
-    """Records in memory: a data frame (pandas, polars, pyarrow, ...), or an array.
+def check_once(clients: Iterable[Path], *, by_name: bool) -> None:
+    """Refuses a file that clients, or periods of one, share by whatever link. Reads no record.
 
-    An array holds cell numbers or images, as the reference has them.
+    `by_name`: names of files tell the period; then it looks at the files of all periods.
     """
-
-    records: Any
-
-    def check(self, reference: Reference, *, drawn: bool = False) -> None:
-        """Refuses what cannot be counted, as far as its columns and its type tell.
-
-        Where records are `drawn`, a frame without any columns has no records.
-        """
-        if self._is_array(reference):
-            reference.domain.encoder.read(self.records[:0])
-            return
-        frame = eager_frame(self.records)
-        if not (drawn and _is_bare(frame)):
-            self._columns(frame, CellReader(reference))
-
-    def count(self, reference: Reference, draw: Draw | None = None) -> RecordCounts:
-        """h(x) for every cell x; of all records, or of a draw of them."""
-        reader = CellReader(reference)
-        if self._is_array(reference):
-            return reader.count_array(self.records, draw)
-        frame = eager_frame(self.records)
-        if draw is not None and _is_bare(frame):
-            return reader.count([], draw)
-        names = self._columns(frame, reader)
-        return reader.count([Chunk({name: column_values(frame[name]) for name in names})], draw)
-
-    def _is_array(self, reference: Reference) -> bool:
-        is_frame = nw.from_native(self.records, pass_through=True) is not self.records
-        encoder = reference.domain.encoder
-        if not is_frame and isinstance(encoder, Table):
-            raise InvalidInputError(
-                f"Expected a data frame with the columns {quoted_names(encoder.names)}, got "
-                f"{type(self.records).__name__}."
-            )
-        return not is_frame
-
-    def _columns(self, frame: "nw.DataFrame[Any]", reader: CellReader) -> tuple[str, ...]:
-        names = reader.columns(frame.columns, "the data frame")
-        lacking = [name for name in names if name not in frame.columns]
-        if lacking:
-            raise RecordsError(
-                f"The data frame has no column {quoted_names(lacking)}, which the reference uses; "
-                f"it has {quoted_names(frame.columns)}."
-            )
-        return names
-
-    def __repr__(self) -> str:
-        return f"FrameRecords({type(self.records).__name__}, records not shown)"
+    seen: dict[tuple[int, int], Path] = {}
+    for client in clients:
+        found = _found_by_name(client, EVER) if by_name else _found(client, may_be_none=True)
+        for file in found:
+            try:
+                status = file.stat()  # of the file that a link leads to
+            except OSError as error:
+                raise RecordsError(f"Cannot read {file}: {error.strerror}.") from None
+            other = seen.setdefault((status.st_dev, status.st_ino), file)
+            if other is not file:
+                raise RecordsError(
+                    f"{other} and {file} are the same records: one file, named or linked twice. "
+                    "Each record would count twice, but it is protected as one. Name every file "
+                    "once, and remove the link. Nothing was counted."
+                )
 
 
-def _is_bare(frame: "nw.DataFrame[Any]") -> bool:
-    """Whether it has neither columns nor rows."""
-    return not frame.columns
+def _found(path: Path, *, may_be_none: bool) -> tuple[Path, ...]:
+    try:
+        if path.is_dir():
+            found = sorted(entry for entry in path.iterdir() if _is_data(entry))
+            if not found and not may_be_none:
+                raise RecordsError(f"The folder {path} holds no {_kinds()} file.")
+            return tuple(found)
+        if not path.exists():
+            raise RecordsError(f"There is no file or folder {path}. Check the path.")
+    except OSError as error:
+        raise RecordsError(f"Cannot read {path}: {error.strerror}. Check the path.") from None
+    if not _ending(path) or not path.is_file():
+        raise RecordsError(f"{path} is no {_kinds()} file. Convert it, or rename it if it is one.")
+    return (path,)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class CountedClients:
-    """What became of many clients' files: counted, or refused with a reason. Stays here."""
+def named_days(entry: Path) -> Days | None:
+    """The days that the name of a file or folder stands for; None if it names none.
 
-    counted: Mapping[str, RecordCounts]
-    refused: Mapping[str, str]  # only for what no single record can cause
-
-    def require_all(self) -> Mapping[str, RecordCounts]:
-        """The counts of every client; if any was refused, one error that names them all."""
-        if self.refused:
-            reasons = "\n".join(f"- {name}: {reason}" for name, reason in self.refused.items())
-            total = len(self.counted) + len(self.refused)
-            raise RecordsError(
-                f"{len(self.refused)} of {total} clients cannot be counted:\n{reasons}"
-            )
-        return self.counted
-
-    def __repr__(self) -> str:
-        return f"CountedClients({len(self.counted)} counted, {len(self.refused)} refused)"
-
-
-def open_records(
-    source: Any,
-    *,
-    format: CsvFormat | None = None,  # noqa: A002
-    drawn: bool = False,
-) -> Records:
-    """Records from a path (file or folder), a data frame or an array; a bad path is refused here.
-
-    `format` says how CSV files are written. `drawn`: records will be drawn of it, so that there may
-    be none at all.
-
-    >>> open_records([0, 1, 1]).count(Reference.from_counts([5, 5])).counts.tolist()
-    [1, 2, 0]
+    >>> [day.isoformat() for day in named_days(Path("week=2027-W01")) or ()]
+    ['2027-01-04', '2027-01-11']
     """
-    if isinstance(source, str | Path):
-        data_files(Path(source), blank=drawn)
-        return FileRecords(Path(source), format or CsvFormat())
-    return FrameRecords(source)
+    name = entry.name[: len(entry.name) - len(_ending(entry))]
+    if not (found := NAMED.fullmatch(name)):
+        return None
+    year, week, quarter, month, day = (int(each or 0) for each in found.groups())
+    try:
+        if week:
+            start = date.fromisocalendar(year, week, 1)
+            return start, start + timedelta(days=7)
+        start = date(year, 3 * quarter - 2 if quarter else month, day or 1)
+        if day:
+            return start, start + timedelta(days=1)
+        months = start.month + (3 if quarter else 1) - 1
+        return start, date(start.year + months // 12, months % 12 + 1, 1)
+    except (ValueError, OverflowError):  # a thirteenth month
+        return None
 
 
-def count_all(
-    sources: Mapping[str, str | Path],
-    reference: Reference,
-    *,
-    format: CsvFormat | None = None,  # noqa: A002
-    draw: Draw | None = None,
-    report: Callable[[str], None] | None = None,
-) -> CountedClients:
-    """Counts the file or folder of each client, {name: path}, with one reader for all of them.
-
-    With a `draw`, of each client k records. A client that cannot be counted does not stop the
-    others. `report` is called with each name when its file is done.
-    """
-    counted, refused = {}, {}
-    reader, form = CellReader(reference), format or CsvFormat()
-    for name, path in sources.items():
-        try:
-            counted[name] = _count_files(Path(path), reader, form, draw)
-        except RecordsError as error:
-            refused[name] = str(error)
-        if report is not None:
-            report(name)
-    return CountedClients(counted, refused)
-
-
-def check_all(
-    sources: Mapping[str, str | Path],
-    reference: Reference,
-    *,
-    format: CsvFormat | None = None,  # noqa: A002
-    drawn: bool = False,
-    days: Days | None = None,
-) -> dict[str, str]:
-    """Which clients' files cannot be counted, and why, as far as their headers tell.
-
-    It reads no record, so that whom it names cannot depend on one. Where records are `drawn`, a
-    client may have no files, or files with nothing in them. With `days`, only files of them.
-    """
-    refused = {}
-    reader = CellReader(reference)
-    for name, path in sources.items():
-        try:
-            _open_files(Path(path), reader, format or CsvFormat(), drawn=drawn, days=days)
-        except RecordsError as error:
-            refused[name] = str(error)
-    return refused
+def _found_by_name(path: Path, days: Days) -> tuple[Path, ...]:
+    """The files whose own name, or that of their folder, lies in some days."""
+    inside = path.parent.name != ANY
+    found: list[Path] = []
+    try:
+        for entry in sorted((path if inside else path.parent.parent).iterdir()):
+            if entry.name[0] in "._" or not (entry.is_dir() or _is_data(entry)):
+                continue
+            named = named_days(entry)
+            if named is None:
+                raise RecordsError(
+                    f"The name of {entry} says no period. The plan tells periods by names, like "
+                    "2027-W01, week=2027-W01, 2027-01, 2027-Q1 or 2027-01-04."
+                )
+            if named[1] <= days[0] or days[1] <= named[0]:
+                continue
+            if named[0] < days[0] or days[1] < named[1]:
+                raise RecordsError(
+                    f"{entry} has records of more days than the period from {days[0]} up to "
+                    f"{days[1]}. Divide it by the periods of the plan."
+                )
+            place = entry if inside else entry / path.name
+            found += _found(place, may_be_none=True) if place.exists() else ()
+    except NotADirectoryError:
+        raise RecordsError(
+            f"{path} is one file. The plan tells periods by names: give a folder with one file or "
+            "folder for each period."
+        ) from None
+    except OSError as error:
+        raise RecordsError(f"Cannot read {path}: {error.strerror}. Check the path.") from None
+    return tuple(found)
 
 
-def _count_files(
-    path: Path, reader: CellReader, form: CsvFormat, draw: Draw | None
-) -> RecordCounts:
-    files, columns = _open_files(path, reader, form, drawn=draw is not None)
-    return reader.count(chain.from_iterable(file.chunks(columns) for file in files), draw)
+def _is_blank(file: Path) -> bool:
+    """Whether there is nothing in it; one that cannot be read is not blank, and refused later."""
+    try:
+        if file.name.lower().endswith(".gz"):
+            with gzip.open(file) as stream:
+                return not stream.read(1)
+        return file.stat().st_size == 0
+    except (OSError, EOFError, zlib.error):
+        return False
 
 
-def _open_files(
-    path: Path, reader: CellReader, form: CsvFormat, *, drawn: bool, days: Days | None = None
-) -> tuple[list[DataFile], tuple[str, ...]]:
-    """The files of one client, and the columns to read."""
-    files = [open_file(file, form) for file in data_files(path, blank=drawn, days=days)]
-    if not files:
-        return [], ()
-    _check_same_columns(files)
-    columns = reader.columns(files[0].names, files[0].path)
-    for file in files:
-        require_columns(file, columns)
-    return files, columns
+def _kinds() -> str:
+    *most, last = sorted(_openers())
+    return f"{', '.join(most)} or {last}"
 
 
-def _check_same_columns(files: Sequence[DataFile]) -> None:
-    """Files of one folder must have the same columns, in any order."""
-    first = files[0]
-    for file in files[1:]:
-        if set(file.names) != set(first.names):
-            raise RecordsError(
-                f"{first.path} and {file.path} disagree in their columns: the first has "
-                f"{quoted_names(first.names)}, the second {quoted_names(file.names)}. Put only "
-                "files of one kind into a folder."
-            )
+def _is_data(entry: Path) -> bool:
+    hidden = entry.name.startswith((".", "_"))
+    return not hidden and bool(_ending(entry)) and entry.is_file()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fedprikl.checks import Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.columns import UNSEEN, Column, Reader, Values
-from fedprikl.reference.frames import column_values, eager_frame
+from fedprikl.reference.rows import FrameSource
 from fedprikl.reference.values import MISSING_TEXTS, number, simple
 
 MAX_CODES = 2**62
@@ -115,14 +115,10 @@ class Table:
 
     def read(self, records: Any) -> Levels:
         """The levels of a frame's rows (pandas, polars, pyarrow, ...)."""
-        frame = eager_frame(records)
-        missing = [name for name in self.names if name not in frame.columns]
-        if missing:
-            raise InvalidInputError(
-                f"The data has no column {', '.join(map(repr, missing))}, which the reference "
-                f"uses; it has {', '.join(map(repr, frame.columns))}."
-            )
-        return self.reader()({name: column_values(frame[name]) for name in self.names})
+        source = FrameSource(records)
+        source.require(self.names)
+        (chunk,) = source.chunks(self.names)
+        return self.reader()(chunk.columns)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints
-from fedprikl.errors import InvalidInputError
+from fedprikl.checks import Floats, Ints, check_positive_int
+from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.reference.columns import (
     UNSEEN,
     Bins,
@@ -22,6 +22,7 @@ from fedprikl.reference.columns import (
 )
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import MAX_CODES, Domain, Encoder, Levels, Table, check_size
+from fedprikl.reference.rows import FrameSource, Source, check_types, quoted_names
 from fedprikl.reference.values import (
     Instant,
     Odd,
@@ -42,14 +43,60 @@ MANY = 4096  # combinations that are never too many
 CROWDED = 0.5  # combinations per record
 
 
-def check_lists(**lists: Iterable[str] | None) -> None:
-    """Refuses a text where a list of texts is meant: its letters would be taken one by one."""
-    for name, given in lists.items():
-        if isinstance(given, str):
-            raise InvalidInputError(f"Give a list: {name}=[{given!r:.40}].")
+def fit_views(
+    source: Source,
+    *,
+    columns: Sequence[str] | None,
+    bins: int,
+    categorical: Iterable[str],
+    clients: str | None,
+    missing: Iterable[str],
+    pairs: Sequence[Sequence[str]],
+    joint: bool | None,
+    note: Callable[[str], None] | None,
+) -> tuple[View, tuple[View, ...]]:
+    """The whole and the views of public rows: `Reference.fit`."""
+    check_positive_int(bins, "bins")
+    lists = {"columns": columns, "categorical": categorical, "missing": missing}
+    for option, given in lists.items():
+        if isinstance(given, str):  # its letters would be taken one by one
+            raise InvalidInputError(f"Give a list: {option}=[{given!r:.40}].")
+    names = _compared_columns(source.names, columns, clients)
+    forced, ids = set(categorical), [] if clients is None else [clients]
+    wanted = list(dict.fromkeys([*names, *ids]))
+    source.require([*wanted, *sorted(forced)])
+    stray = sorted(forced - set(names))
+    if stray:
+        raise InvalidInputError(
+            f"Categorical {quoted_names(stray)} is not among the columns {quoted_names(names)}."
+        )
+    if isinstance(source, FrameSource):
+        check_types(source.frame, wanted)
+
+    def rows() -> Iterator[Chunk]:
+        for chunk in source.chunks(wanted):
+            if chunk.unreadable:
+                raise RecordsError(
+                    f"{source.where} is not a well-formed CSV file at line {chunk.unreadable[0]}. "
+                    f"Every row needs as many fields as the header ({len(source.names)}), with "
+                    "quotes closed on the same line, in the encoding of the file. Correct or "
+                    "remove the line."
+                )
+            yield chunk.columns
+
+    table = fit_table(
+        names,
+        rows,
+        bins=bins,
+        categorical=forced,
+        missing=missing,
+        texts=source.texts,
+        note=note,
+    )
+    return views_of(table, rows(), clients, pairs=pairs, joint=joint)
 
 
-def compared_columns(
+def _compared_columns(
     available: Sequence[str], columns: Sequence[str] | None, clients: str | None
 ) -> list[str]:
     """The columns that make up a cell: those named, or all but the clients' ids."""
@@ -258,7 +305,7 @@ class _Maker:
         return Times.from_instants(self.name, values, bins)
 
 
-def fit_views(
+def views_of(
     table: Table,
     chunks: Iterable[Chunk],
     clients: str | None,

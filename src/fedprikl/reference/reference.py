@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl.checks import Floats, Ints, check_counts, check_positive_int, check_probabilities
+from fedprikl.checks import Floats, Ints, check_counts, check_probabilities
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Indices, Table, all_codes
-from fedprikl.reference.fit import check_lists, compared_columns, fit_table, fit_views
-from fedprikl.reference.frames import check_types, column_values, eager_frame
+from fedprikl.reference.fit import fit_views
 from fedprikl.reference.images import BlockCode
+from fedprikl.reference.rows import FrameSource, Source
 from fedprikl.reference.values import MISSING_TEXTS, level_text
 from fedprikl.reference.views import View, check_views
 
@@ -50,7 +50,7 @@ class Reference:
     @classmethod
     def fit(
         cls,
-        frame: Any,
+        data: Any,
         *,
         columns: Sequence[str] | None = None,
         bins: int = 10,
@@ -61,11 +61,11 @@ class Reference:
         joint: bool | None = None,
         note: Callable[[str], None] | None = None,
     ) -> "Reference":
-        """Pi of a public data frame: pandas, polars, pyarrow or any other narwhals knows.
+        """Pi of public rows: a data frame (pandas, polars, pyarrow, ...), or any other `Source`.
 
         `columns` are the fields to compare (default: all). Columns of numbers, dates or times with
         more than `bins` distinct values are cut at their quantiles, unless listed in `categorical`;
-        all others are categories. Each combination of levels seen in the frame becomes a cell.
+        all others are categories. Each combination of levels that occurs becomes a cell.
         `clients` names a column of client ids, which is not compared but shows how alike one
         client's records are. `missing` are the texts that stand for a gap, here and at clients;
         `note` is called with remarks on columns that look odd.
@@ -83,26 +83,19 @@ class Reference:
         >>> [(view.columns, view.labels[0]) for view in reference.views]
         [(('plan',), 'basic'), (('age',), '20'), (('plan', 'age'), 'plan=basic, age=20')]
         """
-        table = eager_frame(frame)
-        check_positive_int(bins, "bins")
-        check_lists(columns=columns, categorical=categorical, missing=missing)
-        names = compared_columns(table.columns, columns, clients)
-        ids = set() if clients is None else {clients}
-        unknown = sorted({*names, *categorical, *ids} - set(table.columns))
-        if unknown:
-            raise InvalidInputError(
-                f"The reference data has no column {', '.join(map(repr, unknown))}; it has "
-                f"{', '.join(map(repr, table.columns))}."
-            )
-        if len(table) == 0:
-            raise InvalidInputError("The reference data has no rows. Give at least one record.")
-        wanted = dict.fromkeys([*names, *ids])
-        check_types(table, wanted)
-        chunk = {name: column_values(table[name]) for name in wanted}
-        encoder = fit_table(
-            names, lambda: [chunk], bins=bins, categorical=categorical, missing=missing, note=note
+        source = data if isinstance(data, Source) else FrameSource(data)
+        fitted = fit_views(
+            source,
+            columns=columns,
+            bins=bins,
+            categorical=categorical,
+            clients=clients,
+            missing=missing,
+            pairs=pairs,
+            joint=joint,
+            note=note,
         )
-        return cls(*fit_views(encoder, [chunk], clients, pairs=pairs, joint=joint))
+        return cls(*fitted)
 
     @classmethod
     def fit_images(

@@ -1,57 +1,40 @@
-"""CSV files, read line by line: one line is one record, and no line can spoil another.
+"""Files of records: CSV and Parquet. No record can spoil another.
 
-A line is decided by its own bytes alone. Whatever cannot be read (an invalid byte, a quote that is
-not closed, too many or too few fields) is an unreadable record; the lines around it do not notice.
-A line break therefore always ends a record, inside quotes too.
+CSV is read line by line, and one line is one record. A line is decided by its own bytes alone.
+Whatever cannot be read (an invalid byte, a quote that is not closed, too many or too few fields) is
+an unreadable record; the lines around it do not notice. A line break therefore always ends a
+record, inside quotes too.
+
+Of Parquet files only the compared columns are read, by pyarrow, some rows at a time, and no
+statistics. What a value means is decided where data frames are read.
 """
 
 import codecs
 import csv
 import gzip
 import math
+import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import compress, repeat
+from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import BinaryIO, cast
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, BinaryIO, cast
 
 from fedprikl.errors import InvalidInputError, RecordsError
-from fedprikl.reference.columns import Values
-
-Mask = npt.NDArray[np.bool_]
+from fedprikl.libraries import parquet, pyarrow
+from fedprikl.reference.rows import Chunk, FrameSource, Source
 
 BLOCK = 2**20  # bytes that are read at once; what is made of them is some 50 times as large
 LONGEST_LINE = 2**20  # bytes; a longer line is unreadable, so that memory stays bounded
 ASCII = bytes(range(128))
 SHIFTING = ("iso2022", "hz", "utf-7", "idna", "punycode", "unicode", "raw")  # state, or escapes
+ROWS, BUFFER = 2**13, 2**20  # of Parquet that are read at once: rows, and bytes of a column
+ENDS = b"PAR1"
+# Long texts stand in the descriptions of their columns too: no text may be too long for them.
+LIMITS = {"thrift_string_size_limit": 2**31 - 1, "thrift_container_size_limit": 2**31 - 1}
 SEPARATORS = {";": ";", "\t": "tab", "|": "|", ",": ","}
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some rows of a file, column by column, and the numbers of the lines that cannot be read.
-
-    If one column is asked for loosely, also what it may be in each of these lines.
-    """
-
-    columns: dict[str, Values] = field(repr=False)
-    unreadable: Sequence[int] = ()
-    loose: Sequence[tuple[str, ...]] = field(default=(), repr=False)  # of each of these lines
-
-    @property
-    def rows(self) -> int:
-        """How many rows can be read."""
-        return len(next(iter(self.columns.values()), ()))
-
-    def taken(self, inside: Mask, columns: Iterable[str] | None = None) -> dict[str, Values]:
-        """The values of some rows, in some columns or in all."""
-        names = self.columns if columns is None else columns
-        return {name: _taken(self.columns[name], inside) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,37 +66,30 @@ class CsvFormat:
             object.__setattr__(self, "encoding", "utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class CsvFile:
+class CsvFile(Source):
     """One CSV file with the columns' names in its first line; .gz is unpacked on the way."""
 
-    path: Path
-    names: tuple[str, ...]
-    form: CsvFormat
+    texts = True
 
-    @classmethod
-    def open(cls, path: Path, form: CsvFormat) -> "CsvFile":
-        """The file with its columns; reads the header only."""
+    def __init__(self, path: Path, form: CsvFormat) -> None:
+        """Reads the header only."""
+        self.path, self.where, self.form = path, str(path), form
         with _opened(path) as stream:
-            return cls(path, _header(path, stream.readline(LONGEST_LINE + 1), form), form)
+            self.names = _header(path, stream.readline(LONGEST_LINE + 1), form)
 
-    def is_aware(self, column: str) -> bool:  # noqa: ARG002
-        """Whether times of the column are instants: here texts say so themselves."""
-        return False
+    def advice(self) -> str:
+        """What to do if a column is lacking."""
+        if len(self.names) > 1 or not re.search("[;\t|,]", self.names[0]):
+            return ""
+        return (
+            f" Its fields seem not to be separated by {self.form.separator!r}: write them so, or "
+            "name the separator (`--separator` on the command line)."
+        )
 
-    def chunks(
-        self,
-        columns: Sequence[str],
-        *,
-        end: int | None = None,
-        loose: str | None = None,
-    ) -> Iterator[Chunk]:
-        """All rows, a block at a time: texts as they stand in the file.
-
-        With an `end`, the lines before that byte of a file that is not packed. `loose` is a column
-        to be read of lines that cannot be read too, as far as it can be told.
-        """
+    def chunks(self, columns: Sequence[str], *, times: str | None = None) -> Iterator[Chunk]:
+        """All rows, a block at a time: texts as they stand in the file."""
         places = {name: self.names.index(name) for name in columns}
+        end = None if times is None else _finished(self.path)
         with _opened(self.path) as stream:
             stream.readline(LONGEST_LINE + 1)
             number = 2
@@ -122,7 +98,7 @@ class CsvFile:
                 yield Chunk(
                     {name: fields[at] for name, at in places.items()},
                     [number + i for i in bad],
-                    self._loose(block, bad, loose) if bad and loose is not None else (),
+                    self._loose(block, bad, times) if bad and times is not None else (),
                 )
                 number += block.count(b"\n") + 1
 
@@ -184,17 +160,6 @@ def loose_fields(line: bytes, form: CsvFormat, place: int, width: int) -> tuple[
     return tuple(text.strip('"') for text in [*likely, *fields])
 
 
-def quoted_names(names: Sequence[str]) -> str:
-    """Column names for people."""
-    return ", ".join(map(repr, names))
-
-
-def _taken(values: Values, inside: Mask) -> Values:
-    if isinstance(values, np.ndarray):
-        return values[inside]
-    return list(compress(values, inside.tolist()))
-
-
 def _plain_lines(block: bytes, form: CsvFormat) -> list[str] | None:
     """The lines as text, if nothing in any of them makes it unreadable before it is split."""
     try:
@@ -225,6 +190,28 @@ def _read_at_once(lines: list[str], separator: str, width: int) -> list[Sequence
     if len(rows) != len(lines) or set(map(len, rows)) != {width}:
         return None
     return list(zip(*rows, strict=True))
+
+
+def _finished(file: Path) -> int | None:
+    """Where the last line of a plain CSV file ends; None: all of a file that is not one.
+
+    A line that is still being written may get another time.
+    """
+    if file.suffix.lower() != ".csv":
+        return None
+    try:
+        with file.open("rb") as stream:
+            end = file.stat().st_size
+            while end > 0:
+                start = max(end - BLOCK, 0)
+                stream.seek(start)
+                place = stream.read(end - start).rfind(b"\n")
+                if place >= 0:
+                    return start + place + 1
+                end = start
+            return 0
+    except OSError as error:
+        raise RecordsError(f"Cannot read {file}: {error.strerror}.") from None
 
 
 def _blocks(stream: BinaryIO, length: int | None = None) -> Iterator[bytes]:
@@ -297,3 +284,57 @@ def _contains_ascii(encoding: str) -> bool:
         except UnicodeError:
             continue
     return True
+
+
+class ParquetFile(Source):
+    """One Parquet file: its columns, and those of them whose times are instants."""
+
+    def __init__(self, path: Path, _: CsvFormat) -> None:
+        """Reads its description only."""
+        self.path, self.where = path, str(path)
+        with _opened_parquet(path) as file:
+            columns = list(file.schema_arrow)
+        self.names = tuple(each.name for each in columns)
+        self._aware = {each.name for each in columns if getattr(each.type, "tz", None) is not None}
+
+    def is_aware(self, column: str) -> bool:
+        """Whether times of the column are instants, and not what some clock showed."""
+        return column in self._aware
+
+    def chunks(self, columns: Sequence[str], *, times: str | None = None) -> Iterator[Chunk]:  # noqa: ARG002
+        """All rows, some at a time."""
+        with _opened_parquet(self.path) as file:
+            for batch in file.iter_batches(ROWS, columns=list(columns), use_threads=False):
+                yield from FrameSource(pyarrow.Table.from_batches([batch])).chunks(columns)
+
+
+@contextmanager
+def _opened_parquet(path: Path) -> Iterator[Any]:
+    """The file; what goes wrong becomes our error, as that of pyarrow may quote records."""
+    try:
+        with pyarrow.OSFile(str(path)) as raw:
+            described = parquet.ParquetFile(pyarrow.BufferReader(_description(raw)), **LIMITS)
+            yield parquet.ParquetFile(
+                raw,
+                metadata=described.metadata,
+                buffer_size=BUFFER,
+                pre_buffer=False,
+                coerce_int96_timestamp_unit="us",
+                **LIMITS,
+            )
+    except (pyarrow.ArrowException, OSError):
+        raise RecordsError(
+            f"{path} cannot be read as Parquet. It may be damaged, cut off or of another kind; "
+            "write it again."
+        ) from None
+
+
+def _description(file: Any) -> bytes:
+    """The end of the file, by which its columns have the types of Parquet.
+
+    pyarrow would restore those it once wrote, and check all texts of categories on the way.
+    """
+    tail = file.read_at(8, max(file.size() - 8, 0))
+    length = int.from_bytes(tail[:4], "little")
+    footer = file.read_at(length, max(file.size() - 8 - length, 0))
+    return bytes(ENDS + footer.replace(b"ARROW:schema", b"arrow_schema") + tail)

@@ -1,0 +1,367 @@
+"""A client's records, wherever they lie: all of them, or those of a period. They stay with it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from fedprikl.checks import Ints
+from fedprikl.errors import InvalidInputError, RecordsError
+from fedprikl.records.counting import CellReader, Draw, RecordCounts
+from fedprikl.records.files import CsvFormat
+from fedprikl.records.sources import Days, data_files, open_source
+from fedprikl.reference import Reference, Table
+from fedprikl.reference.columns import Values, value_list
+from fedprikl.reference.rows import Chunk, FrameSource, Mask, Source, quoted_names
+from fedprikl.reference.values import has_offset, instant, instants, simple
+
+EARLIEST = -(2**63)
+PLAIN = "0000-00-00T00:00:00"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecords:
+    """Records in files of any kind (`data_files`): all of them, or those of some times.
+
+    Read in one streaming pass in bounded memory, however large the files. In a CSV file one line
+    is one record. A record that cannot be read is counted as out of the domain.
+    """
+
+    files: tuple[Path, ...]
+    format: CsvFormat = field(default_factory=CsvFormat)
+    times: "TimeSlice | None" = None  # of those that count
+
+    def count(
+        self, reference: Reference, draw: Draw | None = None, *, reader: CellReader | None = None
+    ) -> RecordCounts:
+        """h(x) for every cell x; equal to `reference.count` of the same rows in a data frame.
+
+        With a `draw`, of k records drawn from all files together. A `reader` of the reference may
+        be kept for many clients.
+        """
+        reader = reader or CellReader(reference)
+        return reader.count(self._chunks(reader), draw)
+
+    def open(self, reader: CellReader) -> list[tuple[Source, tuple[str, ...]]]:
+        """The files, and the columns to read; refuses what cannot be counted. Reads no record."""
+        sources, found = [open_source(file, self.format) for file in self.files], []
+        time_column = [] if self.times is None else [self.times.column]
+        if self.times is None:
+            _check_same_columns(sources)
+        for source in sources:
+            available = [name for name in source.names if name not in time_column]
+            columns = reader.columns(available, source.where)
+            source.require([*columns, *time_column])
+            found.append((source, columns))
+        return found
+
+    def _chunks(self, reader: CellReader) -> Iterator[Chunk]:
+        times = self.times
+        for source, columns in self.open(reader):
+            if times is None:
+                yield from source.chunks(columns)
+                continue
+            wanted, aware = dict.fromkeys([*columns, times.column]), source.is_aware(times.column)
+            for chunk in source.chunks(list(wanted), times=times.column):
+                yield times.of(chunk, columns, aware=aware)
+
+
+def _check_same_columns(files: Sequence[Source]) -> None:
+    """Files of one folder must have the same columns, in any order."""
+    for file in files[1:]:
+        if set(file.names) != set(files[0].names):
+            raise RecordsError(
+                f"{files[0].where} and {file.where} disagree in their columns: the first has "
+                f"{quoted_names(files[0].names)}, the second {quoted_names(file.names)}. Put only "
+                "files of one kind into a folder."
+            )
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FrameRecords:
+    """Records in memory: a data frame (pandas, polars, pyarrow, ...), or an array.
+
+    An array holds cell numbers or images, as the reference has them.
+    """
+
+    records: Any
+
+    def check(self, reference: Reference, *, drawn: bool = False) -> None:
+        """Refuses what cannot be counted, as far as its columns and its type tell.
+
+        Where records are `drawn`, a frame without any columns has no records.
+        """
+        if self._is_array(reference):
+            reference.domain.encoder.read(self.records[:0])
+        else:
+            self._open(CellReader(reference), drawn=drawn)
+
+    def count(
+        self, reference: Reference, draw: Draw | None = None, *, reader: CellReader | None = None
+    ) -> RecordCounts:
+        """h(x) for every cell x; of all records, or of a draw of them."""
+        reader = reader or CellReader(reference)
+        if self._is_array(reference):
+            return reader.count_array(self.records, draw)
+        source, columns = self._open(reader, drawn=draw is not None)
+        return reader.count(source.chunks(columns) if columns else (), draw)
+
+    def _is_array(self, reference: Reference) -> bool:
+        is_frame = nw.from_native(self.records, pass_through=True) is not self.records
+        encoder = reference.domain.encoder
+        if not is_frame and isinstance(encoder, Table):
+            raise InvalidInputError(
+                f"Expected a data frame with the columns {quoted_names(encoder.names)}, got "
+                f"{type(self.records).__name__}."
+            )
+        return not is_frame
+
+    def _open(self, reader: CellReader, *, drawn: bool) -> tuple[Source, tuple[str, ...]]:
+        source = FrameSource(self.records)
+        if drawn and not source.names:
+            return source, ()
+        columns = reader.columns(source.names, "the data frame")
+        source.require(columns)
+        return source, columns
+
+    def __repr__(self) -> str:
+        return f"FrameRecords({type(self.records).__name__}, records not shown)"
+
+
+Records = FileRecords | FrameRecords
+
+
+def open_records(
+    source: Any,
+    *,
+    format: CsvFormat | None = None,  # noqa: A002
+    drawn: bool = False,
+) -> Records:
+    """Records from a path (file or folder), a data frame or an array; a bad path is refused here.
+
+    `format` says how CSV files are written. `drawn`: records will be drawn of it, so that there may
+    be none at all.
+
+    >>> open_records([0, 1, 1]).count(Reference.from_counts([5, 5])).counts.tolist()
+    [1, 2, 0]
+    """
+    if isinstance(source, str | Path):
+        return FileRecords(data_files(Path(source), blank=drawn), format or CsvFormat())
+    return source if isinstance(source, Records) else FrameRecords(source)
+
+
+def count_all(
+    sources: Mapping[str, Any],
+    reference: Reference,
+    *,
+    format: CsvFormat | None = None,  # noqa: A002
+    draw: Draw | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> dict[str, RecordCounts]:
+    """Counts the records of each client, {name: what `open_records` takes}, with one reader.
+
+    With a `draw`, of each client k records. If files cannot be counted, one error names all their
+    clients; no single record can cause that. `report` is called with each name when it is done.
+    """
+    counted, refused, reader = {}, {}, CellReader(reference)
+    for name, source in sources.items():
+        try:
+            records = open_records(source, format=format, drawn=draw is not None)
+            counted[name] = records.count(reference, draw, reader=reader)
+        except RecordsError as error:
+            refused[name] = str(error)
+        report(name)
+    if refused:
+        reasons = "\n".join(f"- {name}: {reason}" for name, reason in refused.items())
+        raise RecordsError(
+            f"{len(refused)} of {len(sources)} clients cannot be counted:\n{reasons}"
+        )
+    return counted
+
+
+def check_all(
+    sources: Mapping[str, Path | FrameRecords],
+    reference: Reference,
+    *,
+    format: CsvFormat | None = None,  # noqa: A002
+    drawn: bool = False,
+    days: Days | None = None,
+) -> dict[str, str]:
+    """Which clients cannot be counted, and why, as far as headers tell.
+
+    It reads no record, so that whom it names cannot depend on one. Where records are `drawn`, a
+    client may have no files, or files with nothing in them. With `days`, only files of them.
+    """
+    refused, reader = {}, CellReader(reference)
+    for name, source in sources.items():
+        try:
+            if isinstance(source, FrameRecords):
+                source.check(reference, drawn=drawn)
+            else:
+                files = data_files(source, blank=drawn, days=days)
+                FileRecords(files, format or CsvFormat()).open(reader)
+        except RecordsError as error:
+            refused[name] = str(error)
+        except InvalidInputError as error:  # of a frame
+            refused[name] = f"{name}: {error}"
+    return refused
+
+
+def check_times(
+    path: Path,
+    column: str,
+    format: CsvFormat | None = None,  # noqa: A002
+    *,
+    drawn: bool = False,
+) -> None:
+    """Refuses files without the column of times, as far as their headers tell."""
+    for file in data_files(path, blank=drawn):
+        open_source(file, format or CsvFormat()).require([column])
+
+
+def fit_reference(
+    path: str | Path,
+    *,
+    format: CsvFormat | None = None,  # noqa: A002
+    **options: Any,
+) -> Reference:
+    r"""Pi of a public file; the same as `Reference.fit` of its rows, with its `options`.
+
+    A CSV has no types: a column is one of numbers if every present value is a number and none has
+    a leading zero, and one of times if every present value is a date or time. The texts that stand
+    for a gap become part of the reference, so that clients read their files by the same rule.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "public.csv")
+    ...     _ = path.write_text("plan\nbasic\nbasic\nplus\nNA\n")
+    ...     reference = fit_reference(path, bins=5)
+    >>> [reference.domain.label(cell) for cell in range(reference.domain.size)]
+    ['plan=basic', 'plan=plus', 'plan=missing', 'other']
+    >>> reference.probabilities.tolist()
+    [0.5, 0.25, 0.25, 0.0]
+    """
+    file, *_ = data_files(Path(path))
+    if Path(path).is_dir():
+        raise InvalidInputError(f"{path} is a folder. Give one public file.")
+    return Reference.fit(open_source(file, format or CsvFormat()), **options)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlice:
+    """Records whose time lies between `start` and `end`, the latter excluded; None: no limit.
+
+    A time without an offset is the clock of the series' `zone`, and is compared with what that
+    clock shows at the limits. So every readable time lies in one of adjoining slices, also where
+    clocks change. A record without a readable time lies in none.
+    """
+
+    column: str
+    start: datetime | None
+    end: datetime
+    zone: str
+
+    def of(self, chunk: Chunk, columns: Iterable[str], *, aware: bool) -> Chunk:
+        """Some columns of the rows that lie inside. `aware`: times of an array are instants.
+
+        A line that cannot be read has the time that stands in it, if one does: whatever else it
+        holds, it counts in its period.
+        """
+        inside = self.inside(chunk.columns[self.column], aware=aware)
+        broken = [
+            number
+            for number, fields in zip(chunk.unreadable, chunk.loose, strict=True)
+            if self.inside([_first_time(fields)], aware=False)[0]
+        ]
+        return Chunk(chunk.taken(inside, columns), broken)
+
+    def inside(self, values: Values, *, aware: bool) -> Mask:
+        """For each value, whether it is a time inside."""
+        if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+            start, end = self._limits if aware else self._clocks
+            moments = instants(values)
+            return np.asarray(~np.isnat(values) & (start <= moments) & (moments < end))
+        listed, clocks = value_list(values), self._clocks
+        plain = _plain_times(listed)
+        if plain is not None:
+            return np.asarray((clocks[0] <= plain) & (plain < clocks[1]))
+        limits, known = self._limits, dict[str, bool]()
+        found = np.zeros(len(listed), dtype=bool)
+        for i, value in enumerate(listed):
+            if isinstance(value, str) and value in known:
+                found[i] = known[value]
+                continue
+            moment, aware_one = _moment(value)
+            start, end = limits if aware_one else clocks
+            found[i] = moment is not None and start <= moment < end
+            if isinstance(value, str):
+                known[value] = bool(found[i])
+        return found
+
+    @property
+    def _limits(self) -> tuple[int, int]:
+        """In microseconds since 1970."""
+        return (EARLIEST if self.start is None else _microseconds(self.start)), _microseconds(
+            self.end
+        )
+
+    @property
+    def _clocks(self) -> tuple[int, int]:
+        """What the clocks of the zone show at the limits, written as if it were UTC."""
+        zone = ZoneInfo(self.zone)
+
+        def shown(at: datetime) -> int:
+            return _microseconds(at.astimezone(zone).replace(tzinfo=UTC))
+
+        return (EARLIEST if self.start is None else shown(self.start)), shown(self.end)
+
+
+def _plain_times(values: Sequence[Any]) -> Ints | None:
+    """Microseconds of texts that all look like 2027-01-04T12:30:00; None if any does not.
+
+    Many times as fast as one by one, with the same result.
+    """
+    if not values or not all(type(v) is str and len(v) == len(PLAIN) for v in values):
+        return None
+    texts = np.array(values, dtype=f"<U{len(PLAIN)}")
+    signs = texts.view(np.uint32).reshape(len(texts), -1)
+    for place, sign in enumerate(PLAIN):
+        if sign == "0":
+            right = (signs[:, place] >= ord("0")) & (signs[:, place] <= ord("9"))
+        elif sign == "T":
+            right = (signs[:, place] == ord("T")) | (signs[:, place] == ord(" "))
+        else:
+            right = signs[:, place] == ord(sign)
+        if not right.all():
+            return None
+    try:
+        return instants(texts.astype("datetime64[s]"))
+    except ValueError:  # a thirteenth month
+        return None
+
+
+def _moment(value: Any) -> tuple[int | None, bool]:
+    """Microseconds since 1970, if it is a time, and whether it has an offset of its own."""
+    found = simple(value)
+    return instant(found), has_offset(found) if isinstance(found, str) else _is_aware(value)
+
+
+def _first_time(fields: Iterable[str]) -> str | None:
+    return next((text for text in fields if instant(text) is not None), None)
+
+
+def _is_aware(value: Any) -> bool:
+    try:
+        return isinstance(value, datetime) and value.utcoffset() is not None
+    except Exception:  # a time zone of whatever kind
+        return False
+
+
+def _microseconds(at: datetime) -> int:
+    since = at - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds

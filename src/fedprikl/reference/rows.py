@@ -1,0 +1,162 @@
+"""Rows: where values come from, column by column, some rows at a time.
+
+`Source` is what a data frame, a file and a table of a database have in common. Whatever is a source
+can become a reference, and be counted: a new one needs nothing else.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import Any, ClassVar
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import numpy.typing as npt
+
+from fedprikl.errors import FedPriKLError, InvalidInputError, RecordsError
+from fedprikl.reference.columns import Values
+from fedprikl.reference.values import Odd
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some rows, column by column, and the numbers of the lines that cannot be read.
+
+    If rows are selected by their times, also what the time of each of these lines may be.
+    """
+
+    columns: dict[str, Values] = field(repr=False)
+    unreadable: Sequence[int] = ()
+    loose: Sequence[tuple[str, ...]] = field(default=(), repr=False)  # of each of these lines
+
+    @property
+    def rows(self) -> int:
+        """How many rows can be read."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def taken(self, inside: Mask, columns: Iterable[str] | None = None) -> dict[str, Values]:
+        """The values of some rows, in some columns or in all."""
+        names = self.columns if columns is None else columns
+        return {name: _taken(self.columns[name], inside) for name in names}
+
+
+def _taken(values: Values, inside: Mask) -> Values:
+    if isinstance(values, np.ndarray):
+        return values[inside]
+    return list(compress(values, inside.tolist()))
+
+
+class Source(ABC):
+    """Rows with named columns, which can be read again and again."""
+
+    where: str  # what people call it, at the beginning of a sentence
+    names: tuple[str, ...]  # of the columns
+    texts: ClassVar[bool] = False  # whether all values are texts, of numbers and times too
+    error: ClassVar[type[FedPriKLError]] = RecordsError  # raised where it cannot be used
+
+    @abstractmethod
+    def chunks(self, columns: Sequence[str], *, times: str | None = None) -> Iterator[Chunk]:
+        """The values of some columns, for all rows, a bounded number of rows at a time.
+
+        No value may raise, and none may change how another is read. If rows will be selected by a
+        column of `times`, those that are still being written are left out, and lines that cannot
+        be read come with what their time may be.
+        """
+
+    def is_aware(self, column: str) -> bool:  # noqa: ARG002
+        """Whether times of the column are instants, and not what some clock showed."""
+        return False
+
+    def advice(self) -> str:
+        """What to do if a column is lacking."""
+        return ""
+
+    def require(self, wanted: Iterable[str]) -> None:
+        """Refuses a source without these columns, naming those that it lacks."""
+        lacking = [name for name in dict.fromkeys(wanted) if name not in self.names]
+        if lacking:
+            raise self.error(
+                f"{self.where} has no column {quoted_names(lacking)}; it has "
+                f"{quoted_names(self.names)}.{self.advice()}"
+            )
+
+
+class FrameSource(Source):
+    """A data frame of any library: pandas, polars, pyarrow, ..."""
+
+    where, error = "The data frame", InvalidInputError
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = eager_frame(frame)
+        self.names = tuple(self.frame.columns)
+
+    def chunks(self, columns: Sequence[str], *, times: str | None = None) -> Iterator[Chunk]:  # noqa: ARG002
+        """All rows at once."""
+        yield Chunk({name: column_values(self.frame[name]) for name in columns})
+
+
+def quoted_names(names: Iterable[str]) -> str:
+    """Column names for people."""
+    return ", ".join(map(repr, names))
+
+
+def eager_frame(records: Any) -> "nw.DataFrame[Any]":
+    """Any eager data frame behind one interface."""
+    try:
+        frame = nw.from_native(records)
+    except TypeError:
+        raise InvalidInputError(
+            f"Expected a data frame (pandas, polars, pyarrow, ...), got {type(records).__name__}."
+        ) from None
+    except nw.exceptions.NarwhalsError as error:
+        raise InvalidInputError(f"This data frame cannot be read: {error}") from None
+    eager = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+    if not all(isinstance(name, str) for name in eager.columns):
+        raise InvalidInputError("Columns must have names that are texts. Rename them first.")
+    return eager
+
+
+def check_types(frame: "nw.DataFrame[Any]", names: Iterable[str]) -> None:
+    """Refuses polars columns of Python objects, which polars supports only in part."""
+    if not frame.implementation.is_polars():
+        return
+    odd = [name for name in names if frame.schema.get(name) == nw.Object]
+    if odd:
+        raise InvalidInputError(
+            f"Column {', '.join(map(repr, odd))} of the polars frame has the type Object. Cast it "
+            "to texts or numbers, or give it a type when you build the frame."
+        )
+
+
+def column_values(series: "nw.Series[Any]") -> Values:
+    """The values of a column: an array of numbers or moments where it is one, or a list.
+
+    Which of the two makes no difference to a value's level. Nothing in a column may raise: a value
+    its library cannot hand out is `Odd`.
+    """
+    kind = series.dtype
+    if kind.is_integer() or kind.is_float() or isinstance(kind, nw.Datetime | nw.Date):
+        try:
+            array = series.to_numpy()
+            if array.dtype.kind in "iufM":
+                return array
+        except Exception:  # noqa: S110  such as numbers of 128 bits: one by one, then
+            pass
+    try:
+        return series.to_list()
+    except BaseException as error:  # polars panics with a BaseException of its own
+        if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit | MemoryError):
+            raise
+    return [_item(series, row) for row in range(len(series))]
+
+
+def _item(series: "nw.Series[Any]", row: int) -> Any:
+    try:
+        return series.item(row)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit | MemoryError):
+            raise
+        return Odd.VALUE
