@@ -9,8 +9,8 @@ from fedprikl.front.plan_checks import AnyPlan, signed_plan
 from fedprikl.front.result import Comparison
 from fedprikl.protocol import Release
 from fedprikl.protocol.cohort_sums import spread_of
+from fedprikl.protocol.keys import is_fingerprint
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
-from fedprikl.protocol.roster import is_fingerprint
 from fedprikl.reference import Reference
 
 

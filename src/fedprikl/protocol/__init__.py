@@ -4,7 +4,14 @@ from fedprikl.protocol.aggregator import Aggregator
 from fedprikl.protocol.answer import Answer, CellAnswer, ColumnAnswer
 from fedprikl.protocol.client import Client, ClientSession, draw_of
 from fedprikl.protocol.cohort_sums import Outcome
-from fedprikl.protocol.keys import Address, SealingKey, SigningKey, seal_answer, seal_refusal
+from fedprikl.protocol.keys import (
+    Address,
+    Roster,
+    SealingKey,
+    SigningKey,
+    seal_answer,
+    seal_refusal,
+)
 from fedprikl.protocol.noised_round import NoisedRound, finish_round
 from fedprikl.protocol.plan import (
     Budget,
@@ -19,13 +26,20 @@ from fedprikl.protocol.plan import (
 from fedprikl.protocol.policy import Policy, check_period, check_roster, check_validity
 from fedprikl.protocol.question import AskedView, Question
 from fedprikl.protocol.release import Release, ReleasedPeriod
-from fedprikl.protocol.roster import Roster
-from fedprikl.protocol.round import Cohort, Invitation, Round
+from fedprikl.protocol.round import (
+    Cohort,
+    IdentityCheck,
+    Invitation,
+    Reply,
+    Round,
+    Step,
+    Transport,
+    introduce,
+)
 from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.run import InMemoryTransport, RoundResult, run_round
 from fedprikl.protocol.series import Once, Period, Series
 from fedprikl.protocol.server import Server
-from fedprikl.protocol.transport import IdentityCheck, Reply, Step, Transport, introduce
 from fedprikl.protocol.trust import trust_of
 
 __all__ = [

@@ -10,12 +10,10 @@ from fedprikl.documents import bytes_of_text, canonical, parse_document, text_of
 from fedprikl.errors import InvalidInputError, PolicyRefusal, WrongStepError
 from fedprikl.privacy import SECURE_NOISE, Charge, NoiseSource
 from fedprikl.protocol.cohort_sums import view_places
-from fedprikl.protocol.keys import Address, SigningKey
+from fedprikl.protocol.keys import Address, Roster, SigningKey
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.policy import Policy, check_invitation, check_roster
-from fedprikl.protocol.roster import Roster
-from fedprikl.protocol.round import Invitation
-from fedprikl.protocol.transport import Step
+from fedprikl.protocol.round import Invitation, Step
 from fedprikl.protocol.trust import trust_of
 from fedprikl.records import Draw
 from fedprikl.reference import Reference

@@ -1,8 +1,10 @@
-"""Keys: who made a plan or a release, who a client is, and messages sealed to the aggregator."""
+"""Keys: who made a plan or a release, who may take part, and messages sealed to the aggregator."""
 
+import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,9 @@ from fedprikl.errors import InvalidInputError, SealError
 from fedprikl.secure_sum.sum_keys import is_usable_key
 
 _LABEL = b"fedprikl/sealed/2/"
+_ROSTER = b"fedprikl/roster/1/"
+_HEX = re.compile("[0-9a-f]{64}")
+SMALLEST = 3  # clients of a secure sum
 ANSWER, REFUSAL = b"\x01", b"\x02"  # the kinds of what is sealed
 _HEAD = 5  # the kind, and the length of what follows
 _BUCKET = 256  # what is sealed is a multiple of it; a first answer fits one, as does a refusal
@@ -251,8 +256,79 @@ def unpadded(opened: bytes) -> tuple[bytes, bytes]:
     return opened[:1], opened[_HEAD : _HEAD + size]
 
 
-def is_sealing_key(public: object) -> bool:
+def is_sealing_key(public: str) -> bool:
     """Whether this is the text of a key that messages can be sealed to."""
-    if not isinstance(public, str) or not re.fullmatch("[0-9a-f]{64}", public):
-        return False
-    return is_usable_key(bytes.fromhex(public))
+    return is_fingerprint(public) and is_usable_key(bytes.fromhex(public))
+
+
+def is_fingerprint(value: str) -> bool:
+    """Whether this is the text of a SHA-256, or of a key."""
+    return _HEX.fullmatch(value) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The public keys of all clients that may take part: Ed25519, 32 bytes, in no order. Public.
+
+    Without a roster, whoever carries the messages can pose as clients. Every party has its own
+    copy, a plain text file; the signed plan names its fingerprint, so all of them mean the same
+    clients. Names are for people and are not kept.
+    """
+
+    keys: frozenset[bytes]
+
+    def __post_init__(self) -> None:
+        if any(not isinstance(key, bytes) or len(key) != 32 for key in self.keys):
+            raise InvalidInputError("A roster holds Ed25519 public keys of 32 bytes.")
+        if len(self.keys) < SMALLEST:
+            raise InvalidInputError(
+                f"The roster holds {len(self.keys)} keys; a secure sum needs at least {SMALLEST} "
+                "clients."
+            )
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __repr__(self) -> str:
+        return f"<Roster of {len(self)}, {self.fingerprint[:8]}...>"
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the keys in sorted order: the same for the same clients, however listed."""
+        return hashlib.sha256(_ROSTER + b"".join(sorted(self.keys))).hexdigest()
+
+    def holds(self, keys: Collection[bytes]) -> bool:
+        """Whether all of these may take part."""
+        return self.keys.issuperset(keys)
+
+    @classmethod
+    def parse(cls, text: str) -> "Roster":
+        """One key per line, as `fedprikl keys --site` prints it; a name may follow, # comments."""
+        found: dict[bytes, int] = {}
+        for number, line in enumerate(text.split("\n"), start=1):
+            words = line.split("#")[0].split()
+            if not words:
+                continue
+            if not _HEX.fullmatch(words[0]):
+                raise InvalidInputError(
+                    f"Line {number} of the roster does not start with a key: 64 hexadecimal "
+                    "digits in lower case, as `fedprikl keys --site` prints them."
+                )
+            key = bytes.fromhex(words[0])
+            if key in found:
+                raise InvalidInputError(
+                    f"Lines {found[key]} and {number} of the roster hold the same key. Every "
+                    "client has a key of its own."
+                )
+            found[key] = number
+        return cls(frozenset(found))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Roster":
+        """The roster of a file."""
+        try:
+            return cls.parse(Path(path).read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise InvalidInputError(f"Cannot read the roster {path}: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise InvalidInputError(f"The roster {path} is not a text in UTF-8.") from None

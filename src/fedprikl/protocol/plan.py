@@ -26,9 +26,8 @@ from fedprikl.documents import (
 )
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import NoiseKind
-from fedprikl.protocol.keys import SigningKey, is_sealing_key, verify_signature
+from fedprikl.protocol.keys import SigningKey, is_fingerprint, is_sealing_key, verify_signature
 from fedprikl.protocol.question import WHOLE, AskedView, Question
-from fedprikl.protocol.roster import is_fingerprint
 from fedprikl.protocol.series import Once, Series
 
 Trust = Literal["aggregator", "none"]

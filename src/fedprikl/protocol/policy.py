@@ -7,9 +7,8 @@ from typing import get_args
 from fedprikl.errors import InvalidInputError, PolicyRefusal
 from fedprikl.privacy import Unit
 from fedprikl.protocol.cohort_sums import view_places
-from fedprikl.protocol.keys import SigningKey
+from fedprikl.protocol.keys import Roster, SigningKey
 from fedprikl.protocol.plan import Plan, Trust
-from fedprikl.protocol.roster import Roster
 from fedprikl.protocol.round import Invitation, plan_cohort, sum_nonce
 from fedprikl.protocol.trust import trust_of
 from fedprikl.reference import Reference

@@ -22,8 +22,7 @@ from fedprikl.protocol.keys import (
     refusal_words,
     unpadded,
 )
-from fedprikl.protocol.round import Invitation, Round
-from fedprikl.protocol.transport import Reply, Step, Transport
+from fedprikl.protocol.round import Invitation, Reply, Round, Step, Transport
 
 
 @dataclass(frozen=True, slots=True)

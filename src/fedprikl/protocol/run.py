@@ -23,10 +23,9 @@ from fedprikl.protocol.client import NO_ROOM, Client, ClientSession
 from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.release import Release
-from fedprikl.protocol.round import Round
+from fedprikl.protocol.round import Reply, Round, Step, Transport
 from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.server import Server
-from fedprikl.protocol.transport import Reply, Step, Transport
 from fedprikl.secure_sum import Leaves
 
 
