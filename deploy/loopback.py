@@ -10,18 +10,18 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from fedprikl.deployment.settings import Home
+from fedprikl.deployment.site_memory import read_memory
 from fedprikl.deployment.tls import write_certificates, write_node_key
 from fedprikl.protocol import SigningKey
 
@@ -211,8 +211,7 @@ class Loopback:
         path = self.site(number) / "site.db"
         if not path.exists():
             return {}
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
-            return {name: step + 1 for name, step in db.execute("SELECT round, step FROM rounds")}
+        return {each.round_id: each.step + 1 for each in read_memory(path).rounds.values()}
 
     def start(self, name: str, command: str, options: Mapping[str, object], *, home: Path) -> None:
         """Starts a process in a group of its own, with its output in the home folder."""

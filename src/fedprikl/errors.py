@@ -9,7 +9,7 @@ FedPriKLError
 ├── BudgetExceededError       a release that does not fit into what is left of a privacy budget
 ├── LedgerError               a ledger file that is missing, foreign, locked or not writable
 │   └── LedgerDamagedError    a ledger file that was edited, cut or broken
-├── HistoryError              a history or watermark of a series that cannot be used
+├── HistoryError              a history of a series, or its registry, that cannot be used
 │   └── HistoryDamagedError   a history that was edited, cut or broken
 ├── PolicyRefusal             a client takes no part; says why
 ├── ReleaseRefused            a round that ends without a release; says whether it stays charged
@@ -94,7 +94,7 @@ class LedgerDamagedError(LedgerError):
 
 
 class HistoryError(FedPriKLError):
-    """The history or the watermark of a series cannot be used."""
+    """The history, or the registry of counted records, of a series cannot be used."""
 
 
 class HistoryDamagedError(HistoryError):

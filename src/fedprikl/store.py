@@ -1,129 +1,71 @@
-"""What is kept on disk: an append-only hash chain in SQLite, tables, and files written whole."""
+"""What is kept on disk: logs of chained entries, locks, and files that are written whole.
+
+    Store         an append-only log in SQLite: each entry is hashed together with the one before
+    locked        a lock that ends with its process
+    replace_file  a file that nobody ever sees half written
+
+A ledger, a history, a registry of counted records and a site memory are stores. Each has a
+`StoreKind`, and a class whose `apply` says what the entries mean, one after the other.
+"""
 
 import contextlib
+import fcntl
 import hashlib
 import json
+import math
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedprikl.documents import canonical
 from fedprikl.errors import FedPriKLError, InvalidInputError
 
-_GUARDED = (
+TIMEOUT = 30.0  # seconds to wait for other processes
+POLL = 0.05  # seconds between looks at a lock
+ROOM = 2**18  # bytes: more than most pages have
+_NO_DELETION = (
+    "CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries "
+    "BEGIN SELECT RAISE(ABORT, 'a {name} is append-only'); END"
+)
+_SCHEMA = (
     "CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
     "CREATE TRIGGER entries_are_never_updated BEFORE UPDATE ON entries "
     "BEGIN SELECT RAISE(ABORT, 'a {name} is append-only'); END",
-    "CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries "
-    "BEGIN SELECT RAISE(ABORT, 'a {name} is append-only'); END",
+    _NO_DELETION,
+    "CREATE TABLE documents (hash TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 )
-_DOCUMENTS = "CREATE TABLE documents (hash TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
-ROOM = 2**18  # bytes: more than most pages have
-
-
-def create_database(
-    path: Path, statements: Sequence[str], *, application: int, version: int
-) -> None:
-    """Makes the file under another name first, so that it is never seen half made.
-
-    If another process was faster, its file stays.
-    """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # owner only
-    os.close(handle)
-    try:
-        with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
-            for statement in statements:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {application}")
-            connection.execute(f"PRAGMA user_version = {version}")
-        with contextlib.suppress(FileExistsError):
-            os.link(name, path)
-        sync_folder(path.parent)
-    finally:
-        os.unlink(name)
-
-
-@contextlib.contextmanager
-def writing(
-    path: Path,
-    statements: Sequence[str],
-    *,
-    application: int,
-    version: int,
-    timeout: float,
-    upgrade: Callable[[sqlite3.Connection, int], None] | None = None,
-) -> Iterator[sqlite3.Connection]:
-    """A transaction: all or nothing, alone, and on the disk when it ends. Makes a missing file.
-
-    `upgrade` makes a file of an earlier version, which it is told, one of this version, in a
-    transaction before: two processes do it once. Errors are SQLite's and the system's own.
-    """
-    if not path.exists():
-        create_database(path, statements, application=application, version=version)
-    address = f"{path.absolute().as_uri()}?mode=rw"
-    with contextlib.closing(
-        sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None)
-    ) as db:
-        db.execute("PRAGMA synchronous = EXTRA")  # FULL, and the folder too: outlives a power cut
-        db.execute("PRAGMA trusted_schema = OFF")
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            names = ("application_id", "user_version")
-            owner, older = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
-            if upgrade is not None and owner == application and 0 < older < version:
-                upgrade(db, older)
-                db.execute(f"PRAGMA user_version = {version}")
-                db.execute("COMMIT")  # also if what follows is refused
-                db.execute("BEGIN IMMEDIATE")
-            elif (owner, older) != (application, version):
-                raise sqlite3.DatabaseError("it is damaged, or another program wrote it")
-            yield db
-            db.execute("COMMIT")
-        finally:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-
-
-def sync_folder(folder: Path) -> None:
-    """So that the new name outlives a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChainKind:
-    """What a chain is the file of, and how its errors speak."""
+class StoreKind:
+    """What a store is the file of, and what its errors say."""
 
     name: str  # "ledger"
     application: int  # in the header of the file
     version: int
-    versions: tuple[int, ...]  # that are read; an older file becomes one of `version` when needed
-    genesis: str  # hash before the first entry
     error: type[FedPriKLError]
     damaged: type[FedPriKLError]
     advice: str  # what to do about a damaged file
     unwritten: str  # what did not happen if a write was refused
     half_written: str  # what to do if nobody knows
-    tables_since: int = 1  # the version from which on documents lie beside the entries
+
+    @property
+    def genesis(self) -> str:
+        """The hash before the first entry."""
+        return hashlib.sha256(f"fedprikl {self.name}, version 1".encode()).hexdigest()
 
     @property
     def schema(self) -> tuple[str, ...]:
         """The statements that make an empty file."""
-        return self.schema_of(self.version)
+        return tuple(statement.format(name=self.name) for statement in _SCHEMA)
 
-    def schema_of(self, version: int) -> tuple[str, ...]:
-        """Those of a file of this version."""
-        guarded = tuple(each.format(name=self.name) for each in _GUARDED)
-        return (*guarded, _DOCUMENTS) if version >= self.tables_since else guarded
-
-    def head_of(self, entries: "list[Entry]") -> "Head":
+    def head_of(self, entries: "Sequence[Entry]") -> "Head":
         """The head of a list of entries."""
         return Head(len(entries), entries[-1].hash if entries else self.genesis)
 
@@ -145,53 +87,81 @@ class Entry:
     hash: str
 
 
-class ChainFile:
-    """One connection. `writing()` is a transaction that no other process can enter."""
+class Store(AbstractContextManager["Store"]):
+    """One open file of a kind. `writing()` is a transaction that no other process can enter.
 
-    def __init__(self, path: Path, kind: ChainKind, *, create: bool, timeout: float) -> None:
-        self.path, self.kind = path, kind
-        self._timeout = timeout
-        if not path.exists():
-            if not create:
-                raise kind.error(
-                    f"There is no {kind.name} at {path}. Check the path, or create one."
-                )
-            with self._plain_errors():
-                create_database(
-                    path, kind.schema, application=kind.application, version=kind.version
-                )
+    Entries are only ever appended. Entry n has the hash SHA-256(n, hash of n - 1, body), so one
+    that was changed, removed or exchanged is noticed. That the last ones were cut off is noticed
+    by whoever knows a later head. Documents lie beside the entries, known to them by SHA-256.
+    A missing file is made, for its owner only, under another name first: it is never half made.
+
+    >>> from fedprikl.privacy.account import LEDGER
+    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "a.db"), LEDGER) as store:
+    ...     with store.writing():
+    ...         head = store.append({"event": "first"})
+    ...     with store.reading():
+    ...         [dict(entry.body) for entry in store.entries(head)]
+    [{'event': 'first'}]
+    """
+
+    def __init__(
+        self, path: Path, kind: StoreKind, *, create: bool = True, timeout: float = TIMEOUT
+    ) -> None:
+        self.path, self.kind, self._timeout = path, kind, timeout
         with self._plain_errors():
+            if not path.exists():
+                self._create(create)
             address = f"{path.absolute().as_uri()}?mode=rw"
             self.connection = sqlite3.connect(
                 address, uri=True, timeout=timeout, isolation_level=None
             )
-        try:
-            with self._plain_errors():
+            try:
                 self._prepare()
-        except BaseException:
-            self.connection.close()
-            raise
+            except BaseException:
+                self.connection.close()
+                raise
+
+    def _create(self, allowed: bool) -> None:
+        """If another process is faster, its file stays."""
+        kind = self.kind
+        if not allowed:
+            raise kind.error(
+                f"There is no {kind.name} at {self.path}. Check the path, or create one."
+            )
+        with _fresh(self.path) as name, contextlib.suppress(FileExistsError):
+            with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
+                for statement in kind.schema:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {kind.application}")
+                connection.execute(f"PRAGMA user_version = {kind.version}")
+            os.link(name, self.path)
+            sync_folder(self.path.parent)
 
     def _prepare(self) -> None:
-        (application,) = self.connection.execute("PRAGMA application_id").fetchone()
-        kind, version = self.kind, self._version
+        names, kind = ("application_id", "user_version"), self.kind
+        application, version = (
+            self.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names
+        )
         if application != kind.application:
             raise kind.error(
                 f"{self.path} is not a {kind.name}: another program wrote it, or it is empty. "
                 "It was not changed; check the path."
             )
-        if version not in kind.versions:
+        if version != kind.version:
             raise kind.error(
-                f"{self.path} is a {kind.name} of version {version}, this software reads versions "
-                f"up to {kind.version}. Use the software that wrote it, or a newer one."
+                f"{self.path} is a {kind.name} of version {version}, this software reads version "
+                f"{kind.version}. Use the software that wrote it."
             )
-        # EXTRA is FULL and also syncs the folder: a reservation outlives a power cut.
+        # EXTRA is FULL and also syncs the folder: what was written outlives a power cut.
         self.connection.execute("PRAGMA synchronous = EXTRA")
         self.connection.execute("PRAGMA trusted_schema = OFF")
 
     def close(self) -> None:
         """Lets go of the file. Harmless if repeated."""
         self.connection.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @contextlib.contextmanager
     def writing(self, unwritten: str = "") -> Iterator[None]:
@@ -221,34 +191,72 @@ class ChainFile:
 
     def entries(self, anchor: Head | None = None) -> list[Entry]:
         """All entries, verified against the chain; and that they still contain `anchor`."""
-        self._verify_guards()
+        schema = self.connection.execute("SELECT sql FROM sqlite_master").fetchall()
+        if {sql for (sql,) in schema if sql is not None} != set(self.kind.schema):
+            raise self._damaged("the table or the guards against editing were changed")
         rows = self.connection.execute("SELECT number, body, hash FROM entries ORDER BY number")
         found: list[Entry] = []
         previous = self.kind.genesis
         for expected, (number, body, claimed) in enumerate(rows.fetchall(), start=1):
             if number != expected:
-                raise self._damaged(expected, "is missing")
-            if not isinstance(body, str) or claimed != _hash(number, previous, body):
-                raise self._damaged(number, "or its place was changed after it was written")
+                raise self._damaged(f"entry {expected} is missing")
+            if not isinstance(body, str) or claimed != entry_hash(number, previous, body):
+                raise self._damaged(f"entry {number} or its place was changed after it was written")
             found.append(Entry(number, _parse(body), claimed))
             previous = claimed
-        if anchor is not None and len(found) < anchor.count:
-            raise self._older(len(found), anchor)
-        if anchor is not None and not self._contains(found, anchor):
-            raise self._damaged(
-                anchor.count, "is not the one that was seen before: entries were rewritten"
-            )
+        if anchor is not None:
+            self._check_anchor(found, anchor)
         return found
 
-    def append(self, body: Mapping[str, Any], after: Head) -> Head:
+    def _check_anchor(self, found: list[Entry], anchor: Head) -> None:
+        if len(found) < anchor.count:
+            raise self.kind.damaged(
+                f"{self.path} has {len(found)} entries, but entry {anchor.count} was seen before: "
+                "the last rows were cut off, or an older copy of the file was put back. What was "
+                f"written since would be forgotten. {self.kind.advice}"
+            )
+        if anchor.count < 0 or self.kind.head_of(found[: anchor.count]) != anchor:
+            raise self._damaged(
+                f"entry {anchor.count} is not the one that was seen before: entries were rewritten"
+            )
+
+    def replay(self, entries: Iterable[Entry], apply: Callable[[Mapping[str, Any]], None]) -> None:
+        """Calls `apply` with the body of every entry, in order.
+
+        Where it finds that one makes no sense (by an error other than the kind's own), the file is
+        damaged: whoever forges an entry can also forge its hash.
+        """
+        for entry in entries:
+            try:
+                apply(entry.body)
+            except self.kind.error:
+                raise
+            except (LookupError, TypeError, ValueError, RecursionError, FedPriKLError):
+                raise self.kind.damaged(
+                    f"Entry {entry.number} of the {self.kind.name} {self.path} makes no sense, "
+                    "though its hash is right: it was not written by this software. "
+                    f"{self.kind.advice}"
+                ) from None
+
+    def append(self, body: Mapping[str, Any]) -> Head:
         """Adds one entry, inside `writing()`; the new head."""
+        last = "SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1"
+        count, previous = self.connection.execute(last).fetchone() or (0, self.kind.genesis)
         text = canonical(body).decode()
-        head = Head(after.count + 1, _hash(after.count + 1, after.hash, text))
+        head = Head(count + 1, entry_hash(count + 1, previous, text))
         self.connection.execute(
             "INSERT INTO entries (number, body, hash) VALUES (?, ?, ?)",
             (head.count, text, head.hash),
         )
         return head
+
+    def rewrite(self, bodies: Iterable[Mapping[str, Any]]) -> None:
+        """A new log in place of the old one, inside `writing()`: for what may be forgotten."""
+        self.connection.execute("DROP TRIGGER entries_are_never_deleted")
+        self.connection.execute("DELETE FROM entries")
+        self.connection.execute(_NO_DELETION.format(name=self.kind.name))
+        for body in bodies:
+            self.append(body)
 
     def keep_document(self, body: bytes) -> str:
         """Puts a document beside the entries, inside `writing()`; its hash, for an entry."""
@@ -268,61 +276,58 @@ class ChainFile:
         """Forgets a document, inside `writing()`; the entry with its hash stays."""
         self.connection.execute("DELETE FROM documents WHERE hash = ?", (document,))
 
-    def _verify_guards(self) -> None:
-        rows = self.connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid").fetchall()
-        if {sql for (sql,) in rows if sql is not None} != set(self.kind.schema_of(self._version)):
-            raise self.kind.damaged(
-                f"{self.path}: the table or the guards against editing were changed. "
-                f"{self.kind.advice}"
-            )
-
-    def upgrade(self) -> None:
-        """To the present version, inside `writing()`: older software then says what it lacks."""
-        for statement in self.kind.schema[len(self.kind.schema_of(self._version)) :]:
-            self.connection.execute(statement)
-        self.connection.execute(f"PRAGMA user_version = {self.kind.version}")
-
-    @property
-    def _version(self) -> int:
-        (version,) = self.connection.execute("PRAGMA user_version").fetchone()
-        return int(version)
-
-    def _older(self, count: int, anchor: Head) -> FedPriKLError:
-        return self.kind.damaged(
-            f"{self.path} has {count} entries, but entry {anchor.count} was seen before: the last "
-            "rows were cut off, or an older copy of the file was put back. What was charged since "
-            f"would be forgotten. {self.kind.advice}"
-        )
-
-    def _damaged(self, number: int, words: str) -> FedPriKLError:
-        return self.kind.damaged(f"{self.path}: entry {number} {words}. {self.kind.advice}")
-
-    def _contains(self, entries: list[Entry], anchor: Head) -> bool:
-        if not 0 <= anchor.count <= len(entries):
-            return False
-        return self.kind.head_of(entries[: anchor.count]) == anchor
+    def _damaged(self, words: str) -> FedPriKLError:
+        return self.kind.damaged(f"{self.path}: {words}. {self.kind.advice}")
 
     @contextlib.contextmanager
     def _plain_errors(self, unwritten: str = "") -> Iterator[None]:
         """SQLite's and the system's errors as sentences."""
+        kind = self.kind
         try:
             yield
         except sqlite3.Error as error:
-            kind = replace(self.kind, unwritten=unwritten or self.kind.unwritten)
-            raise plain_error(error, kind, self.path, self._timeout) from None
+            raise self._plain(error, unwritten or kind.unwritten) from None
         except UnicodeDecodeError:  # SQLite quotes the broken bytes in its message
-            kind = self.kind
             raise kind.damaged(
                 f"{self.path} cannot be read as a {kind.name}. {kind.advice}"
             ) from None
         except OSError as error:
             reason = error.strerror or error
-            raise self.kind.error(
-                f"Cannot use the {self.kind.name} {self.path}: {reason}."
-            ) from None
+            raise kind.error(f"Cannot use the {kind.name} {self.path}: {reason}.") from None
+
+    def _plain(self, error: sqlite3.Error, unwritten: str) -> FedPriKLError:
+        """SQLite's error as a sentence that says what to do."""
+        kind, path = self.kind, self.path
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = None if code is None else code & 0xFF
+        if isinstance(error, sqlite3.ProgrammingError):
+            words = f"The {kind.name} {path} is closed, or open in another thread. Open it again."
+        elif primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+            words = (
+                f"The {kind.name} {path} was locked by another process for {self._timeout:g} "
+                f"seconds. {unwritten.capitalize()}; try again."
+            )
+        elif primary == sqlite3.SQLITE_NOTADB:
+            words = f"{path} is not a {kind.name} (not an SQLite file). Check the path."
+        elif primary == sqlite3.SQLITE_READONLY:
+            words = f"The {kind.name} {path} may not be written. Check its permissions."
+        elif primary == sqlite3.SQLITE_CANTOPEN:
+            words = (
+                f"The {kind.name} {path} cannot be opened. Check the permissions of the file and "
+                "its folder."
+            )
+        elif primary == sqlite3.SQLITE_IOERR:
+            words = f"Reading or writing {path} failed ({error}). {kind.half_written}"
+        elif primary == sqlite3.SQLITE_FULL:
+            words = f"The disk of {path} is full; {unwritten}. Make room first."
+        else:
+            words = f"{path} cannot be read as a {kind.name} ({error}). {kind.advice}"
+            return kind.damaged(words)
+        return kind.error(words)
 
 
-def _hash(number: int, previous: str, body: str) -> str:
+def entry_hash(number: int, previous: str, body: str) -> str:
+    """SHA-256 of an entry with its number and the hash of the entry before."""
     return hashlib.sha256(f"{number}\n{previous}\n{body}".encode()).hexdigest()
 
 
@@ -335,50 +340,75 @@ def _parse(body: str) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {}
 
 
-def plain_error(error: sqlite3.Error, kind: ChainKind, path: Path, timeout: float) -> FedPriKLError:
-    """SQLite's error as a sentence that says what to do."""
-    code = getattr(error, "sqlite_errorcode", None)
-    primary = None if code is None else code & 0xFF
-    if primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return kind.error(
-            f"The {kind.name} {path} was locked by another process for {timeout:g} seconds. "
-            f"{kind.unwritten.capitalize()}; try again."
-        )
-    if primary == sqlite3.SQLITE_NOTADB:
-        return kind.error(f"{path} is not a {kind.name} (not an SQLite file). Check the path.")
-    if primary == sqlite3.SQLITE_READONLY:
-        return kind.error(f"The {kind.name} {path} may not be written. Check its permissions.")
-    if primary == sqlite3.SQLITE_CANTOPEN:
-        return kind.error(
-            f"The {kind.name} {path} cannot be opened. Check the permissions of the file and its "
-            "folder."
-        )
-    if primary == sqlite3.SQLITE_IOERR:
-        return kind.error(f"Reading or writing {path} failed ({error}). {kind.half_written}")
-    if primary == sqlite3.SQLITE_FULL:
-        return kind.error(f"The disk of {path} is full; {kind.unwritten}. Make room first.")
-    if isinstance(error, sqlite3.ProgrammingError):
-        return kind.error(
-            f"The {kind.name} {path} is closed, or open in another thread. Open it again here."
-        )
-    return kind.damaged(f"{path} cannot be read as a {kind.name} ({error}). {kind.advice}")
+@contextlib.contextmanager
+def locked(
+    path: Path,
+    *,
+    shared: bool = False,
+    timeout: float = math.inf,
+    error: type[FedPriKLError] | None = None,
+) -> Iterator[bool]:
+    """Holds the lock beside a file; False if another process kept it for `timeout` seconds.
+
+    A process that dies lets go. Any number of processes may share a lock that nobody has alone.
+    `error`: what to raise instead of an OSError.
+    """
+    lock, kind = path.with_name(f"{path.name}.lock"), fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:  # a link could name any file of whoever made it
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as refused:
+        if error is None:
+            raise
+        raise error(f"Cannot use the lock {lock}: {refused.strerror}.") from None
+    end = time.monotonic() + timeout
+    try:
+        while not (held := _is_locked(handle, kind)) and time.monotonic() < end:
+            time.sleep(POLL)
+        yield held
+    finally:
+        os.close(handle)
+
+
+def _is_locked(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _fresh(path: Path) -> Iterator[str]:
+    """An empty file beside another, for its owner only; it is removed if it is still there."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        yield name
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def replace_file(path: Path, data: bytes, *, mode: int | None = None, new: bool = False) -> None:
+    """Writes all of a file, or nothing: a reader never meets half of it.
+
+    `mode`: its permissions; default: the usual ones. `new`: a file that is there stays, and is a
+    FileExistsError.
+    """
+    with _fresh(path) as name:
+        with open(name, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask() if mode is None else mode)
+        (os.link if new else os.replace)(name, path)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes all of the text, or nothing: a reader never meets half a file."""
+    """The same for a text that a user names a file for; never over a database or a key."""
     _spare(path)
-    fresh = ""
     try:
-        handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(fresh, 0o666 & ~_umask())
-        os.replace(fresh, path)
+        replace_file(path, text.encode(errors="replace"))
     except OSError as error:
-        if fresh:
-            Path(fresh).unlink(missing_ok=True)
         raise InvalidInputError(f"Cannot write {path}: {error.strerror}.") from None
 
 
@@ -389,11 +419,19 @@ def check_writable(path: Path) -> None:
     """
     _spare(path)
     try:
-        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent) as file:
-            file.write(bytes(ROOM))
-            file.flush()
+        with _fresh(path) as name:
+            Path(name).write_bytes(bytes(ROOM))
     except OSError as error:
         raise InvalidInputError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def sync_folder(folder: Path) -> None:
+    """So that the new name of a file outlives a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _spare(path: Path) -> None:

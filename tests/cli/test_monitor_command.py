@@ -410,7 +410,7 @@ def test_the_limits_hold_in_a_federation_too(
     ("line", "words"),
     [
         ("clients --federation mine", "nobody reads a folder of clients."),
-        ("--federation mine --watermark w.db --key k.pem", "nobody reads --watermark, --key."),
+        ("--federation mine --counted w.db --key k.pem", "nobody reads --counted, --key."),
         ("--federation mine --separator ;", "nobody reads --separator."),
         ("--federation mine --encoding cp1252 --skip-bad-files", "--encoding, --skip-bad-files."),
         ("clients --aggregator 3f", "Without --federation, nobody reads --aggregator."),
@@ -548,7 +548,7 @@ def test_names_tell_the_period_and_plans_by_arrival_are_refused(
             for name in ("plan.json", "ref.json", "key.pem", "ledger.db", "history.db.lock")
         ),
         ("--metrics", "history.db"),
-        ("--metrics", "watermark.db"),
+        ("--metrics", "counted.db"),
         ("--metrics", "clients/metrics.prom"),
         ("--site", "clients/public"),
         ("--site", "public"),  # whose series.json is the plan

@@ -17,6 +17,7 @@ from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import DeploymentError
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import SealingKey, SigningKey
+from fedprikl.store import replace_file
 from tests.cli.test_round_commands import fails
 from tests.protocol.worlds import World
 
@@ -186,16 +187,15 @@ def test_a_relay_whose_first_start_was_cut_off_starts_again(
 ) -> None:
     """After so many files, as a kill would; the next start makes all of them, and they fit."""
     line, written = ["relay", "relay", "--name", "127.0.0.1"], list[Path]()
-    whole = tls._write
 
     def write(path: Path, content: bytes, *, mode: int) -> None:
         if len(written) == files:
             raise SystemExit(137)
         written.append(path)
-        whole(path, content, mode=mode)
+        replace_file(path, content, mode=mode)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tls, "_write", write)
+        patch.setattr(tls, "replace_file", write)
         assert runner.invoke(app, line).exit_code == 137
     assert started == {}
     assert runner.invoke(app, line).exit_code == 0

@@ -26,7 +26,7 @@ from fedprikl.front.monitoring import read_status
 from fedprikl.monitoring.history import HISTORY, History
 from fedprikl.protocol import Roster, SealingKey, SigningKey
 from fedprikl.reference import Reference
-from fedprikl.store import _hash
+from fedprikl.store import entry_hash
 from tests.monitoring.small_series import DRIFTED, World, over
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -164,9 +164,9 @@ def test_rosters_and_references(tmp_path: Path) -> None:
 
 def test_a_history_whose_hashes_are_right(world: World, tmp_path: Path) -> None:
     """A forger writes what he likes and makes every hash anew."""
-    with History.open(world.history, create=False) as opened, opened._file.reading():
-        entries = [dict(entry.body) for entry in opened._file.entries()]
-        documents = opened._file.connection.execute("SELECT * FROM documents").fetchall()
+    with History.open(world.history, create=False) as opened, opened._store.reading():
+        entries = [dict(entry.body) for entry in opened._store.entries()]
+        documents = opened._store.connection.execute("SELECT * FROM documents").fetchall()
     path, found = tmp_path / "history.db", 0
 
     def read(path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_history_whose_hashes_are_right(world: World, tmp_path: Path) -> None:
         read_status(path, at=over(1))
 
     with History.open(path) as opened:
-        connection = opened._file.connection
+        connection = opened._store.connection
         connection.execute("PRAGMA synchronous = OFF")
         guards = connection.execute(
             "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
@@ -193,7 +193,7 @@ def test_a_history_whose_hashes_are_right(world: World, tmp_path: Path) -> None:
                     connection.execute(statement)
                 head = HISTORY.genesis
                 for place, body in enumerate(bodies, start=1):
-                    head = _hash(place, head, body)
+                    head = entry_hash(place, head, body)
                     connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (place, body, head))
                 connection.execute("COMMIT")
                 found += only_our_errors(lambda: read(path))

@@ -22,10 +22,11 @@ from fedprikl.cli.prune_command import prune_site
 from fedprikl.cli.running import held
 from fedprikl.deployment.flower.privates import prune_relay
 from fedprikl.deployment.hosted_round import prune_refusals
-from fedprikl.deployment.site_memory import open_tables
+from fedprikl.deployment.site_memory import SITE_MEMORY, read_memory
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import Step
-from tests.deployment.test_site_memory import AT, counted, memory, refused, signed
+from fedprikl.store import Store
+from tests.deployment.test_site_memory import AT, counted, edit, memory, refused, signed
 
 NOW = datetime.now(UTC)
 OLD = NOW - timedelta(days=100)
@@ -38,8 +39,7 @@ runner = CliRunner()
 
 
 def site_rounds(path: Path) -> list[str]:
-    with closing(sqlite3.connect(path)) as db:
-        return [name for (name,) in db.execute("SELECT round FROM rounds ORDER BY round")]
+    return sorted(name for _, name in read_memory(path).rounds)
 
 
 def test_a_round_stays_refused_after_its_site_was_pruned(tmp_path: Path) -> None:
@@ -47,9 +47,10 @@ def test_a_round_stays_refused_after_its_site_was_pruned(tmp_path: Path) -> None
     this, plan = memory(tmp_path), signed()
     path = tmp_path / "home" / "site.db"
     this.begin("cafe", plan, most_counts=1, at=AT)
-    with open_tables(path, timeout=30.0) as db:  # many more like it
-        copy = "INSERT INTO rounds SELECT records, ?, plan, ends, step FROM rounds WHERE round = ?"
-        db.executemany(copy, [(f"{number:064x}", "cafe") for number in range(999)])
+    with Store(path, SITE_MEMORY) as store, store.writing():  # many more like it
+        (begun,) = store.entries()
+        for number in range(999):
+            store.append(dict(begun.body) | {"round_id": f"{number:064x}"})
     longer = signed(valid_until="2030-06-01T00:00:00+00:00", population="others")
     counted(memory(tmp_path, "more.csv"), "feed", longer)
     size = path.stat().st_size
@@ -111,12 +112,10 @@ def test_a_site_with_a_full_disk_forgets_and_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE forgotten SET until = 'abc'",
-        "DELETE FROM forgotten",
-        "UPDATE plans SET serial = 'zz'",
-        "UPDATE rounds SET round = CAST(x'ff' AS TEXT)",
-        "DELETE FROM counts",
-        "DELETE FROM digest",
+        "UPDATE entries SET body = replace(body, 'sites', 'others')",
+        "UPDATE entries SET hash = CAST(x'ff' AS TEXT)",
+        "DELETE FROM entries WHERE number = 1",
+        "DROP TABLE documents",
     ],
 )
 def test_a_memory_that_another_program_changed_is_refused_by_site_and_prune(
@@ -124,8 +123,7 @@ def test_a_memory_that_another_program_changed_is_refused_by_site_and_prune(
 ) -> None:
     this, path = memory(tmp_path), tmp_path / "home" / "site.db"
     counted(this, "cafe", signed())
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute(change)
+    edit(path, change)
     after = path.read_bytes()
     with pytest.raises(DeploymentError, match="Bring back a copy made after its last round"):
         this.begin("beef", signed(), most_counts=9, at=AT)

@@ -1,9 +1,7 @@
 """A site's memory of a series: no record is counted twice, whatever is asked in whichever order."""
 
-import sqlite3
 import tempfile
 from collections import Counter
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from fedprikl.deployment import site_memory
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import PolicyRefusal
 from fedprikl.monitoring.counted_records import records_of_period
-from fedprikl.protocol import Question, Series, SignedPlan, SigningKey, Step
+from fedprikl.protocol import Question, Series, SignedPlan, SigningKey
 from fedprikl.records import count_all, open_records
 from fedprikl.reference import Reference
 from tests.deployment.test_site_memory import AT, KEY, memory, refused, signed
@@ -136,60 +134,3 @@ def test_a_long_series_may_have_more_rounds(
         this.begin(f"r{number}", LEAVE, most_counts=1, at=AT, period=0)
     with pytest.raises(PolicyRefusal, match="used for 24 rounds"):
         this.begin("more", LEAVE, most_counts=1, at=AT, period=0)
-
-
-# Files of version 1
-
-
-def write_first_version(path: Path, records: str) -> None:
-    path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as db, db:
-        db.executescript(
-            f"""
-            CREATE TABLE rounds (records TEXT, round TEXT, plan TEXT, ends REAL,
-                step INTEGER NOT NULL, PRIMARY KEY (records, round)) WITHOUT ROWID;
-            CREATE TABLE counts (records TEXT, round TEXT, population TEXT, at TEXT);
-            CREATE TABLE plans (organiser TEXT, population TEXT, serial INTEGER NOT NULL,
-                PRIMARY KEY (organiser, population)) WITHOUT ROWID;
-            CREATE TABLE forgotten (until REAL NOT NULL);
-            INSERT INTO forgotten VALUES (0);
-            INSERT INTO counts VALUES ('{records}', 'old', 'sites', '2029-01-01T00:00:00+00:00');
-            INSERT INTO rounds VALUES ('{records}', 'old', 'p', NULL, 4);
-            PRAGMA application_id = {0x46504B53};
-            PRAGMA user_version = 1;
-            """  # noqa: S608
-        )
-
-
-def test_a_file_of_the_first_version_goes_on(tmp_path: Path) -> None:
-    """What it has counted was of all records, so it overlaps with every period."""
-    this = memory(tmp_path, "data")
-    write(tmp_path / "data", ["a,2030-01-05T10:00,"])
-    write_first_version(tmp_path / "home" / "site.db", this._records)
-    for one in (LEAVE, NAMED, signed()):
-        period = None if not one.plan.is_series else 0
-        refused("as often as the plan", count, this, "new", one, period, tmp_path / "data")
-    refused("round has been answered", count, this, "old", signed(), None, tmp_path / "data")
-    twice = signed(releases=2, population="others")
-    assert count(this, "new", twice, None, tmp_path / "data", most=2) == {"a": 1}
-    window = plan(time_column="at", window=3)
-    assert count(this, "more", window, 0, tmp_path / "data", most=3) == {"a": 1}
-    with closing(sqlite3.connect(tmp_path / "home" / "site.db")) as db, db:
-        assert db.execute("PRAGMA user_version").fetchone() == (3,)
-        assert db.execute("SELECT round FROM counts").fetchall() == [("old",), ("new",), ("more",)]
-
-
-def test_an_upgraded_file_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
-    old, new = memory(tmp_path / "old"), memory(tmp_path / "new")
-    for folder in ("old", "new"):
-        (tmp_path / folder).mkdir()
-    write_first_version(tmp_path / "old" / "home" / "site.db", old._records)
-    for this in (old, new):
-        this.begin("aa", plan(time_column="at", window=2), most_counts=2, at=AT, period=0)
-        this.go_on("aa", Step.SHARE)
-    columns = []
-    for folder in ("old", "new"):
-        with closing(sqlite3.connect(tmp_path / folder / "home" / "site.db")) as db, db:
-            tables = [t for (t,) in db.execute("SELECT name FROM sqlite_master ORDER BY name")]
-            columns.append({t: db.execute(f"PRAGMA table_info({t})").fetchall() for t in tables})
-    assert columns[0] == columns[1]

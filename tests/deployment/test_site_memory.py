@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from fedprikl.deployment import site_memory
-from fedprikl.deployment.site_memory import SiteMemory, forget_expired
+from fedprikl.deployment.site_memory import SITE_MEMORY, SiteMemory, forget_expired, read_memory
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.protocol import SignedPlan, SigningKey, Step
+from fedprikl.store import Store
 from tests.plans import make_plan
 
 KEY = SigningKey.generate()
@@ -192,8 +193,8 @@ def test_rounds_of_expired_plans_are_forgotten_and_stay_closed(tmp_path: Path) -
     this, long = memory(tmp_path), signed(valid_until="2032-01-01T00:00:00+00:00")
     this.begin("aa", signed(), most_counts=1, at=AT)
     this.begin("bb", long, most_counts=1, at=LATER)
-    with closing(sqlite3.connect(tmp_path / "home" / "site.db")) as db, db:
-        assert db.execute("SELECT round FROM rounds").fetchall() == [("bb",)]
+    path = tmp_path / "home" / "site.db"
+    assert [name for _, name in read_memory(path).rounds] == ["bb"]
     for name in ("aa", "cc"):  # the clock goes back: the plan stays expired
         refused("not valid at this time", counted, this, name, signed())
 
@@ -223,12 +224,15 @@ def test_the_file_is_the_owners_alone(tmp_path: Path) -> None:
 
 def test_a_memory_that_cannot_be_kept_stops_the_client(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file" / "site.db", tmp_path / "file"):  # no folder; emptied
+    for path, words in {
+        tmp_path / "file" / "site.db": "Cannot use the folder .* of the site memory",
+        tmp_path / "file": "is not a site memory: .* it is empty",
+    }.items():
         this = SiteMemory(path, tmp_path / "records.csv")
-        with pytest.raises(DeploymentError, match="Cannot use the site's memory"):
+        with pytest.raises(DeploymentError, match=words):
             this.begin("aa", signed(), most_counts=1, at=AT)
     (tmp_path / "noise").write_bytes(os.urandom(5000))
-    with pytest.raises(DeploymentError, match="Cannot use the site's memory"):
+    with pytest.raises(DeploymentError, match="is not a site memory"):
         SiteMemory(tmp_path / "noise", tmp_path).go_on("aa", Step.SHARE)
 
 
@@ -246,23 +250,62 @@ def test_no_flipped_bit_lets_records_be_counted_again(tmp_path: Path) -> None:
         with pytest.raises((PolicyRefusal, DeploymentError)) as told:
             this.begin("new", signed(), most_counts=1, at=AT)
         noticed += told.type is DeploymentError
-        assert told.match("counted as often|Cannot use the site's memory")
+        assert told.match("counted as often|site memory|Bring back a copy")
     assert noticed > 50
 
 
-def test_a_file_without_a_digest_gets_one_also_where_the_plan_is_refused(tmp_path: Path) -> None:
+def edit(path: Path, *statements: str) -> None:
+    """Another program's changes, with the guards against them taken away and put back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        guards = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in guards:
+            db.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            db.execute(statement)
+        for _, sql in guards:
+            db.execute(sql)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("DELETE FROM entries WHERE number = 2", "entry 2 is missing"),
+        ("UPDATE entries SET body = replace(body, '0.0', '9.0') WHERE number = 4", "entry 4 or"),
+        ("UPDATE entries SET number = -number", "entry 1 is missing"),
+    ],
+)
+def test_entries_are_chained(tmp_path: Path, statement: str, words: str) -> None:
     counted(memory(tmp_path), "aa", signed())
-    path = tmp_path / "home" / "site.db"
-    without = "DROP TABLE digest; PRAGMA user_version = 2;"
-    with closing(sqlite3.connect(path)) as db, db:
-        db.executescript(without)
-    refused("counted as often", memory(tmp_path).begin, "bb", signed(), most_counts=1, at=AT)
-    with closing(sqlite3.connect(path)) as db, db:
-        assert db.execute("SELECT count(*) FROM digest").fetchone() == (1,)
-        db.executescript(without)
-        db.execute("DELETE FROM forgotten")
-    with pytest.raises(DeploymentError, match="damaged"):  # odd already: it gets none
-        memory(tmp_path).begin("bb", signed(), most_counts=1, at=AT)
+    edit(tmp_path / "home" / "site.db", statement)
+    with pytest.raises(DeploymentError, match=words):
+        memory(tmp_path).go_on("aa", Step.REVEAL)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"event": "dance"},
+        {"event": "begin", "round_id": "aa"},
+        {"event": "step", "records": "nobody", "round_id": "aa", "step": 2},
+        {"event": "count", "records": "nobody", "counted": {"population": 3}},
+        {"event": "forgot", "until": "never", "serials": []},
+        {"event": "forgot", "until": 3.0, "serials": [["one"]]},
+    ],
+)
+def test_entries_that_make_no_sense_are_refused(tmp_path: Path, body: dict[str, Any]) -> None:
+    """Whoever forges an entry can also forge its hash."""
+    counted(memory(tmp_path), "aa", signed())
+    with Store(tmp_path / "home" / "site.db", SITE_MEMORY) as store, store.writing():
+        store.append(body)
+    with pytest.raises(DeploymentError, match=r"Entry 5 .* makes no sense"):
+        memory(tmp_path).go_on("aa", Step.REVEAL)
+
+
+def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    counted(memory(tmp_path), "aa", signed())
+    edit(tmp_path / "home" / "site.db", "PRAGMA user_version = 3")
+    with pytest.raises(DeploymentError, match="version 3, this software reads version 4"):
+        memory(tmp_path).go_on("aa", Step.REVEAL)
 
 
 def in_another_process(work: Callable[[Callable[[str], None]], None]) -> tuple[int, int]:
@@ -316,6 +359,4 @@ def test_a_process_killed_at_any_instant_forgets_nothing(tmp_path: Path) -> None
         granted += told(child, reading)
     granted += told(*in_another_process(lambda tell: count_all(tmp_path, names, tell)))
     assert len(granted) == len(set(granted)) <= len(names) // 2
-    with closing(sqlite3.connect(tmp_path / "home" / "site.db")) as db, db:
-        (kept,) = db.execute("SELECT count(*) FROM counts").fetchone()
-    assert kept == len(names) // 2
+    assert len(read_memory(tmp_path / "home" / "site.db").counts) == len(names) // 2

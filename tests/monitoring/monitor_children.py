@@ -47,10 +47,6 @@ def each_step(stop: Callable[[str], None]) -> Iterator[None]:
             if sql.startswith("INSERT INTO entries"):
                 ((_, body, _),) = values
                 self.doing = json.loads(body)["event"]
-            elif sql.startswith("INSERT INTO rounds"):
-                self.doing = "claim"
-            elif sql.startswith("DELETE") and not self.doing:
-                self.doing = "forget"
             return super().execute(sql, *values)
 
     def connect(address: str, **options: Any) -> sqlite3.Connection:

@@ -108,8 +108,8 @@ class World:
         return self.folder / "ledger.db"
 
     @property
-    def watermark(self) -> Path:
-        return self.folder / "watermark.db"
+    def counted(self) -> Path:
+        return self.folder / "counted.db"
 
     def monitor(self, at: str, **other: Any) -> SeriesStatus:
         known: dict[str, Any] = {

@@ -23,8 +23,7 @@ from fedprikl.errors import (
     LedgerError,
 )
 from fedprikl.front.monitoring import HistorySource, read_status
-from fedprikl.monitoring.findings import read_alarms
-from fedprikl.monitoring.history import HISTORY, History
+from fedprikl.monitoring.history import History
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import ReleasedPeriod, Series, SignedPlan, SigningKey
 from fedprikl.reporting.series_page import series_page
@@ -140,15 +139,14 @@ def test_exchanged_documents_are_noticed(world: World) -> None:
 
 def rewritten(world: World, change: Any) -> None:
     """A forger who makes every hash anew: `change` gets the bodies of all entries."""
-    with History.open(world.history, create=False) as opened, opened._file.reading():
-        bodies = [dict(entry.body) for entry in opened._file.entries()]
-        documents = opened._file.connection.execute("SELECT * FROM documents").fetchall()
+    with History.open(world.history, create=False) as opened, opened._store.reading():
+        bodies = [dict(entry.body) for entry in opened._store.entries()]
+        documents = opened._store.connection.execute("SELECT * FROM documents").fetchall()
     world.history.unlink()
-    with History.open(world.history) as opened, opened._file.writing():
-        head = HISTORY.head_of([])
+    with History.open(world.history) as opened, opened._store.writing():
         for body in change(bodies):
-            head = opened._file.append(body, after=head)
-        opened._file.connection.executemany("INSERT INTO documents VALUES (?, ?)", documents)
+            opened._store.append(body)
+        opened._store.connection.executemany("INSERT INTO documents VALUES (?, ?)", documents)
 
 
 def test_a_release_that_was_taken_out_of_a_rewritten_chain_is_noticed(world: World) -> None:
@@ -211,9 +209,9 @@ def test_a_rewritten_entry_that_makes_no_sense_is_damage(world: World) -> None:
 
 
 def test_rows_that_were_cut_off_are_noticed(world: World) -> None:
-    """The chain is whole: only the watermark knows."""
+    """The chain is whole: only the registry of counted records knows."""
     with History.open(world.history, create=False) as opened:
-        count = len(opened._file.entries())
+        count = len(opened._store.entries())
     for last in range(count - 1, count - 4, -1):  # judged, released, begun
         edit(world.history, "DELETE FROM entries WHERE number > :last", last=last)
         if last == count - 1:
@@ -223,7 +221,7 @@ def test_rows_that_were_cut_off_are_noticed(world: World) -> None:
             world.monitor(AT)
 
 
-@pytest.mark.parametrize("name", ["history.db", "ledger.db", "watermark.db"])
+@pytest.mark.parametrize("name", ["history.db", "ledger.db", "counted.db"])
 @pytest.mark.parametrize("gone", [False, True], ids=["older", "gone"])
 def test_one_of_three_files_put_back_is_noticed(folder: Path, name: str, gone: bool) -> None:
     """As it was before the last period, or not there at all."""
@@ -277,11 +275,11 @@ def test_single_releases_and_series_know_of_each_others_ledger(
     assert world.ledger.exists() == older
 
 
-def test_history_and_watermark_put_back_together_are_noticed_by_the_ledger(folder: Path) -> None:
+def test_history_and_registry_put_back_together_are_noticed_by_the_ledger(folder: Path) -> None:
     """The budget of these records is spent, whatever else is forgotten."""
     world = World.create(folder / "series").grow(0).grow(1)
     world.monitor(over(0))
-    saved = {path: path.read_bytes() for path in (world.history, world.watermark)}
+    saved = {path: path.read_bytes() for path in (world.history, world.counted)}
     world.monitor(over(1))
     charged = world.charged()
     for path, data in saved.items():
@@ -303,7 +301,7 @@ def test_a_second_history_beside_the_same_ledger_is_refused(folder: Path, unit: 
     world.monitor(over(2))
     charged = world.charged()
     with pytest.raises(HistoryError, match=r"has charged 3 periods, 0 to 2, of 'clients'"):
-        world.monitor(over(2), history=folder / "third.db", watermark=folder / "third-marks.db")
+        world.monitor(over(2), history=folder / "third.db", counted=folder / "third-marks.db")
     assert world.charged() == charged
     assert world.monitor(over(2)).points[2].state == "released"
 
@@ -321,7 +319,7 @@ def test_a_history_from_the_middle_of_a_period_is_noticed(folder: Path) -> None:
     world = World.create(folder / "series").grow(0)
     world.monitor(over(0))
     with History.open(world.history, create=False) as opened:
-        bodies = [entry.body["event"] for entry in opened._file.entries()]
+        bodies = [entry.body["event"] for entry in opened._store.entries()]
     edit(world.history, "DELETE FROM entries WHERE number > :last", last=bodies.index("begin") + 1)
     with pytest.raises(HistoryError, match="says that period 0 was released, and the history"):
         world.monitor(over(0))
@@ -424,7 +422,7 @@ def test_a_history_that_is_missing_or_empty_has_no_status(folder: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anything")
 def test_a_folder_that_may_not_be_written(folder: Path) -> None:
     folder.chmod(0o500)
-    with pytest.raises(HistoryError, match="Cannot make the lock"):
+    with pytest.raises(HistoryError, match="Cannot use the lock"):
         World(folder, plan_of()).monitor(over(0))
 
 
@@ -438,13 +436,6 @@ SECONDS = 1.0  # what is promised for each of the two, on a machine that has not
 BUSY = 6.0  # how much slower a machine of many jobs is
 
 
-def test_alarms_of_older_versions_are_read() -> None:
-    """They had no `until`."""
-    old = to_plain(made_up(37, since=23).alarms[0])
-    del old["until"]
-    assert read_alarms({"alarms": [old]}) == made_up(37, since=23).alarms
-
-
 def test_a_thousand_releases_are_read_and_shown_in_a_second(folder: Path) -> None:
     series = Series(every="day", first="2027-01-04", periods=1000)
     plan, columns = plan_of(series), tuple(f"column {i}" for i in range(20))
@@ -453,8 +444,7 @@ def test_a_thousand_releases_are_read_and_shown_in_a_second(folder: Path) -> Non
     path = folder / "history.db"
     with History.open(path) as opened:
         opened.start(SignedPlan(plan), signer="ab" * 32, at=AT)
-        with opened._file.writing():
-            head = HISTORY.head_of(opened._file.entries())
+        with opened._store.writing():
             for point in made.points[:1000]:
                 n, name = point.number, f"{point.number:064x}"
                 for body in (
@@ -465,7 +455,7 @@ def test_a_thousand_releases_are_read_and_shown_in_a_second(folder: Path) -> Non
                      "found": {"point": to_plain(point), "privacy": "words",
                                "windows": windows, "alarms": to_plain(made.alarms)}},
                 ):  # fmt: skip
-                    head = opened._file.append(body | {"at": AT}, after=head)
+                    opened._store.append(body | {"at": AT})
     began = time.process_time()
     status = read_status(path, at="2031-01-01T00:00:00+00:00")
     read = time.process_time()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedprikl.monitoring.counted_records import Watermark
+from fedprikl.monitoring.counted_records import CountedRegistry
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.privacy import Ledger, RoundState
 from tests.monitoring.monitor_children import crash, steps_of
@@ -68,9 +68,9 @@ def check_recovery(world: World, number: int, moment: str) -> str:
     if expected == "missed":
         assert "the budget of these records is spent" in after.missed[number]
     check_books(world, number, moment)
-    saved = [path.read_bytes() for path in (world.history, world.ledger, world.watermark)]
+    saved = [path.read_bytes() for path in (world.history, world.ledger, world.counted)]
     world.monitor(over(number))
-    assert saved == [path.read_bytes() for path in (world.history, world.ledger, world.watermark)]
+    assert saved == [path.read_bytes() for path in (world.history, world.ledger, world.counted)]
     status = world.grow(number + 1).monitor(over(number + 1))
     assert status.points[number + 1].state == "released", moment
     check_books(world, number + 1, moment)
@@ -78,7 +78,7 @@ def check_recovery(world: World, number: int, moment: str) -> str:
 
 
 def check_books(world: World, last: int, moment: str) -> None:
-    """History, ledger and watermark agree, and each period is charged and claimed once."""
+    """History, ledger and registry agree, and each period is charged and claimed once."""
     found = read(world)
     assert found is not None
     assert not found.begun, moment
@@ -88,7 +88,7 @@ def check_books(world: World, last: int, moment: str) -> None:
     states = [s for s in world.charged().values() if s is not RoundState.CANCELLED]
     assert len(states) == last + 1, moment
     assert states.count(RoundState.COMMITTED) == len(found.kept), moment
-    claimed = Watermark(world.watermark).rounds(world.plan)
+    claimed = CountedRegistry(world.counted).rounds(world.plan)
     assert sorted(claimed.values()) == list(range(last + 1)), moment
     assert claimed.keys() >= {kept.round_id for kept in found.kept.values()}
 
@@ -133,7 +133,7 @@ def test_the_first_period(folder: Path) -> None:
         ("records", "due", "due"),
         ("budget", "due", "due"),
         ("begin", "due", "due"),
-        ("new watermark.db", "due", "due"),
+        ("new counted.db", "due", "due"),
         ("claim", "due", "due"),
         ("reserve", "due", "missed"),
         ("noised", "missed", "finished"),

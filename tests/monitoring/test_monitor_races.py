@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fedprikl.monitoring.counted_records import Watermark
-from fedprikl.monitoring.due import alone
+from fedprikl.monitoring.counted_records import CountedRegistry
 from fedprikl.monitoring.history import History
 from fedprikl.privacy import RoundState
+from fedprikl.store import locked
 from tests.monitoring.monitor_children import monitor_at_once
 from tests.monitoring.small_series import World, over
 
@@ -54,14 +54,14 @@ def test_a_period_is_released_once(folder: Path, number: int) -> None:
     assert sorted(found.kept) == [0, 1]
     assert not found.missed
     assert list(world.charged().values()) == [RoundState.COMMITTED] * 2
-    assert sorted(Watermark(world.watermark).rounds(world.plan).values()) == [0, 1]
+    assert sorted(CountedRegistry(world.counted).rounds(world.plan).values()) == [0, 1]
 
 
 def test_the_others_say_so_and_do_nothing(folder: Path) -> None:
     world = World.create(folder / "series").grow(0)
     world.monitor(over(0))
     before = world.history.read_bytes()
-    with alone(world.history) as first:
+    with locked(world.history, timeout=0) as first:
         assert first
         (said,) = run_together(world.grow(1), over(1), 1)
     assert said == [BUSY]
@@ -75,7 +75,7 @@ def test_who_comes_before_there_is_a_history_is_told_so(folder: Path) -> None:
     """The first call is at work, and has not made the file yet."""
     world = World.create(folder / "series").grow(0)
     said: list[str] = []
-    with alone(world.history):
+    with locked(world.history):
         status = world.monitor(over(0), note=said.append)
     assert said == [BUSY]
     assert [point.state for point in status.points] == ["due", "ahead"]

@@ -5,13 +5,10 @@ Records have a cell of their own, so that a record that is counted twice shows.
 
 import contextlib
 import gzip
-import json
 import shutil
-import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -25,7 +22,7 @@ from hypothesis import strategies as st
 
 from fedprikl.checks import Ints
 from fedprikl.errors import HistoryError
-from fedprikl.monitoring.counted_records import Watermark, records_of_period
+from fedprikl.monitoring.counted_records import CountedRegistry, records_of_period
 from fedprikl.protocol import Plan, Series
 from fedprikl.records import count_all
 from fedprikl.reference import Reference
@@ -70,7 +67,7 @@ def plan_of(series: Series, population: str = "people") -> Plan:
 
 @dataclass
 class Site:
-    """One client's folder and its watermark, counted period by period."""
+    """One client's folder and its registry, counted period by period."""
 
     series: Series
     data: Path
@@ -80,7 +77,7 @@ class Site:
 
     def count(self, number: int) -> Ints:
         """As a round does: select, count, claim."""
-        marks = Watermark(self.marks)
+        marks = CountedRegistry(self.marks)
         selected = records_of_period(self.series, number, self.data)
         counted = count_all({"client": selected}, REFERENCE)["client"]
         self.rounds.append(f"{self.population} {len(self.rounds)}")
@@ -89,7 +86,7 @@ class Site:
         return counted.counts
 
     def forget(self) -> None:
-        Watermark(self.marks).forget(self.rounds[-1])
+        CountedRegistry(self.marks).forget(self.rounds[-1])
 
 
 def count_by_time(series: Series, data: Path) -> list[Ints]:
@@ -243,18 +240,6 @@ def test_a_series_by_time_may_not_become_one_by_name(tmp_path: Path) -> None:
             second.count(1)
 
 
-def test_a_claim_of_an_earlier_version_is_still_known(tmp_path: Path) -> None:
-    """It said whether records counted by arrival, and when the period itself began."""
-    site = small_site(tmp_path)
-    site.count(0)
-    with closing(sqlite3.connect(site.marks)) as db, db:
-        ((content,),) = db.execute("SELECT counted FROM claims").fetchall()
-        old = json.loads(content) | {"arrival": True, "start": 0.0, "clock": ""}
-        db.execute("UPDATE claims SET counted = ?", (json.dumps(old),))
-    with pytest.raises(HistoryError, match="counted before"):
-        site.count(1)
-
-
 def test_a_window_counts_a_record_as_often_as_the_plan_says(tmp_path: Path) -> None:
     site = small_site(tmp_path, window=3)
     counts = [site.count(n) for n in range(6)]
@@ -267,7 +252,7 @@ def test_a_period_is_of_its_population_and_its_series(tmp_path: Path) -> None:
     week = Series(every="week", first="2027-01-04", periods=6, time_column="at")
     plan, others = plan_of(week), plan_of(week, "others")
     later = plan_of(replace(week, first="2028-01-03"))
-    marks = Watermark(tmp_path / "marks.db")
+    marks = CountedRegistry(tmp_path / "marks.db")
     for number, each in enumerate((plan, others, later)):
         marks.claim(each, 0, f"round {number}", {"client": tmp_path / f"{number}.csv"})
     with pytest.raises(HistoryError, match="period 0 of 'people' has been counted"):
@@ -277,7 +262,7 @@ def test_a_period_is_of_its_population_and_its_series(tmp_path: Path) -> None:
     ]
 
 
-def test_an_older_copy_of_the_watermark_does_not_know_the_round(tmp_path: Path) -> None:
+def test_an_older_copy_of_the_registry_does_not_know_the_round(tmp_path: Path) -> None:
     """By which it is found out: the history knows it."""
     site = small_site(tmp_path)
     site.count(0)
@@ -285,7 +270,7 @@ def test_an_older_copy_of_the_watermark_does_not_know_the_round(tmp_path: Path) 
     assert site.count(1)[:2].tolist() == [0, 1]
     shutil.copy(tmp_path / "backup", site.marks)
     plan = plan_of(site.series, site.population)
-    assert Watermark(site.marks).rounds(plan) == {"people 0": 0}
+    assert CountedRegistry(site.marks).rounds(plan) == {"people 0": 0}
 
 
 # Neighbours

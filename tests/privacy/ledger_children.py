@@ -10,7 +10,6 @@ from typing import Any
 
 from fedprikl.errors import BudgetExceededError
 from fedprikl.privacy import AccountedRelease, Ledger, SecureNoise
-from fedprikl.privacy.account import head_of
 
 AT = "2030-01-31T12:00:00+00:00"
 COST = AccountedRelease(proved_epsilon=0.75)
@@ -34,7 +33,7 @@ class Stops:
             if statement == "COMMIT":
                 self.at(name)
 
-        ledger._file.connection.set_trace_callback(trace)
+        ledger._store.connection.set_trace_callback(trace)
 
 
 def publish(path: Path, text: str) -> None:
@@ -111,6 +110,6 @@ def check_and_then_charge(path: Path, start: Barrier, results: Any, name: int) -
                 "at": AT,
                 "note": "",
             }
-            with ledger._file.writing():
-                ledger._file.append(body, after=head_of(ledger._file.entries()))
+            with ledger._store.writing():
+                ledger._store.append(body)
         results.put(int(enough))

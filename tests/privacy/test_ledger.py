@@ -38,7 +38,7 @@ from fedprikl.privacy import (
 )
 from fedprikl.privacy.account import LEDGER, worst_epsilon
 from fedprikl.privacy.integer_noise import IntegerGaussianMechanism
-from fedprikl.store import plain_error
+from fedprikl.store import Store
 
 AT = "2030-01-31T12:00:00+00:00"
 LATER = "2030-01-31T12:00:01Z"
@@ -587,7 +587,10 @@ def test_any_file_name_will_do(path: Path, name: str) -> None:
 def test_a_failing_disk_leaves_no_claim_about_the_charge(path: Path) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-    assert "Release nothing" in str(plain_error(error, LEDGER, path, 1.0))
+    with Store(path, LEDGER) as store:
+        refused = pytest.raises(LedgerError, match="Release nothing")
+        with refused, store.writing():
+            raise error
 
 
 def test_another_version_and_a_read_only_file(path: Path) -> None:
@@ -651,7 +654,7 @@ def fill_the_disk(opened: Ledger, width: int = 40) -> None:
 def test_a_closed_ledger_and_a_full_disk_are_plain_errors(path: Path) -> None:
     fill(path)
     opened = Ledger.open(path)
-    opened._file.connection.execute("PRAGMA max_page_count = 1")  # no smaller than it is
+    opened._store.connection.execute("PRAGMA max_page_count = 1")  # no smaller than it is
     before = opened.head
     with pytest.raises(LedgerError, match="full; nothing was charged"):
         fill_the_disk(opened)
@@ -682,7 +685,7 @@ def test_a_full_or_busy_disk_after_the_charge_does_not_deny_the_charge(
         with pytest.raises(LedgerError, match=r"locked .* The round was charged before and stays"):
             go_on()
         other.execute("ROLLBACK")
-        opened._file.connection.execute("PRAGMA max_page_count = 1")  # no smaller than it is
+        opened._store.connection.execute("PRAGMA max_page_count = 1")  # no smaller than it is
         with pytest.raises(LedgerError, match="full; nothing was charged"):
             fill_the_disk(opened, width=1)  # with what is shorter than what follows
         with pytest.raises(LedgerError, match="full; the round was charged before and stays"):

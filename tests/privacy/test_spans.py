@@ -1,7 +1,6 @@
 """Spans of time: what a record has lost is what counted its moment."""
 
 import contextlib
-import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from fedprikl.privacy import (
     calibrate_laplace,
     total_epsilon,
 )
-from fedprikl.privacy.account import LEDGER, Account, Spanned, exposures, worst_epsilon
+from fedprikl.privacy.account import Account, Spanned, exposures, worst_epsilon
 
 pytestmark = pytest.mark.slow
 
@@ -149,25 +148,6 @@ def test_a_cancelled_round_gives_its_moments_back() -> None:
         assert ledger.account("phones").spent == sum_of([charge])
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_older_ledger_is_read_and_raised_when_a_span_is_charged(
-    tmp_path: Path, version: int
-) -> None:
-    path, charge = tmp_path / "ledger.db", CHARGES[1]
-    with phones(path) as ledger:
-        ledger.reserve("phones", charge, round_id="old", at=AT)
-    _set_version(path, version)
-    with phones(path) as ledger:
-        assert ledger.account("phones").spanned == [(charge, None)]
-        assert _version(path) == version  # reading changes nothing
-        ledger.reserve("phones", charge, round_id="new", at=AT, span=days(0, 7))
-        assert _version(path) == LEDGER.version == 5
-        with pytest.raises(BudgetExceededError):
-            ledger.reserve("phones", charge, round_id="more", at=AT, span=days(6, 8))
-        ledger.reserve("phones", charge, round_id="next", at=AT, span=days(7, 8))
-        assert ledger.account("phones").spent == sum_of([charge, charge])
-
-
 @pytest.mark.parametrize(
     "ends",
     [
@@ -183,14 +163,3 @@ def test_an_older_ledger_is_read_and_raised_when_a_span_is_charged(
 def test_a_span_has_two_ends_with_offsets_in_order(ends: tuple[str, str]) -> None:
     with pytest.raises(InvalidInputError, match="span"):
         Span(*ends)
-
-
-def _set_version(path: Path, version: int) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP TABLE documents")  # of later versions
-        connection.execute(f"PRAGMA user_version = {version}")
-
-
-def _version(path: Path) -> int:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedprikl.errors import InvalidInputError, LedgerError
+from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import Ledger, PrivacyStatement, Span, calibrate_laplace
-from fedprikl.privacy.account import LEDGER
 
 AT = "2030-01-31T12:00:00+00:00"
 CHARGE = calibrate_laplace(epsilon=0.5, sensitivity=1.0)
@@ -58,17 +57,6 @@ def test_charges_of_clients_add_up_over_all_periods(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="has no span"):
             ledger.reserve("phones", CHARGE, round_id="1", at=AT, span=JANUARY, unit="client")
         assert ledger.account("phones").rounds == ()
-
-
-def test_only_a_ledger_that_knows_clients_has_the_new_version(tmp_path: Path) -> None:
-    """Software that does not know the unit would charge records to clients: it must say so."""
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
-        ledger.set_budget("phones", epsilon=1.0, delta=0.0, at=AT, unit="client")
-        version = ledger._file.connection.execute("PRAGMA user_version").fetchone()[0]
-        assert version == LEDGER.version == 5
-        ledger._file.connection.execute("PRAGMA user_version = 6")
-    with pytest.raises(LedgerError, match="version 6"):
-        Ledger.open(tmp_path / "ledger.db")
 
 
 def statement(**changes: object) -> PrivacyStatement:

@@ -153,18 +153,6 @@ def test_a_round_of_another_plan_or_period_is_left_alone(tmp_path: Path) -> None
             )
 
 
-def test_a_ledger_of_an_older_version_gets_room_for_it(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    budgeted(path).close()
-    with contextlib.closing(sqlite3.connect(path)) as file:
-        file.execute("DROP TABLE documents")
-        file.execute("PRAGMA user_version = 4")
-    with Ledger.open(path) as ledger:
-        run_and_die(ledger)
-    with Ledger.open(path) as ledger, ledger.unfinished("testers") as found:
-        assert len(found) == 1
-
-
 def test_kept_numbers_that_were_changed_are_not_released(tmp_path: Path) -> None:
     """The chain has their hash. The charge stays, and the next round is a new one."""
     path = tmp_path / "ledger.db"

@@ -44,7 +44,7 @@ from fedprikl.protocol import SignedPlan
 from fedprikl.store import write_whole
 
 SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
-OF_FILES = ("clients", "watermark", "key", "separator", "encoding", "skip_bad_files")
+OF_FILES = ("clients", "counted", "key", "separator", "encoding", "skip_bad_files")
 OF_FEDERATIONS = ("aggregator", "least_clients", "roster")
 
 commands = typer.Typer(
@@ -132,7 +132,7 @@ class _Telling:
         site, metrics = audience.site, audience.metrics
         outputs = [*(site_places(site) if site else ()), *([metrics] if metrics else ())]
         beside = (plan.parent / "ref.json", plan.parent / "roster.txt")
-        marks = files.history.with_name("watermark.db")
+        marks = files.history.with_name("counted.db")
         used = (plan, files.history, files.ledger, marks, audience.webhook_secret, KEY)
         check_apart(outputs, (*used, *beside, *inputs), clients)
         self.source = HistorySource(files.history, files.ledger, self.signed)
@@ -178,9 +178,9 @@ def run_command(
         Path | None, typer.Argument(help="A folder with one file or folder per client.")
     ] = None,
     reference: ReferenceFile = None,
-    watermark: Annotated[
+    counted: Annotated[
         Path | None,
-        typer.Option(help="Which records were counted; default: watermark.db by the history."),
+        typer.Option(help="Which records were counted; default: counted.db by the history."),
     ] = None,
     key: KeyFile = KEY,
     skip_bad_files: SkipBadFiles = False,
@@ -217,7 +217,7 @@ def run_command(
     """
     _check_usage(context, federated=bool(federation))
     policy = limits.policy
-    telling = _Telling(plan, files, audience, (reference, key, watermark, roster), clients)
+    telling = _Telling(plan, files, audience, (reference, key, counted, roster), clients)
     signed = telling.signed
     pi = reference or plan.parent / "ref.json"
     if federation:
@@ -260,7 +260,7 @@ def run_command(
                 signed,
                 history=files.history,
                 ledger=files.ledger,
-                watermark=watermark,
+                counted=counted,
                 key=key,
                 csv_format=csv.format,
                 skip_bad_files=skip_bad_files,

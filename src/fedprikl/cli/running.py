@@ -1,8 +1,6 @@
 """What `fedprikl site`, `aggregator` and `relay` have in common: run processes until stopped."""
 
-import fcntl
 import importlib.util
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,6 +16,7 @@ from fedprikl.cli.console import notes, say
 from fedprikl.deployment.supervisor import Child, Supervisor, serve_health
 from fedprikl.deployment.tls import check_relay, clock_words
 from fedprikl.errors import DeploymentError, InvalidInputError, MissingExtraError
+from fedprikl.store import locked
 
 MAKE_NODE_KEY = 'ssh-keygen -t ecdsa -b 384 -N "" -f node'
 HealthPort = Annotated[
@@ -70,21 +69,16 @@ def held(home: Path, name: str) -> Iterator[None]:
     """The folder of a party for this process alone; refused while the party runs."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(home / f"{name}.lock", "a", opener=_follow_no_link) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with locked(home / name, timeout=0) as first:
+            if not first:
+                raise DeploymentError(
+                    f"`fedprikl {name}` is running already with the folder {home}. Stop it first, "
+                    "or set FEDPRIKL_HOME: every site, aggregator and relay has a folder of its "
+                    "own."
+                )
             yield
-    except BlockingIOError:
-        raise DeploymentError(
-            f"`fedprikl {name}` is running already with the folder {home}. Stop it first, or set "
-            "FEDPRIKL_HOME: every site, aggregator and relay has a folder of its own."
-        ) from None
     except OSError as error:
         raise InvalidInputError(f"Cannot use the folder {home}: {error.strerror}.") from None
-
-
-def _follow_no_link(path: str, flags: int) -> int:
-    """A link could name any file. Whoever prunes another's folder must not make or change it."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def check_flower() -> None:

@@ -15,6 +15,7 @@ from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.documents import parse_document
 from fedprikl.errors import DeploymentError, InvalidInputError
 from fedprikl.protocol import IdentityCheck, Plan, Roster
+from fedprikl.store import replace_file
 
 IDENTITY = "identity"  # the name of the identity check in the metrics
 PAUSE = 1.0  # seconds between two looks at who is there
@@ -62,11 +63,8 @@ class Company:
     def save(self, path: Path) -> None:
         """Replaces the file at once, so that it is never half written."""
         together = [sorted(group) for group in self.together]
-        fresh = path.with_name(path.name + ".new")
-        fresh.write_text(
-            json.dumps({"together": together, "counted": self.counted}, indent=1), encoding="utf-8"
-        )
-        os.replace(fresh, path)
+        text = json.dumps({"together": together, "counted": self.counted}, indent=1)
+        replace_file(path, text.encode())
 
     @classmethod
     def load(cls, path: Path) -> "Company":

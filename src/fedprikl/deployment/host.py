@@ -1,11 +1,9 @@
 """What a round needs of the machine it runs on and of its network."""
 
-import fcntl
-import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,20 +72,6 @@ class Network(Protocol):
     def transport(self, round_id: str) -> Transport:
         """What carries the messages of one round."""
         ...
-
-
-@contextmanager
-def turn(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Waits until no other process changes the file. A process that dies lets go.
-
-    Without `wait` it raises a `BlockingIOError` where another process has the turn.
-    """
-    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield
-    finally:
-        os.close(handle)
 
 
 def make_smaller(path: Path) -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from fedprikl.deployment.gathering import Company, gather, load_roster
-from fedprikl.deployment.host import Host, Network, open_anchored, turn
+from fedprikl.deployment.host import Host, Network, open_anchored
 from fedprikl.deployment.metrics import RoundMetrics, write_metrics
 from fedprikl.deployment.progress import cohorts_line, not_counted_line, release_line, step_line
 from fedprikl.deployment.settings import Home, RoundSettings
@@ -50,6 +50,7 @@ from fedprikl.protocol import (
     trust_of,
 )
 from fedprikl.reference import Reference
+from fedprikl.store import locked, replace_file
 
 
 def load_plan(settings: RoundSettings) -> SignedPlan:
@@ -151,12 +152,7 @@ def write_release(release: Release, folder: Path) -> Path:
     """Written whole, under the round's name, and on the disk when this returns."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{release.round_id}.json"
-    fresh = path.with_suffix(".new")
-    with fresh.open("wb") as file:
-        file.write(release.to_bytes() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    replace_file(path, release.to_bytes() + b"\n")
     return path
 
 
@@ -167,9 +163,7 @@ def keep_refusals(driver: RoundDriver, round_id: str, folder: Path, host: Host) 
     path = folder / f"{round_id}.json"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(driver.refusals, file, indent=1)
+        replace_file(path, json.dumps(driver.refusals, indent=1).encode(), mode=0o600, new=True)
     except OSError as error:  # never worth a release
         host.say(f"[fedprikl] the refusals could not be written: {error.strerror}")
 
@@ -261,20 +255,14 @@ def alone(folder: Path, plan: Plan) -> Iterator[None]:
     Two at once would count some sites in one round and the others in a second. Each round may then
     have too few for a release, and nobody could be counted again.
     """
-    name = f"plan-{plan.fingerprint[:16]}" if not plan.is_series else "series"
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(turn(folder / name, wait=False))
-        except BlockingIOError:
+    name = "series" if plan.is_series else f"plan-{plan.fingerprint[:16]}"
+    with locked(folder / name, timeout=0, error=DeploymentError) as first:
+        if not first:
             what = "a series" if plan.is_series else "this plan"
             raise DeploymentError(
                 f"Another run of {what} is under way at the aggregator. Nothing was asked; ask "
                 "again when it is over."
-            ) from None
-        except OSError as error:
-            raise DeploymentError(
-                f"Cannot use the file {folder / name}.lock: {error.strerror}. Nothing was asked."
-            ) from None
+            )
         yield
 
 
@@ -373,7 +361,7 @@ def _run_round(
         names = gather(network, plan, roster, Company.load(home.cohorts), settings, host, metrics)
         check_wanted(settings, at=host.now())
         identities = {node: bytes.fromhex(who) for node, who in names.items()} if roster else None
-        with turn(home.cohorts):  # rounds at the same time deal the same people alike
+        with locked(home.cohorts):  # rounds at the same time deal the same people alike
             company = Company.load(home.cohorts)
             current = server.open_round(
                 list(names),
@@ -451,7 +439,7 @@ def _keep_counted(
     clients: Sequence[str], plan: Plan, period: int | None, home: Home, host: Host
 ) -> None:
     try:
-        with turn(home.cohorts):
+        with locked(home.cohorts):
             Company.load(home.cohorts).counting(clients, plan, period).save(home.cohorts)
     except (OSError, DeploymentError) as error:  # sites know it as well: never worth a release
         why = error.strerror if isinstance(error, OSError) else f"{home.cohorts.name} is damaged"

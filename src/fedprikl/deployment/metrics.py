@@ -8,16 +8,15 @@ All of it is public: how rounds went, what is left of the budget, and the number
 Times are in whole seconds, since to the millisecond they would tell how much was counted.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from fedprikl.deployment.host import turn
 from fedprikl.estimation import Witness
 from fedprikl.monitoring.metrics import read_samples, sample_name, samples_text, told_apart
 from fedprikl.protocol import Answer, Release
+from fedprikl.store import locked, replace_file
 
 PREFIX = "fedprikl_"
 RELEASE = f"{PREFIX}release_"  # as of a series, `fedprikl_series_`: the same words mean the same
@@ -56,11 +55,9 @@ class RoundMetrics:
 
 def write_metrics(path: Path, current: RoundMetrics) -> None:
     """Adds a round to the file."""
-    with turn(path):
+    with locked(path):
         samples = _with_round(_read(path), current)
-        fresh = path.with_name(path.name + ".new")
-        fresh.write_text(samples_text(samples, METRICS), encoding="utf-8")
-        os.replace(fresh, path)
+        replace_file(path, samples_text(samples, METRICS).encode())
 
 
 def _with_round(samples: dict[str, float], current: RoundMetrics) -> dict[str, float]:

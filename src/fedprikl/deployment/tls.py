@@ -4,7 +4,6 @@ Also by how much this machine's clock differs from the relay's: every answer ove
 """
 
 import ipaddress
-import os
 import re
 import socket
 import ssl
@@ -25,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.store import replace_file
 
 CERTIFICATES = ("ca.pem", "server.pem", "server.key")
 CLOCKS = 300  # seconds that a clock may be ahead of the relay's or the aggregator's, or behind
@@ -70,8 +70,8 @@ def write_certificates(folder: Path, *, host: str = "127.0.0.1", days: float = 1
         .sign(ca_key, SHA256())
     )
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    _write(folder / "ca.pem", authority.public_bytes(Encoding.PEM), mode=0o644)
-    _write(folder / "server.pem", certificate.public_bytes(Encoding.PEM), mode=0o644)
+    replace_file(folder / "ca.pem", authority.public_bytes(Encoding.PEM), mode=0o644)
+    replace_file(folder / "server.pem", certificate.public_bytes(Encoding.PEM), mode=0o644)
     write_secret(folder / "server.key", private)
 
 
@@ -119,23 +119,12 @@ def write_node_key(path: Path) -> None:
     key = ec.generate_private_key(ec.SECP384R1())
     write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    path.with_name(path.name + ".pub").write_bytes(public + b"\n")
+    replace_file(path.with_name(path.name + ".pub"), public + b"\n")
 
 
 def write_secret(path: Path, content: bytes) -> None:
     """Readable by its owner only."""
-    _write(path, content, mode=0o600)
-
-
-def _write(path: Path, content: bytes, *, mode: int) -> None:
-    """All of it, or nothing: a process that dies on the way leaves no half of a key."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    replace_file(path, content, mode=0o600)
 
 
 def refused_words(reason: str, relay: str) -> str:

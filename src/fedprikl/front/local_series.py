@@ -13,7 +13,7 @@ from fedprikl.front.bookkeeping import newest_ledger, open_account, places
 from fedprikl.front.client_sources import check_enough, find_clients, stay_away, stay_away_words
 from fedprikl.front.plan_checks import Progress, check_plan, silent
 from fedprikl.monitoring.counted_records import (
-    Watermark,
+    CountedRegistry,
     named_days,
     records_between,
     records_of_period,
@@ -57,7 +57,7 @@ class LocalSeries:
     reference: Reference
     clients: Path
     ledger: Path
-    watermark: Path
+    counted: Path  # the registry of counted records
     key: SigningKey
     policy: Policy
     software: str
@@ -77,7 +77,7 @@ class LocalSeries:
 
         Whether a sum was opened the ledger knows: the budget is reserved before.
         """
-        found, marks = history.read(), Watermark(self.watermark)
+        found, registry = history.read(), CountedRegistry(self.counted)
         if not self.ledger.exists():
             if found.kept or found.begun:
                 raise HistoryError(
@@ -99,9 +99,9 @@ class LocalSeries:
             if rounds.get(round_id) is RoundState.OPEN:
                 history.miss(period, LOST, at=at)
             else:  # not a committed one: `check_charged` refused it
-                marks.forget(round_id)
+                registry.forget(round_id)
                 history.void(period, round_id, at=at)
-        self._check_watermark(history, marks)
+        self._check_registry(history, registry)
 
     def _finish(self, book: Ledger, history: History, period: int, round_id: str, at: str) -> None:
         """Ends a round that has its noise: its release follows from what the ledger kept."""
@@ -124,23 +124,23 @@ class LocalSeries:
             keep=keep,
         )
 
-    def _check_watermark(self, history: History, marks: Watermark) -> None:
-        """Refuses a watermark that is older than the history, or newer."""
+    def _check_registry(self, history: History, registry: CountedRegistry) -> None:
+        """Refuses a registry of counted records that is older than the history, or newer."""
         found = history.read()
-        known = marks.rounds(self.signed.plan)
+        known = registry.rounds(self.signed.plan)
         lost = [kept.period for kept in found.kept.values() if kept.round_id not in known]
         if lost:
             raise HistoryError(
-                f"The watermark {self.watermark} does not know that period {lost[0]} was counted: "
-                "it is an older copy, or of other clients. Records could be counted again. Bring "
-                "the newer one back."
+                f"The registry of counted records {self.counted} does not know that period "
+                f"{lost[0]} was counted: it is an older copy, or of other clients. Records could "
+                "be counted again. Bring the newer one back."
             )
         strange = sorted(set(known.values()) - found.kept.keys() - found.missed.keys())
         if strange:
             raise HistoryError(
-                f"The watermark {self.watermark} says that period {strange[0]} was counted, and "
-                "the history does not know it: the history is an older copy, or of another series "
-                "of this population. Bring the newer one back."
+                f"The registry of counted records {self.counted} says that period {strange[0]} "
+                "was counted, and the history does not know it: the history is an older copy, or "
+                "of another series of this population. Bring the newer one back."
             )
 
     def run(self, history: History, number: int, *, previous: str, at: str) -> None:
@@ -150,7 +150,7 @@ class LocalSeries:
         there. If none are, it stays due: they may still arrive, or the clock is ahead.
         """
         check_plan(self.signed, self.policy, at)
-        server, marks = Server(self.signed, self.reference), Watermark(self.watermark)
+        server, registry = Server(self.signed, self.reference), CountedRegistry(self.counted)
         found = find_clients(
             self.clients,
             self.reference,
@@ -186,7 +186,7 @@ class LocalSeries:
         def begin(current: Round) -> None:
             opened.append(current.round_id)
             history.begin(number, current.round_id, at=at)
-            marks.claim(self.signed.plan, number, current.round_id, claims)
+            registry.claim(self.signed.plan, number, current.round_id, claims)
 
         with newest_ledger(self.ledger, self.key.public) as book:
             self._open_account(book, server, files, number, at)
@@ -206,12 +206,12 @@ class LocalSeries:
                     keep=keep,
                 )
             except ReleaseRefused as refused:
-                self._settle(history, marks, book, number, opened[-1], str(refused), at)
+                self._settle(history, registry, book, number, opened[-1], str(refused), at)
 
     def _settle(
         self,
         history: History,
-        marks: Watermark,
+        registry: CountedRegistry,
         book: Ledger,
         number: int,
         round_id: str,
@@ -223,7 +223,7 @@ class LocalSeries:
         if states.get(round_id) is RoundState.OPEN:
             history.miss(number, reason, at=at)
             return
-        marks.forget(round_id)
+        registry.forget(round_id)
         history.void(number, round_id, at=at)
         raise ReleaseRefused(f"Period {number} is still due. {reason}")
 

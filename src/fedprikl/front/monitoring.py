@@ -30,7 +30,7 @@ def monitor(
     *,
     history: str | Path = "history.db",
     ledger: str | Path = "ledger.db",
-    watermark: str | Path | None = None,
+    counted: str | Path | None = None,
     key: SigningKey | str | Path = "aggregator.pem",
     csv_format: CsvFormat | None = None,
     skip_bad_files: bool = False,
@@ -55,9 +55,9 @@ def monitor(
         A folder with one file or folder per client. Files may grow, and new ones be added. Where
         names tell the period, a folder of each client with files or folders named after periods,
         or folders named after periods with a file or folder of each client.
-    history, ledger, watermark
+    history, ledger, counted
         Three files that belong together: all releases and what happened; what was spent; which
-        records were counted (default: `watermark.db` beside the history).
+        records were counted (default: `counted.db` beside the history).
     key
         The key that signs the releases, or its path (made if it is missing).
     at
@@ -110,7 +110,7 @@ def monitor(
         reference=pi,
         clients=Path(clients),
         ledger=Path(ledger),
-        watermark=place.with_name("watermark.db") if watermark is None else Path(watermark),
+        counted=place.with_name("counted.db") if counted is None else Path(counted),
         key=signer,
         policy=policy,
         software=SOFTWARE,

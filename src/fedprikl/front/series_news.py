@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedprikl.errors import HookError
-from fedprikl.monitoring.due import alone
+from fedprikl.errors import HistoryError, HookError
 from fedprikl.monitoring.history import History
 from fedprikl.monitoring.notifications import Hook, notices
 from fedprikl.monitoring.status import SeriesStatus
+from fedprikl.store import locked
 
 
 def deliver_news(
@@ -20,8 +20,8 @@ def deliver_news(
     """
     if not hooks:
         return {}
-    with alone(history) as first:
-        return deliver_locked(history, status, hooks, at=at) if first else {}  # the other one tells
+    with locked(history, timeout=0, error=HistoryError) as alone:
+        return deliver_locked(history, status, hooks, at=at) if alone else {}  # the other one tells
 
 
 def deliver_locked(
@@ -30,15 +30,15 @@ def deliver_locked(
     """The same, for a process that is alone at work on the history already."""
     failed: dict[str, str] = {}
     with History.open(history, create=False) as opened:
-        told = opened.read().told
+        delivered = opened.read().delivered
         for name, hook in hooks.items():
             for notice in notices(status):
-                if (notice.identity, name) in told:
+                if (notice.identity, name) in delivered:
                     continue
                 try:
                     hook.deliver(notice)
                 except HookError as error:
                     failed[name] = str(error)
                     break  # in order: later news waits for the next call
-                opened.tell(notice.identity, name, at=at)
+                opened.deliver(notice.identity, name, at=at)
     return failed

@@ -1,30 +1,37 @@
 """Which records a release counts, whether two releases may share one, and where that is kept."""
 
-import contextlib
 import hashlib
-import json
 import os
-import sqlite3
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from zoneinfo import ZoneInfo
 
-from fedprikl.documents import canonical, digest, to_plain
+from fedprikl.documents import digest, read_fields, to_plain
 from fedprikl.errors import HistoryError, InvalidInputError
 from fedprikl.protocol import Plan, Series
 from fedprikl.records import CsvFormat, Days, FileRecords, TimeSlice, data_files
-from fedprikl.store import writing
+from fedprikl.store import TIMEOUT, Store, StoreKind
 
-APPLICATION_ID, VERSION = 0x46504B57, 1  # "FPKW", in the header of the file
-_SCHEMA = (
-    "CREATE TABLE rounds (population TEXT, series TEXT, period INTEGER, round TEXT PRIMARY KEY) "
-    "WITHOUT ROWID",
-    "CREATE TABLE claims (records TEXT, counted TEXT, round TEXT)",
-    "CREATE INDEX claims_of_records ON claims (records)",
+REGISTRY = StoreKind(
+    name="registry of counted records",
+    application=0x46504B57,  # "FPKW"
+    version=2,
+    error=HistoryError,
+    damaged=HistoryError,
+    advice="It is damaged, and without it nobody knows which records are new. Restore a copy of "
+    "it; nothing was counted.",
+    unwritten="nothing was counted",
+    half_written="Try again once the disk works.",
 )
+
+
+def records_key(data: Path) -> str:
+    """By which a client's records are known: their place, however its path is written."""
+    return hashlib.sha256(os.fsencode(data.resolve())).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +71,9 @@ class CountedRecords:
         )
 
     @property
-    def line(self) -> tuple[str, str]:
-        """Whose plans for whom."""
-        return self.organiser, self.population
+    def lineage(self) -> tuple[str, str, str]:
+        """Whose plans for whom, and which series."""
+        return self.organiser, self.population, self.series
 
     def is_period_of(self, other: Self) -> bool:
         """Whether both are about the same period of a population."""
@@ -80,10 +87,48 @@ class CountedRecords:
         return self.first < before.end and before.first < self.end
 
 
-class Watermark:
-    """What has been counted, kept where the clients' files are. One transaction per round."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The records that one round counts."""
 
-    def __init__(self, path: Path, *, timeout: float = 30.0) -> None:
+    round_id: str
+    period: int
+    counted: CountedRecords
+    records: tuple[str, ...]  # of each client, by `records_key`
+
+
+@dataclass(slots=True)
+class _Claims:
+    """What the entries of a registry say."""
+
+    by_round: dict[str, Claim] = field(default_factory=dict)
+
+    def apply(self, body: Mapping[str, Any]) -> None:
+        if body["event"] == "forget":
+            self.by_round.pop(body["round_id"], None)
+        elif body["event"] == "claim":
+            claim = read_fields(Claim, dict(body))
+            self.by_round[claim.round_id] = claim
+        else:
+            raise ValueError
+
+    def of_series(self, asked: CountedRecords) -> Iterable[Claim]:
+        """Of the same population and series."""
+        return (c for c in self.by_round.values() if c.counted.lineage == asked.lineage)
+
+    def by_records(self) -> dict[str, list[CountedRecords]]:
+        """What was counted of each client's records, under whatever name."""
+        found: dict[str, list[CountedRecords]] = defaultdict(list)
+        for claim in self.by_round.values():
+            for key in claim.records:
+                found[key].append(claim.counted)
+        return found
+
+
+class CountedRegistry:
+    """What has been counted, kept where the clients' files are. One entry per round."""
+
+    def __init__(self, path: Path, *, timeout: float = TIMEOUT) -> None:
         self._path, self._timeout = path, timeout
 
     def claim(self, plan: Plan, period: int, round_id: str, files: Mapping[str, Path]) -> None:
@@ -93,74 +138,48 @@ class Watermark:
         once. All clients are claimed or none.
         """
         asked = CountedRecords.of(plan, period, organiser="")
-        line = (plan.population, asked.series)
-        with self._writing() as db:
-            again = "SELECT 1 FROM rounds WHERE population = ? AND series = ? AND period = ?"
-            if db.execute(again, (*line, period)).fetchone():
+        keys = {name: records_key(data) for name, data in files.items()}
+        claim = Claim(round_id=round_id, period=period, counted=asked, records=tuple(keys.values()))
+        with self._open() as store, store.writing():
+            claims = _claims(store)
+            if any(known.period == period for known in claims.of_series(asked)):
                 raise HistoryError(
-                    f"The watermark {self._path} says that period {period} of "
+                    f"The registry of counted records {self._path} says that period {period} of "
                     f"{plan.population!r} has been counted, and the history does not know it: the "
                     "history is an older copy. Bring the newer one back."
                 )
-            for name, data in files.items():
-                before = _claimed(db, data)
-                times = sum(asked.may_share(each) for each in before)
-                if times >= plan.budget.releases or any(map(asked.is_period_of, before)):
+            before = claims.by_records()
+            for name, key in keys.items():
+                times = sum(asked.may_share(each) for each in before[key])
+                if times >= plan.budget.releases or any(map(asked.is_period_of, before[key])):
                     raise HistoryError(
                         f"The records of {name} from this period have been counted before, under "
                         "this or another population's name. Nothing was counted now. Each record "
                         "is counted once in a series."
                     )
-                content = canonical(asdict(asked)).decode()
-                db.execute("INSERT INTO claims VALUES (?, ?, ?)", (_key(data), content, round_id))
-            db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?)", (*line, period, round_id))
+                before[key].append(asked)  # two clients may be one file
+            store.append({"event": "claim"} | to_plain(claim))
 
     def forget(self, round_id: str) -> None:
         """Takes a round's claims back: only if it never reserved a budget, so opened nothing."""
-        with self._writing() as db:
-            for table in ("rounds", "claims"):
-                db.execute(f"DELETE FROM {table} WHERE round = ?", (round_id,))  # noqa: S608
+        with self._open() as store, store.writing():
+            if round_id in _claims(store).by_round:
+                store.append({"event": "forget", "round_id": round_id})
 
     def rounds(self, plan: Plan) -> dict[str, int]:
         """The rounds that counted the plan's series, with their periods."""
-        series = CountedRecords.of(plan, 0, organiser="").series
-        with self._writing() as db:
-            rows = db.execute(
-                "SELECT round, period FROM rounds WHERE population = ? AND series = ?",
-                (plan.population, series),
-            ).fetchall()
-        return dict(rows)
+        asked = CountedRecords.of(plan, 0, organiser="")
+        with self._open() as store, store.reading():
+            return {each.round_id: each.period for each in _claims(store).of_series(asked)}
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, alone, and on the disk when it ends."""
-        try:
-            with writing(
-                self._path,
-                _SCHEMA,
-                application=APPLICATION_ID,
-                version=VERSION,
-                timeout=self._timeout,
-            ) as db:
-                yield db
-        except (sqlite3.Error, OSError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise HistoryError(
-                f"Cannot use the watermark {self._path}: {reason}. Nothing was counted; without it "
-                "nobody knows which records are new."
-            ) from None
+    def _open(self) -> Store:
+        return Store(self._path, REGISTRY, timeout=self._timeout)
 
 
-def _claimed(db: sqlite3.Connection, data: Path) -> list[CountedRecords]:
-    """What was counted of a client's records, under whatever name."""
-    rows = db.execute("SELECT counted FROM claims WHERE records = ?", (_key(data),)).fetchall()
-    known = {field.name for field in fields(CountedRecords)}  # earlier versions wrote more
-    found = [json.loads(content) for (content,) in rows]
-    return [CountedRecords(**{name: each[name] for name in known}) for each in found]
-
-
-def _key(data: Path) -> str:
-    return hashlib.sha256(os.fsencode(data.resolve())).hexdigest()
+def _claims(store: Store) -> _Claims:
+    claims = _Claims()
+    store.replay(store.entries(), claims.apply)
+    return claims
 
 
 def records_of_period(

@@ -1,9 +1,6 @@
 """What is due in a series, done once: by one process at a time, and after any crash."""
 
-import contextlib
-import fcntl
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +9,7 @@ from fedprikl.monitoring.findings import keep_findings
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.protocol import SignedPlan
 from fedprikl.reference import Reference
+from fedprikl.store import locked
 
 
 class PeriodRunner(Protocol):
@@ -45,8 +43,8 @@ def run_due(
     Where something is due, `after` is called before the first period and after each: what is known
     by then can be told, whatever becomes of the others.
     """
-    with alone(path) as first:
-        if not first:
+    with locked(path, timeout=0, error=HistoryError) as alone:
+        if not alone:
             note("Another process is at work on this series; nothing was done here.")
             return ()
         with History.open(path) as history:
@@ -66,22 +64,3 @@ def run_due(
 
 def _previous(found: SeriesHistory) -> str:
     return "" if found.last is None else found.last.release
-
-
-@contextlib.contextmanager
-def alone(path: Path) -> Iterator[bool]:
-    """Whether this process is the only one at work on a history; the lock ends with the process."""
-    lock = path.with_name(f"{path.name}.lock")
-    try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise HistoryError(f"Cannot make the lock {lock}: {error.strerror}.") from None
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-    finally:
-        os.close(handle)

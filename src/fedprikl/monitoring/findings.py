@@ -136,7 +136,7 @@ def find_series(
         per_year=series.per_year,
         horizon=series.periods,
         rebaselined=found.rebaselined,
-        acknowledged=[(int(e["alarm"]), e["at"], e["note"]) for e in found.acknowledged],
+        acknowledged=[(each.alarm, each.at, each.note) for each in found.acknowledged],
         said=said,
     )
     return verdict, window_values(channels, periods)
@@ -254,8 +254,7 @@ def read_windows(found: Mapping[str, Any]) -> tuple[WindowFacts, ...]:
 def read_alarms(found: Mapping[str, Any]) -> tuple[AlarmFacts, ...]:
     """All alarms of the series up to it."""
     with _readable():
-        alarms = found.get("alarms", ())  # those of older versions say no `until`
-        return tuple(read_fields(AlarmFacts, {"until": None} | dict(each)) for each in alarms)
+        return tuple(read_fields(AlarmFacts, each) for each in found.get("alarms", ()))
 
 
 def status_of(found: SeriesHistory, account: Account | None, *, at: str) -> SeriesStatus:
@@ -320,14 +319,14 @@ def _newest(found: SeriesHistory) -> tuple[tuple[WindowFacts, ...], tuple[AlarmF
 
 def _as_told(alarms: Iterable[AlarmFacts], found: SeriesHistory) -> tuple[AlarmFacts, ...]:
     """With what people did about them since."""
-    told = {int(each["alarm"]): each for each in found.acknowledged}
+    told = {each.alarm: each for each in found.acknowledged}
     accepted = max((last for _, last in found.rebaselined), default=-1)
     seen = []
     for alarm in alarms:
         if alarm.number in told:
             said = told[alarm.number]
             state = "acknowledged" if alarm.state == "open" else alarm.state
-            alarm = replace(alarm, state=state, acknowledged_at=said["at"], note=said["note"])
+            alarm = replace(alarm, state=state, acknowledged_at=said.at, note=said.note)
         if alarm.raised <= accepted and alarm.state in ("open", "acknowledged"):
             alarm = replace(alarm, state="rebaselined")
         seen.append(alarm)

@@ -8,24 +8,21 @@ read and not computed; anybody with the reference can compute it again.
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from fedprikl.errors import FedPriKLError, HistoryDamagedError, HistoryError
+from fedprikl.documents import read_fields
+from fedprikl.errors import HistoryDamagedError, HistoryError
 from fedprikl.protocol import Plan, Release, SignedPlan
-from fedprikl.store import ChainFile, ChainKind, Entry
+from fedprikl.store import TIMEOUT, Entry, Store, StoreKind
 
-LARGEST = 2**63  # number of an alarm; there are never so many
-
-HISTORY = ChainKind(
+HISTORY = StoreKind(
     name="history",
     application=0x46504B48,  # "FPKH"
-    version=1,
-    versions=(1,),
-    genesis=hashlib.sha256(b"fedprikl history, version 1").hexdigest(),
+    version=2,
     error=HistoryError,
     damaged=HistoryDamagedError,
     advice="The history is damaged. Restore a copy of it; nothing was counted.",
@@ -34,8 +31,8 @@ HISTORY = ChainKind(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRelease:
     """A release in the history."""
 
     period: int
@@ -47,20 +44,29 @@ class Kept:
     at: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """Somebody has seen an alarm."""
+
+    alarm: int  # its number
+    note: str
+    at: str
+
+
+@dataclass(slots=True)
 class SeriesHistory:
-    """What the entries of a history say."""
+    """What the entries of a history say, one after the other."""
 
     signed: SignedPlan
     signer: str  # the aggregator's public key
-    kept: Mapping[int, Kept] = field(default_factory=dict)  # by period
-    missed: Mapping[int, str] = field(default_factory=dict)  # by period, with the reason
-    begun: Mapping[str, int] = field(default_factory=dict)  # rounds that never ended -> period
-    judged: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # by period
-    acknowledged: tuple[Mapping[str, Any], ...] = ()
-    rebaselined: tuple[tuple[int, int], ...] = ()  # first and last period, in order
-    told: frozenset[tuple[str, str]] = frozenset()  # which notice was delivered by which hook
-    rounds: Mapping[str, int] = field(default_factory=dict)  # all it ever heard of -> period
+    kept: dict[int, KeptRelease] = field(default_factory=dict)  # by period
+    missed: dict[int, str] = field(default_factory=dict)  # by period, with the reason
+    begun: dict[str, int] = field(default_factory=dict)  # rounds that never ended -> period
+    judged: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # by period
+    acknowledged: list[Acknowledgement] = field(default_factory=list)
+    rebaselined: list[tuple[int, int]] = field(default_factory=list)  # first and last period
+    delivered: set[tuple[str, str]] = field(default_factory=set)  # notifications, and by which hook
+    rounds: dict[str, int] = field(default_factory=dict)  # all it ever heard of -> period
 
     @property
     def plan(self) -> Plan:
@@ -68,7 +74,7 @@ class SeriesHistory:
         return self.signed.plan
 
     @property
-    def last(self) -> Kept | None:
+    def last(self) -> KeptRelease | None:
         """The last release."""
         return self.kept[max(self.kept)] if self.kept else None
 
@@ -77,43 +83,104 @@ class SeriesHistory:
         known = self.kept.keys() | self.missed.keys()
         return [n for n in range(self.plan.series.last_over(at) + 1) if n not in known]
 
+    def apply(self, body: Mapping[str, Any]) -> None:
+        """One entry after the first; an error if this software would never have written it."""
+        if "round" in body:
+            self.rounds[_checked(body["round"], str)] = self._period(body["period"])
+        match body["event"]:
+            case "begin":
+                self.begun[body["round"]] = body["period"]
+            case "void":
+                del self.begun[body["round"]]
+            case "release":
+                self._keep(read_fields(KeptRelease, dict(body) | {"round_id": body["round"]}))
+            case "missed":
+                self._miss(self._period(body["period"]), _checked(body["reason"], str))
+            case "judged":
+                self.judged[self._period(body["period"])] = _checked(body["found"], dict)
+            case "acknowledge":
+                self.acknowledged.append(read_fields(Acknowledgement, dict(body)))
+            case "rebaseline":
+                self.rebaselined.append((self._period(body["first"]), self._period(body["last"])))
+            case "delivered":
+                self.delivered.add(
+                    (_checked(body["notification"], str), _checked(body["hook"], str))
+                )
+            case _:
+                raise ValueError
 
-class History:
+    def _period(self, number: Any) -> int:
+        if type(number) is not int or not 0 <= number < self.plan.series.periods:
+            raise ValueError
+        return number
+
+    def _keep(self, kept: KeptRelease) -> None:
+        if kept.period <= max(self.kept, default=-1) or kept.period in self.missed:  # in order
+            raise ValueError
+        self.begun.pop(kept.round_id, None)
+        self.kept[kept.period] = kept
+
+    def _miss(self, period: int, reason: str) -> None:
+        if period in self.kept or period in self.missed:
+            raise ValueError
+        self.missed[period] = reason
+        self.begun = {name: of for name, of in self.begun.items() if of != period}
+
+
+Kind = TypeVar("Kind")
+
+
+def _checked(value: Any, kind: type[Kind]) -> Kind:
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+class History(AbstractContextManager["History"]):
     """One history, open. No clock inside: `at` is an ISO 8601 time with an offset."""
 
-    def __init__(self, file: ChainFile) -> None:
-        self._file = file
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     @classmethod
-    def open(cls, path: str | Path, *, create: bool = True, timeout: float = 30.0) -> Self:
+    def open(cls, path: str | Path, *, create: bool = True, timeout: float = TIMEOUT) -> Self:
         """Opens the file; a new one is readable and writable by its owner only."""
-        return cls(ChainFile(Path(path), HISTORY, create=create, timeout=timeout))
+        return cls(Store(Path(path), HISTORY, create=create, timeout=timeout))
 
     def close(self) -> None:
         """Lets go of the file."""
-        self._file.close()
+        self._store.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def read(self) -> SeriesHistory:
         """What it says, if its chain is whole. Cost: all entries, but no release, is read."""
-        with self._file.reading():
-            return _replay(self._file.entries())
+        with self._store.reading():
+            return self._replay(self._store.entries())
+
+    def _replay(self, entries: Sequence[Entry]) -> SeriesHistory:
+        if not entries:
+            raise HistoryError("The history is empty: no series was begun in it.")
+        found: list[SeriesHistory] = []
+
+        def begin(body: Mapping[str, Any]) -> None:
+            if body["event"] != "series":
+                raise ValueError
+            found.append(
+                SeriesHistory(SignedPlan.from_dict(body["plan"]), _checked(body["signer"], str))
+            )
+            found[0].plan.series  # noqa: B018  refuses a plan for one release
+
+        self._store.replay(entries[:1], begin)
+        self._store.replay(entries[1:], found[0].apply)
+        return found[0]
 
     @property
     def is_empty(self) -> bool:
         """Whether no series was begun in it."""
-        with self._file.reading():
-            return not self._file.entries()
+        with self._store.reading():
+            return not self._store.entries()
 
     def start(self, signed: SignedPlan, *, signer: str, at: str) -> SeriesHistory:
         """Begins the series, or goes on with it; refuses another plan or another key."""
@@ -123,12 +190,12 @@ class History:
         found = self.read()
         if found.signed != signed:
             raise HistoryError(
-                f"{self._file.path} is the history of another plan. Give the plan that it was "
+                f"{self._store.path} is the history of another plan. Give the plan that it was "
                 "begun with, or begin a new history."
             )
         if found.signer != signer:
             raise HistoryError(
-                f"{self._file.path} was begun with another key. Its releases are a chain of one "
+                f"{self._store.path} was begun with another key. Its releases are a chain of one "
                 "signer: give the same key, or begin a new history."
             )
         return found
@@ -149,9 +216,8 @@ class History:
         Keeping the same release again changes nothing.
         """
         release = Release.from_bytes(message)
-        with self._file.writing():
-            entries = self._file.entries()
-            found = _replay(entries)
+        with self._store.writing():
+            found = self._replay(self._store.entries())
             _check_next(release, found)
             assert release.period is not None  # noqa: S101  just checked
             number, document = release.period.number, hashlib.sha256(message).hexdigest()
@@ -159,7 +225,7 @@ class History:
                 return release
             if number in found.kept or number in found.missed:
                 raise HistoryError(f"Period {number} is in the history already.")
-            self._file.keep_document(message)
+            self._store.keep_document(message)
             body = {
                 "event": "release",
                 "period": number,
@@ -170,7 +236,7 @@ class History:
                 "answered": sorted(answered),
                 "at": at,
             }
-            self._file.append(body, after=HISTORY.head_of(entries))
+            self._store.append(body)
         return release
 
     def miss(self, period: int, reason: str, *, at: str) -> None:
@@ -189,18 +255,19 @@ class History:
         """From the period after `last` on, what these periods were like is the normal."""
         self._append({"event": "rebaseline", "first": first, "last": last, "at": at})
 
-    def tell(self, notice: str, hook: str, *, at: str) -> None:
-        """A notice, by its identity, was delivered by a hook."""
-        self._append({"event": "told", "notice": notice, "hook": hook, "at": at})
+    def deliver(self, notification: str, hook: str, *, at: str) -> None:
+        """A notification, by its identity, was delivered by a hook."""
+        body = {"event": "delivered", "notification": notification, "hook": hook, "at": at}
+        self._append(body)
 
-    def document(self, kept: Kept) -> bytes:
+    def document(self, kept: KeptRelease) -> bytes:
         """The bytes of a release, as they were kept."""
-        with self._file.reading():
-            body = self._file.document(kept.document)
+        with self._store.reading():
+            body = self._store.document(kept.document)
         if body is None:
             raise HistoryDamagedError(
                 f"The release of period {kept.period} is not the one that was kept in "
-                f"{self._file.path}. {HISTORY.advice}"
+                f"{self._store.path}. {HISTORY.advice}"
             )
         return body
 
@@ -221,7 +288,7 @@ class History:
             release = _genuine(self.document(found.kept[period]), found.signer, found.plan)
             if release is None:
                 raise HistoryDamagedError(
-                    f"The release of period {period} in {self._file.path} is not genuine. "
+                    f"The release of period {period} in {self._store.path} is not genuine. "
                     f"{HISTORY.advice}"
                 )
             releases[period] = release
@@ -239,23 +306,23 @@ class History:
             about = (point.get("number"), point.get("release")) if isinstance(point, dict) else None
             if kept is None or about != (period, kept.release):
                 raise HistoryDamagedError(
-                    f"What {self._file.path} says about period {period} is about another release: "
+                    f"What {self._store.path} says about period {period} is about another release: "
                     f"entries were exchanged. {HISTORY.advice}"
                 )
         for period, release in self.releases().items():
             if release.period is None or release.period.previous != previous:
                 raise HistoryDamagedError(
                     f"The release of period {period} does not follow the one before it: releases "
-                    f"are missing from {self._file.path}, or were exchanged. {HISTORY.advice}"
+                    f"are missing from {self._store.path}, or were exchanged. {HISTORY.advice}"
                 )
             previous = release.fingerprint
         return len(self.read().kept)
 
     def _append(self, body: Mapping[str, Any]) -> None:
-        with self._file.writing():
-            entries = self._file.entries()
-            _replay([*entries, Entry(len(entries) + 1, body, "")])
-            self._file.append(body, after=HISTORY.head_of(entries))
+        with self._store.writing():
+            entries = self._store.entries()
+            self._replay([*entries, Entry(len(entries) + 1, body, "")])
+            self._store.append(body)
 
 
 def is_begun(path: Path) -> bool:
@@ -288,121 +355,4 @@ def _check_next(release: Release, found: SeriesHistory) -> None:
         raise HistoryError(
             f"The release of period {number} does not follow the last one of this history. The "
             "history may be an older copy: bring the newer one back."
-        )
-
-
-def _replay(entries: Sequence[Entry]) -> SeriesHistory:
-    """The state after all entries; entries that make no sense are damage."""
-    if not entries:
-        raise HistoryError("The history is empty: no series was begun in it.")
-    try:
-        state = _State(entries[0].body)
-        periods = state.signed.plan.series.periods
-        for entry in entries[1:]:
-            _check_values(entry.body, periods)
-            state.apply(entry.body)
-        return state.history()
-    except (KeyError, TypeError, ValueError, RecursionError, FedPriKLError) as error:
-        if isinstance(error, HistoryError):
-            raise
-        raise HistoryDamagedError(
-            f"An entry of the history makes no sense, though its hash is right: it was not "
-            f"written by this software. {HISTORY.advice}"
-        ) from None
-
-
-def _check_values(body: Mapping[str, Any], periods: int) -> None:
-    """Raises a `ValueError` unless each value is of its kind, and each period one of the series."""
-    for name, value in body.items():
-        match name:
-            case "period" | "first" | "last":
-                proper = type(value) is int and 0 <= value < periods
-            case "alarm":
-                proper = type(value) is int and 0 <= value < LARGEST
-            case "found":
-                proper = isinstance(value, dict)
-            case "asked" | "answered":
-                proper = isinstance(value, list) and all(isinstance(each, str) for each in value)
-            case "round" | "release" | "document" | "at" | "reason" | "note" | "notice" | "hook":
-                proper = isinstance(value, str)
-            case _:
-                proper = True
-        if not proper:
-            raise ValueError
-    if body["event"] == "acknowledge" and not {"alarm", "at", "note"} <= body.keys():
-        raise ValueError
-
-
-class _State:
-    """Entries, one after the other."""
-
-    def __init__(self, first: Mapping[str, Any]) -> None:
-        self.signed, self.signer = SignedPlan.from_dict(first["plan"]), str(first["signer"])
-        if first["event"] != "series" or not self.signed.plan.is_series:
-            raise ValueError
-        self.kept: dict[int, Kept] = {}
-        self.missed: dict[int, str] = {}
-        self.begun: dict[str, int] = {}
-        self.judged: dict[int, Mapping[str, Any]] = {}
-        self.acknowledged: list[Mapping[str, Any]] = []
-        self.rebaselined: list[tuple[int, int]] = []
-        self.told: set[tuple[str, str]] = set()
-        self.rounds: dict[str, int] = {}
-
-    def apply(self, body: Mapping[str, Any]) -> None:
-        if "round" in body:
-            self.rounds[str(body["round"])] = int(body["period"])
-        match body["event"]:
-            case "begin":
-                self.begun[body["round"]] = int(body["period"])
-            case "void":
-                del self.begun[body["round"]]
-            case "release":
-                self._keep(body)
-            case "missed":
-                self._miss(int(body["period"]), str(body["reason"]))
-            case "judged":
-                self.judged[int(body["period"])] = body["found"]
-            case "acknowledge":
-                self.acknowledged.append(body)
-            case "rebaseline":
-                self.rebaselined.append((int(body["first"]), int(body["last"])))
-            case "told":
-                self.told.add((str(body["notice"]), str(body["hook"])))
-            case _:
-                raise ValueError
-
-    def _keep(self, body: Mapping[str, Any]) -> None:
-        period = int(body["period"])
-        if period <= max(self.kept, default=-1) or period in self.missed:  # they come in order
-            raise ValueError
-        self.begun.pop(body["round"], None)
-        self.kept[period] = Kept(
-            period,
-            str(body["round"]),
-            str(body["release"]),
-            str(body["document"]),
-            tuple(body["asked"]),
-            tuple(body["answered"]),
-            str(body["at"]),
-        )
-
-    def _miss(self, period: int, reason: str) -> None:
-        if period in self.kept or period in self.missed:
-            raise ValueError
-        self.missed[period] = reason
-        self.begun = {name: of for name, of in self.begun.items() if of != period}
-
-    def history(self) -> SeriesHistory:
-        return SeriesHistory(
-            self.signed,
-            self.signer,
-            self.kept,
-            self.missed,
-            self.begun,
-            self.judged,
-            tuple(self.acknowledged),
-            tuple(self.rebaselined),
-            frozenset(self.told),
-            self.rounds,
         )

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain, product
-from pathlib import Path
 from typing import Any, Literal
 
 from fedprikl.checks import check_epsilon
@@ -24,16 +23,12 @@ from fedprikl.privacy.mechanism import (
     check_zero_or_delta,
     mechanism_named,
 )
-from fedprikl.store import ChainFile, ChainKind, Entry
+from fedprikl.store import StoreKind
 
-LEDGER = ChainKind(
+LEDGER = StoreKind(
     name="ledger",
     application=0x46504B4C,  # "FPKL"
-    # Entries may 2: bind records; 3: have a span; 4: protect whole clients; 5: keep noised numbers.
     version=5,
-    versions=(1, 2, 3, 4, 5),
-    tables_since=5,
-    genesis=hashlib.sha256(b"fedprikl ledger, version 1").hexdigest(),
     error=LedgerError,
     damaged=LedgerDamagedError,
     advice="The ledger is damaged and nothing can be reserved from it. Restore a copy, and charge "
@@ -42,17 +37,7 @@ LEDGER = ChainKind(
     half_written="Release nothing; whether the round was charged, `fedprikl ledger` will tell once "
     "the disk works.",
 )
-head_of = LEDGER.head_of
-
 EVENT = "records"
-
-
-class LedgerFile(ChainFile):
-    """One connection to a ledger."""
-
-    def __init__(self, path: Path, *, create: bool, timeout: float) -> None:
-        super().__init__(path, LEDGER, create=create, timeout=timeout)
-
 
 _SALT = re.compile("[0-9a-f]{64}")
 _MARK = re.compile("[0-9a-f]{32}")
@@ -64,15 +49,6 @@ class BoundRecords:
 
     salt: str = field(default_factory=lambda: secrets.token_hex(32))
     owners: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, entries: Iterable[Entry]) -> "BoundRecords":
-        """From all entries of a ledger; a new salt if nothing was bound yet."""
-        found = cls()
-        for entry in entries:
-            if entry.body.get("event") == EVENT:
-                found.apply(entry.body)
-        return found
 
     def apply(self, body: Mapping[str, Any]) -> None:
         """One entry. A KeyError, TypeError or ValueError: no ledger would have written it."""
@@ -245,6 +221,11 @@ class LedgerRound:
         """Whether it counts against the budget."""
         return self.state is not RoundState.CANCELLED
 
+    @property
+    def is_open(self) -> bool:
+        """Reserved, neither committed nor cancelled: charged, as something may have left."""
+        return self.state is RoundState.OPEN
+
     def to_dict(self, delta: float) -> dict[str, Any]:
         """Plain values for JSON; `epsilon` is what the round alone gives at `delta`."""
         return {
@@ -300,7 +281,7 @@ class Account:
     @property
     def open_rounds(self) -> tuple[LedgerRound, ...]:
         """Reserved, neither committed nor cancelled: charged, as something may have left."""
-        return tuple(entry for entry in self.rounds if entry.state is RoundState.OPEN)
+        return tuple(entry for entry in self.rounds if entry.is_open)
 
     def check_protects(self, unit: Unit) -> None:
         """Refuses a charge that would leave unprotected whom the budget protects."""
@@ -336,90 +317,99 @@ class Account:
         }
 
 
-def replay(entries: Iterable[Entry]) -> dict[str, Account]:
-    """The accounts by population, from all entries in order."""
-    budgets: dict[str, tuple[float, float, Unit]] = {}
-    rounds: dict[str, LedgerRound] = {}
-    bound = BoundRecords()
-    for entry in entries:
-        try:
-            if entry.body["event"] == EVENT:
-                bound.apply(entry.body)
-            else:
-                _apply(entry.body, budgets, rounds)
-        except (KeyError, TypeError, ValueError):
-            _refuse_unknown_kind(entry)
-            raise LedgerDamagedError(
-                f"Entry {entry.number} of the ledger makes no sense, though its hash is right: "
-                "it was not written by this software. Nothing can be reserved."
-            ) from None
-    found: dict[str, list[LedgerRound]] = {name: [] for name in budgets}
-    for made in rounds.values():
-        found[made.population].append(made)
-    return {
-        name: Account(
-            population=name, epsilon=epsilon, delta=delta, unit=unit, rounds=tuple(found[name])
-        )
-        for name, (epsilon, delta, unit) in budgets.items()
-    }
+@dataclass(slots=True)
+class Accounts:
+    """What all entries of a ledger say, one after the other."""
 
+    budgets: dict[str, Account] = field(default_factory=dict)  # without their rounds
+    rounds: dict[str, LedgerRound] = field(default_factory=dict)
+    bound: BoundRecords = field(default_factory=BoundRecords)
 
-def _refuse_unknown_kind(entry: Entry) -> None:
-    """Not damaged, but written by a process that knew one more mechanism."""
-    charge = entry.body.get("mechanism")
-    kind = charge.get("kind") if isinstance(charge, Mapping) else None
-    if isinstance(kind, str) and mechanism_named(kind) is None:
-        raise LedgerError(
-            f"Entry {entry.number} of the ledger charges a mechanism of kind {kind!r:.60}, which "
-            "is not known here. Import the module that registers it; nothing can be reserved."
-        ) from None
+    def apply(self, body: Mapping[str, Any]) -> None:
+        """One entry. A KeyError, TypeError or ValueError: no ledger would have written it."""
+        match body["event"]:
+            case "records":
+                self.bound.apply(body)
+            case "budget":
+                name = body["population"]
+                self.budgets[name] = Account(
+                    population=name,
+                    epsilon=check_epsilon(body["epsilon"]),
+                    delta=check_zero_or_delta(body["delta"]),
+                    unit=check_unit(body.get("unit", "record")),
+                )
+            case "reserve":
+                self._reserve(body)
+            case "noised":
+                known = self._open(body)
+                if known.noised is not None:
+                    raise ValueError
+                self.rounds[known.round_id] = replace(known, noised=body["document"])
+            case event:
+                self._close(_CLOSED[event], body)
 
-
-def _apply(
-    body: Mapping[str, Any],
-    budgets: dict[str, tuple[float, float, Unit]],
-    rounds: dict[str, LedgerRound],
-) -> None:
-    """One event. A KeyError or ValueError means that no ledger would have written it."""
-    if body["event"] == "budget":
-        delta = check_zero_or_delta(body["delta"])
-        unit = check_unit(body.get("unit", "record"))
-        budgets[body["population"]] = check_epsilon(body["epsilon"]), delta, unit
-    elif body["event"] == "reserve":
-        if body["population"] not in budgets or body["round"] in rounds:
+    def _reserve(self, body: Mapping[str, Any]) -> None:
+        name = body["round"]
+        if body["population"] not in self.budgets or name in self.rounds:
             raise ValueError
-        rounds[body["round"]] = LedgerRound(
-            round_id=body["round"],
+        _refuse_unknown_kind(body)
+        self.rounds[name] = LedgerRound(
+            round_id=name,
             population=body["population"],
             charge=charge_from_dict(body["mechanism"]),
             at=body["at"],
             note=body["note"],
-            span=_span(body),
+            span=Span(*body["span"]) if "span" in body else None,
             unit=check_unit(body.get("unit", "record")),
         )
-    elif body["event"] == "noised":
-        known = rounds[body["round"]]
-        if known.state is not RoundState.OPEN or known.noised is not None:
-            raise ValueError
-        rounds[body["round"]] = replace(known, noised=body["document"])
-    else:
-        known = rounds[body["round"]]
+
+    def _open(self, body: Mapping[str, Any]) -> LedgerRound:
+        known = self.rounds[body["round"]]
         if known.state is not RoundState.OPEN:
             raise ValueError
-        if body["event"] == "cancel" and known.noised is not None:
+        return known
+
+    def _close(self, state: RoundState, body: Mapping[str, Any]) -> None:
+        known = self._open(body)
+        if state is RoundState.CANCELLED and known.noised is not None:
             raise ValueError
-        rounds[body["round"]] = replace(
+        self.rounds[known.round_id] = replace(
             known,
-            state=_CLOSED[body["event"]],
+            state=state,
             closed_at=body["at"],
             release_hash=body.get("release_hash"),
             reason=body.get("reason"),
         )
 
+    def account(self, population: str) -> Account:
+        """Of one population, with its rounds."""
+        if population not in self.budgets:
+            known = ", ".join(repr(name) for name in sorted(self.budgets)) or "none"
+            raise InvalidInputError(
+                f"Population {population!r} has no budget. Set one first "
+                f"(`fedprikl ledger --population NAME --set-epsilon 1`). Known: {known}."
+            )
+        rounds = (each for each in self.rounds.values() if each.population == population)
+        return replace(self.budgets[population], rounds=tuple(rounds))
 
-def _span(body: Mapping[str, Any]) -> Span | None:
-    """Entries about records of all moments have none."""
-    if "span" not in body:
-        return None
-    start, end, clock = body["span"]
-    return Span(start, end, clock)
+    def open_round(self, round_id: str) -> LedgerRound:
+        """A round that is charged and has not ended."""
+        known = self.rounds.get(round_id)
+        if known is None:
+            raise InvalidInputError(f"Round {round_id!r} was never reserved in this ledger.")
+        if known.state is not RoundState.OPEN:
+            raise InvalidInputError(
+                f"Round {round_id!r} is already {known.state.value}; that is never changed."
+            )
+        return known
+
+
+def _refuse_unknown_kind(body: Mapping[str, Any]) -> None:
+    """Not damaged, but written by a process that knew one more mechanism."""
+    charge = body["mechanism"]
+    kind = charge.get("kind") if isinstance(charge, Mapping) else None
+    if isinstance(kind, str) and mechanism_named(kind) is None:
+        raise LedgerError(
+            f"The ledger charges round {body['round']!r:.60} for a mechanism of kind {kind!r:.60}, "
+            "which is not known here. Import the module that registers it; nothing can be reserved."
+        )

@@ -1,45 +1,28 @@
 """The ledger: a privacy budget per population that cannot be overspent."""
 
 import contextlib
-import fcntl
 import math
 import os
 import re
 import shlex
-import sqlite3
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from fedprikl.checks import check_epsilon
+from fedprikl.checks import check_epsilon, check_instant
 from fedprikl.errors import BudgetExceededError, InvalidInputError, LedgerDamagedError, LedgerError
-from fedprikl.privacy.account import (
-    Account,
-    BoundRecords,
-    LedgerFile,
-    LedgerRound,
-    RoundState,
-    Span,
-    head_of,
-    replay,
-    worst_epsilon,
-)
+from fedprikl.privacy.account import LEDGER, Account, Accounts, Span, worst_epsilon
 from fedprikl.privacy.losses import Unit, check_unit, unit_entry
 from fedprikl.privacy.mechanism import Charge, charge_to_dict, check_zero_or_delta
-from fedprikl.store import Entry, Head, sync_folder
+from fedprikl.store import TIMEOUT, Entry, Head, Store, locked, sync_folder
 
-POLL = 0.05  # seconds between looks at a lock
 # Of a budget: ten releases of 0.1 fit into 1, whatever the order of the sum; and totals that were
 # convolved by FFT differ by up to 2e-10 between processors (delta 1e-6). It is always the total
 # that is compared, so this is never granted twice. Convolved totals are rounded up by more.
 ROUNDING = 1e-9
-TIMEOUT = 30.0  # seconds to wait for other processes
 STAYS = "the round was charged before and stays charged"
 
 
@@ -52,7 +35,7 @@ class Reservation:
     head: Head  # of the ledger with this reservation; belongs into the signed release
 
 
-class Ledger:
+class Ledger(AbstractContextManager["Ledger"]):
     """What has been released about each population, kept at the aggregator. One file, SQLite.
 
     1. `set_budget` once: the (epsilon, delta) that a population may lose in all.
@@ -90,13 +73,13 @@ class Ledger:
     >>> ledger.close(); folder.cleanup()
     """
 
-    def __init__(self, file: LedgerFile, anchor: Head | None = None, timeout: float = 30.0) -> None:
-        if not isinstance(file, LedgerFile):
+    def __init__(self, store: Store, anchor: Head | None = None, timeout: float = TIMEOUT) -> None:
+        if not isinstance(store, Store):
             raise InvalidInputError("Open a ledger by its path with `Ledger.open(path)`.")
-        self._file, self._timeout = file, timeout
+        self._store, self._timeout = store, timeout
         self._seen = anchor  # the last head this process knows of
         self._under_way: set[str] = set()  # rounds that were reserved here and have not ended
-        self._alive: int | None = None  # handle of the lock that says so to other processes
+        self._alive = ExitStack()  # the lock that says so to other processes
 
     @classmethod
     def open(
@@ -105,13 +88,14 @@ class Ledger:
         *,
         create: bool = True,
         anchor: Head | None = None,
-        timeout: float = 30.0,
+        timeout: float = TIMEOUT,
     ) -> Self:
         """Opens and verifies the ledger; a new file is readable and writable by its owner only.
 
         `timeout`: seconds to wait for other processes. `anchor`: a head known from before.
         """
-        ledger = cls(LedgerFile(Path(path), create=create, timeout=timeout), anchor, timeout)
+        store = Store(Path(path), LEDGER, create=create, timeout=timeout)
+        ledger = cls(store, anchor, timeout)
         try:
             ledger.verify()
         except BaseException:
@@ -121,18 +105,10 @@ class Ledger:
 
     def close(self) -> None:
         """Lets go of the file."""
-        self._file.close()
+        self._store.close()
         self._ended(*self._under_way)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def set_budget(
@@ -144,29 +120,24 @@ class Ledger:
         leaves it as it is ("record" at first). Setting the same budget again changes nothing and
         writes nothing.
         """
-        wanted = Account(
-            population=_check_name(population, "population"),
-            epsilon=check_epsilon(epsilon),
-            delta=check_zero_or_delta(delta),
-        )
-        body = {"event": "budget", "population": population, "at": _check_time(at)}
-        with self._file.writing():
-            entries, accounts = self._load()
-            known = accounts.get(population)
+        _check_name(population, "population")
+        epsilon, delta = check_epsilon(epsilon), check_zero_or_delta(delta)
+        check_instant(at)
+        with self._store.writing():
+            accounts = self._load()[1]
+            known = accounts.account(population) if population in accounts.budgets else None
             whose = _whose(population, unit, known)
-            spent = worst_epsilon(known.spanned if known else [], delta=wanted.delta)
-            if spent > wanted.epsilon * (1 + ROUNDING):
+            spent = worst_epsilon(known.spanned if known else [], delta=delta)
+            if spent > epsilon * (1 + ROUNDING):
                 raise InvalidInputError(
                     f"Population {population!r} has already spent epsilon {spent:.4g} (at delta "
-                    f"{wanted.delta:g}); its budget cannot be set to {wanted.epsilon:g}. "
+                    f"{delta:g}); its budget cannot be set to {epsilon:g}. "
                     "What has been released cannot be taken back."
                 )
-            wanted = replace(wanted, unit=whose)
-            if known is None or replace(known, rounds=()) != wanted:
-                content = {"epsilon": wanted.epsilon, "delta": wanted.delta} | unit_entry(whose)
-                if whose == "client":
-                    self._file.upgrade()
-                self._file.append(body | content, after=head_of(entries))
+            wanted = Account(population=population, epsilon=epsilon, delta=delta, unit=whose)
+            if accounts.budgets.get(population) != wanted:
+                body = {"event": "budget", "population": population, "at": at}
+                self._store.append(body | {"epsilon": epsilon, "delta": delta} | unit_entry(whose))
         return self.account(population)
 
     def bind_records(self, population: str, sources: Mapping[str, str], *, at: str) -> None:
@@ -179,12 +150,10 @@ class Ledger:
         is in each signed release, and must not tell whether a record has changed.
         """
         _check_name(population, "population")
-        when = _check_time(at)
-        with self._file.writing():
-            entries, _ = self._load()
-            body = BoundRecords.of(entries).bind(population, sources)
-            self._file.upgrade()
-            head = self._file.append(body | {"at": when}, after=head_of(entries))
+        check_instant(at)
+        with self._store.writing():
+            body = self._load()[1].bound.bind(population, sources)
+            head = self._store.append(body | {"at": at})
         self._seen = head
 
     def check(
@@ -225,12 +194,13 @@ class Ledger:
         A round id is charged once for ever, even if cancelled. Raises BudgetExceededError, with
         nothing charged, if the total would exceed the budget.
         """
+        check_instant(at)
         body = {
             "event": "reserve",
             "population": _check_name(population, "population"),
             "round": _check_name(round_id, "round id"),
             "mechanism": charge_to_dict(mechanism),
-            "at": _check_time(at),
+            "at": at,
             "note": _check_words(note, "note"),
         }
         body |= unit_entry(unit)
@@ -241,20 +211,17 @@ class Ledger:
         head: Head | None = None
         try:
             self._begun(round_id)
-            with self._file.writing():
-                entries, accounts = self._load()
-                account = _find_account(accounts, population)
-                if _find_round(accounts, round_id) is not None:
+            with self._store.writing():
+                accounts = self._load()[1]
+                account = accounts.account(population)
+                if round_id in accounts.rounds:
                     raise InvalidInputError(
                         f"Round {round_id!r} has already been charged, and a round is charged only "
                         "once. Nothing was charged now; use a new round id for a new release."
                     )
                 account.check_protects(unit)
                 needed = _total_with(account, mechanism, span)
-                fits = _fits(account, needed)
-                if fits and (span is not None or unit == "client"):
-                    self._file.upgrade()
-                head = self._file.append(body, after=head_of(entries)) if fits else None
+                head = self._store.append(body) if _fits(account, needed) else None
         finally:
             if head is None:
                 self._ended(round_id)
@@ -269,18 +236,18 @@ class Ledger:
         Once, and of a round that is charged. From now on it cannot be cancelled. `commit` drops the
         document again: by then the release is kept elsewhere.
         """
-        body = {"event": "noised", "round": reservation.round_id, "at": _check_time(at)}
-        with self._file.writing(f"{STAYS}, and its numbers were not kept: nothing was released"):
-            entries, accounts = self._load()
-            if _open_round(accounts, reservation.round_id).noised is not None:
+        check_instant(at)
+        body = {"event": "noised", "round": reservation.round_id, "at": at}
+        with self._store.writing(f"{STAYS}, and its numbers were not kept: nothing was released"):
+            if self._load()[1].open_round(reservation.round_id).noised is not None:
                 raise InvalidInputError(
                     f"Round {reservation.round_id!r} has its noise already: it is drawn once."
                 )
-            self._file.upgrade()
-            body |= {"document": self._file.keep_document(document)}
-            self._seen = self._file.append(body, after=head_of(entries))
+            body |= {"document": self._store.keep_document(document)}
+            head = self._store.append(body)
+        self._seen = head
 
-    @contextmanager
+    @contextlib.contextmanager
     def unfinished(self, population: str) -> Iterator[dict[str, bytes]]:
         """What was kept of rounds that are charged and not committed, by round id, oldest first.
 
@@ -290,16 +257,25 @@ class Ledger:
         if not self._kept_of(population):
             yield {}
             return
-        with self._alone():
+        self._ended(*self._under_way)  # those of this object: nobody is at work on them
+        path = self._store.path
+        with locked(path, timeout=self._timeout, error=LedgerError) as alone:
+            if not alone:
+                raise LedgerError(
+                    f"Another process is in the middle of a round of {path}, and one that was "
+                    "charged before is not finished. Nothing was charged now; try again when that "
+                    "round is over."
+                )
             yield self._kept_of(population)
 
     def _kept_of(self, population: str) -> dict[str, bytes]:
-        with self._file.reading():
-            account = self._load()[1].get(population)
-            rounds = () if account is None else account.open_rounds
-            noised = {each.round_id: each.noised for each in rounds if each.noised is not None}
-            found = {name: self._file.document(document) for name, document in noised.items()}
-        return {name: body for name, body in found.items() if body is not None}
+        with self._store.reading():
+            kept = {
+                each.round_id: self._store.document(each.noised)
+                for each in self._load()[1].rounds.values()
+                if each.population == population and each.is_open and each.noised is not None
+            }
+        return {name: body for name, body in kept.items() if body is not None}
 
     def commit(self, reservation: Reservation, *, release_hash: str, at: str) -> Head:
         """Records that the release left, with its SHA-256; the ledger's new head."""
@@ -320,31 +296,47 @@ class Ledger:
             reservation, "cancel", at=at, reason=_check_words(reason, "reason")
         )
 
+    def _close_round(self, reservation: Reservation, event: str, *, at: str, **more: str) -> Head:
+        check_instant(at)
+        body = {"event": event, "round": reservation.round_id, "at": at} | more
+        with self._store.writing(f"{STAYS}, and that it is over was not written"):
+            noised = self._load()[1].open_round(reservation.round_id).noised
+            if noised is not None and event == "cancel":
+                raise InvalidInputError(
+                    f"Round {reservation.round_id!r} has its noised numbers: they may have left. "
+                    "Its charge is never given back."
+                )
+            head = self._store.append(body)
+            if noised is not None:
+                self._store.drop_document(noised)
+        self._seen = head
+        self._ended(reservation.round_id)
+        return head
+
     def reservation(self, round_id: str) -> Reservation:
         """The reservation of a round that is still open, after a restart."""
         entries, accounts = self._read()
-        known = _open_round(accounts, round_id)
-        (place,) = [
-            i
-            for i, entry in enumerate(entries, start=1)
+        population = accounts.open_round(round_id).population
+        (made,) = (
+            entry
+            for entry in entries
             if entry.body["event"] == "reserve" and entry.body["round"] == round_id
-        ]
-        return Reservation(
-            population=known.population, round_id=round_id, head=head_of(entries[:place])
         )
+        head = Head(made.number, made.hash)
+        return Reservation(population=population, round_id=round_id, head=head)
 
     def account(self, population: str) -> Account:
         """Budget, rounds, spent and left of one population."""
-        return _find_account(self._read()[1], population)
+        return self._read()[1].account(population)
 
     def accounts(self) -> tuple[Account, ...]:
         """Every population, by name, as of one instant."""
         found = self._read()[1]
-        return tuple(found[name] for name in sorted(found))
+        return tuple(map(found.account, sorted(found.budgets)))
 
     def populations(self) -> tuple[str, ...]:
         """Names of all populations with a budget, sorted."""
-        return tuple(account.population for account in self.accounts())
+        return tuple(sorted(self._read()[1].budgets))
 
     def entries(self) -> tuple[Entry, ...]:
         """Everything ever written, in order."""
@@ -353,116 +345,38 @@ class Ledger:
     @property
     def head(self) -> Head:
         """Number of entries and hash of the last: fixes the whole history if kept elsewhere."""
-        return head_of(self._read()[0])
+        return self.verify()
 
     def verify(self, anchor: Head | None = None) -> Head:
         """The head, if the chain is whole and contains `anchor`; LedgerDamagedError if not."""
-        return head_of(self._read(anchor)[0])
+        return LEDGER.head_of(self._read(anchor)[0])
 
-    def _close_round(self, reservation: Reservation, event: str, *, at: str, **more: str) -> Head:
-        body = {"event": event, "round": reservation.round_id, "at": _check_time(at)} | more
-        with self._file.writing(f"{STAYS}, and that it is over was not written"):
-            entries, accounts = self._load()
-            noised = _open_round(accounts, reservation.round_id).noised
-            if noised is not None and event == "cancel":
-                raise InvalidInputError(
-                    f"Round {reservation.round_id!r} has its noised numbers: they may have left. "
-                    "Its charge is never given back."
-                )
-            head = self._file.append(body, after=head_of(entries))
-            if noised is not None:
-                self._file.drop_document(noised)
-        self._seen = head
-        self._ended(reservation.round_id)
-        return head
+    def _read(self, anchor: Head | None = None) -> tuple[list[Entry], Accounts]:
+        with self._store.reading():
+            if anchor is not None:
+                self._store.entries(anchor)
+            return self._load()
+
+    def _load(self) -> tuple[list[Entry], Accounts]:
+        """Inside a transaction: all entries, verified, also against what was seen before."""
+        entries, accounts = self._store.entries(self._seen), Accounts()
+        self._store.replay(entries, accounts.apply)
+        self._seen = LEDGER.head_of(entries)
+        return entries, accounts
 
     def _begun(self, round_id: str) -> None:
         """Says to other processes that a round is under way here; the lock ends with the process.
 
         Waits while another process finishes a round that was left behind.
         """
-        if self._alive is None:
-            self._alive = self._open_lock()
-            fcntl.flock(self._alive, fcntl.LOCK_SH)
+        if not self._under_way:
+            self._alive.enter_context(locked(self._store.path, shared=True, error=LedgerError))
         self._under_way.add(round_id)
 
     def _ended(self, *rounds: str) -> None:
         self._under_way.difference_update(rounds)
-        if self._alive is not None and not self._under_way:
-            os.close(self._alive)
-            self._alive = None
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """While no round is under way in another process; a process that dies lets go."""
-        self._ended(*self._under_way)  # those of this object: nobody is at work on them
-        handle, end = self._open_lock(), time.monotonic() + self._timeout
-        try:
-            while not _is_locked(handle):
-                if time.monotonic() > end:
-                    raise LedgerError(
-                        f"Another process is in the middle of a round of {self._file.path}, and "
-                        "one that was charged before is not finished. Nothing was charged now; "
-                        "try again when that round is over."
-                    )
-                time.sleep(POLL)
-            yield
-        finally:
-            os.close(handle)
-
-    def _open_lock(self) -> int:
-        path = self._file.path.with_name(f"{self._file.path.name}.lock")
-        try:
-            return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise LedgerError(f"Cannot make the lock {path}: {error.strerror}.") from None
-
-    def _read(self, anchor: Head | None = None) -> tuple[list[Entry], dict[str, Account]]:
-        with self._file.reading():
-            if anchor is not None:
-                self._file.entries(anchor)
-            return self._load()
-
-    def _load(self) -> tuple[list[Entry], dict[str, Account]]:
-        """Inside a transaction: all entries, verified, also against what was seen before."""
-        entries = self._file.entries(self._seen)
-        accounts = replay(entries)
-        self._seen = head_of(entries)
-        return entries, accounts
-
-
-def _is_locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _find_account(accounts: Mapping[str, Account], population: str) -> Account:
-    if population not in accounts:
-        known = ", ".join(repr(name) for name in sorted(accounts)) or "none"
-        raise InvalidInputError(
-            f"Population {population!r} has no budget. Set one first "
-            f"(`fedprikl ledger --population NAME --set-epsilon 1`). Known: {known}."
-        )
-    return accounts[population]
-
-
-def _find_round(accounts: Mapping[str, Account], round_id: str) -> LedgerRound | None:
-    rounds = (known for account in accounts.values() for known in account.rounds)
-    return next((known for known in rounds if known.round_id == round_id), None)
-
-
-def _open_round(accounts: Mapping[str, Account], round_id: str) -> LedgerRound:
-    known = _find_round(accounts, round_id)
-    if known is None:
-        raise InvalidInputError(f"Round {round_id!r} was never reserved in this ledger.")
-    if known.state is not RoundState.OPEN:
-        raise InvalidInputError(
-            f"Round {round_id!r} is already {known.state.value}; that is never changed."
-        )
-    return known
+        if not self._under_way:
+            self._alive.close()
 
 
 def _whose(population: str, unit: Unit | None, known: Account | None) -> Unit:
@@ -550,18 +464,6 @@ def _check_words(value: str, what: str, longest: int = 1000) -> str:
     return value
 
 
-def _check_time(value: str) -> str:
-    try:
-        offset = datetime.fromisoformat(value).utcoffset()
-    except (TypeError, ValueError):
-        offset = None
-    if offset is None:
-        raise InvalidInputError(
-            f"A time is ISO 8601 with an offset, like 2030-01-31T12:00:00+00:00, got {value!r}."
-        )
-    return value
-
-
 def backup_ledger(ledger: Path, copy: Path) -> Head:
     """Copies a ledger to a new file, for its owner only; the head that both have.
 
@@ -576,10 +478,8 @@ def backup_ledger(ledger: Path, copy: Path) -> Head:
     True
     >>> folder.cleanup()
     """
-    with _opened(ledger) as source, source.writing():
-        head = head_of(source.entries())
-        _copy(source, copy, head)
-    return head
+    with Store(ledger, LEDGER, create=False, timeout=TIMEOUT) as source, source.writing():
+        return _copy(source, copy)
 
 
 def restore_ledger(copy: Path, ledger: Path) -> Head:
@@ -588,74 +488,51 @@ def restore_ledger(copy: Path, ledger: Path) -> Head:
     A ledger that is there must be whole, and the copy must contain all of it. A damaged one has to
     be moved away by hand, by somebody who knows what was released since the copy was made.
     """
-    with _opened(copy) as source, source.reading():
-        entries = source.entries()
+    with Store(copy, LEDGER, create=False) as source, source.reading():
         if not ledger.exists():
-            _copy(source, ledger, head_of(entries))
-            return head_of(entries)
-        with _opened(ledger) as present, present.writing():
-            _check_contained(source, head_of(present.entries()), ledger)
-            _append(present, source, entries)
-    return head_of(entries)
+            return _copy(source, ledger)
+        with Store(ledger, LEDGER, create=False, timeout=TIMEOUT) as present, present.writing():
+            return _transfer(source, present)
 
 
-def _opened(path: Path) -> "contextlib.closing[LedgerFile]":
-    return contextlib.closing(LedgerFile(path, create=False, timeout=TIMEOUT))
-
-
-def _check_contained(copy: LedgerFile, present: Head, ledger: Path) -> None:
-    try:
-        copy.entries(anchor=present)
-    except LedgerDamagedError:
-        raise LedgerError(
-            f"{copy.path} does not contain all {present.count} entries of {ledger}: it is older, "
-            "or of another ledger. What was charged since would be forgotten. Nothing was changed."
-        ) from None
-
-
-def _append(present: LedgerFile, copy: LedgerFile, entries: list[Entry]) -> None:
-    """The same rows give the same hashes. The file stays, so a process that has it open sees it.
+def _transfer(source: Store, target: Store) -> Head:
+    """Appends what is missing, so that a process that has the target open sees it.
 
     Noised numbers of rounds that are still open come along; those of closed rounds go.
     """
-    head = head_of(present.entries())
-    for entry in entries[head.count :]:
-        head = present.append(entry.body, after=head)
-    if head != head_of(entries):
-        raise LedgerError("The entries of the copy cannot be written again. Nothing was changed.")
-    present.upgrade()
-    rounds = [each for account in replay(entries).values() for each in account.rounds]
-    for noised, state in [(each.noised, each.state) for each in rounds if each.noised]:
-        held = present.document(noised) or copy.document(noised)
-        present.drop_document(noised)
-        if held is not None and state is RoundState.OPEN:
-            present.keep_document(held)
-
-
-def _copy(source: LedgerFile, path: Path, head: Head) -> None:
-    """Writes, syncs and verifies the copy under another name; replaces nothing.
-
-    SQLite does not copy over the connection that holds the lock, but over one beside it.
-    """
+    entries, present = source.entries(), LEDGER.head_of(target.entries())
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # owner only
-        try:
-            with (
-                _opened(source.path) as reader,
-                contextlib.closing(sqlite3.connect(name)) as target,
-            ):
-                reader.connection.backup(target)
-            os.fsync(handle)
-            with _opened(Path(name)) as made, made.reading():
-                if head_of(made.entries()) != head:
-                    raise LedgerError(f"The copy {path} went wrong. Nothing was written.")
-            os.link(name, path)
-        finally:
-            os.close(handle)
-            os.unlink(name)
+        source.entries(anchor=present)
+    except LedgerDamagedError:
+        raise LedgerError(
+            f"{source.path} does not contain all {present.count} entries of {target.path}: it is "
+            "older, or of another ledger. What was charged since would be forgotten. Nothing was "
+            "changed."
+        ) from None
+    for entry in entries[present.count :]:
+        target.append(entry.body)
+    accounts = Accounts()
+    target.replay(target.entries(LEDGER.head_of(entries)), accounts.apply)
+    for each in accounts.rounds.values():
+        if each.noised is not None:
+            held = target.document(each.noised) or source.document(each.noised)
+            target.drop_document(each.noised)
+            if held is not None and each.is_open:
+                target.keep_document(held)
+    return LEDGER.head_of(entries)
+
+
+def _copy(source: Store, path: Path) -> Head:
+    """Writes and verifies the copy under another name; replaces nothing."""
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            made = Path(folder, path.name)
+            with Store(made, LEDGER) as target, target.writing():
+                head = _transfer(source, target)
+            os.link(made, path)
         sync_folder(path.parent)
     except FileExistsError:
         raise LedgerError(f"{path} exists. Choose a new name; nothing was written.") from None
-    except (OSError, sqlite3.Error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise LedgerError(f"Cannot write {path}: {reason}. Nothing was written.") from None
+    except OSError as error:
+        raise LedgerError(f"Cannot write {path}: {error.strerror}. Nothing was written.") from None
+    return head

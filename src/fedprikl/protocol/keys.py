@@ -1,9 +1,7 @@
 """Keys: who made a plan or a release, who may take part, and messages sealed to the aggregator."""
 
 import hashlib
-import os
 import re
-import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError, SealError
 from fedprikl.secure_sum.sum_keys import is_usable_key
+from fedprikl.store import replace_file
 
 _LABEL = b"fedprikl/sealed/2/"
 _ROSTER = b"fedprikl/roster/1/"
@@ -46,19 +45,10 @@ def read_key(path: str | Path) -> object:
 def write_key(path: str | Path, private: Ed25519PrivateKey | X25519PrivateKey) -> None:
     """Writes the key for its owner only, whole or not at all; never over an existing file."""
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    place, fresh = Path(path), ""
     try:
-        handle, fresh = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")  # owner only
-        with os.fdopen(handle, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(fresh, place)
+        replace_file(Path(path), pem, mode=0o600, new=True)
     except OSError as error:
         raise InvalidInputError(f"Cannot write the key {path}: {error.strerror}.") from None
-    finally:
-        if fresh:
-            Path(fresh).unlink(missing_ok=True)
 
 
 class SigningKey:

@@ -19,6 +19,7 @@ from fedprikl.reference.domain import Domain, Encoder, Indices, Table, all_codes
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.values import instant, time_text
 from fedprikl.reference.views import View, check_views
+from fedprikl.store import replace_file
 
 FORMAT = "fedprikl reference"
 VERSION = 5  # 5: what was missed; 4: views of columns; 3: how clients differ; 2: gaps, times
@@ -204,7 +205,7 @@ def fingerprint(whole: View, views: Sequence[View] = ()) -> str:
 def write(path: str | Path, whole: View, views: Sequence[View] = ()) -> None:
     """Write a reference file."""
     try:
-        Path(path).write_text(dumps(whole, views), encoding="utf-8")
+        replace_file(Path(path), dumps(whole, views).encode())
     except OSError as error:
         raise ReferenceFileError(
             f"Cannot write the reference {path}: {error.strerror}. Check the path."
