@@ -16,8 +16,7 @@ from fedprikl.documents import canonical
 from fedprikl.errors import FedPriKLError
 from fedprikl.protocol import Release, SignedPlan, SigningKey
 from fedprikl.reporting import release_page
-from fedprikl.reporting.facts import answer_words
-from fedprikl.reporting.page import decimals
+from fedprikl.reporting.facts import answer_words, decimals
 from tests.protocol.worlds import World
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ import pytest
 from fedprikl.dashboard import write_site
 from fedprikl.dashboard.app import dashboard, serving
 from fedprikl.monitoring.status import headline
-from fedprikl.reporting.page import Html
-from fedprikl.reporting.page import page as make_page
+from fedprikl.reporting.html import Html
+from fedprikl.reporting.html import page as make_page
 from tests.browser import chromium
 from tests.dashboard.sources import Source
 from tests.monitoring.statuses import SCENES, series

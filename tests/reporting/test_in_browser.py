@@ -8,7 +8,7 @@ import pytest
 
 from fedprikl.reporting import release_page, release_summary
 from fedprikl.reporting.charts import Bar, bar_chart
-from fedprikl.reporting.page import Html, page
+from fedprikl.reporting.html import Html, page
 from tests.browser import look
 from tests.reporting.releases import PLAN, SCENES
 

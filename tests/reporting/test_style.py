@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from fedprikl.reporting.charts import FILLS
-from fedprikl.reporting.page import STYLE
+from fedprikl.reporting.html import STYLE
 
 LETTERS, GRAPHICS = 4.5, 3.0  # the least contrasts, as WCAG 2.2 has them
 GROUNDS = ("ground", "card")

@@ -12,10 +12,15 @@ from fedprikl.reporting.facts import (
     HEAD,
     answer_words,
     column_lines,
+    columns_wide,
+    date,
     drift_words,
+    letters_wide,
+    listed,
     release_headline,
+    shortened,
+    wrapped,
 )
-from fedprikl.reporting.page import columns_wide, date, letters_wide, listed, shortened, wrapped
 from tests.reporting.releases import SCENES, column, forty, release, two_of_six
 
 AB = ("a", "b", "c", "d")

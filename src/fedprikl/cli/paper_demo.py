@@ -46,7 +46,7 @@ def paper_demo(*, epsilon: float, seed: int, repetitions: int, report: Path, jso
         "delta": f"{DELTA:g}",
     }
     premise = paper_true_epsilon(epsilon=epsilon, delta=DELTA, points=10, batches=20)
-    write_whole(report, comparison_page(rows, facts=facts, premise_epsilon=premise))
+    write_whole(report, comparison_page(rows, asked=facts, premise_epsilon=premise))
     seconds = time.perf_counter() - start
     if json:
         print_json(_document(rows, true_divergence(world), seconds, report))

@@ -35,7 +35,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedprikl.dashboard import Kept, SeriesSource
 from fedprikl.errors import InvalidInputError
-from fedprikl.reporting.page import page, paragraphs
+from fedprikl.reporting.html import page, paragraphs
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 METHODS = ("GET", "HEAD")

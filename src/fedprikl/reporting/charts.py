@@ -6,7 +6,7 @@ which can be seen on light and on dark ground: a notebook has no style sheet.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -21,16 +21,8 @@ from fedprikl.monitoring.status import (
     period_name,
     short_day,
 )
-from fedprikl.reporting.page import (
-    Html,
-    clean,
-    joined,
-    letters_wide,
-    percent,
-    shortened,
-    tag,
-    wrapped,
-)
+from fedprikl.reporting.facts import clean, letters_wide, percent, shortened, wrapped
+from fedprikl.reporting.html import Html, joined, tag
 
 FONT = "font: 13px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
 INK = "currentColor"
@@ -218,6 +210,10 @@ def _axis(scale: Scale, height: int, *, shares: bool) -> Iterator[Html]:
         yield _words(place, height + 14, says, "middle" if place > 2 else "start", **look)
 
 
+# A column over one period, or the largest of a few that share a cell: whether it exceeds its
+# threshold, how many times its threshold it is, and in which period. None: no release.
+Cell = tuple[bool, float, int] | None
+CELLS = 160  # across a heat map; more periods than that share cells
 DATES = 3  # below a chart: as many as a phone has room for
 TOP, HEIGHT, BOTTOM = 20, 130, 22  # pixels: flags of alarms, values, dates
 UP = 7  # steps between the numbers beside values, at most
@@ -258,6 +254,20 @@ class Frame:
     def name(self, point: PeriodPoint) -> str:
         """The period and its first day, for people."""
         return f"{period_name(point.number, self.every)}, {day(point.start)}"
+
+    @property
+    def groups(self) -> list[tuple[PeriodPoint, ...]]:
+        """The periods that share a cell of a heat map, where there are too many of them."""
+        step = -(-len(self) // CELLS)
+        return [self.points[n : n + step] for n in range(0, len(self), step)]
+
+    def cells(self, judged: Iterable[tuple[bool, float, int]]) -> list[Cell]:
+        """The largest of each group."""
+        known = {cell[2]: cell for cell in judged}
+        return [
+            max((known[p.number] for p in group if p.number in known), default=None)
+            for group in self.groups
+        ]
 
     def dates(self) -> Iterator[tuple[float, str, str]]:
         """Dates below a chart: words, place in percent, anchor."""
@@ -477,9 +487,6 @@ def _box(x: float, words: str) -> tuple[str, float, float]:
     return "middle", x - wide / 2, x + wide / 2
 
 
-# A column over one period, or the largest of a few that share a cell: whether it exceeds its
-# threshold, how many times its threshold it is, and in which period. None: no release.
-Cell = tuple[bool, float, int] | None
 LEVELS = {
     "heat0": "under a third",
     "heat1": "up to two thirds",

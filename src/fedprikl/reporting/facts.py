@@ -1,11 +1,14 @@
 """Every fact in words, once: the pages, a notebook and the terminal show the same sentences.
 
-First what can be said of one answer, then of a release, then of a series.
+First names and numbers, then one answer, a release, and a series.
 """
 
 import math
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import TypeVar
 
 from fedprikl.estimation import Witness
@@ -25,17 +28,147 @@ from fedprikl.monitoring.status import (
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.client import NO_ROOM
-from fedprikl.reporting.page import (
-    cell_name,
-    clean,
-    columns_wide,
-    date,
-    decimals,
-    listed,
-    number,
-    padded,
-    shortened,
-)
+
+NUMBER = r"(-?[0-9][0-9.e+-]*)"
+BIN = re.compile(rf"<= {NUMBER}|\({NUMBER}, {NUMBER}\]|> {NUMBER}")  # as a reference names them
+WIDE = "FW"  # East Asian widths: such a character takes two columns
+Measure = Callable[[str], float]
+
+
+def clean(text: str) -> str:
+    r"""The text on one line, in printable characters: nothing in it steers a page or a terminal.
+
+    >>> clean("a\x1b[2Jb\u202ec")
+    'a\ufffd[2Jb\ufffdc'
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def cell_name(label: str) -> str:
+    """A category by its name, and a bin of numbers in words.
+
+    >>> [cell_name(label) for label in ("<= 5.4", "(5.4, 8.3]", "> 38.9", "JFK")]
+    ['up to 5.4', '5.4 to 8.3', 'over 38.9', 'JFK']
+    """
+    found = BIN.fullmatch(label)
+    if found is None:
+        return clean(label)
+    most, low, high, over = found.groups()
+    return f"up to {most}" if most else f"over {over}" if over else f"{low} to {high}"
+
+
+def columns_wide(text: str) -> int:
+    """How many columns of a terminal the text takes.
+
+    >>> columns_wide("ab"), columns_wide("\u6f22\u5b57")
+    (2, 4)
+    """
+    return sum(2 if unicodedata.east_asian_width(each) in WIDE else 1 for each in text)
+
+
+def letters_wide(text: str) -> float:
+    """About how many average letters of a proportional font the text takes, rounded up.
+
+    >>> letters_wide("nnn"), letters_wide("WW")
+    (3.0, 3.2)
+    """
+    return sum(_letter(each) for each in text)
+
+
+def _letter(each: str) -> float:
+    if each in "mwMW@%…" or unicodedata.east_asian_width(each) in "FWN":
+        return 1.6 if each.isascii() or each == "…" else 2.0
+    return 1.2 if each.isupper() or not each.isascii() else 1.0
+
+
+def shortened(text: str, most: int, *, measure: Measure = columns_wide) -> str:
+    """The text in at most so many columns, with an ellipsis where something is left out.
+
+    >>> shortened("departure", 20), shortened("departure", 6)
+    ('departure', 'depar…')
+    """
+    if measure(text) <= most:
+        return text
+    taken, kept = measure("…"), 0
+    while (taken := taken + measure(text[kept])) <= most:
+        kept += 1
+    return f"{text[:kept].rstrip()}…"
+
+
+def wrapped(text: str, most: int, lines: int = 2, *, measure: Measure = columns_wide) -> list[str]:
+    """The text in at most so many lines, broken between words where that is possible.
+
+    >>> wrapped("minutes of delay at departure", 18)
+    ['minutes of delay', 'at departure']
+    """
+    if lines == 1 or measure(text) <= most:
+        return [shortened(text, most, measure=measure)]
+    head = shortened(text, most, measure=measure)[:-1]
+    broken = head[: head.rfind(" ")] if " " in head[1:] and text[len(head)] != " " else head
+    return [broken, *wrapped(text[len(broken) :].lstrip(), most, lines - 1, measure=measure)]
+
+
+def padded(text: str, columns: int, *, right: bool = False) -> str:
+    """The text with spaces, so that it takes so many columns."""
+    spaces = " " * (columns - columns_wide(text))
+    return spaces + text if right else text + spaces
+
+
+def listed(texts: Sequence[str], most: int = 5) -> str:
+    """The texts as people list them; beyond `most`, how many more there are.
+
+    >>> listed(["age", "plan", "city"]), listed(["a", "b", "c", "d"], most=2)
+    ('age, plan and city', 'a, b and 2 more')
+    """
+    shown = list(texts[:most])
+    if len(texts) > most:
+        shown.append(f"{len(texts) - most:,} more")
+    *first, last = shown or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def decimals(width: float) -> int:
+    """Digits after the point that tell the two ends of an interval apart: at least 3.
+
+    >>> decimals(0.2), decimals(0.0004)
+    (3, 5)
+    """
+    if not 0 < width < math.inf:
+        return 3
+    return min(max(3, 1 - math.floor(math.log10(width))), 12)
+
+
+def number(value: float, digits: int) -> str:
+    """A value with so many digits after the point."""
+    return f"{value:.{digits}f}" if abs(value) < 1e9 else f"{value:.6g}"
+
+
+def percent(share: float) -> str:
+    """A share of 1 in percent, with digits that small shares need.
+
+    >>> percent(0.1234), percent(0.00123), percent(0)
+    ('12.3%', '0.12%', '0.0%')
+    """
+    if abs(share) > 100:  # no share at all
+        return f"{100 * share:.3g}%"
+    return f"{100 * share:.{2 if 5e-5 <= abs(share) < 0.01 else 1}f}%"
+
+
+def date(at: str) -> str:
+    """A time of ISO 8601 as people write it; anything else as it is.
+
+    >>> date("2030-01-31T12:00:00+00:00")
+    '31 January 2030, 12:00 UTC'
+    """
+    try:
+        when = datetime.fromisoformat(at)
+    except ValueError:
+        return at
+    zone = "" if when.utcoffset() is None else f" {when.tzname()}"
+    return f"{when.day} {when:%B %Y, %H:%M}{zone}"
+
 
 Sized = Answer | Size
 AnySize = TypeVar("AnySize", Answer, Size)
@@ -105,6 +238,15 @@ NOTE = (
     "no drift: the tv to expect without any drift. Both are read off the noisy counts; the verdict "
     "rests on other numbers, each beside its threshold"
 )
+RANKING = (
+    "How far each column is from the reference: the share of all records that would have to change "
+    "to look like it (total variation; 0 is none, 1 is all). Chance and noise keep it above 0 "
+    "without any drift. The verdicts rest on other numbers: see “The verdict in numbers” below."
+)
+SCALES = (
+    "Each scale measures the same difference in its own way: 0 is no difference. Compare the first "
+    "bar with the others. The whisker is its 95% interval."
+)
 UNRELATED = (
     "The false-alarm rate over columns holds if records of one client are unrelated: "
     "without client ids, the intra-client correlation is not known."
@@ -132,11 +274,10 @@ def release_words(release: Release, absent: Iterable[str] = ()) -> str:
 
     `absent` are lines about clients that took no part.
     """
-    numbers = [drift_words(release), *(answer_words(each, release) for each in release.answers)]
     parts = (
         release_headline(release),
         "\n".join(column_lines(release.columns)),
-        "\n".join(filter(None, numbers)),
+        verdict_in_numbers(release),
         counted_words(release, absent),
         str(release.privacy),
     )
@@ -207,6 +348,12 @@ def meaning(release: Release) -> str:
         f"{what} These records look like it, as far as {release.records:,} records and the added "
         "noise can tell. A drift that is smaller than the thresholds may still be there."
     )
+
+
+def verdict_in_numbers(release: Release) -> str:
+    """The verdict on the whole and a sentence for each answer, in lines."""
+    sentences = [answer_words(answer, release) for answer in release.answers]
+    return "\n".join(filter(None, [drift_words(release), *sentences]))
 
 
 def drift_words(release: Release) -> str:
@@ -441,6 +588,41 @@ def largest(point: PeriodPoint, *, cumulative: bool) -> tuple[float, str] | None
     return max(((value, name) for value, name in found if value is not None), default=None)
 
 
+def whole_above(point: PeriodPoint) -> bool:
+    """Whether the whole exceeds a threshold, alone or over a window."""
+    limits = (point.threshold, point.cumulative_threshold)
+    pairs = zip((point.statistic, point.cumulative), limits, strict=True)
+    return any(value is not None and limit and value > limit for value, limit in pairs)
+
+
+def above_words(judged: Sequence[tuple[bool, float, int]], every: str) -> str:
+    """Since when, or when last, a column is above its threshold.
+
+    `judged` are its periods in order: above or not, by how much, and the number of the period.
+    """
+    above = [number for exceeds, _, number in judged if exceeds]
+    if not above:
+        return ""
+    if not judged[-1][0]:
+        return f"last above in {period_name(above[-1], every)}"
+    below = [number for exceeds, _, number in judged if not exceeds]
+    since = next(number for number in above if number > max(below, default=-1))
+    return f"above since {period_name(since, every)}"
+
+
+def point_words(point: PeriodPoint, found: tuple[float, str] | None, limit: float | None) -> str:
+    """A period, with its largest statistic beside the threshold."""
+    said = "not judged"
+    if found is not None:
+        value, column = found
+        where = f" ({column})" if column else ""
+        said = f"{value:.2f}{where}" + ("" if limit is None else f", threshold {limit:.2f}")
+    elif point.state != "released":
+        missed = f"missed, {point.reason or NO_REASON}"
+        said = missed if point.state == "missed" else "not counted yet"
+    return said
+
+
 def beside(value: float | None, limit: float | None) -> str:
     """A statistic and its threshold."""
     if value is None:
@@ -476,6 +658,22 @@ def alarm_raised(alarm: AlarmFacts, every: str) -> str:
 def in_state(status: SeriesStatus, state: str) -> list[int]:
     """The numbers of all periods in this state."""
     return [point.number for point in status.points if point.state == state]
+
+
+def series_facts(status: SeriesStatus) -> dict[str, str]:
+    """How a series stands, in a few words each."""
+    if not status.points:
+        return {"Population": status.population, "As of": date(status.at)}
+    missed = len(in_state(status, "missed"))
+    released = counted(len(status.released), status.every)
+    return {
+        "Population": status.population,
+        "Released": released + (f", {missed:,} missed" if missed else ""),
+        "Last release": date(status.last_success) if status.last_success else "none yet",
+        "Next": next_words(status),
+        "False alarms": f"at most {100 * status.false_alarm:.3g}% per year",
+        "As of": date(status.at),
+    }
 
 
 def due_words(status: SeriesStatus) -> str:

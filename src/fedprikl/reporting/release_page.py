@@ -15,50 +15,10 @@ from fedprikl.estimation import ComparedEstimate, Witness
 from fedprikl.monitoring.status import counted
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
+from fedprikl.reporting import facts, html
 from fedprikl.reporting.charts import Bar, Kind, Scale, bar_chart
-from fedprikl.reporting.facts import (
-    HEAD,
-    NOTE,
-    Sized,
-    answer_words,
-    column_rows,
-    counted_words,
-    difference,
-    divergence_title,
-    drift_words,
-    in_unit,
-    included,
-    invited,
-    marks_words,
-    meaning,
-    plainest_first,
-    privacy_sentences,
-    ranked,
-    release_headline,
-    shifts,
-    statistic_of,
-    unrelated,
-)
-from fedprikl.reporting.page import (
-    Html,
-    card,
-    cards,
-    cell_name,
-    date,
-    fact_list,
-    fact_table,
-    fold,
-    joined,
-    key,
-    marked,
-    note,
-    page,
-    paragraphs,
-    percent,
-    section,
-    table,
-    tag,
-)
+from fedprikl.reporting.facts import Sized, percent
+from fedprikl.reporting.html import Html
 
 CELL_HEAD = ("category", "reference", "now", "95% interval", "count, with noise", "shifted")
 STATISTIC_HEAD = ("about", "statistic", "value", "threshold", "above it")
@@ -66,6 +26,13 @@ RANKED = 15  # columns of the first chart
 CHARTS = 6  # columns with a chart that is not folded
 CELLS = 10  # in one chart
 CLEARLY = 4.0  # standard deviations of the noise: an out-of-domain count beyond them is shown
+KEY = {
+    "reference": "reference",
+    "now": "now",
+    "drifted": "now, shifted",
+    "whisker": "95% interval",
+}
+UNTOLD = "Which categories shifted cannot be told from noise."
 ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
 SHIFTS = {"up": "more", "down": "fewer", "": "cannot be told"}
 CHANGES = {  # total variation is a share of all records
@@ -92,82 +59,78 @@ def release_page(
 
     All of it follows from the release, the plan and why clients took no part, which are public.
     """
-    clients, asked = included(release), invited(release)
-    facts = {
-        "Date": date(release.released_at),
+    clients, asked = facts.included(release), facts.invited(release)
+    first = {
+        "Date": facts.date(release.released_at),
         "Population": release.population,
         "Clients": f"{clients:,}" if clients == asked else f"{clients:,} of {asked:,}",
         "Records": f"{release.records:,}",
     }
-    drifted = [column for column in ranked(release.columns) if column.drifted]
-    return page(
+    order = facts.ranked(release.columns)
+    drifted = [column for column in order if column.drifted]
+    return html.page(
         f"Drift report: {release.population}",
-        fact_list(facts),
-        paragraphs(meaning(release)),
-        note("\n".join(absent)),
-        column_cards(drifted, release.records, note(marks_words(plan))),
-        _ranking(ranked(release.columns)),
+        html.fact_list(first),
+        html.paragraphs(facts.meaning(release)),
+        html.note("\n".join(absent)),
+        column_cards(drifted, release.records, html.note(facts.marks_words(plan))),
+        _ranking(order),
         _sizes(release, plan),
         privacy_section(release),
-        section("Everything else", *details(release, plan, costs, absent)),
-        headline=release_headline(release),
+        html.section("Everything else", *details(release, plan, costs, absent)),
+        headline=facts.release_headline(release),
     )
 
 
 def privacy_section(release: Release) -> Html:
     """What is hidden, from whom, and what is not."""
-    return section("Privacy", *map(paragraphs, privacy_sentences(release)))
+    return html.section("Privacy", html.paragraphs("\n".join(facts.privacy_sentences(release))))
 
 
 def column_cards(columns: Sequence[ColumnAnswer], records: int, *notes: Html) -> Html:
     """A chart for each of these columns; beyond `CHARTS` they are folded."""
-    boxes = [_column_card(column, records) for column in columns]
-    if not boxes:
+    if not columns:
         return Html()
-    more = boxes[CHARTS:]
-    folded = fold(f"Charts of {counted(len(more), 'more column')}", cards(more)) if more else ""
-    return section("What has drifted", *notes, cards(boxes[:CHARTS]), folded)
+    boxes = [_column_card(column, records) for column in columns]
+    more = f"Charts of {counted(len(boxes) - CHARTS, 'more column')}"
+    parts = (html.cards(boxes[:CHARTS]), html.fold(more, html.cards(boxes[CHARTS:])))
+    return html.section("What has drifted", *notes, *parts)
 
 
 def _column_card(column: ColumnAnswer, records: int) -> Html:
     """One column: its name, which cells shifted, and the chart with its key."""
-    names = {"reference": "reference", "now": "now", "drifted": "now, shifted"}
-    if not any(cell.moved for cell in column.cells):
-        del names["drifted"]
-    names["whisker"] = "95% interval"
-    chart = cells_chart(column, records)
-    return card(paragraphs(column_story(column)), key(names), chart, title=column.name)
+    shifted = any(cell.moved for cell in column.cells)
+    names = KEY if shifted else {style: name for style, name in KEY.items() if style != "drifted"}
+    parts = (html.paragraphs(column_story(column)), html.key(names), cells_chart(column, records))
+    return html.card(*parts, title=column.name)
 
 
 def column_story(column: ColumnAnswer) -> str:
     """What a chart of its cells shows, in a sentence or two."""
-    found = shifts(column)
-    first = (
-        f"There are now {found}."
-        if found
-        else "Which categories shifted cannot be told from noise."
-    )
+    found = facts.shifts(column)
+    first = f"There are now {found}." if found else UNTOLD
     left = len(column.cells) - CELLS
     if left <= 0:
         return first
-    verb = "is" if left == 1 else "are"
-    return (
-        f"{first} The {CELLS} that differ most are shown; {left:,} more {verb} in the table below."
-    )
+    more = f"{left:,} more {'is' if left == 1 else 'are'} in the table below"
+    return f"{first} The {CELLS} that differ most are shown; {more}."
 
 
 def cells_chart(column: ColumnAnswer, records: int) -> Html:
     """The reference beside the population, cell by cell; of many cells, those that differ most."""
-    order = sorted(column.cells, key=lambda cell: (not cell.moved, -difference(cell)))
-    shown = order[:CELLS]
-    rows = [_cell_row(cell) for cell in column.cells if cell in shown]
-    outside = _out_of_domain(column, records)
-    if outside is not None:
-        before, now = outside
+    order = sorted(column.cells, key=lambda cell: (not cell.moved, -facts.difference(cell)))
+    rows = [_cell_row(cell) for cell in column.cells if cell in order[:CELLS]]
+    before, now = _outside(column), max(0.0, column.counts.out_of_domain[0] / max(records, 1))
+    if max(before, now) * records > CLEARLY * column.counts.noise[0].sd:
         bars = [_before(before), Bar(value=now, says=f"about {percent(now)}")]
         rows.append(("other: not in the reference's list", bars))
     title = f"{column.name}: shares of all records, in the reference and now"
     return bar_chart(rows, title=title, shares=True)
+
+
+def _outside(column: ColumnAnswer) -> float:
+    """The share of the reference that is in none of the cells."""
+    return max(0.0, 1 - sum(cell.reference for cell in column.cells))
 
 
 def _cell_row(cell: CellAnswer) -> tuple[str, list[Bar]]:
@@ -177,60 +140,39 @@ def _cell_row(cell: CellAnswer) -> tuple[str, list[Bar]]:
         kind="drifted" if cell.moved else "now",
         interval=cell.interval,
     )
-    return cell_name(cell.label), [_before(cell.reference), now]
+    return facts.cell_name(cell.label), [_before(cell.reference), now]
 
 
 def _before(share: float) -> Bar:
     return Bar(value=share, says=percent(share), kind="reference")
 
 
-def _out_of_domain(column: ColumnAnswer, records: int) -> tuple[float, float] | None:
-    """The shares outside of all cells, before and now; None where they are no more than noise."""
-    if records < 1:
-        return None
-    before = _outside(column)
-    now = max(0.0, column.counts.out_of_domain[0] / records)
-    clear = max(before, now) > CLEARLY * column.counts.noise[0].sd / records
-    return (before, now) if clear else None
-
-
-def _outside(column: ColumnAnswer) -> float:
-    return max(0.0, 1 - sum(cell.reference for cell in column.cells))
-
-
 def _ranking(columns: Sequence[ColumnAnswer]) -> Html:
     """All columns, those that have drifted first."""
     if not columns:
         return Html()
-    names = {"drifted": "drifted", "now": "not drifted", "whisker": "95% interval"}
-    if not any(column.drifted for column in columns):
-        del names["drifted"]
+    names = {"drifted": "drifted"} if columns[0].drifted else {}
+    names |= {"now": "not drifted", "whisker": "95% interval"}
     more = columns[RANKED:]
-    return section(
+    return html.section(
         "All columns",
-        note(
-            "How far each column is from the reference: the share of all records that would have "
-            "to change to look like it (total variation; 0 is none, 1 is all). Chance and noise "
-            "keep it above 0 without any drift. The verdicts rest on other numbers: see “The "
-            "verdict in numbers” below."
-        ),
-        *map(note, unrelated(columns)),
-        card(key(names), ranking_chart(columns[:RANKED])),
-        fold(counted(len(more), "more column"), ranking_chart(more)) if more else "",
+        html.note(facts.RANKING),
+        *map(html.note, facts.unrelated(columns)),
+        html.card(html.key(names), ranking_chart(columns[:RANKED])),
+        html.fold(counted(len(more), "more column"), ranking_chart(more) if more else ""),
     )
 
 
 def ranking_chart(columns: Sequence[ColumnAnswer]) -> Html:
     """How far each column is from the reference in total variation."""
     rows = []
-    for column, (name, value, *_) in zip(columns, column_rows(columns), strict=True):
-        answer = column.answer("tv")
-        said = {True: " drifted", False: "", None: " not judged"}[column.drifted]
+    for column, (name, value, *_) in zip(columns, facts.column_rows(columns), strict=True):
+        size = column.answer("tv")
         bar = Bar(
-            value=0.0 if answer is None else answer.value,
-            says=f"{value}{said}",
+            value=0.0 if size is None else size.value,
+            says=value + {True: " drifted", False: "", None: " not judged"}[column.drifted],
             kind="drifted" if column.drifted else "now",
-            interval=None if answer is None else answer.interval,
+            interval=None if size is None else size.interval,
         )
         rows.append((name, [bar]))
     return bar_chart(rows, title="How far each column is from the reference")
@@ -241,35 +183,28 @@ def _sizes(release: Release, plan: Plan) -> Html:
     if not release.answers:
         return Html()
     what = "All columns together." if release.columns else "All that is compared, together."
-    return section(
-        "How large the difference is",
-        note(
-            f"{what} Each scale measures the same difference in its own way: 0 is no difference. "
-            "Compare the first bar with the others. The whisker is its 95% interval."
-        ),
-        cards(
-            [
-                card(_size(answer, release, plan), title=divergence_title(answer.divergence))
-                for answer in plainest_first(release.answers)
-            ]
-        ),
+    boxes = [
+        html.card(_size(each, release, plan), title=facts.divergence_title(each.divergence))
+        for each in facts.plainest_first(release.answers)
+    ]
+    return html.section(
+        "How large the difference is", html.note(f"{what} {facts.SCALES}"), html.cards(boxes)
     )
 
 
 def _size(answer: Answer, release: Release, plan: Plan) -> Html:
     mark = plan.verdict.threshold if answer is release.answers[0] else None  # a plan has one
-    statistic = statistic_of(answer, release)
-    return size_chart(answer, records=release.records, statistic=statistic, mark=mark)
+    return size_chart(answer, release.records, facts.statistic_of(answer, release), mark)
 
 
 def size_chart(
-    answer: Sized, *, records: int, statistic: Witness | None = None, mark: float | None = None
+    answer: Sized, records: int, statistic: Witness | None = None, mark: float | None = None
 ) -> Html:
     """The value among numbers that give it a meaning. `mark` is a threshold the user set."""
     threshold = None if statistic is None else statistic.threshold
     found = Bar(
         value=answer.value,
-        says=in_unit(answer.value, answer),
+        says=facts.in_unit(answer.value, answer),
         kind="drifted" if statistic is not None and statistic.speaks else "now",
         interval=answer.interval,
         mark=threshold,
@@ -282,7 +217,7 @@ def size_chart(
     rows = [("found in this population", [found])]
     for label, value in numbers.items():
         if value is not None:
-            bar = Bar(value=value, says=in_unit(value, answer), kind="reference")
+            bar = Bar(value=value, says=facts.in_unit(value, answer), kind="reference")
             rows.append((label, [bar]))
     for value, label in _examples(answer):
         says = f"{value:.2g} {answer.unit}".rstrip()
@@ -323,23 +258,21 @@ def details(
     judged: bool = True,
 ) -> Iterator[Html]:
     """One fold after the other. `judged`: by itself, and not as one of a series."""
-    order = ranked(release.columns)
+    order = facts.ranked(release.columns)
     if judged:
-        words = (drift_words(release), *(answer_words(each, release) for each in release.answers))
-        yield fold("The verdict in numbers", *map(paragraphs, words), _statistics(release, order))
+        words = html.paragraphs(facts.verdict_in_numbers(release))
+        yield html.fold("The verdict in numbers", words, _statistics(release, order))
     if judged and order:
-        yield fold("Columns in numbers", table(HEAD, column_rows(order), look="last"), note(NOTE))
-    if order:
-        yield fold("Every category of every column", *map(_cells, order), printed=False)
-    asked = fact_table(_asked(release))
-    yield fold("Who was counted", paragraphs(counted_words(release, absent)), asked)
-    yield fold("What is protected, in full", paragraphs(str(release.privacy)))
-    if costs:
-        yield fold("What it cost", fact_table(costs))
-    yield fold(
-        "Parameters of the plan", fact_table(dict(_parameters(plan.to_dict()))), printed=False
-    )
-    yield fold("Signature", fact_table(_signature(release)), printed=False)
+        columns = html.table(facts.HEAD, facts.column_rows(order), look="last")
+        yield html.fold("Columns in numbers", columns, html.note(facts.NOTE))
+    yield html.fold("Every category of every column", *map(_cells, order), printed=False)
+    counted_in = html.paragraphs(facts.counted_words(release, absent))
+    yield html.fold("Who was counted", counted_in, html.fact_table(_asked(release)))
+    yield html.fold("What is protected, in full", html.paragraphs(str(release.privacy)))
+    yield html.fold("What it cost", html.fact_table(costs) if costs else "")
+    parameters = html.fact_table(dict(_parameters(plan.to_dict())))
+    yield html.fold("Parameters of the plan", parameters, printed=False)
+    yield html.fold("Signature", html.fact_table(_signature(release)), printed=False)
 
 
 def _statistics(release: Release, columns: Sequence[ColumnAnswer]) -> Html:
@@ -358,7 +291,7 @@ def _statistics(release: Release, columns: Sequence[ColumnAnswer]) -> Html:
     ]
     if not rows:
         return Html()
-    return table(STATISTIC_HEAD, rows, caption="Statistics beside their thresholds")
+    return html.table(STATISTIC_HEAD, rows, caption="Statistics beside their thresholds")
 
 
 def _cells(column: ColumnAnswer) -> Html:
@@ -379,7 +312,7 @@ def _cells(column: ColumnAnswer) -> Html:
     sizes = "".join(
         f" {each.target} = {each.value:.4g} {each.unit}".rstrip() + "." for each in column.answers
     )
-    return table(CELL_HEAD, rows, caption=f"{column.name}.{sizes}")
+    return html.table(CELL_HEAD, rows, caption=f"{column.name}.{sizes}")
 
 
 def _count(count: float) -> str:
@@ -390,8 +323,8 @@ def _count(count: float) -> str:
 def _asked(release: Release) -> dict[str, str]:
     dropped = sum(1 for cohort in release.cohorts if cohort.reason)
     return {
-        "clients invited": f"{invited(release):,}",
-        "clients in the sums": f"{included(release):,}",
+        "clients invited": f"{facts.invited(release):,}",
+        "clients in the sums": f"{facts.included(release):,}",
         "cohorts (secure sums)": f"{len(release.cohorts)}, of which {dropped} were dropped",
         "counts each client sent, masked": f"{release.payload} and its number of records",
         "records of these clients": f"{release.records:,}",
@@ -438,47 +371,35 @@ def release_summary(release: Release, plan: Plan, more: Sequence[str] = ()) -> s
     No script, no style sheet, nothing from outside. `more` are further lines for people, such as
     why clients took no part.
     """
-    words = (drift_words(release), *(answer_words(each, release) for each in release.answers))
     charts = [] if release.columns else [_size(each, release, plan) for each in release.answers]
-    privacy = paragraphs(str(release.privacy))
-    return tag(
-        "div",
-        joined(
-            tag("p", release_headline(release), style=LARGE),
-            *_summary_columns(release),
-            *map(paragraphs, words),
-            *map(_narrow, charts),
-            paragraphs(counted_words(release, more)),
-            tag("details", tag("summary", "What is protected"), privacy),
-            between="\n",
-        ),
-        style=BOX,
+    privacy = html.paragraphs(str(release.privacy))
+    parts = (
+        html.tag("p", facts.release_headline(release), style=LARGE),
+        *(_summary_columns(release) if release.columns else ()),
+        html.paragraphs(facts.verdict_in_numbers(release)),
+        *map(_narrow, charts),
+        html.paragraphs(facts.counted_words(release, more)),
+        html.tag("details", html.tag("summary", "What is protected"), privacy),
     )
+    return html.tag("div", html.joined(*parts, between="\n"), style=BOX)
 
 
-def _summary_columns(release: Release) -> list[Html]:
-    order = ranked(release.columns)
-    if not order:
-        return []
-    left = len(order) - COLUMNS
-    beside = ": the reference (grey) and now, with 95% intervals"
-    return [
-        table(HEAD, column_rows(order[:COLUMNS])),
-        paragraphs(f"The report has {counted(left, 'more column')}." if left > 0 else ""),
-        paragraphs("tv of each column, with 95% intervals"),
-        _narrow(ranking_chart(order[:COLUMNS])),
-        *(
-            joined(
-                tag("p", tag("strong", column.name), beside),
-                _narrow(cells_chart(column, release.records)),
-            )
-            for column in [each for each in order if each.drifted][:SUMMARY_CHARTS]
-        ),
-    ]
+def _summary_columns(release: Release) -> Iterator[Html]:
+    order = facts.ranked(release.columns)
+    shown = order[:COLUMNS]
+    yield html.table(facts.HEAD, facts.column_rows(shown))
+    if left := len(order) - len(shown):
+        yield html.paragraphs(f"The report has {counted(left, 'more column')}.")
+    yield html.paragraphs("tv of each column, with 95% intervals")
+    yield _narrow(ranking_chart(shown))
+    for column in [each for each in order if each.drifted][:SUMMARY_CHARTS]:
+        beside = ": the reference (grey) and now, with 95% intervals"
+        yield html.tag("p", html.tag("strong", column.name), beside)
+        yield _narrow(cells_chart(column, release.records))
 
 
 def _narrow(chart: Html) -> Html:
-    return tag("div", chart, style="max-width: 36rem")
+    return html.tag("div", chart, style="max-width: 36rem")
 
 
 COMPARISON_HEAD = ("estimator", "counts", "value", "error", "typical", "claimed ε", "true ε")
@@ -506,7 +427,7 @@ def _epsilon(epsilon: float) -> str:
 
 
 def comparison_page(
-    rows: Sequence[ComparedEstimate], *, facts: Mapping[str, str], premise_epsilon: float
+    rows: Sequence[ComparedEstimate], *, asked: Mapping[str, str], premise_epsilon: float
 ) -> str:
     """The report of `fedprikl demo --paper`. The last row is the estimate that counts."""
     ours = rows[-1].estimate
@@ -514,22 +435,20 @@ def comparison_page(
         f"{ours.target} is about {ours.value:.3f} {ours.unit} (truth: {rows[-1].truth:.3f}), "
         f"released with epsilon {ours.privacy.claimed_epsilon:g}."
     )
-    lines = [
-        (*cells, marked(true_epsilon, not row.estimate.privacy.holds))
-        for row in rows
-        for *cells, true_epsilon in [comparison_row(row)]
-    ]
-    return page(
+    lines = []
+    for row in rows:
+        *cells, true_epsilon = comparison_row(row)
+        lines.append((*cells, html.marked(true_epsilon, not row.estimate.privacy.holds)))
+    estimates = html.key({"now": "this run", "whisker": "90% of repetitions", "mark": "truth"})
+    epsilons = html.key({"now": "true", "drifted": "true: the claim is false", "mark": "claimed"})
+    return html.page(
         "fedprikl demo --paper",
-        paragraphs(answer, "answer"),
-        section(
+        html.paragraphs(answer, "answer"),
+        html.section(
             "The estimates",
-            card(
-                key({"now": "this run", "whisker": "90% of repetitions", "mark": "truth"}),
-                _estimates_chart(rows),
-            ),
-            table(COMPARISON_HEAD, lines),
-            note(
+            html.card(estimates, _estimates_chart(rows)),
+            html.table(COMPARISON_HEAD, lines),
+            html.note(
                 "Counts: sent by each client. Typical: mean absolute error over simulated "
                 f"repetitions. The paper's noise buys epsilon {premise_epsilon:.3g} even where "
                 "every cell is counted at least twice, as the paper assumes; the table shows what "
@@ -537,16 +456,12 @@ def comparison_page(
                 "lambda = -1, and frequencies floored at 0.0001."
             ),
         ),
-        section(
+        html.section(
             "The privacy they claim, and the privacy they give",
-            card(
-                key({"now": "true epsilon", "drifted": "the claim is false", "mark": "claimed"}),
-                _epsilon_chart(rows),
-                note("On a logarithmic axis."),
-            ),
+            html.card(epsilons, _epsilon_chart(rows), title="Epsilon, on a logarithmic axis"),
         ),
-        section("Privacy statement of the last estimate", paragraphs(str(ours.privacy))),
-        section("What was asked, and of whom", fact_table(facts)),
+        html.section("Privacy statement of the last estimate", html.paragraphs(str(ours.privacy))),
+        html.section("What was asked, and of whom", html.fact_table(asked)),
     )
 
 
