@@ -226,7 +226,7 @@ def test_a_threshold_serves_all_releases(bench: Any, trust: str) -> None:
     cohorts = cohort_sizes(ours.plan, 30)
     source = InsecureSeededNoise(1)
     found = ours.trust.estimate(ours.points, (), sums, cohorts, source=source, rng=rng)
-    verdict = found.judge(0.01, ours.trial.spread).verdict
+    verdict = found.judge(0.01, ours.trial.spread)[0]
     thresholds = sorted(threshold for _, threshold in ours.witnesses)
     assert sorted(each.threshold for each in verdict.witnesses) == pytest.approx(thresholds)
 

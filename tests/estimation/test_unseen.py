@@ -10,7 +10,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation import ColumnCase, CountNoise, NoisyCounts, judge_columns
 from fedprikl.estimation import interval as plausible
-from fedprikl.estimation.noisy_estimates import column_sizes
+from fedprikl.estimation.noisy_estimates import answers_from_counts
 from fedprikl.estimation.noisy_views import NoisyViews
 from fedprikl.reference import OutOfDomain, Reference, View, all_points
 from tests.estimation.column_releases import falling, score_of
@@ -155,7 +155,7 @@ def covered(share: float, rng: np.random.Generator) -> Ints:
     for _ in range(RELEASES):
         held = rng.multinomial(5000, np.append((1 - share) * pi, share))
         (noisy,) = released(held, 20.0, rng).counts
-        sizes = column_sizes(all_points(view.probabilities), noisy, 1.0, SIZES)
+        sizes = answers_from_counts(view.points(), noisy, 1.0, SIZES, mechanism="")
         for i, (size, score) in enumerate(zip(sizes, SIZES, strict=True)):
             assert size.interval is not None
             hits[i] += size.interval[0] <= truth(score, pi, held) <= size.interval[1]

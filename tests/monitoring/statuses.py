@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 
+from fedprikl.estimation import Answer
 from fedprikl.monitoring.status import (
     AlarmFacts,
     BudgetFacts,
@@ -14,7 +15,6 @@ from fedprikl.monitoring.status import (
     PeriodPoint,
     SeriesStatus,
     SiteHealth,
-    Size,
     WindowFacts,
 )
 
@@ -26,15 +26,29 @@ THRESHOLD, CUMULATIVE = 4.1, 4.6
 MISSED = "too few clients answered: 12 of at least 20"
 
 
-def sizes_of(drift: float, rng: np.random.Generator) -> tuple[Size, ...]:
+def sizes_of(drift: float, rng: np.random.Generator) -> tuple[Answer, ...]:
     tv = abs(drift + rng.normal(0, 0.0012)) + 0.008
     kl = 3 * drift**2 + abs(rng.normal(0, 0.0008)) + 0.001
     return (
-        Size(divergence="kl", value=kl, interval=(max(0, kl - 0.002), kl + 0.002), no_drift=0.0012,
-             unit="nats"),
-        Size(divergence="tv", value=tv, interval=(max(0, tv - 0.006), tv + 0.006), no_drift=0.0082,
-             unit=""),
-    )  # fmt: skip
+        Answer(
+            divergence="kl",
+            value=kl,
+            interval=(max(0, kl - 0.002), kl + 0.002),
+            no_drift=0.0012,
+            target="D(Pi || 0.01 Pi + 0.99 P)",
+            unit="nats",
+            mechanism="normal noise",
+        ),
+        Answer(
+            divergence="tv",
+            value=tv,
+            interval=(max(0, tv - 0.006), tv + 0.006),
+            no_drift=0.0082,
+            target="TV(Pi, P)",
+            unit="",
+            mechanism="normal noise",
+        ),
+    )
 
 
 def column_point(name: str, drift: float, weeks: int, rng: np.random.Generator) -> ColumnPoint:

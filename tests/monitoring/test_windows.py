@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedprikl.estimation import column_sizes, sum_counts
+from fedprikl.estimation import answers_from_counts, sum_counts
 from fedprikl.monitoring.channels import Channel
 from fedprikl.monitoring.findings import window_values
 from fedprikl.privacy import laplace_variance
@@ -49,5 +49,7 @@ def test_a_window_of_one_period_is_that_period() -> None:
     periods = drifting(1, 0)
     (found,) = window_values([channel()], periods, lengths=(1,))
     one = periods[0].channels[0]
-    direct = column_sizes(channel().points, one, channel().spread_at(2000, 20), channel().scores)
+    direct = answers_from_counts(
+        channel().points, one, channel().spread_at(2000, 20), channel().scores, mechanism=""
+    )
     assert [size.value for size in found.sizes] == [size.value for size in direct]

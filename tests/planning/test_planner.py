@@ -393,7 +393,7 @@ def limits_of(plan: Any, records: int) -> tuple[NoDrift, list[float]]:
     """All cells are asked, so thresholds are the same for all populations of so many records."""
     held = np.random.default_rng(0).multinomial(records, zipf(50).probabilities)
     round_ = estimates_of(plan, zipf(50), held, 0)
-    verdict = round_.judge(plan.verdict.false_alarm, plan.verdict.design_effect).verdict
+    verdict = round_.judge(plan.verdict.false_alarm, plan.verdict.design_effect)[0]
     first = round_.statistics[0]
     model = NoDrift.of(first.points, first.records, plan.verdict.design_effect)
     return model, [witness.threshold for witness in verdict.witnesses]

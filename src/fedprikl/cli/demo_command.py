@@ -24,8 +24,7 @@ from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.errors import InvalidInputError
 from fedprikl.front import Comparison, compare
 from fedprikl.planning import PlannedRound, plan_round
-from fedprikl.protocol import Policy, Release
-from fedprikl.protocol.answer import Answer, ColumnAnswer
+from fedprikl.protocol import Answer, ColumnAnswer, Policy, Release
 from fedprikl.records import fit_reference
 from fedprikl.reference import Reference
 from fedprikl.reference import Table as Columns

@@ -2,7 +2,7 @@
 
 from fedprikl.estimation.column_verdict import ColumnCase, ColumnVerdict, judge_columns
 from fedprikl.estimation.drift_model import KINDS, drifted_ratios
-from fedprikl.estimation.estimate import ComparedEstimate, Estimate
+from fedprikl.estimation.estimate import Answer, ComparedEstimate, Estimate
 from fedprikl.estimation.interval import (
     Interval,
     adaptive_interval,
@@ -18,12 +18,9 @@ from fedprikl.estimation.noisy_counts import (
     sum_counts,
 )
 from fedprikl.estimation.noisy_estimates import (
-    ColumnSize,
-    NoisyDivergence,
-    column_sizes,
+    answers_from_counts,
     estimates_from_counts,
     noise_counts,
-    noisy_divergence,
 )
 from fedprikl.estimation.noisy_verdict import overdispersion, variation
 from fedprikl.estimation.noisy_views import Estimates, NoisyViews, ViewVector, noise_views
@@ -58,10 +55,10 @@ from fedprikl.estimation.trusted_aggregator import (
 __all__ = [
     "KINDS",
     "AdaptiveNoise",
+    "Answer",
     "BatchCounts",
     "CellShares",
     "ColumnCase",
-    "ColumnSize",
     "ColumnVerdict",
     "ComparedEstimate",
     "CountNoise",
@@ -72,7 +69,6 @@ __all__ = [
     "Estimates",
     "Interval",
     "NoisyCounts",
-    "NoisyDivergence",
     "NoisyViews",
     "ValueNoise",
     "Verdict",
@@ -80,9 +76,9 @@ __all__ = [
     "Witness",
     "adaptive_estimate",
     "adaptive_interval",
+    "answers_from_counts",
     "cell_shares",
     "check_adaptive",
-    "column_sizes",
     "counts_interval",
     "drifted_ratios",
     "estimate_noisy_counts",
@@ -95,7 +91,6 @@ __all__ = [
     "moved_cells",
     "noise_counts",
     "noise_views",
-    "noisy_divergence",
     "overdispersion",
     "score_ranges",
     "score_reach",

@@ -1,4 +1,4 @@
-"""The answer: one number, what it estimates, and its privacy statement."""
+"""Answers: one number with its interval, as it is shown; and estimates, which can be judged."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,8 +16,57 @@ from fedprikl.reference import Spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An estimate of one divergence between the reference Pi and the records P of the clients.
+
+    `value` estimates `target`, as D(Pi || (1 - s) P + s Pi) for a skew of s, and `interval` is
+    its 95% interval; `guaranteed` covers for every population, not only for those that were tried.
+    All account for the noise that `mechanism` names.  [alg:sys_tagg]
+    `no_drift` is what the value would be on average if nothing had drifted: few records differ from
+    Pi by chance.
+
+    >>> answer = Answer(
+    ...     divergence="tv",
+    ...     value=0.21,
+    ...     interval=(0.19, 0.23),
+    ...     no_drift=0.2,
+    ...     target="TV(Pi, P)",
+    ...     unit="",
+    ...     mechanism="Laplace noise of scale 0.2693",
+    ... )
+    >>> round(answer.excess, 3)
+    0.01
+    >>> print(answer)
+    TV(Pi, P) is about 0.2100, of which about 0.2000 is what no drift gives.
+    """
+
+    divergence: str  # its name
+    value: float
+    interval: tuple[float, float] | None  # 95%; None where it is not known
+    guaranteed: tuple[float, float] | None = None  # 95% for every population, where it is known
+    no_drift: float | None = None  # mean of the value without drift; None where it is not known
+    target: str  # the divergence as a formula, smoothing included
+    unit: str
+    mechanism: str  # the noise, in words
+
+    @property
+    def excess(self) -> float | None:
+        """The value less what no drift gives. Negative values are no drift."""
+        return None if self.no_drift is None else self.value - self.no_drift
+
+    def __str__(self) -> str:
+        value = f"{self.value:.4f} {self.unit}".rstrip()
+        if self.no_drift is None:
+            return f"{self.target} is about {value}."
+        return (
+            f"{self.target} is about {value}, of which about {self.no_drift:.4f} is what no drift "
+            "gives."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """An estimate of a divergence of P from Pi."""
+    """An estimate of a divergence of P from Pi, whose interval and verdict wait to be asked for."""
 
     method: str
     value: float

@@ -139,6 +139,10 @@ class CountNoise:
         """s Laplace variables of variance v have 3 s v^2, normal ones have none."""
         return 0.0 if self.scale is None else 3 * self.sd**2 * laplace_variance(self.scale)
 
+    def __str__(self) -> str:
+        kind = "normal" if self.scale is None else "discrete Laplace"
+        return f"{kind} noise of standard deviation {self.sd:.4g} on each count"
+
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
         """Noise of this law, for simulation: nothing is hidden by it.
 

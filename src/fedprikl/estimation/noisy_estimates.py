@@ -1,14 +1,12 @@
 """Every divergence from the same noisy counts: all of it post-processing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from fedprikl.checks import Floats
 from fedprikl.divergence import Score
-from fedprikl.estimation.estimate import Estimate
+from fedprikl.estimation.estimate import Answer, Estimate
 from fedprikl.estimation.interval import counts_interval
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import (
@@ -76,11 +74,6 @@ def noise_counts(
 
 def mean_without_drift(design: CountsDesign, score: Score, model: NoDrift) -> float:
     """What the estimate from counts with this noise is on average, if nothing has drifted."""
-    return float(values_without_drift(design, score, model).mean())
-
-
-def values_without_drift(design: CountsDesign, score: Score, model: NoDrift) -> Floats:
-    """The same estimate of simulated populations of as many records that have not drifted."""
     each = RESAMPLES * (len(design.points) + 1)
     populations = min(POPULATIONS, max(10, MOST // each))
     parts = np.array_split(np.arange(populations), 1 + populations * each // CHUNK)
@@ -98,120 +91,47 @@ def values_without_drift(design: CountsDesign, score: Score, model: NoDrift) -> 
             resamples=RESAMPLES,
         )
         found.append(values)
-    return np.concatenate(found)
+    return float(np.concatenate(found).mean())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyDivergence:
-    """A divergence computed from public noisy counts, beside what no drift would give.
+def answers_from_counts(
+    points: QueryPoints,
+    noisy: NoisyCounts,
+    spread: float | Spread,
+    scores: Sequence[Score],
+    *,
+    mechanism: str,
+) -> tuple[Answer, ...]:
+    """Each divergence of a view from its noisy counts, and what it would be without drift.
 
-    `value` has the bias that the known noise is seen to cause removed. What is left of it, and the
-    bias of a sample, is in `no_drift`: the mean of the same estimate over simulated populations
-    of as many records that have not drifted, with the same noise. `no_drift_sd` is their spread.
-
-    >>> found = NoisyDivergence(
-    ...     divergence="tv",
-    ...     value=0.21,
-    ...     noise_sd=0.01,
-    ...     no_drift=0.2,
-    ...     no_drift_sd=0.01,
-    ...     target="TV(Pi, P)",
-    ...     unit="",
-    ... )
-    >>> round(found.excess, 3)
-    0.01
-    >>> print(found)
-    TV(Pi, P) is about 0.2100, of which about 0.2000 is what no drift gives.
-    """
-
-    divergence: str  # its name
-    value: float
-    noise_sd: float  # spread of the noise in the value
-    no_drift: float
-    no_drift_sd: float
-    target: str
-    unit: str
-
-    @property
-    def excess(self) -> float:
-        """The value less what no drift gives. Negative values are no drift."""
-        return self.value - self.no_drift
-
-    def __str__(self) -> str:
-        value = f"{self.value:.4f} {self.unit}".rstrip()
-        return (
-            f"{self.target} is about {value}, of which about "
-            f"{self.no_drift:.4f} is what no drift gives."
-        )
-
-
-def noisy_divergence(
-    points: QueryPoints, noisy: NoisyCounts, *, score: Score, spread: float | Spread = 1.0
-) -> NoisyDivergence:
-    """The divergence of `score` from noisy counts, and what it would be without drift.
-
-    Both come from a public simulation with a fixed seed: anybody finds the same numbers. Counts
-    without drift are multinomial; `spread` says how much more they vary where records of one client
-    are alike. The excess is not a verdict: `Estimates.judge` is one. Cost: about a
-    second for 500 cells.
-    """
-    plain = score.plain
-    value, noise_sd = estimate_noisy_counts(points, noisy, score=plain, rng=public_simulation())
-    design = CountsDesign.of(points, noisy)
-    null = values_without_drift(design, plain, NoDrift.of(points, design.records, spread))
-    return NoisyDivergence(
-        divergence=score.divergence.name,
-        value=value,
-        noise_sd=noise_sd,
-        no_drift=float(null.mean()),
-        no_drift_sd=float(null.std()),
-        target=score.target,
-        unit=score.unit,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnSize:
-    """A divergence of one column, beside what no drift would give."""
-
-    divergence: str  # its name
-    value: float
-    interval: tuple[float, float] | None  # 95%, where it is known
-    no_drift: float  # mean of the same estimate over populations without drift
-    noise_sd: float  # spread of the noise in the value
-    target: str
-    unit: str
-
-
-def column_sizes(
-    points: QueryPoints, noisy: NoisyCounts, spread: float | Spread, scores: Sequence[Score]
-) -> tuple[ColumnSize, ...]:
-    """Each divergence of a column, from its noisy counts.
-
-    All simulation is public and has a fixed seed. Cost: 30 ms for a divergence of 12 cells.
+    All simulation is public and has a fixed seed: anybody finds the same numbers. `spread` says how
+    counts vary without drift; `mechanism` is the noise in words. Cost: 30 ms for a divergence of 12
+    cells, about a second for 500 cells.
 
     >>> import numpy as np
     >>> from fedprikl.divergence import TV, Skew
     >>> from fedprikl.reference import all_points
     >>> points, noise = all_points([0.5, 0.3, 0.2]), CountNoise(sd=10.0)
     >>> noisy = NoisyCounts.of([5004.0, 3404.0, 1604.0, -3.0], [10_000], [noise])
-    >>> (found,) = column_sizes(points, noisy, 1.0, [Score(Skew(0.01), TV)])
+    >>> score = Score(Skew(0.01), TV)
+    >>> (found,) = answers_from_counts(points, noisy, 1.0, [score], mechanism=str(noise))
     >>> found.divergence, round(found.value, 2), round(found.no_drift, 3)
     ('tv', 0.04, 0.006)
     """
-    model = NoDrift.of(points, np.array(noisy.records), spread)
-    return tuple(_size(points, noisy, model, score.plain) for score in scores)
-
-
-def _size(points: QueryPoints, noisy: NoisyCounts, model: NoDrift, score: Score) -> ColumnSize:
-    value, noise_sd = estimate_noisy_counts(points, noisy, score=score, rng=public_simulation())
-    interval = counts_interval(points, noisy, value, score=score)
-    return ColumnSize(
-        divergence=score.divergence.name,
-        value=value,
-        interval=None if interval is None else interval.printed,
-        no_drift=mean_without_drift(CountsDesign.of(points, noisy), score, model),
-        noise_sd=noise_sd,
-        target=score.target,
-        unit=score.unit,
-    )
+    design = CountsDesign.of(points, noisy)
+    model, found = NoDrift.of(points, design.records, spread), []
+    for score in (each.plain for each in scores):
+        value, _ = estimate_noisy_counts(points, noisy, score=score, rng=public_simulation())
+        interval = counts_interval(points, noisy, value, score=score)
+        found.append(
+            Answer(
+                divergence=score.divergence.name,
+                value=value,
+                interval=None if interval is None else interval.printed,
+                no_drift=mean_without_drift(design, score, model),
+                target=score.target,
+                unit=score.unit,
+                mechanism=mechanism,
+            )
+        )
+    return tuple(found)

@@ -176,14 +176,6 @@ def _sensitivities(views: Sequence[QueryPoints], records: Ints, score: Score, mo
     return np.array([score_sensitivity(view, records, score, moved) for view in views])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """What follows from simulated populations without drift."""
-
-    verdict: Verdict
-    no_drift: tuple[float | None, ...]  # per estimate: its mean without drift, if known
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Estimates:
     """One estimate for each question of a plan, from the same counts."""
@@ -201,8 +193,10 @@ class Estimates:
         known = [found.statistic for found in self.each if found.statistic is not None]
         return tuple({id(statistic): statistic for statistic in known}.values())
 
-    def judge(self, false_alarm: float, spread: float | Spread) -> Judgement:
-        """Drifted or not, and what each estimate would be without drift. One simulation.
+    def judge(
+        self, false_alarm: float, spread: float | Spread
+    ) -> tuple[Verdict, tuple[float | None, ...]]:
+        """Drifted or not, and what each estimate would be without drift, if that is known.
 
         About a second for 500 asked cells and three questions.
         """
@@ -214,10 +208,7 @@ class Estimates:
         means = {
             id(statistic): null.mean for statistic, null in zip(statistics, nulls, strict=True)
         }
-        return Judgement(
-            verdict=judge_together(statistics, model, nulls, false_alarm=false_alarm),
-            no_drift=tuple(
-                found.typical(model) if found.typical else means.get(id(found.statistic))
-                for found in self.each
-            ),
+        return judge_together(statistics, model, nulls, false_alarm=false_alarm), tuple(
+            found.typical(model) if found.typical else means.get(id(found.statistic))
+            for found in self.each
         )

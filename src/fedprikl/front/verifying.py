@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fedprikl.divergence import Score, Skew, divergence_named
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import NoisyDivergence, noisy_divergence
+from fedprikl.estimation import Answer, answers_from_counts
 from fedprikl.front.plan_checks import AnyPlan, signed_plan
 from fedprikl.front.result import Comparison
 from fedprikl.protocol import Release
@@ -65,7 +65,7 @@ def divergence_of(
     reference: Reference | str | Path,
     plan: AnyPlan,
     skew: float | None = None,
-) -> NoisyDivergence:
+) -> Answer:
     """Any registered divergence from a release with noisy counts, at no further privacy cost.
 
     Without a trusted party a release about the whole has them; with one, where the plan reads
@@ -106,4 +106,6 @@ def divergence_of(
         )
     points = NoisyHistogram(agreed).asked_points(known.probabilities, found.noisy_counts)
     spread = spread_of(agreed, known, found.cohorts)
-    return noisy_divergence(points, found.noisy_counts, score=score, spread=spread)
+    noise = str(found.noisy_counts.noise[0])
+    (answer,) = answers_from_counts(points, found.noisy_counts, spread, [score], mechanism=noise)
+    return answer

@@ -165,13 +165,14 @@ class Channel:
 def channels_of(plan: Plan, reference: Reference) -> tuple[Channel, ...]:
     """What the releases of a plan are about: the whole where it is asked, then every column.
 
-    >>> from fedprikl.protocol import Question
+    >>> from fedprikl.protocol import AskedView, Budget, Question
     >>> reference = Reference.from_counts([500, 300, 200])
     >>> plan = Plan(
     ...     population="patients",
     ...     reference=reference.fingerprint,
-    ...     epsilon=1.0,
-    ...     questions=(Question(points=3, release="counts"),),
+    ...     budget=Budget(epsilon=1.0),
+    ...     views=(AskedView(points=3),),
+    ...     questions=(Question(release="counts"),),
     ... )
     >>> [(channel.name, len(channel.points)) for channel in channels_of(plan, reference)]
     [('', 3)]

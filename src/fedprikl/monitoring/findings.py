@@ -8,7 +8,7 @@ from typing import Any
 
 from fedprikl.documents import canonical, read_fields, to_plain
 from fedprikl.errors import FedPriKLError, HistoryDamagedError
-from fedprikl.estimation import ColumnSize, column_sizes, sum_counts
+from fedprikl.estimation import Answer, answers_from_counts, sum_counts
 from fedprikl.monitoring.alarms import JudgedChannel, JudgedPeriod, SeriesVerdict
 from fedprikl.monitoring.channels import Channel, PeriodCounts, channels_of, counts_of
 from fedprikl.monitoring.history import History, SeriesHistory
@@ -20,7 +20,6 @@ from fedprikl.monitoring.status import (
     PeriodPoint,
     SeriesStatus,
     SiteHealth,
-    Size,
     WindowFacts,
 )
 from fedprikl.privacy import Account
@@ -64,7 +63,7 @@ def window_values(
     )
 
 
-def sizes_of(channel: Channel, periods: Sequence[PeriodCounts], place: int) -> tuple[Size, ...]:
+def sizes_of(channel: Channel, periods: Sequence[PeriodCounts], place: int) -> tuple[Answer, ...]:
     """The divergences of a channel over some periods together; it stands at this place in each.
 
     Without drift, clients that stay the same differ from the reference by as much in many periods
@@ -73,18 +72,8 @@ def sizes_of(channel: Channel, periods: Sequence[PeriodCounts], place: int) -> t
     noisy = sum_counts([period.channels[place] for period in periods])
     records = round(noisy.records[0] / len(periods))
     clients = max(round(sum(period.clients for period in periods) / len(periods)), 1)
-    found = column_sizes(channel.points, noisy, channel.spread_at(records, clients), channel.scores)
-    return tuple(_size(each) for each in found)
-
-
-def _size(found: ColumnSize) -> Size:
-    return Size(
-        divergence=found.divergence,
-        value=found.value,
-        interval=found.interval,
-        no_drift=found.no_drift,
-        unit=found.unit,
-    )
+    spread, noise = channel.spread_at(records, clients), str(noisy.noise[0])
+    return answers_from_counts(channel.points, noisy, spread, channel.scores, mechanism=noise)
 
 
 def keep_findings(history: History, reference: Reference, *, at: str) -> None:
@@ -164,7 +153,7 @@ def _said_of(kept: Mapping[str, Any], alone: float, over: float) -> JudgedChanne
     )
 
 
-def _sizes(channels: Sequence[Channel], counts: PeriodCounts) -> dict[str, tuple[Size, ...]]:
+def _sizes(channels: Sequence[Channel], counts: PeriodCounts) -> dict[str, tuple[Answer, ...]]:
     """How large the drift of one period is, in every channel."""
     return {
         channel.name: sizes_of(channel, [counts], place) for place, channel in enumerate(channels)
@@ -172,7 +161,7 @@ def _sizes(channels: Sequence[Channel], counts: PeriodCounts) -> dict[str, tuple
 
 
 def _point(
-    release: Release, judged: JudgedPeriod, plan: Plan, sizes: Mapping[str, tuple[Size, ...]]
+    release: Release, judged: JudgedPeriod, plan: Plan, sizes: Mapping[str, tuple[Answer, ...]]
 ) -> PeriodPoint:
     """One period, as pages show it."""
     place, series = release.period, plan.series
@@ -201,7 +190,7 @@ def _point(
     )
 
 
-def _column(judged: JudgedChannel, sizes: tuple[Size, ...]) -> ColumnPoint:
+def _column(judged: JudgedChannel, sizes: tuple[Answer, ...]) -> ColumnPoint:
     return ColumnPoint(
         name=judged.name,
         statistic=judged.statistic,
@@ -240,9 +229,9 @@ def _readable() -> Iterator[None]:
         ) from None
 
 
-def _read_size(size: dict[str, Any]) -> Size:
+def _read_size(size: dict[str, Any]) -> Answer:
     limits = size["interval"]
-    return Size(**size | {"interval": None if limits is None else (limits[0], limits[1])})
+    return Answer(**size | {"interval": None if limits is None else (limits[0], limits[1])})
 
 
 def read_windows(found: Mapping[str, Any]) -> tuple[WindowFacts, ...]:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from fedprikl.monitoring.status import PeriodPoint, SeriesStatus, Size
+from fedprikl.estimation import Answer
+from fedprikl.monitoring.status import PeriodPoint, SeriesStatus
 
 Labels = Mapping[str, str]
 _SAMPLE = re.compile(r"^(\w+(?:\{.*\})?) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII)
@@ -193,7 +194,7 @@ def _statistics(column: str, alone: float | None, together: float | None) -> Ite
             yield "statistic", {"column": column, "test": test}, value
 
 
-def _sizes(name: str, labels: dict[str, str], sizes: Sequence[Size]) -> Iterator[Sample]:
+def _sizes(name: str, labels: dict[str, str], sizes: Sequence[Answer]) -> Iterator[Sample]:
     for size in sizes:
         own = labels | {"divergence": size.divergence}
         yield name, own, size.value

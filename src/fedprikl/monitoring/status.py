@@ -5,20 +5,10 @@ from datetime import datetime
 from typing import Any, Literal
 
 from fedprikl.documents import to_plain
+from fedprikl.estimation import Answer
 
 PeriodState = Literal["released", "missed", "due", "ahead"]
 AlarmState = Literal["open", "acknowledged", "rebaselined", "ended"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """How large a drift is, in one divergence."""
-
-    divergence: str  # "kl", "tv", "js"
-    value: float
-    interval: tuple[float, float] | None
-    no_drift: float | None  # what as many records give without drift
-    unit: str  # "nats", or empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +20,7 @@ class ColumnPoint:
     cumulative: float | None  # the largest of the windows that end here, likewise
     window: int  # in periods, where `cumulative` was largest; 0: none
     speaks: bool  # above its threshold, alone or over a window
-    sizes: tuple[Size, ...]  # of this period alone
+    sizes: tuple[Answer, ...]  # of this period alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +36,7 @@ class PeriodPoint:
     release: str = ""  # fingerprint
     records: int = 0
     clients: int = 0  # whose records are counted
-    sizes: tuple[Size, ...] = ()  # of the whole; empty if only columns are asked
+    sizes: tuple[Answer, ...] = ()  # of the whole; empty if only columns are asked
     statistic: float | None = None  # of the whole, in standard deviations from no drift
     cumulative: float | None = None
     window: int = 0
@@ -65,7 +55,7 @@ class WindowFacts:
     first: int  # period
     last: int
     records: int
-    sizes: tuple[Size, ...]
+    sizes: tuple[Answer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

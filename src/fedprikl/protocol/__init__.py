@@ -1,7 +1,8 @@
 """Protocol: the parties, their messages and one round. Start with `run.py`."""
 
+from fedprikl.estimation import Answer
 from fedprikl.protocol.aggregator import Aggregator
-from fedprikl.protocol.answer import Answer, CellAnswer, ColumnAnswer
+from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.client import Client, ClientSession, draw_of
 from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import (

@@ -18,22 +18,22 @@ from fedprikl.checks import Ints
 from fedprikl.documents import canonical, check_version, parse_document, read_fields, to_plain
 from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import (
+    Answer,
     CellShares,
     ColumnCase,
-    ColumnSize,
     ColumnVerdict,
     Estimates,
     NoisyCounts,
     NoisyViews,
+    Verdict,
+    answers_from_counts,
     cell_shares,
-    column_sizes,
     judge_columns,
     moved_cells,
 )
 from fedprikl.estimation.moved_cells import Case
-from fedprikl.estimation.noisy_views import Judgement
 from fedprikl.privacy import Head, Ledger, PrivacyStatement
-from fedprikl.protocol.answer import Answer, CellAnswer, ColumnAnswer
+from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.cohort_sums import (
     Noised,
     Outcome,
@@ -144,28 +144,17 @@ def _answer(
     verdict: ColumnVerdict | None,
     moved: Ints | None,
 ) -> ColumnAnswer:
-    sizes = or_none(lambda: column_sizes(*case, [view_score(name) for name in SIZES])) or ()
+    scores = [view_score(name) for name in SIZES]
+    answers = or_none(lambda: answers_from_counts(*case, scores, mechanism=mechanism))
     drifted = None if verdict is None else verdict.drifted
     told = moved if moved is not None and drifted else np.zeros(view.size, dtype=np.int64)
     return ColumnAnswer(
         columns=view.columns,
         witnesses=() if verdict is None else verdict.witnesses,
-        answers=tuple(_size(each, mechanism) for each in sizes),
+        answers=answers or (),
         cells=_cells(view, case, told),
         counts=case[1],
         design_effect=None if verdict is None else verdict.design_effect,
-    )
-
-
-def _size(found: ColumnSize, mechanism: str) -> Answer:
-    return Answer(
-        divergence=found.divergence,
-        value=found.value,
-        interval=found.interval,
-        no_drift=found.no_drift,
-        target=found.target,
-        unit=found.unit,
-        mechanism=mechanism,
     )
 
 
@@ -295,10 +284,12 @@ class NoisedRound:
             [outcome.clients for outcome in self.outcomes],
             rng=_generator(self.simulation),
         )
-        judged = None
+        verdict: Verdict | None = None
+        no_drift: tuple[float | None, ...] = (None,) * len(estimates.each)
         if estimates.each and not plan.is_series:  # that of a series looks at all its releases
             spread = spread_of(plan, reference, self.outcomes)
             judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, spread))
+            verdict, no_drift = judged or (verdict, no_drift)
         columns = estimates.columns
         return Release(
             round_id=self.round_id,
@@ -307,13 +298,13 @@ class NoisedRound:
             trust=plan.trust,
             plan=plan.fingerprint,
             reference=plan.reference,
-            answers=_answers(plan, estimates, judged),
+            answers=_answers(plan, estimates, no_drift),
             columns=()
             if columns is None
             else answer_columns(
                 plan, views, columns, clients=self._clients, mechanism=columns.mechanism
             ),
-            verdict=None if judged is None else judged.verdict,
+            verdict=verdict,
             period=released_period(plan, self.period, self.previous),
             privacy=in_series(self._whom(plan, estimates), plan),
             cohorts=self.outcomes,
@@ -383,9 +374,10 @@ def finish_round(
     return None
 
 
-def _answers(plan: Plan, estimates: Estimates, judged: Judgement | None) -> tuple[Answer, ...]:
-    """One for each question of the plan."""
-    unknown = (None,) * len(estimates.each)
+def _answers(
+    plan: Plan, estimates: Estimates, no_drift: Sequence[float | None]
+) -> tuple[Answer, ...]:
+    """One for each question about the whole."""
     limits = [or_none(found.limits) for found in estimates.each]
     return tuple(
         Answer(
@@ -393,17 +385,13 @@ def _answers(plan: Plan, estimates: Estimates, judged: Judgement | None) -> tupl
             value=found.value,
             interval=None if limit is None else limit.printed,
             guaranteed=None if limit is None else limit.guaranteed,
-            no_drift=no_drift,
+            no_drift=typical,
             target=found.target,
             unit=found.unit,
             mechanism=found.privacy.mechanism,
         )
-        for question, found, limit, no_drift in zip(
-            plan.about_whole,
-            estimates.each,
-            limits,
-            unknown if judged is None else judged.no_drift,
-            strict=True,
+        for question, found, limit, typical in zip(
+            plan.about_whole, estimates.each, limits, no_drift, strict=True
         )
     )
 

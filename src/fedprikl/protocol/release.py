@@ -15,11 +15,11 @@ from fedprikl.documents import (
     to_plain,
 )
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import NoisyCounts, Verdict
+from fedprikl.estimation import Answer, NoisyCounts, Verdict
 from fedprikl.estimation.statistic import COUNTS
 from fedprikl.privacy import Head, PrivacyStatement, Span
 from fedprikl.privacy.account import LedgerRound
-from fedprikl.protocol.answer import Answer, ColumnAnswer
+from fedprikl.protocol.answer import ColumnAnswer
 from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.plan import Plan

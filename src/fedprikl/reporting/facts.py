@@ -9,7 +9,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from fedprikl.estimation import Witness
 from fedprikl.estimation.statistic import UNSEEN
@@ -20,7 +19,6 @@ from fedprikl.monitoring.status import (
     ColumnPoint,
     PeriodPoint,
     SeriesStatus,
-    Size,
     counted,
     day,
     period_name,
@@ -170,8 +168,6 @@ def date(at: str) -> str:
     return f"{when.day} {when:%B %Y, %H:%M}{zone}"
 
 
-Sized = Answer | Size
-AnySize = TypeVar("AnySize", Answer, Size)
 UNKNOWN = "-"
 TITLES = {
     "kl": "Kullback-Leibler divergence",
@@ -192,22 +188,22 @@ def divergence_title(name: str) -> str:
     return f"{TITLES.get(name, 'Divergence')} ({name})"
 
 
-def named(answers: Sequence[AnySize], divergence: str) -> AnySize | None:
+def named(answers: Sequence[Answer], divergence: str) -> Answer | None:
     """The answer in this divergence."""
     return next((answer for answer in answers if answer.divergence == divergence), None)
 
 
-def plainest_first(answers: Sequence[AnySize]) -> list[AnySize]:
+def plainest_first(answers: Sequence[Answer]) -> list[Answer]:
     """Total variation comes first: it is a share of all records."""
     return sorted(answers, key=lambda answer: answer.divergence != "tv")
 
 
-def digits_of(answer: Sized) -> int:
+def digits_of(answer: Answer) -> int:
     """Digits after the point that its interval deserves."""
     return decimals(0.0 if answer.interval is None else answer.interval[1] - answer.interval[0])
 
 
-def in_unit(value: float, answer: Sized, digits: int | None = None) -> str:
+def in_unit(value: float, answer: Answer, digits: int | None = None) -> str:
     """A value on the scale of an answer, with its unit."""
     digits = digits_of(answer) if digits is None else digits
     return f"{number(value, digits)} {clean(answer.unit)}".rstrip()
@@ -218,7 +214,7 @@ def between(interval: tuple[float, float] | None, digits: int) -> str:
     return UNKNOWN if interval is None else " to ".join(number(end, digits) for end in interval)
 
 
-def size_words(answer: Sized) -> str:
+def size_words(answer: Answer) -> str:
     """A value with its unit and interval: "0.047 nats (0.035 to 0.059)"."""
     value = in_unit(answer.value, answer)
     if answer.interval is None:

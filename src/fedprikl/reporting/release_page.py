@@ -17,7 +17,7 @@ from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.reporting import facts, html
 from fedprikl.reporting.charts import Bar, Kind, Scale, bar_chart
-from fedprikl.reporting.facts import Sized, percent
+from fedprikl.reporting.facts import percent
 from fedprikl.reporting.html import Html
 
 CELL_HEAD = ("category", "reference", "now", "95% interval", "count, with noise", "shifted")
@@ -198,7 +198,7 @@ def _size(answer: Answer, release: Release, plan: Plan) -> Html:
 
 
 def size_chart(
-    answer: Sized, records: int, statistic: Witness | None = None, mark: float | None = None
+    answer: Answer, records: int, statistic: Witness | None = None, mark: float | None = None
 ) -> Html:
     """The value among numbers that give it a meaning. `mark` is a threshold the user set."""
     threshold = None if statistic is None else statistic.threshold
@@ -225,7 +225,7 @@ def size_chart(
     return bar_chart(rows, title=f"The size of the drift, {answer.divergence}")
 
 
-def _examples(answer: Sized) -> list[tuple[float, str]]:
+def _examples(answer: Answer) -> list[tuple[float, str]]:
     """The known changes just below and just above the value."""
     known = sorted(_known(answer.divergence).items())
     below = [each for each in known if each[0] <= answer.value]

@@ -7,11 +7,11 @@ Whether there is drift and since when, where, how large, and who answers. The pa
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from fedprikl.estimation import Answer
 from fedprikl.monitoring.status import (
     ColumnPoint,
     PeriodPoint,
     SeriesStatus,
-    Size,
     WindowFacts,
     alarm_words,
     counted,
@@ -264,12 +264,12 @@ def _sizes(status: SeriesStatus) -> Iterator[Html]:
     yield html.cards(boxes)
 
 
-def _tv(point: PeriodPoint, name: str) -> Size | None:
+def _tv(point: PeriodPoint, name: str) -> Answer | None:
     sizes = next((column.sizes for column in point.columns if column.name == name), ())
     return facts.named(sizes, "tv")
 
 
-def _size_card(frame: Frame, title: str, found: Sequence[Size | None]) -> Html:
+def _size_card(frame: Frame, title: str, found: Sequence[Answer | None]) -> Html:
     words = ["no value" if size is None else facts.size_words(size) for size in found]
     chart = charts.timeline_chart(
         frame,
