@@ -68,9 +68,9 @@ def test_a_dead_process_is_started_again_later_and_later(
     monkeypatch.setattr(supervising, "LONGEST_PAUSE", 0.15)
     said: list[str] = []
     one = Supervisor([child("node", DIES, tmp_path / "note")], said.append)
-    one.states[0].pause = 0.05
+    one.children[0].pause = 0.05
     with running(one):
-        wait_until(lambda: one.states[0].restarts >= 3)
+        wait_until(lambda: one.children[0].restarts >= 3)
     words = "node ended (exit code 3); it is started again in "
     assert said[:3] == [f"{words}{pause} s" for pause in (0.05, 0.1, 0.15)]
 
@@ -83,7 +83,7 @@ def test_a_killed_process_is_replaced_and_the_other_left_alone(tmp_path: Path) -
         first, other = (int(note.read_text()) for note in notes)
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: len(notes[0].read_text().split()) == 2, 60)
-        assert two.states[1].restarts == 0
+        assert two.children[1].restarts == 0
         assert is_running(other)
     pids = [int(pid) for note in notes for pid in note.read_text().split()]
     assert not any(map(is_running, pids))
@@ -113,7 +113,7 @@ def test_health_is_that_all_run_and_give_signs_of_life(
     with serve_health(0, lambda: one.health) as port:
         assert asked(port)[0] == 503
         with running(one):
-            wait_until(lambda: one.states[0].process)
+            wait_until(lambda: one.children[0].process)
             assert asked(port)[0] == 503  # it runs, and has said nothing yet
             beat.touch()
             well = {"well": True, "processes": {"executor": {"well": True, "restarts": 0}}}

@@ -46,9 +46,8 @@ from fedprikl.deployment.flower.privates import (
     tolerate_clocks,
     where_needed,
 )
-from fedprikl.deployment.flower.server import FlowerTransport
+from fedprikl.deployment.flower.server import FlowerNetwork
 from fedprikl.deployment.host import Clock
-from fedprikl.deployment.settings import Patience
 from fedprikl.deployment.tls import CLOCKS
 
 pytestmark = pytest.mark.slow
@@ -284,7 +283,7 @@ def test_an_answer_by_another_clock_is_kept_by_the_relay(
     own: Any = import_module("flwr.app.message.message")
     monkeypatch.setattr(own, "now", lambda: now + timedelta(seconds=aggregator))
     grid: Any = None
-    transport = FlowerTransport(grid, "ab", Patience(timeout=30.0, grace=5.0), Clock())
+    transport = FlowerNetwork(grid=grid, clock=Clock(), timeout=30.0, grace=5.0, round_id="ab")
     asked = transport._message("input", "7", b"words")
     asked.metadata.__dict__["_message_id"] = "asked"
     asked.metadata.__dict__["_src_node_id"] = 1

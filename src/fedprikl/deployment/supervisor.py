@@ -29,21 +29,17 @@ SILENT = 60.0  # seconds without a sign of life after which a process is not wel
 EVERY = 0.5  # seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Child:
-    """A process to keep running. It touches `beat`, if it has one, whenever all is well."""
+    """A process to keep running, and how it is now.
+
+    It touches `beat`, if it has one, whenever all is well.
+    """
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     beat: Path | None = None
-
-
-@dataclass(slots=True)
-class ChildState:
-    """A child as it is now."""
-
-    child: Child
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     restart_at: float = 0.0
@@ -55,27 +51,34 @@ class ChildState:
         """Whether it runs, and has given a sign of life lately if it gives any."""
         if self.process is None or self.process.poll() is not None:
             return False
-        beat = self.child.beat
         with suppress(OSError):
-            return beat is None or time.time() - beat.stat().st_mtime < SILENT
+            return self.beat is None or time.time() - self.beat.stat().st_mtime < SILENT
         return False
+
+    def start(self) -> None:
+        """Starts the process."""
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(  # noqa: S603  our own commands, no shell
+            list(self.command),
+            env=os.environ | dict(self.environment),
+            stdin=subprocess.DEVNULL,
+        )
 
 
 class Supervisor:
     """Runs children until it is told to stop."""
 
     def __init__(self, children: Sequence[Child], say: Callable[[str], None]) -> None:
-        self.states = [ChildState(child) for child in children]
-        self._say, self._stopping = say, False
+        self.children, self._say, self._stopping = children, say, False
 
     @property
     def health(self) -> dict[str, object]:
         """What a health endpoint tells: no more than which processes run."""
         return {
-            "well": bool(self.states) and all(state.is_well for state in self.states),
+            "well": bool(self.children) and all(child.is_well for child in self.children),
             "processes": {
-                state.child.name: {"well": state.is_well, "restarts": state.restarts}
-                for state in self.states
+                child.name: {"well": child.is_well, "restarts": child.restarts}
+                for child in self.children
             },
         }
 
@@ -84,8 +87,8 @@ class Supervisor:
         before = {n: signal.signal(n, self._stop) for n in (signal.SIGTERM, signal.SIGINT)}
         try:
             while not self._stopping:
-                for state in self.states:
-                    self._look_after(state)
+                for child in self.children:
+                    self._look_after(child)
                 time.sleep(LOOK)
         finally:
             self._end_all()
@@ -95,32 +98,26 @@ class Supervisor:
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self._stopping = True
 
-    def _look_after(self, state: ChildState) -> None:
-        now, process = time.monotonic(), state.process
+    def _look_after(self, child: Child) -> None:
+        now, process = time.monotonic(), child.process
+        if self._stopping:
+            return
         if process is None:
-            if now >= state.restart_at and not self._stopping:
-                self._start(state)
-        elif process.poll() is not None and not self._stopping:
-            if now - state.started > SETTLED:
-                state.pause = FIRST_PAUSE
+            if now >= child.restart_at:
+                child.start()
+        elif process.poll() is not None:
+            if now - child.started > SETTLED:
+                child.pause = FIRST_PAUSE
             self._say(
-                f"{state.child.name} ended ({_ending(process.returncode)}); it is started again "
-                f"in {state.pause:g} s"
+                f"{child.name} ended ({_ending(process.returncode)}); it is started again "
+                f"in {child.pause:g} s"
             )
-            state.process, state.restart_at = None, now + state.pause
-            state.pause = min(2 * state.pause, LONGEST_PAUSE)
-            state.restarts += 1
-
-    def _start(self, state: ChildState) -> None:
-        state.started = time.monotonic()
-        state.process = subprocess.Popen(  # noqa: S603  our own commands, no shell
-            list(state.child.command),
-            env=os.environ | dict(state.child.environment),
-            stdin=subprocess.DEVNULL,
-        )
+            child.process, child.restart_at = None, now + child.pause
+            child.pause = min(2 * child.pause, LONGEST_PAUSE)
+            child.restarts += 1
 
     def _end_all(self) -> None:
-        running = [state.process for state in self.states if state.process is not None]
+        running = [child.process for child in self.children if child.process is not None]
         for process in running:
             process.terminate()
         end = time.monotonic() + STOPPING
@@ -134,6 +131,44 @@ class Supervisor:
 
 def _ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+@contextmanager
+def serve_health(port: int, health: Callable[[], Mapping[str, object]]) -> Iterator[int]:
+    """Answers on a port of this machine while the block lasts; the port. 0: any that is free.
+
+    It is for everybody on this machine, so `health` tells no more than that processes run.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 5.0
+
+        def do_GET(self) -> None:
+            found = health() if self.path == "/health" else None
+            content = b"" if found is None else json.dumps(found).encode() + b"\n"
+            self.send_response(404 if found is None else 200 if found["well"] else 503)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Silent: it is asked every few seconds."""
+
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError as error:
+        raise DeploymentError(
+            f"The health port {port} cannot be used: {error.strerror}. Choose another with "
+            "--health-port."
+        ) from None
+    thread = threading.Thread(target=server.serve_forever, name="health", daemon=True)
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def watch_parent(parent: int) -> None:
@@ -169,47 +204,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-
-Health = Callable[[], Mapping[str, object]]
-
-
-@contextmanager
-def serve_health(port: int, health: Health) -> Iterator[int]:
-    """Answers on a port of this machine while the block lasts; the port. 0: any that is free.
-
-    It is for everybody on this machine, so `health` tells no more than that processes run.
-    """
-    try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), _handler(health))
-    except OSError as error:
-        raise DeploymentError(
-            f"The health port {port} cannot be used: {error.strerror}. Choose another with "
-            "--health-port."
-        ) from None
-    thread = threading.Thread(target=server.serve_forever, name="health", daemon=True)
-    thread.start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def _handler(health: Health) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 5.0
-
-        def do_GET(self) -> None:
-            found = health() if self.path == "/health" else None
-            content = b"" if found is None else json.dumps(found).encode() + b"\n"
-            self.send_response(404 if found is None else 200 if found["well"] else 503)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            """Silent: it is asked every few seconds."""
-
-    return Handler

@@ -1,6 +1,6 @@
 """The ServerApp, on the aggregator's own host; and its network over Flower's grid.
 
-Flower's own `send_and_receive` looks for answers every 3 s; `FlowerTransport` looks more often,
+Flower's own `send_and_receive` looks for answers every 3 s; `FlowerNetwork` looks more often,
 hands over each answer as it arrives, and waits no longer than a step may last, except for parts of
 an answer that are on their way: at most 20 s for each.
 """
@@ -8,7 +8,7 @@ an answer that are on their way: at most 20 s for each.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
@@ -17,7 +17,7 @@ from fedprikl.deployment.flower.client import IDENTITY, pack, unpack
 from fedprikl.deployment.host import Clock, Envelope, Host, print_line
 from fedprikl.deployment.hosted_round import host_round
 from fedprikl.deployment.progress import MARK, failure_line, printable
-from fedprikl.deployment.settings import Patience, RoundSettings
+from fedprikl.deployment.settings import RoundSettings
 from fedprikl.deployment.tls import CLOCKS
 from fedprikl.errors import DeploymentError, FedPriKLError, MessageDecodeError
 from fedprikl.protocol import Release, Reply, Step
@@ -54,16 +54,24 @@ def main(grid: Grid, context: Context) -> None:
 
 def run_on_flower(grid: Grid, settings: RoundSettings, host: Host) -> Release:
     """One round over a grid."""
-    return host_round(FlowerNetwork(grid, settings.patience, host.clock), settings, host)
+    network = FlowerNetwork(
+        grid=grid, clock=host.clock, timeout=settings.timeout, grace=settings.grace
+    )
+    return host_round(network, settings, host)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowerNetwork:
-    """The SuperNodes that are connected to a SuperLink."""
+    """The SuperNodes that are connected to a SuperLink; and the transport of one round.
+
+    As a transport it carries what belongs to its round, and turns away what does not say so.
+    """
 
     grid: Grid
-    patience: Patience
     clock: Clock
+    timeout: float  # seconds of a step for anybody's answer
+    grace: float  # seconds of a step for the last few, whom the round can do without
+    round_id: str = ""
 
     def nodes(self) -> list[str]:
         """Their numbers, given by the SuperLink."""
@@ -85,19 +93,9 @@ class FlowerNetwork:
         """Asks every node who it is."""
         return self.transport(challenge).ask(IDENTITY, dict.fromkeys(nodes, b""), enough)
 
-    def transport(self, round_id: str) -> "FlowerTransport":
+    def transport(self, round_id: str) -> "FlowerNetwork":
         """The messages of one round."""
-        return FlowerTransport(self.grid, round_id, self.patience, self.clock)
-
-
-@dataclass(frozen=True, slots=True)
-class FlowerTransport:
-    """Carries what belongs to one round, and turns away what does not say so."""
-
-    grid: Grid
-    round_id: str
-    patience: Patience
-    clock: Clock
+        return replace(self, round_id=round_id)
 
     def exchange(
         self, step: Step, messages: Mapping[str, bytes], enough: Callable[[], bool]
@@ -116,7 +114,7 @@ class FlowerTransport:
         bytes, and one that may have answered says nothing.
         """
         clock = self.clock
-        end = clock.now() + self.patience.timeout
+        end = clock.now() + self.timeout
         pending = self._send(what, messages)
         tries, again = dict.fromkeys(messages, 1), dict[str, float]()  # whom to ask anew, and when
         pause, hurried = SHORTEST_POLL, False
@@ -135,7 +133,7 @@ class FlowerTransport:
             again = {client: at for client, at in again.items() if client not in due}
             pending |= self._send(what, due)
             if not hurried and enough():
-                hurried, end = True, min(end, clock.now() + self.patience.grace)
+                hurried, end = True, min(end, clock.now() + self.grace)
             left = end - clock.now()
             if left <= 0:
                 break
@@ -167,7 +165,7 @@ class FlowerTransport:
             pack(Envelope(self.round_id, message)),
             dst_node_id=int(client),
             message_type=f"query.{what}",
-            ttl=self.patience.timeout + 2 * CLOCKS,
+            ttl=self.timeout + 2 * CLOCKS,
             group_id=self.round_id[:8],
         )
 
