@@ -14,7 +14,7 @@ FedPriKLError
 ├── PolicyRefusal             a client takes no part; says why
 ├── ReleaseRefused            a round that ends without a release; says whether it stays charged
 ├── SealError                 a sealed message that does not open where it arrived
-├── HookError                 news of a series that could not be delivered
+├── HookError                 a notification of a series that could not be delivered
 ├── DeploymentError           a federation that cannot be reached, or set up as it must not be
 └── SecureSumError            a secure sum that cannot or must not go on
     ├── MessageDecodeError    bytes that are not a message of the protocol
@@ -126,7 +126,7 @@ class DeploymentError(FedPriKLError):
 
 
 class HookError(FedPriKLError):
-    """News of a series that could not be delivered. Never shows an address' path or a secret."""
+    """A notification that could not be delivered. Never shows an address' path or a secret."""
 
 
 class SecureSumError(FedPriKLError):

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from fedprikl.monitoring.metrics import metrics_text
-from fedprikl.monitoring.notifications import AGAIN, WebhookSecret, notices, signature
+from fedprikl.monitoring.notifications import AGAIN, WebhookSecret, notifications
 from tests.docs.pages import code_of
 from tests.monitoring.statuses import SCENES
 from tests.monitoring.test_dashboards import rules
@@ -50,9 +50,9 @@ def test_the_scrape_is_yaml() -> None:
     assert yaml.safe_load(block)["scrape_configs"][0]["job_name"] == "fedprikl"
 
 
-def test_the_notice_has_the_fields_of_one() -> None:
+def test_the_notification_has_the_fields_of_one() -> None:
     (block,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    real = json.loads(notices(SCENES["drift"])[-1].to_bytes())
+    real = json.loads(notifications(SCENES["drift"])[-1].to_bytes())
     shown = json.loads(block)
     assert set(shown) == set(real)
     assert set(shown["alarm"]) == set(real["alarm"])
@@ -75,18 +75,15 @@ def test_the_receiver_verifies_what_is_sent_and_nothing_else() -> None:
     names: dict[str, Any] = {}
     exec(compile(block, "docs/monitoring.md", "exec"), names)
     is_genuine, text = names["is_genuine"], "a secret of at least 24 bytes"
-    notice = notices(SCENES["drift"])[-1]
-    body = notice.to_bytes()
+    sent = notifications(SCENES["drift"])[-1]
+    body = sent.to_bytes()
 
     def headers(at: float) -> dict[str, str]:
-        signed = signature(
-            WebhookSecret.from_text(text),
-            identity=notice.identity,
-            timestamp=str(int(at)),
-            body=body,
+        signed = WebhookSecret.from_text(text).signature(
+            identity=sent.identity, timestamp=str(int(at)), body=body
         )
         return {
-            "webhook-id": notice.identity,
+            "webhook-id": sent.identity,
             "webhook-timestamp": str(int(at)),
             "webhook-signature": signed,
         }

@@ -113,7 +113,7 @@ class Audience:
     def _secret(self) -> WebhookSecret | None:
         if self.webhook_secret is not None:
             return WebhookSecret.from_file(self.webhook_secret)
-        return WebhookSecret.from_environment(SECRET) if SECRET in os.environ else None
+        return WebhookSecret.from_text(os.environ[SECRET]) if SECRET in os.environ else None
 
 
 class _Telling:

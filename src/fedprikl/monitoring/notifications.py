@@ -10,11 +10,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 from urllib import request
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -30,11 +30,12 @@ LETTERS = 200  # of what a command said, in an error
 LEAST = 24  # bytes of a secret
 PREFIX = "whsec_"
 LONGEST_WAIT = 60.0
+AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers after which another try may help
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """One piece of news about a series. All of it is public."""
+class Notification:
+    """One thing that happened in a series. All of it is public."""
 
     kind: Kind
     population: str
@@ -48,86 +49,63 @@ class Notice:
 
     @property
     def identity(self) -> str:
-        """The same for the same news, whenever it is looked at."""
+        """The same for the same thing, whenever it is looked at."""
         number = None if self.alarm is None else [self.alarm.number, self.alarm.state]
         words = self.words if self.kind == "fault" else ""
         return digest([self.plan, self.kind, self.period, number, words])[:32]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: what a hook receives."""
-        return {
-            "id": self.identity,
-            "kind": self.kind,
-            "population": self.population,
-            "period": self.period,
-            "words": self.words,
-            "headline": self.headline,
-            "at": self.at,
-            "plan": self.plan,
-            "reference": self.reference,
-            "alarm": to_plain(self.alarm),
-        }
-
     def to_bytes(self) -> bytes:
-        """The same as bytes: what is sent, and signed."""
-        return canonical(self.to_dict())
+        """A JSON object: what a hook receives, and what is signed."""
+        return canonical({"id": self.identity} | to_plain(self))
 
 
-def notices(status: SeriesStatus) -> tuple[Notice, ...]:
-    """All that is worth telling, oldest first: missed periods, alarms, faults of the history.
+def notifications(status: SeriesStatus) -> tuple[Notification, ...]:
+    """All that is worth a notification, oldest first: missed periods, alarms, faults.
 
-    An alarm is news again when its state changes. Which notices were delivered already is for the
-    caller to remember, by `Notice.identity`.
+    An alarm is worth another one when its state changes. Which notifications were delivered already
+    is for the caller to remember, by `Notification.identity`.
     """
     return tuple(_found(status))
 
 
-def _found(status: SeriesStatus) -> Iterator[Notice]:
+def _found(status: SeriesStatus) -> Iterator[Notification]:
+    def made(
+        kind: Kind, period: int | None, words: str, alarm: AlarmFacts | None = None
+    ) -> Notification:
+        return Notification(
+            kind=kind,
+            population=status.population,
+            period=period,
+            words=words,
+            headline=headline(status),
+            at=status.at,
+            plan=status.plan,
+            reference=status.reference,
+            alarm=alarm,
+        )
+
     for point in status.points:
         if point.state == "missed":
             name = period_name(point.number, status.every).capitalize()
-            yield _notice(
-                status, "missed", point.number, f"{name} was missed: {point.reason or NO_REASON}."
-            )
+            words = f"{name} was missed: {point.reason or NO_REASON}."
+            yield made("missed", point.number, words)
     for alarm in status.alarms:
-        words = alarm_words(alarm, status)
-        yield _notice(status, "alarm", alarm.raised, words, alarm=alarm)
+        yield made("alarm", alarm.raised, alarm_words(alarm, status), alarm)
     for fault in status.faults:
-        yield _notice(status, "fault", None, fault)
-
-
-def _notice(
-    status: SeriesStatus,
-    kind: Kind,
-    period: int | None,
-    words: str,
-    *,
-    alarm: AlarmFacts | None = None,
-) -> Notice:
-    return Notice(
-        kind=kind,
-        population=status.population,
-        period=period,
-        words=words,
-        headline=headline(status),
-        at=status.at,
-        plan=status.plan,
-        reference=status.reference,
-        alarm=alarm,
-    )
+        yield made("fault", None, fault)
 
 
 class Hook(Protocol):
-    """Something that is told the news."""
+    """Something that gets notifications."""
 
-    def deliver(self, notice: Notice) -> None:
-        """Returns once the notice is delivered; else raises `HookError`."""
+    def deliver(self, notification: Notification) -> None:
+        """Returns once the notification is delivered; else raises `HookError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandHook:
-    """A command that is told the news: delivered if it exits with 0.
+    """A command that gets notifications: delivered if it exits with 0.
 
     >>> CommandHook(argv=("true",)).argv
     ('true',)
@@ -139,11 +117,10 @@ class CommandHook:
     def __post_init__(self) -> None:
         if not self.argv or not self.argv[0] or any("\0" in word for word in self.argv):
             raise InvalidInputError("A command hook names a program.")
-        if not 0 < self.timeout < 86_400:
-            raise InvalidInputError("The timeout of a command hook is between 0 and 86400 seconds.")
 
-    def deliver(self, notice: Notice) -> None:
-        """Runs the command with the notice on its standard input."""
+    def deliver(self, notification: Notification) -> None:
+        """Runs the command with the notification on its standard input."""
+        name = repr(os.path.basename(self.argv[0]))  # its arguments may hold a secret
         try:
             running = subprocess.Popen(  # noqa: S603  the user's own command, without a shell
                 self.argv,
@@ -154,34 +131,26 @@ class CommandHook:
             )
         except OSError as error:
             raise HookError(
-                f"The command hook {self._name} cannot be started: {error.strerror}."
+                f"The command hook {name} cannot be started: {error.strerror}."
             ) from None
         with running:
             try:
-                _, said = running.communicate(notice.to_bytes(), timeout=self.timeout)
+                _, said = running.communicate(notification.to_bytes(), timeout=self.timeout)
             except subprocess.TimeoutExpired:
                 _end(running)
                 raise HookError(
-                    f"The command hook {self._name} was ended after {self.timeout:g} seconds."
+                    f"The command hook {name} was ended after {self.timeout:g} seconds."
                 ) from None
         if running.returncode:
             raise HookError(
-                f"The command hook {self._name} ended with {running.returncode}{_last(said)}."
+                f"The command hook {name} ended with {running.returncode}{_last(said)}."
             )
-
-    @property
-    def _name(self) -> str:
-        """The program; its arguments may hold a secret."""
-        return repr(os.path.basename(self.argv[0]))
 
 
 def _end(running: "subprocess.Popen[bytes]") -> None:
     """Ends the command and all that it started."""
     with contextlib.suppress(ProcessLookupError):
-        if hasattr(os, "killpg"):
-            os.killpg(running.pid, signal.SIGKILL)
-        else:
-            running.kill()
+        os.killpg(running.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
         running.communicate(timeout=5)
 
@@ -193,9 +162,6 @@ def _last(said: bytes) -> str:
         return ""
     words = "".join(each if each.isprintable() else "\ufffd" for each in lines[-1][-LETTERS:])
     return f": {words}"
-
-
-AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers after which another try may help
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,18 +177,6 @@ class WebhookSecret:
             return cls.from_text(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
             raise InvalidInputError(f"Cannot read the webhook's secret from {path}.") from None
-
-    @classmethod
-    def from_environment(
-        cls, name: str, environment: Mapping[str, str] | None = None
-    ) -> "WebhookSecret":
-        """From an environment variable."""
-        found = (os.environ if environment is None else environment).get(name)
-        if not found:
-            raise InvalidInputError(
-                f"The webhook's secret is missing: the environment variable {name} is not set."
-            )
-        return cls.from_text(found)
 
     @classmethod
     def from_text(cls, text: str) -> "WebhookSecret":
@@ -246,39 +200,26 @@ class WebhookSecret:
             )
         return cls(key)
 
-    def sign(self, message: bytes) -> bytes:
-        """HMAC-SHA256 of the message."""
-        return hmac.new(self._key, message, hashlib.sha256).digest()
+    def signature(self, *, identity: str, timestamp: str, body: bytes) -> str:
+        """The value of `webhook-signature`.
 
+        The example of the Standard Webhooks specification:
 
-def signature(secret: WebhookSecret, *, identity: str, timestamp: str, body: bytes) -> str:
-    """The value of `webhook-signature`.
-
-    The example of the Standard Webhooks specification:
-
-    >>> secret = WebhookSecret.from_text("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-    >>> signature(
-    ...     secret,
-    ...     identity="msg_p5jXN8AQM9LWM0D4loKWxJek",
-    ...     timestamp="1614265330",
-    ...     body=b'{"test": 2432232314}',
-    ... )
-    'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE='
-    """
-    signed = secret.sign(b".".join((identity.encode(), timestamp.encode(), body)))
-    return f"v1,{base64.b64encode(signed).decode()}"
-
-
-class _NoRedirects(request.HTTPRedirectHandler):
-    """A redirect is an error: news go where the user said, and nowhere else."""
-
-    def redirect_request(self, *_: object, **__: object) -> None:
-        return None
+        >>> WebhookSecret.from_text("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").signature(
+        ...     identity="msg_p5jXN8AQM9LWM0D4loKWxJek",
+        ...     timestamp="1614265330",
+        ...     body=b'{"test": 2432232314}',
+        ... )
+        'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE='
+        """
+        message = b".".join((identity.encode(), timestamp.encode(), body))
+        signed = hmac.new(self._key, message, hashlib.sha256).digest()
+        return f"v1,{base64.b64encode(signed).decode()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """An address that is told the news of a series."""
+    """An address that gets the notifications of a series."""
 
     url: str = field(repr=False)
     secret: WebhookSecret | None = None  # None: not signed
@@ -290,14 +231,12 @@ class Webhook:
 
     def __post_init__(self) -> None:
         _where(self.url)
-        if self.attempts < 1 or not 0 < self.timeout < 3600 or self.wait < 0:
-            raise InvalidInputError("A webhook takes at least one attempt and a positive timeout.")
 
-    def deliver(self, notice: Notice) -> None:
+    def deliver(self, notification: Notification) -> None:
         """Returns once the receiver answered with 2xx; else raises `HookError`."""
-        body = notice.to_bytes()
+        body = notification.to_bytes()
         for attempt in range(self.attempts):
-            problem, again = self._in_time(notice.identity, body)
+            problem, again = self._in_time(notification.identity, body)
             if not problem:
                 return
             if not again or attempt + 1 == self.attempts:
@@ -331,30 +270,28 @@ class Webhook:
             "webhook-timestamp": timestamp,
         }
         if self.secret is not None:
-            headers["webhook-signature"] = signature(
-                self.secret, identity=identity, timestamp=timestamp, body=body
+            headers["webhook-signature"] = self.secret.signature(
+                identity=identity, timestamp=timestamp, body=body
             )
         asked = request.Request(self.url, data=body, headers=headers, method="POST")  # noqa: S310  checked
         try:
-            with _opener().open(asked, timeout=self.timeout):
+            with _opener().open(asked, timeout=2 * self.timeout):  # by then it has been left alone
                 return "", False
         except HTTPError as error:
             error.close()
-            moved = 300 <= error.code < 400
-            words = " (a redirect; it is not followed)" if moved else ""
-            return f"it answered {error.code}{words}", error.code in AGAIN
-        except TimeoutError:
-            return f"no answer within {self.timeout:g} seconds", True
-        except URLError as error:
-            if isinstance(error.reason, TimeoutError):
-                return f"no answer within {self.timeout:g} seconds", True
+            redirect = " (a redirect; it is not followed)" if 300 <= error.code < 400 else ""
+            return f"it answered {error.code}{redirect}", error.code in AGAIN
+        except URLError:
             return "it cannot be reached", True
         except (OSError, http.client.HTTPException, ValueError):
             return "the connection broke", True
 
 
 def _opener() -> request.OpenerDirector:
-    """HTTP and HTTPS only, through the proxy of the environment if it names one."""
+    """HTTP and HTTPS only, through the proxy of the environment if it names one.
+
+    Nothing in it follows a redirect: notifications go where the user said, and nowhere else.
+    """
     opener = request.OpenerDirector()
     for handler in (
         request.ProxyHandler(),
@@ -362,7 +299,6 @@ def _opener() -> request.OpenerDirector:
         request.HTTPSHandler(),
         request.HTTPDefaultErrorHandler(),
         request.HTTPErrorProcessor(),
-        _NoRedirects(),
     ):
         opener.add_handler(handler)
     return opener
