@@ -9,6 +9,7 @@ import json
 import re
 import types
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -90,7 +91,11 @@ def reference_schema() -> Schema:
         {"kind": {"const": "images"}, "side": WHOLE, "blocks": WHOLE}
         | {"white": NUMBER, "threshold": NUMBER}
     )
-    view = _closed({"columns": {"type": "array", "items": TEXT}} | masses, optional={CORRELATION})
+    kind = {"type": "object", "description": "of a view of another kind: which, and its settings"}
+    view = _closed(
+        {"columns": {"type": "array", "items": TEXT}, "of": kind} | masses,
+        optional={CORRELATION, "of"},
+    )
     return {"$schema": DIALECT, "title": REFERENCE_FORMAT} | _closed(
         {
             "format": {"const": REFERENCE_FORMAT},
@@ -177,12 +182,12 @@ def _pair_of(*each: Schema) -> Schema:
     return {"type": "array", "prefixItems": list(each), "minItems": size, "maxItems": size}
 
 
-def _closed(properties: Schema) -> Schema:
-    """An object with exactly these fields."""
+def _closed(properties: Schema, optional: AbstractSet[str] = frozenset()) -> Schema:
+    """An object with exactly these fields; those that are optional may be left out."""
     return {
         "type": "object",
         "properties": properties,
-        "required": list(properties),
+        "required": [name for name in properties if name not in optional],
         "additionalProperties": False,
     }
 

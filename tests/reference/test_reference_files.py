@@ -118,7 +118,7 @@ def test_a_file_cut_off_anywhere_is_refused(name: str) -> None:
         ({"version": 6}, "version 6"),
         ({"other": 1}, "fingerprint"),
         ({"other": -1}, "not negative"),
-        ({"other": True}, "expected a number"),
+        ({"other": True}, "Expected a number"),
         ({"cells": [], "other": 0}, "is empty"),
         ({"cells": [[0, 1], [0, 1]]}, "distinct"),
         ({"cells": [[7, 1]]}, "in range"),

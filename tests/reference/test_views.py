@@ -262,13 +262,13 @@ def test_the_fingerprint_covers_the_views() -> None:
         ({"cells": [[[0]]]}, "malformed"),
         ({"cells": [[[-1], 6]]}, "whole number"),
         ({"cells": [], "other": 6}, "some in each"),
-        ({"other": True}, "expected a number"),
+        ({"other": True}, "Expected a number"),
         ({"columns": ["zip"]}, "not one of its columns"),
         ({"columns": [["plan"]]}, "malformed"),
         ({"columns": []}, "at least one column"),
         ({"columns": ["age"]}, "each view of its columns once|does not have|hold all"),
-        ({"resemblance": {"icc": 1}}, "how correlated"),
-        ({"colour": 1}, "not one of its columns"),
+        ({"resemblance": {"icc": 1}}, "size_variation"),
+        ({"colour": 1}, "fingerprint"),
     ],
 )
 def test_a_damaged_view_says_what_is_wrong(change: dict[str, Any], words: str) -> None:

@@ -2,7 +2,7 @@
 
 from fedprikl.reference.columns import Bins, Categories, Times
 from fedprikl.reference.correlation import Correlation, Factors
-from fedprikl.reference.domain import Domain, Indices, Table
+from fedprikl.reference.domain import Domain, Indices, Table, ViewKind
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.points import (
     QueryPoints,
@@ -31,6 +31,7 @@ __all__ = [
     "Table",
     "Times",
     "View",
+    "ViewKind",
     "all_points",
     "distinct_points",
     "iid_points",

@@ -2,9 +2,11 @@
 
 import contextlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,7 @@ from fedprikl.reference.rows import FrameSource
 from fedprikl.reference.values import MISSING_TEXTS, number, simple
 
 MAX_CODES = 2**62
+VIEWS = "fedprikl.views"  # the group of entry points
 FEW = 2**16  # codes that are counted without a search
 Levels = Mapping[str, Ints]  # of some rows: one level per row, for each column that is read
 LevelReader = Callable[[Mapping[str, Values]], Levels]  # kept for many chunks of rows
@@ -161,6 +164,66 @@ class Table:
         levels = self.levels(np.array([code]))
         of_columns = ((column, int(levels[column.name][0])) for column in self.columns)
         return ", ".join(f"{column.name}={column.label(level)}" for column, level in of_columns)
+
+
+class ViewKind(ABC):
+    """The encoder of a view that is neither a column nor a pair, such as groups of cells.
+
+    A new kind is a subclass in one file: how the levels of a row become one of its codes, and how
+    it is written into a reference's file. It is known by its `kind` once it is imported; where it
+    is only installed, an entry point of the group `fedprikl.views` leads to it. The command line
+    and sites then read references that have such views. `Reference.fit(..., views=[...])` makes
+    them; plans, releases and reports name them by `columns`.
+    """
+
+    known: ClassVar[dict[str, type["ViewKind"]]] = {}
+    kind: ClassVar[str]
+    columns: tuple[str, ...]  # its name; one word for all of it is enough
+    table: Table  # the columns that it needs
+
+    def __init_subclass__(cls) -> None:
+        ViewKind.known[cls.kind] = cls
+
+    @classmethod
+    def named(cls, kind: str) -> type["ViewKind"]:
+        """The kind of this name, imported or installed."""
+        for found in () if kind in cls.known else entry_points(group=VIEWS, name=kind):
+            found.load()
+        if kind not in cls.known:
+            raise InvalidInputError(
+                f"views of the kind {kind!r:.40} are not known here: install what has them."
+            )
+        return cls.known[kind]
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of possible codes."""
+
+    @abstractmethod
+    def codes(self, levels: Levels) -> Ints:
+        """One code per row; `UNSEEN` where there is none."""
+
+    @abstractmethod
+    def label(self, code: int) -> str:
+        """What a person calls the code."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """What `from_dict` needs beside the table, as JSON."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, table: Table, fields: dict[str, Any]) -> "ViewKind":
+        """The inverse, for the table of a reference."""
+
+    def reader(self) -> LevelReader:
+        """From the values of each column to their levels."""
+        return self.table.reader()
+
+    def read(self, records: Any) -> Levels:
+        """The levels of a frame's rows."""
+        return self.table.read(records)
 
 
 def separate(records: Any, what: str) -> npt.NDArray[Any] | list[Any]:

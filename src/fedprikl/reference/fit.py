@@ -21,7 +21,15 @@ from fedprikl.reference.columns import (
     value_list,
 )
 from fedprikl.reference.correlation import Correlation
-from fedprikl.reference.domain import MAX_CODES, Domain, Encoder, Levels, Table, check_size
+from fedprikl.reference.domain import (
+    MAX_CODES,
+    Domain,
+    Encoder,
+    Levels,
+    Table,
+    ViewKind,
+    check_size,
+)
 from fedprikl.reference.rows import FrameSource, Source, check_types, quoted_names
 from fedprikl.reference.values import (
     Instant,
@@ -36,6 +44,7 @@ from fedprikl.reference.values import (
 from fedprikl.reference.views import View
 
 Chunk = Mapping[str, Values]  # some rows, column by column
+MakeView = Callable[[Table], ViewKind]
 LEADING_ZERO = re.compile(r"[+-]?0[0-9]")  # 007 is a name that looks like a number
 NEARLY, SHOWN = 0.9, 5
 TRUTHS = ("True", "False", "true", "false", "TRUE", "FALSE")
@@ -52,6 +61,7 @@ def fit_views(
     clients: str | None,
     missing: Iterable[str],
     pairs: Sequence[Sequence[str]],
+    views: Sequence[MakeView],
     joint: bool | None,
     note: Callable[[str], None] | None,
 ) -> tuple[View, tuple[View, ...]]:
@@ -93,7 +103,7 @@ def fit_views(
         texts=source.texts,
         note=note,
     )
-    return views_of(table, rows(), clients, pairs=pairs, joint=joint)
+    return views_of(table, rows(), clients, pairs=pairs, views=views, joint=joint)
 
 
 def _compared_columns(
@@ -311,6 +321,7 @@ def views_of(
     clients: str | None,
     *,
     pairs: Sequence[Sequence[str]] = (),
+    views: Sequence[MakeView] = (),
     joint: bool | None = None,
 ) -> tuple[View, tuple[View, ...]]:
     """The whole and the views of all rows, in one reading.
@@ -319,10 +330,10 @@ def views_of(
     of levels, and at most 4096 occur, or at most half as many as there are records.
     """
     columns = [(name,) for name in table.names] if len(table.names) > 1 else []
-    views = [
-        _ViewFit(table.part(names), names) for names in (*columns, *check_pairs(table.names, pairs))
-    ]
-    if joint is False and not views:
+    parts = [*columns, *check_pairs(table.names, pairs)]
+    fits = [_ViewFit(table.part(names), names) for names in parts]
+    fits += [_ViewFit(kind, kind.columns) for kind in (make(table) for make in views)]
+    if joint is False and not fits:
         raise InvalidInputError(
             "A table of one column is compared by that column anyway. Leave joint=False out."
         )
@@ -331,12 +342,12 @@ def views_of(
     wholes = [_ViewFit(table)] if table.size <= MAX_CODES and joint is not False else []
     rows = _Rows(table, clients)
     for holders, levels in rows.read(chunks):
-        for view in (*wholes, *views):
+        for view in (*wholes, *fits):
             view.add(holders, levels)
     ranks = rows.ranks()
-    found = tuple(view.fitted(ranks) for view in views)
+    found = tuple(view.fitted(ranks) for view in fits)
     for whole in wholes:
-        if joint or not views or whole.occurring <= max(MANY, CROWDED * rows.number):
+        if joint or not fits or whole.occurring <= max(MANY, CROWDED * rows.number):
             return whole.fitted(ranks), found
     return View(Domain(table, np.zeros(0, dtype=np.int64)), np.array([float(rows.number)])), found
 

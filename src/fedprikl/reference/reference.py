@@ -13,7 +13,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
 from fedprikl.reference.correlation import Correlation
-from fedprikl.reference.domain import Domain, Indices, Table, all_codes
+from fedprikl.reference.domain import Domain, Indices, Table, ViewKind, all_codes
 from fedprikl.reference.fit import fit_views
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.rows import FrameSource, Source
@@ -58,6 +58,7 @@ class Reference:
         clients: str | None = None,
         missing: Iterable[str] = MISSING_TEXTS,
         pairs: Sequence[tuple[str, str]] = (),
+        views: Sequence[Callable[[Table], ViewKind]] = (),
         joint: bool | None = None,
         note: Callable[[str], None] | None = None,
     ) -> "Reference":
@@ -71,6 +72,7 @@ class Reference:
         `note` is called with remarks on columns that look odd.
 
         With several columns, each is a view of its own, and so is each of the `pairs` of columns.
+        `views` make views of other kinds from the table (`ViewKind`).
         `joint` says whether the combinations of all columns are cells. By default they are, unless
         there are more than 2^62, or more than 4096 occur and more than half as many as records.
 
@@ -92,6 +94,7 @@ class Reference:
             clients=clients,
             missing=missing,
             pairs=pairs,
+            views=views,
             joint=joint,
             note=note,
         )

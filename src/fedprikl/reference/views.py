@@ -3,8 +3,7 @@
 The whole domain of a reference is a view, and so are each column of a table and each pair that was
 named. Whatever one distribution can tell is said here, once for all of them.
 
-Another kind of view (groups of cells, say) is another `Encoder`: it says which of the levels of a
-row make up a code, and what people call it. `Reference.fit(..., views=[...])` takes it.
+Another kind of view, such as groups of cells, is a `ViewKind` (`fedprikl/reference/domain.py`).
 """
 
 import math
@@ -16,7 +15,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference.correlation import HOLDERS, Correlation, rare_discount
-from fedprikl.reference.domain import Domain, Table
+from fedprikl.reference.domain import Domain, Table, ViewKind
 from fedprikl.reference.points import QueryPoints
 
 
@@ -171,10 +170,9 @@ def check_views(whole: View, views: Sequence[View]) -> None:
     if len({frozenset(view.columns) for view in views}) < len(views):
         raise InvalidInputError("A reference has each view of its columns once.")
     for view in views:
-        part, mass = view.domain.encoder, view.mass
-        if isinstance(part, Table) and not (
-            set(part.columns) <= set(table.columns) and part.names == view.columns
-        ):
+        encoder, mass = view.domain.encoder, view.mass
+        part = encoder.table if isinstance(encoder, ViewKind) else encoder
+        if not (isinstance(part, Table) and set(part.columns) <= set(table.columns)):
             raise InvalidInputError("A view must be of the reference's columns and their levels.")
         if not (view.size and np.all(mass[:-1] > 0) and np.isclose(mass.sum(), total, 1e-9)):
             raise InvalidInputError("Every view must hold all records, some in each of its cells.")
