@@ -1,6 +1,6 @@
 """What a plan releases about columns, many populations at a time: without cryptography.
 
-The noise, sensitivities, witnesses and thresholds are those of the round (`Trust.estimate` and
+The noise, sensitivities, statistics and thresholds are those of the round (`Trust.estimate` and
 `judge_columns`, called once for a reference); then only numbers are compared. The release noise is
 numpy's: `InsecureSeededNoise`, or for noise in shares the law of their sum.
 """
@@ -20,10 +20,10 @@ from fedprikl.estimation import (
     noise_views,
     variation,
 )
-from fedprikl.estimation.moved_cells import CellNull, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_verdict import VariationStatistic
-from fedprikl.estimation.noisy_views import UnseenStatistic
+from fedprikl.estimation.noisy_views import OutOfDomainStatistic
+from fedprikl.estimation.shifted_cells import CellNull, step_up
 from fedprikl.estimation.statistic import Statistic
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import Plan, trust_of
@@ -108,18 +108,18 @@ class Default:
 
     @cached_property
     def thresholds(self) -> list[dict[str, float]]:
-        """Of each witness of each column, at the plan's false-alarm rate of them all."""
+        """Of each statistic of each column, at the plan's false-alarm rate of them all."""
         cases = [
             ColumnCase(
                 points=view.points(),
                 records=self.records,
                 spread=spread,
-                witnesses=self._statistics(i),
+                statistics=self._statistics(i),
             )
             for i, (view, spread) in enumerate(zip(self.views, self.spreads, strict=True))
         ]
         verdicts = judge_columns(cases, false_alarm=self.plan.false_alarm_of_each)
-        return [{each.name: each.threshold for each in v.witnesses} for v in verdicts]
+        return [{each.name: each.threshold for each in v.statistics} for v in verdicts]
 
     def _statistics(self, column: int) -> tuple[Statistic, ...]:
         view = self.views[column]
@@ -139,13 +139,13 @@ class Default:
             found.append(Noisy(noised[:, :-1].astype(np.float64), noised[:, -1:].astype(float)))
         return found
 
-    def witnesses(
+    def statistics(
         self, column: int, held: Ints, noisy: Noisy, rng: np.random.Generator
     ) -> dict[str, Floats]:
-        """The values of each witness of a column, per population."""
+        """The values of each statistic of a column, per population."""
         model, found = self.models[column], {}
         for statistic in self._statistics(column):
-            if isinstance(statistic, UnseenStatistic):
+            if isinstance(statistic, OutOfDomainStatistic):
                 found[statistic.name] = noisy.rest[:, 0] / self.records
                 continue
             if isinstance(statistic, VariationStatistic):  # with the noise that was drawn already
@@ -162,7 +162,7 @@ class Default:
         """Whether each column is called drifted: (populations, columns)."""
         found = []
         for column, thresholds in enumerate(self.thresholds):
-            values = self.witnesses(column, held, noisy[column], rng)
+            values = self.statistics(column, held, noisy[column], rng)
             found.append(np.any([values[name] > at for name, at in thresholds.items()], axis=0))
         return np.stack(found, axis=1)
 

@@ -136,7 +136,7 @@ class Verdicts:
             records=self.records,
             score=SCORE,
         )
-        self.threshold = verdict.witnesses[0].threshold
+        self.threshold = verdict.statistics[0].threshold
 
     def flags(self, populations: list[Ints]) -> int:
         """How many populations are called drifted, each with fresh noise."""
@@ -175,7 +175,7 @@ class NoisyVerdicts:
         design = CountsDesign(points, self.model.records, (CountNoise.of(self.mechanism),))
         statistic = VariationStatistic(design, case.records * points.pi)
         verdict = judge_together([statistic], self.model, false_alarm=FALSE_ALARM)
-        self.threshold = verdict.witnesses[0].threshold
+        self.threshold = verdict.statistics[0].threshold
 
     def flags(self, populations: list[Ints]) -> int:
         """How many populations are called drifted, each with fresh noise."""

@@ -115,19 +115,19 @@ class Default:
         return np.asarray(np.abs(found - truth[:, None]).mean(axis=1))
 
     def flags(self, held: Ints, rng: np.random.Generator) -> Any:
-        """Whether drift is found, per population: any witness above its threshold."""
+        """Whether drift is found, per population: any statistic above its threshold."""
         found = np.zeros(len(held), bool)
-        for statistic, threshold in self.witnesses:
-            silent = np.flatnonzero(~found)  # one witness is enough: the others need not be asked
+        for statistic, threshold in self.statistics:
+            silent = np.flatnonzero(~found)  # one statistic is enough: the others need not be asked
             if len(silent):
                 found[silent] = statistic(held[silent], rng) > threshold
         return found
 
     @cached_property
-    def witnesses(self) -> list[tuple[Callable[[Ints, np.random.Generator], Floats], float]]:
+    def statistics(self) -> list[tuple[Callable[[Ints, np.random.Generator], Floats], float]]:
         """Statistics of populations, and their thresholds, which no value can change.
 
-        Adaptive noise is costly to compute, so its witness comes last.
+        Adaptive noise is costly to compute, so its statistic comes last.
         """
         statistics = self.trial.statistics()
         model = self._model(statistics[0])

@@ -83,7 +83,7 @@ def measure_alarms(world: str, trust: str, years: int, seed: int, references: in
 
 
 def raw_alarms(world: World, held: Ints) -> list[bool]:
-    """Weeks in which a chi-square test of the raw counts speaks at 1% / 52."""
+    """Weeks in which a chi-square test of the raw counts exceeds at 1% / 52."""
     pi, counts = world.channel.pi, held[:, :-1]
     mean = counts.sum(axis=1, keepdims=True) * pi
     chance = stats.chi2.sf(((counts - mean) ** 2 / mean).sum(axis=1), len(pi) - 1)

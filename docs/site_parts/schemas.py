@@ -40,7 +40,7 @@ STATEMENT = TEXT | {"description": "the same in words, which must follow from th
 ADDED: dict[type, Schema] = {
     Verdict: {
         "drifted": FLAG,
-        "spoke": {"type": "array", "items": TEXT, "description": "witnesses above thresholds"},
+        "exceeding": {"type": "array", "items": TEXT, "description": "statistics above thresholds"},
         "statement": STATEMENT,
     },
     ColumnAnswer: {"drifted": {"anyOf": [FLAG, {"type": "null"}]}},

@@ -326,5 +326,5 @@ def test_what_was_said_about_a_period_stays(world: World, monkeypatch: pytest.Mo
         after = world.monitor(over(3))
     finally:
         sequential._nulls.cache_clear()
-    assert [point.speaks for point in after.points[:4]] == [False, True, False, False]
+    assert [point.exceeds for point in after.points[:4]] == [False, True, False, False]
     assert after.alarms == (alarm,)

@@ -215,7 +215,7 @@ def test_a_new_normal(
     drifted.grow(4, [10 * count for count in DRIFTED])
     clock(monkeypatch, over(4))
     assert "alarm 1 (rebaselined)" in called("clients").stdout
-    assert json.loads(called("status", "--json").stdout)["points"][4]["speaks"] is False
+    assert json.loads(called("status", "--json").stdout)["points"][4]["exceeds"] is False
 
 
 @pytest.mark.usefixtures("drifted")

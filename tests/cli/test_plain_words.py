@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from fedprikl.errors import BudgetExceededError, RecordsError
-from fedprikl.estimation.statistic import Verdict, Witness
+from fedprikl.estimation.statistic import JudgedStatistic, Verdict
 from fedprikl.front.client_sources import find_clients
 from fedprikl.privacy import Ledger, calibrate_laplace
 from fedprikl.protocol import Release
@@ -235,8 +235,8 @@ def test_texts_that_are_taken_as_missing_are_named(tmp_path: Path, suffix: str) 
 
 def test_two_numbers_that_differ_look_different() -> None:
     def verdict(statistic: float, threshold: float) -> Verdict:
-        seen = Witness(name="kl", statistic=statistic, threshold=threshold, unit="nats")
-        return Verdict(witnesses=(seen,), false_alarm=0.01, design_effect=1.0)
+        seen = JudgedStatistic(name="kl", value=statistic, threshold=threshold, unit="nats")
+        return Verdict(statistics=(seen,), false_alarm=0.01, design_effect=1.0)
 
     assert "Drift found: 0.0321004 nats is above 0.0321001, which" in str(
         verdict(0.0321004, 0.0321001)

@@ -71,12 +71,12 @@ def check_says(found: Mapping[str, Mapping[tuple[str, ...], float]], told: Relea
     assert found["records"] == {(who,): told.records}
     assert found["clients"] == {(who,): sum(cohort.included for cohort in told.cohorts)}
     assert told.verdict is not None
-    parts = {"": (told.drifted, told.verdict.witnesses, told.answers)} | {
-        each.name: (each.drifted, each.witnesses, each.answers) for each in told.columns
+    parts = {"": (told.drifted, told.verdict.statistics, told.answers)} | {
+        each.name: (each.drifted, each.statistics, each.answers) for each in told.columns
     }
     assert found["drift"] == {(who, name): drifted for name, (drifted, _, _) in parts.items()}
-    tests = {(who, n, w.name): w for n, (_, witnesses, _) in parts.items() for w in witnesses}
-    assert found["statistic"] == {key: each.statistic for key, each in tests.items()}
+    tests = {(who, n, w.name): w for n, (_, statistics, _) in parts.items() for w in statistics}
+    assert found["statistic"] == {key: each.value for key, each in tests.items()}
     assert found["threshold"] == {key: each.threshold for key, each in tests.items()}
     sizes = {(who, n, a.divergence): a for n, (_, _, answers) in parts.items() for a in answers}
     assert found["value"] == {key: each.value for key, each in sizes.items()}

@@ -1,4 +1,4 @@
-"""Released witnesses of columns, drawn many at a time with insecure noise."""
+"""Released statistics of columns, drawn many at a time with insecure noise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Column:
     ) -> ColumnCase:
         """As released; values of 0 unless told."""
         points, records = all_points(self.pi), np.array([self.records])
-        witnesses: list[Statistic] = [
+        statistics: list[Statistic] = [
             ScoredStatistic(
                 value=(observed or {}).get(name, 0.0),
                 score=score_of(name),
@@ -57,24 +57,24 @@ class Column:
         if self.noise is not None:
             held = np.rint(self.records * self.pi) if counts is None else counts
             design = CountsDesign(points, records, (self.noise,))
-            witnesses.append(VariationStatistic(design, held.astype(np.float64)))
+            statistics.append(VariationStatistic(design, held.astype(np.float64)))
         return ColumnCase(
-            points=points, records=self.records, spread=self.spread, witnesses=tuple(witnesses)
+            points=points, records=self.records, spread=self.spread, statistics=tuple(statistics)
         )
 
     def released(self, counts: Ints, rng: np.random.Generator) -> dict[str, Floats]:
-        """Every witness of populations with these counts (populations, cells), with noise."""
+        """Every statistic of populations with these counts (populations, cells), with noise."""
         case, found = self.case(), {}
-        for witness in case.witnesses:
-            found[witness.name] = witness.simulated(case.model, counts, rng)[:, 0]
-            if witness.mechanism is not None:
-                found[witness.name] += _noise(witness.mechanism, len(counts), rng)
+        for statistic in case.statistics:
+            found[statistic.name] = statistic.simulated(case.model, counts, rng)[:, 0]
+            if statistic.mechanism is not None:
+                found[statistic.name] += _noise(statistic.mechanism, len(counts), rng)
         return found
 
 
 def called(verdict: ColumnVerdict, released: dict[str, Floats]) -> Floats:
     """Which of these releases a verdict's thresholds call drifted."""
-    above = [released[witness.name] > witness.threshold for witness in verdict.witnesses]
+    above = [released[statistic.name] > statistic.threshold for statistic in verdict.statistics]
     return np.asarray(np.any(above, axis=0))
 
 

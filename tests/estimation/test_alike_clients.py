@@ -133,7 +133,7 @@ def noisy_alarms(ids: bool) -> int:
             spread = reference.whole.design_effect(clients=200, records=8000)
         points = all_points(reference.probabilities)
         model = NoDrift.of(points, np.array([8000]), spread)
-        limit = judge_counts(points, 8000 * points.pi, model).witnesses[0].threshold
+        limit = judge_counts(points, 8000 * points.pi, model).statistics[0].threshold
         for _ in range(15):
             counts = carriers(rng, clients=200, records=40).sum(axis=0)[points.cells]
             noisy = counts + rng.normal(0, NOISE, len(counts))
@@ -192,7 +192,7 @@ def test_a_verdict_says_that_it_takes_records_as_unrelated() -> None:
     single = found.verdict(spread=reference.whole.spread(clients=[98]))
     assert "unrelated" not in str(single)
     assert single.design_effect == pytest.approx(1.1)
-    assert several.witnesses == single.witnesses
+    assert several.statistics == single.statistics
 
 
 @pytest.mark.validation

@@ -137,7 +137,7 @@ def test_the_references_own_sampling_is_allowed_for(rng: np.random.Generator) ->
     for each, verdict, row in zip(columns, verdicts, found, strict=True):
         counted, held = (rng.multinomial(5000, each.pi, POPULATIONS) / 5000 for _ in range(2))
         noise = rng.normal(0, each.values["tv"].standard_deviation, POPULATIONS)
-        row[:] = np.abs(counted - held).sum(axis=1) / 2 + noise > verdict.witnesses[0].threshold
+        row[:] = np.abs(counted - held).sum(axis=1) / 2 + noise > verdict.statistics[0].threshold
     aware, unaware = (np.count_nonzero(part.any(axis=0)) for part in (found[:3], found[3:]))
     assert not alarms_too_often(int(aware), POPULATIONS, RATE)
     assert alarms_too_often(int(unaware), POPULATIONS, RATE)  # the check has teeth
@@ -188,8 +188,8 @@ def test_one_drifted_column_of_twenty_is_found(control: str, rng: np.random.Gene
     found = judge_columns(cases, false_alarm=0.01, control=control)  # type: ignore[arg-type]
     assert [j for j, verdict in enumerate(found) if verdict.drifted] == [7]
     for verdict in found:
-        assert [witness.name for witness in verdict.witnesses] == ["tv", "js", "counts"]
-        assert verdict.drifted == any(w.statistic > w.threshold for w in verdict.witnesses)
+        assert [statistic.name for statistic in verdict.statistics] == ["tv", "js", "counts"]
+        assert verdict.drifted == any(w.value > w.threshold for w in verdict.statistics)
         assert verdict.design_effect == 1.0
     assert found == judge_columns(cases, false_alarm=0.01, control=control)  # type: ignore[arg-type]
 
@@ -204,7 +204,7 @@ def test_discoveries_lower_the_thresholds_of_others(rng: np.random.Generator) ->
     discovery = judge_columns(cases, false_alarm=0.05, control="discovery")
     assert sum(verdict.drifted for verdict in discovery) >= 10
     for one, other in zip(family, discovery, strict=True):
-        for strict, mild in zip(one.witnesses, other.witnesses, strict=True):
+        for strict, mild in zip(one.statistics, other.statistics, strict=True):
             assert mild.threshold < strict.threshold
 
 
@@ -221,7 +221,7 @@ def test_few_discoveries_are_false(moved: int, rng: np.random.Generator) -> None
 
     def alarms(expected: float) -> Floats:
         depth = common_depth(nulls, rate * expected)
-        names = [witness.name for witness in cases[0].witnesses]
+        names = [statistic.name for statistic in cases[0].statistics]
         return np.stack(
             [
                 np.any(
@@ -270,6 +270,6 @@ def test_what_cannot_be_judged_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="false-alarm rate lies between"):
         judge_columns([case], false_alarm=1e-6)
     with pytest.raises(InvalidInputError, match="each of its own name"):
-        replace(case, witnesses=case.witnesses[:1] * 2)
-    with pytest.raises(InvalidInputError, match="one or more witnesses"):
-        replace(case, witnesses=())
+        replace(case, statistics=case.statistics[:1] * 2)
+    with pytest.raises(InvalidInputError, match="one or more statistics"):
+        replace(case, statistics=())

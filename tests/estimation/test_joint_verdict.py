@@ -1,4 +1,4 @@
-"""Several witnesses, one false-alarm rate."""
+"""Several statistics, one false-alarm rate."""
 
 import time
 from typing import Any
@@ -12,8 +12,8 @@ from fedprikl.divergence import Score, Skew
 from fedprikl.estimation import (
     BatchCounts,
     CountsDesign,
+    JudgedStatistic,
     Verdict,
-    Witness,
     estimate_scored_sum,
     judge_together,
 )
@@ -57,13 +57,13 @@ def test_one_statistic_has_the_threshold_it_has_alone() -> None:
 
 
 def test_the_same_statistic_twice_costs_nothing() -> None:
-    """Witnesses that always agree share one false alarm."""
+    """Statistics that always agree share one false alarm."""
     alone = alarm_threshold(NORMAL[:, 0], None, false_alarm=0.02)
     twice = joint_thresholds([NullValues(NORMAL)] * 2, false_alarm=0.02)
     assert twice == pytest.approx((alone, alone), abs=0.05)
 
 
-def test_every_witness_is_exceeded_equally_often_and_any_rarely() -> None:
+def test_every_statistic_is_exceeded_equally_often_and_any_rarely() -> None:
     rng = np.random.default_rng(4)
     values = rng.normal(size=(4000, 3)) * [1.0, 5.0, 0.2]
     nulls = [
@@ -91,7 +91,7 @@ def test_too_few_populations_are_refused() -> None:
 def round_of(
     pi: Floats, counts: Ints, seed: int, *, noisy: bool = True
 ) -> tuple[QueryPoints, Ints, list[Statistic]]:
-    """KL with and without a correction and noisy counts: three witnesses of one round."""
+    """KL with and without a correction and noisy counts: three statistics of one round."""
     source, points = InsecureSeededNoise(seed), whole(pi)
     records = np.array([counts.sum()])
     held = BatchCounts(points, counts[points.cells], records)
@@ -110,11 +110,11 @@ def round_of(
     return points, records, found
 
 
-def test_the_rate_holds_for_any_of_several_witnesses(rng: np.random.Generator) -> None:
+def test_the_rate_holds_for_any_of_several_statistics(rng: np.random.Generator) -> None:
     pi, records = zipf(12), 3000
     points, sizes, statistics = round_of(pi, rng.multinomial(records, pi), 0)
     verdict = judge_together(statistics, NoDrift.of(points, sizes, 1.0), false_alarm=0.05)
-    limits = {witness.name: witness.threshold for witness in verdict.witnesses}
+    limits = {statistic.name: statistic.threshold for statistic in verdict.statistics}
     assert list(limits) == ["kl", "counts"]
     model, alarms = NoDrift.of(points, sizes, 1.0), 0
     for seed in range(600):
@@ -153,14 +153,13 @@ def test_noise_that_depends_on_the_counts_is_drawn_for_simulated_ones() -> None:
             ],
             noise=law,
         )
-        (witness,) = judge_together([statistic], model, false_alarm=0.01).witnesses
-        return witness.threshold
+        return judge_together([statistic], model, false_alarm=0.01).statistics[0].threshold
 
     known = judge_release(
         0.1, 0.01, 1.0, mechanism=LAPLACE, points=points, records=records, score=score
     )
     same = adaptive(lambda rng, counts: rng.laplace(0, LAPLACE.scale, (len(counts), 16)))
-    assert same == pytest.approx(known.witnesses[0].threshold, rel=0.05)
+    assert same == pytest.approx(known.statistics[0].threshold, rel=0.05)
     assert adaptive(noise) > 1.5 * same
 
 
@@ -189,23 +188,23 @@ def test_a_joint_verdict_is_quick(rng: np.random.Generator) -> None:
     assert time.process_time() - started < 4  # usually a second
 
 
-def test_a_verdict_names_each_witness_once() -> None:
-    seen = Witness(name="kl", statistic=0.1, threshold=0.2, unit="nats")
-    for witnesses in ((), (seen, seen)):
-        with pytest.raises(InvalidInputError, match="one or more witnesses"):
-            Verdict(witnesses=witnesses, false_alarm=0.01, design_effect=1.0)
+def test_a_verdict_names_each_statistic_once() -> None:
+    seen = JudgedStatistic(name="kl", value=0.1, threshold=0.2, unit="nats")
+    for statistics in ((), (seen, seen)):
+        with pytest.raises(InvalidInputError, match="one or more statistics"):
+            Verdict(statistics=statistics, false_alarm=0.01, design_effect=1.0)
 
 
-def test_verdicts_of_several_witnesses_speak_plainly() -> None:
-    kl = Witness(name="kl", statistic=0.1, threshold=0.2, unit="nats")
-    tv = Witness(name="tv", statistic=0.3, threshold=0.25, unit="")
-    counts = Witness(name="counts", statistic=9.0, threshold=12.0, unit="")
-    verdict = Verdict(witnesses=(kl, tv, counts), false_alarm=0.01, design_effect=2.0)
+def test_verdicts_of_several_statistics_speak_plainly() -> None:
+    kl = JudgedStatistic(name="kl", value=0.1, threshold=0.2, unit="nats")
+    tv = JudgedStatistic(name="tv", value=0.3, threshold=0.25, unit="")
+    counts = JudgedStatistic(name="counts", value=9.0, threshold=12.0, unit="")
+    verdict = Verdict(statistics=(kl, tv, counts), false_alarm=0.01, design_effect=2.0)
     assert str(verdict) == (
         "Drift found: tv 0.3 is above 0.25, kl 0.1 nats is below 0.2 and the excess variation of "
         "the noisy counts, 9, is below 12; populations without drift (design effect 2) exceed any "
         "of these thresholds at most 1% of the time"
     )
-    assert verdict.to_dict()["spoke"] == ["tv"]
-    assert verdict.witness("tv") is tv
-    assert verdict.witness("js") is None
+    assert verdict.to_dict()["exceeding"] == ["tv"]
+    assert verdict.statistic("tv") is tv
+    assert verdict.statistic("js") is None

@@ -227,8 +227,8 @@ def test_a_threshold_serves_all_releases(bench: Any, trust: str) -> None:
     source = InsecureSeededNoise(1)
     found = ours.trust.estimate(ours.points, (), sums, cohorts, source=source, rng=rng)
     verdict = found.judge(0.01, ours.trial.spread)[0]
-    thresholds = sorted(threshold for _, threshold in ours.witnesses)
-    assert sorted(each.threshold for each in verdict.witnesses) == pytest.approx(thresholds)
+    thresholds = sorted(threshold for _, threshold in ours.statistics)
+    assert sorted(each.threshold for each in verdict.statistics) == pytest.approx(thresholds)
 
 
 def test_bars_hold_or_not(bench: Any) -> None:

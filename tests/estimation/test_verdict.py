@@ -20,8 +20,8 @@ from fedprikl.estimation import (
     CountNoise,
     CountsDesign,
     Estimate,
+    JudgedStatistic,
     Verdict,
-    Witness,
     judge_together,
     trusted_aggregator,
 )
@@ -263,7 +263,7 @@ def test_false_alarms_are_as_rare_as_stated(
     cells: int, records: int, batches: int, private: bool
 ) -> None:
     found, first = estimates(zipf(cells), records, 7, 2000, private=private, batches=batches)
-    threshold = first.verdict().witnesses[0].threshold
+    threshold = first.verdict().statistics[0].threshold
     alarms = sum(one.value > threshold for one in found)
     assert not alarms_too_often(alarms, len(found), 0.01)
     often = sum(one.value > 0.3 * threshold for one in found)
@@ -285,9 +285,9 @@ def test_ignoring_the_design_effect_cries_wolf() -> None:
     aware = found[0].verdict(spread=1 + 59 * icc)
     blind = found[0].verdict()
     assert not alarms_too_often(
-        sum(e.value > aware.witnesses[0].threshold for e in found), 1000, 0.01
+        sum(e.value > aware.statistics[0].threshold for e in found), 1000, 0.01
     )
-    assert sum(e.value > blind.witnesses[0].threshold for e in found) > 900
+    assert sum(e.value > blind.statistics[0].threshold for e in found) > 900
 
 
 def test_the_verdict_is_the_same_every_time(rng: np.random.Generator) -> None:
@@ -296,7 +296,7 @@ def test_the_verdict_is_the_same_every_time(rng: np.random.Generator) -> None:
     one = trusted_aggregator(counts, epsilon=1.0)
     assert one.verdict() == one.verdict()
     other = trusted_aggregator(counts, epsilon=1.0)
-    assert other.verdict().witnesses[0].threshold == one.verdict().witnesses[0].threshold
+    assert other.verdict().statistics[0].threshold == one.verdict().statistics[0].threshold
 
 
 def test_an_estimate_knows_its_own_rate_and_design_effect(rng: np.random.Generator) -> None:
@@ -324,14 +324,14 @@ def test_where_the_law_is_not_known_there_is_no_verdict(rng: np.random.Generator
 
 
 def test_verdicts_speak_plainly() -> None:
-    seen = Witness(name="kl", statistic=0.012, threshold=0.034, unit="nats")
-    calm = Verdict(witnesses=(seen,), false_alarm=0.01, design_effect=1.0)
+    seen = JudgedStatistic(name="kl", value=0.012, threshold=0.034, unit="nats")
+    calm = Verdict(statistics=(seen,), false_alarm=0.01, design_effect=1.0)
     assert str(calm) == (
         "No drift found: 0.012 nats is below 0.034, which populations without drift exceed at "
         "most 1% of the time"
     )
-    loud = replace(seen, name="counts", statistic=0.5, unit="")
-    alarmed = replace(calm, witnesses=(loud,), design_effect=2.5)
+    loud = replace(seen, name="counts", value=0.5, unit="")
+    alarmed = replace(calm, statistics=(loud,), design_effect=2.5)
     assert str(alarmed).startswith(
         "Drift found: the excess variation of the noisy counts, 0.5, is above 0.034, which "
     )
@@ -374,7 +374,7 @@ def test_noisy_counts_alarm_as_rarely_as_stated_and_see_drift() -> None:
         values = variation(np.array(found), model, sd)
         return int(np.count_nonzero(values > threshold))
 
-    (seen,) = judge_counts(model, CountNoise(sd=6.3)).witnesses
+    (seen,) = judge_counts(model, CountNoise(sd=6.3)).statistics
     threshold = seen.threshold
     assert not alarms_too_often(share_above(pi), 1000, 0.01)
     drifted = pi * np.exp(0.15 * rng.normal(size=100))
@@ -435,7 +435,7 @@ def test_any_noise_can_be_simulated() -> None:
     model, normal = one_batch(zipf(20), 2000), CountNoise(sd=20.0)
 
     def threshold(noise: CountNoise) -> float:
-        return judge_counts(model, noise).witnesses[0].threshold
+        return judge_counts(model, noise).statistics[0].threshold
 
     assert threshold(CountNoise(sd=20.0, scale=20 / math.sqrt(2))) > threshold(normal)
     related = one_batch(zipf(20), 2000, design_effect=2.0)

@@ -40,7 +40,7 @@ def test_writers_whose_images_are_alike_raise_no_alarm(digit: int) -> None:
         clients=len(held), records=int(held.sum())
     )
     exact = no_privacy(BatchCounts(points, held.sum(axis=0), np.array([held.sum()])))
-    alarms = np.count_nonzero(values > exact.verdict(spread=effect).witnesses[0].threshold)
+    alarms = np.count_nonzero(values > exact.verdict(spread=effect).statistics[0].threshold)
     assert stats.binom.sf(alarms - 1, REPETITIONS, 0.01) > FALSE_ALARM
-    ignoring = np.count_nonzero(values > exact.verdict().witnesses[0].threshold)
+    ignoring = np.count_nonzero(values > exact.verdict().statistics[0].threshold)
     assert stats.binom.sf(ignoring - 1, REPETITIONS, 0.01) < FALSE_ALARM

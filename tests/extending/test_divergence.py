@@ -172,7 +172,7 @@ def test_the_verdict_keeps_its_false_alarm_rate(triangular: Divergence) -> None:
     for _ in range(400):
         seen = BatchCounts(points, rng.multinomial(n, pi), np.array([n]))
         found = trusted_aggregator(seen, epsilon=0.5, score=score, source=source)
-        threshold = threshold or found.verdict(0.1).witnesses[0].threshold
+        threshold = threshold or found.verdict(0.1).statistics[0].threshold
         alarms += found.value > threshold
     assert alarms <= stats.binom.isf(1e-3, 400, 0.1)
     assert alarms > 10  # the threshold is not merely far away

@@ -211,7 +211,7 @@ def test_it_makes_a_release_by_its_name(noise: Mechanism) -> None:
     assert estimate.privacy.delta == 0
     assert "twice Laplace noise" in str(estimate.privacy)
     assert estimate.interval is not None
-    assert 0 < estimate.verdict().witnesses[0].threshold < math.log(100)
+    assert 0 < estimate.verdict().statistics[0].threshold < math.log(100)
     resolved = Calibrated(1.0, 1e-6, KIND)
     assert type(resolved.charge) is type(noise)
     assert resolved.for_sensitivity(0.2) == calibrate(

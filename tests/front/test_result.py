@@ -61,8 +61,8 @@ def test_the_answer(found: Comparison) -> None:
     assert low < found.value < high
     assert found.drifted is True
     assert found.verdict is not None
-    assert found.verdict.spoke == tuple(
-        each.name for each in found.verdict.witnesses if each.statistic > each.threshold
+    assert found.verdict.exceeding == tuple(
+        each.name for each in found.verdict.statistics if each.value > each.threshold
     )
     asked = [question.divergence for question in found.plan.questions]
     assert asked == [answer.divergence for answer in found.release.answers] == ["kl", "tv", "js"]
@@ -96,7 +96,7 @@ def test_columns_can_be_looked_into(found: Comparison) -> None:
         assert (row["tv"], row["tv_low"], row["tv_high"]) == (size.value, *(size.interval or ()))
     cells = found.columns.cells("polars").to_dicts()
     assert len(cells) == sum(len(column.cells) for column in found.columns)
-    assert {cell["moved"] for cell in cells} <= {"up", "down", ""}
+    assert {cell["shifted"] for cell in cells} <= {"up", "down", ""}
 
 
 @pytest.mark.parametrize(

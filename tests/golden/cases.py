@@ -118,8 +118,8 @@ def show_estimate(found: Estimate, *, groups: bool = True) -> dict[str, Any]:
 
 def show_verdict(verdict: Verdict) -> dict[str, Any]:
     return {
-        "statistic": verdict.witnesses[0].statistic,
-        "threshold": verdict.witnesses[0].threshold,
+        "statistic": verdict.statistics[0].value,
+        "threshold": verdict.statistics[0].threshold,
         "drifted": verdict.drifted,
         "false_alarm": verdict.false_alarm,
         "design_effect": verdict.design_effect,

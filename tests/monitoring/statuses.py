@@ -60,7 +60,7 @@ def column_point(name: str, drift: float, weeks: int, rng: np.random.Generator) 
         statistic=alone,
         cumulative=together,
         window=window,
-        speaks=alone > THRESHOLD or together > CUMULATIVE,
+        exceeds=alone > THRESHOLD or together > CUMULATIVE,
         sizes=sizes_of(drift, rng),
     )
 
@@ -97,7 +97,7 @@ def point(
         window=one.window if one else 0,
         threshold=THRESHOLD,
         cumulative_threshold=CUMULATIVE,
-        speaks=any(column.speaks for column in found) or bool(one and one.speaks),
+        exceeds=any(column.exceeds for column in found) or bool(one and one.exceeds),
         columns=found,
     )
 
@@ -178,21 +178,21 @@ def series(
 
 
 def _calm(point: PeriodPoint) -> PeriodPoint:
-    """No drift: nothing of a made-up period speaks by chance."""
+    """No drift: nothing of a made-up period exceeds by chance."""
 
     def calm(value: float | None) -> float | None:
         return None if value is None else min(value, 3.5)
 
     columns = tuple(
         replace(each, statistic=calm(each.statistic), cumulative=calm(each.cumulative),
-                speaks=False)
+                exceeds=False)
         for each in point.columns
     )  # fmt: skip
     return replace(
         point,
         statistic=calm(point.statistic),
         cumulative=calm(point.cumulative),
-        speaks=False,
+        exceeds=False,
         columns=columns,
     )
 
@@ -225,7 +225,7 @@ def empty() -> SeriesStatus:
     full = series(1)
     ahead = replace(full.points[0], state="ahead", released_at="", release="", records=0,
                     clients=0, sizes=(), statistic=None, cumulative=None, window=0, threshold=None,
-                    cumulative_threshold=None, speaks=None, columns=())  # fmt: skip
+                    cumulative_threshold=None, exceeds=None, columns=())  # fmt: skip
     return replace(
         full,
         at="2027-01-06T09:00:00+00:00",

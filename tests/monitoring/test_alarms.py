@@ -1,4 +1,4 @@
-"""The state machine of alarms: tables of who speaks when, and what holds for every table."""
+"""The state machine of alarms: tables of who exceeds when, and what holds for every table."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +13,9 @@ from fedprikl.monitoring.status import AlarmFacts
 NAMES = ("", "a", "b")
 
 
-def period(number: int, speaking: str, baseline: tuple[int, int] | None = None) -> JudgedPeriod:
-    """`speaking` is like "a", "ab", "w" for the whole; loudest first."""
-    order = [letter.replace("w", "") for letter in speaking]
+def period(number: int, exceeding: str, baseline: tuple[int, int] | None = None) -> JudgedPeriod:
+    """`exceeding` is like "a", "ab", "w" for the whole; loudest first."""
+    order = [letter.replace("w", "") for letter in exceeding]
     return JudgedPeriod(
         period=number,
         channels=tuple(
@@ -24,8 +24,8 @@ def period(number: int, speaking: str, baseline: tuple[int, int] | None = None) 
                 statistic=9.0 - order.index(name) if name in order else 0.0,
                 cumulative=None,
                 window=0,
-                period_speaks=name in order,
-                cumulative_speaks=False,
+                period_exceeds=name in order,
+                cumulative_exceeds=False,
                 shortest=int(name in order),
             )
             for name in NAMES
@@ -43,7 +43,7 @@ def trace(number: int, names: Sequence[str], after: int) -> tuple[int, tuple[str
 
 
 def follow(said: Sequence[str], **people: object) -> tuple[AlarmFacts, ...]:
-    judged = [period(number, speaking) for number, speaking in enumerate(said)]
+    judged = [period(number, exceeding) for number, exceeding in enumerate(said)]
     return follow_alarms(judged, trace, **people)  # type: ignore[arg-type]
 
 
@@ -57,7 +57,7 @@ def follow(said: Sequence[str], **people: object) -> tuple[AlarmFacts, ...]:
         (["a", "ab"], [(0, ("a",)), (1, ("b",))]),  # a column that is not part of it
         (["ba", "a", "b"], [(0, ("b", "a"))]),  # the loudest first
         (["w", "w"], [(0, ())]),
-        (["w", "wa"], [(0, ()), (1, ("a",))]),  # the whole spoke first, now a column is named
+        (["w", "wa"], [(0, ()), (1, ("a",))]),  # the whole exceeding first, now a column is named
         (["a", "w", "w", "w", "w", "w"], [(0, ("a",))]),  # the whole says nothing new
     ],
 )
@@ -99,7 +99,7 @@ def windows(*shortest: int) -> list[JudgedPeriod]:
     for number, length in enumerate(shortest):
         judged = period(number, "")
         whole, a, b = judged.channels
-        a = replace(a, cumulative_speaks=length > 1, period_speaks=length == 1, shortest=length)
+        a = replace(a, cumulative_exceeds=length > 1, period_exceeds=length == 1, shortest=length)
         found.append(replace(judged, channels=(whole, a, b)))
     return found
 
@@ -142,11 +142,11 @@ def test_a_baseline_closes_an_alarm_before_any_later_period() -> None:
 
 @given(st.lists(st.sets(st.sampled_from("wab")).map("".join), max_size=30))
 def test_every_speaking_column_belongs_to_an_alarm(said: list[str]) -> None:
-    """And an alarm is raised only where something speaks."""
+    """And an alarm is raised only where something exceeds."""
     alarms = follow(said)
     assert bool(alarms) is any(said)
-    for number, speaking in enumerate(said):
-        for name in set(speaking) - {"w"}:
+    for number, exceeding in enumerate(said):
+        for name in set(exceeding) - {"w"}:
             assert any(alarm.raised <= number and name in alarm.columns for alarm in alarms)
     assert all(said[alarm.raised] for alarm in alarms)
     assert len(alarms) <= sum(map(bool, said))

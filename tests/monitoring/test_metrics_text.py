@@ -119,8 +119,8 @@ def test_a_column_without_a_name_is_not_the_whole() -> None:
     first, *others = last.columns
     nameless = replace(last, columns=(replace(first, name=""), *others))
     changed = replace(status, points=(*before, nameless))
-    assert value(changed, "drift", column="") == last.speaks
-    assert value(changed, "drift", column="(column 1)") == first.speaks
+    assert value(changed, "drift", column="") == last.exceeds
+    assert value(changed, "drift", column="(column 1)") == first.exceeds
 
 
 def test_small_and_large_values_keep_all_digits() -> None:

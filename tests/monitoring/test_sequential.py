@@ -7,7 +7,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import CountNoise, NoisyCounts
 from fedprikl.monitoring import null_series as nominal
 from fedprikl.monitoring.alarms import SeriesVerdict
-from fedprikl.monitoring.channels import Channel, Lens, PeriodCounts, lenses_of
+from fedprikl.monitoring.channels import Channel, Grouping, PeriodCounts, groupings_of
 from fedprikl.monitoring.null_series import WindowStatistic
 from fedprikl.monitoring.sequential import baseline_of, judge_series
 from fedprikl.reference import Reference
@@ -36,7 +36,7 @@ def test_the_statistic_is_a_standard_normal_variable_without_drift() -> None:
     rng, draws = np.random.default_rng(3), 20_000
     p = rng.dirichlet(np.full(60, 2.0))
     counts = rng.multinomial(8000, p, draws) + rng.normal(0, 3, (draws, 60))
-    law = WindowStatistic.of(Lens(), np.append(p, 0.0), np.zeros(61), records=8000, noise=9.0)
+    law = WindowStatistic.of(Grouping(), np.append(p, 0.0), np.zeros(61), records=8000, noise=9.0)
     z = law(counts)
     assert abs(z.mean()) < 6 / np.sqrt(draws) + 0.01
     assert abs(z.std() - 1) < 6 / np.sqrt(2 * draws) + 0.01
@@ -46,7 +46,7 @@ def test_the_statistic_is_a_standard_normal_variable_without_drift() -> None:
 def test_pearson_is_the_statistic_without_noise() -> None:
     """Exactly: Q = sum (h - N Pi)^2 / N Pi, before anything lasts."""
     counts = np.array([310.0, 190.0, 150.0, 140.0, 110.0, 50.0, 30.0, 20.0])
-    law = WindowStatistic.of(Lens(), np.append(PI, 0.0), np.zeros(9), records=1000, noise=0.0)
+    law = WindowStatistic.of(Grouping(), np.append(PI, 0.0), np.zeros(9), records=1000, noise=0.0)
     tolerated = 1 + 2 * 2e-5 * 1000 * PI
     squares = np.sum((counts - 1000 * PI) ** 2 / (1000 * PI) / tolerated**2)
     assert np.sum((counts - law.mean) ** 2 * law.scale) == pytest.approx(squares)
@@ -56,11 +56,11 @@ def test_statistics_of_several_windows_are_those_of_each() -> None:
     """Standardised for the numbers of its own periods."""
     shares, lasting = np.append(PI, 0.0), np.append(PI**2, 0.0) * 1e-3
     both = WindowStatistic.of(
-        Lens(), shares, lasting, records=np.array([500.0, 900.0]), noise=np.array([4.0, 9.0])
+        Grouping(), shares, lasting, records=np.array([500.0, 900.0]), noise=np.array([4.0, 9.0])
     )
     counts = np.array([500 * MOVED, 900 * MOVED])
     each = [
-        WindowStatistic.of(Lens(), shares, lasting, records=n, noise=v)(row)
+        WindowStatistic.of(Grouping(), shares, lasting, records=n, noise=v)(row)
         for n, v, row in zip((500, 900), (4.0, 9.0), counts, strict=True)
     ]
     assert both(counts) == pytest.approx(np.array(each))
@@ -70,12 +70,12 @@ def test_groups_hold_every_cell_once() -> None:
     """By rarity and by place, of about equal size."""
     rng = np.random.default_rng(0)
     pi = rng.dirichlet(np.ones(50))
-    rare, near = lenses_of(pi, np.arange(50))
+    rare, near = groupings_of(pi, np.arange(50))
     assert sorted(rare.sums(np.ones(51))) == [12, 12, 13, 13]
     assert sorted(near.sums(np.ones(51))) == [6] * 6 + [7] * 2
     assert np.all(np.diff(rare.sums(np.append(pi, 0.0))) > 0)
     assert near.sums(np.arange(51.0))[0] == sum(range(7))
-    assert lenses_of(PI, np.arange(8)) == ()
+    assert groupings_of(PI, np.arange(8)) == ()
 
 
 @pytest.mark.validation
@@ -124,7 +124,7 @@ def test_drift_is_found_at_once_and_dated() -> None:
     (alarm,) = found.alarms
     assert (alarm.raised, alarm.since, alarm.test, alarm.columns) == (6, 6, "period", ())
     assert alarm.words == "Drift since period 6."
-    assert [period.speaks for period in found.judged] == 6 * [False] + 3 * [True]
+    assert [period.exceeds for period in found.judged] == 6 * [False] + 3 * [True]
 
 
 def test_a_small_drift_is_found_by_a_window() -> None:
@@ -179,7 +179,7 @@ def test_after_a_baseline_the_same_drift_is_usual() -> None:
     assert [period.baseline for period in found.judged] == 8 * [None] + 4 * [(4, 7)]
     assert found.judged[8].channels[0].window == 0
     assert [alarm.state for alarm in found.alarms] == ["rebaselined"]
-    assert not any(period.speaks for period in found.judged[8:])
+    assert not any(period.exceeds for period in found.judged[8:])
     back = periods[:8] + weeks([[PI]] * 2, np.random.default_rng(8), start=8)
     assert [alarm.raised for alarm in judge(back, **people).alarms] == [4, 8]
 
@@ -192,7 +192,7 @@ def test_a_baseline_keeps_the_rate() -> None:
     rng, calm, exact = np.random.default_rng(9), 0, 0
     for _ in range(10):
         periods = weeks([[PI]] * 12, rng)
-        calm += any(each.speaks for each in judge(periods, rebaselined=[(0, 0)]).judged[1:])
+        calm += any(each.exceeds for each in judge(periods, rebaselined=[(0, 0)]).judged[1:])
         (known,) = baseline_of([channel()], periods[:1])
         exact += bool(judge(periods[1:], channel(known.pi / known.pi.sum())).alarms)
     assert calm <= 4

@@ -48,14 +48,16 @@ def test_several_alarms_are_counted() -> None:
 @pytest.mark.parametrize("state", ["ended", "rebaselined"])
 def test_after_an_alarm_the_quiet_periods_are_counted(state: str) -> None:
     status = series(37, since=23, state=state)
-    quiet = [replace(p, speaks=False) if p.number >= 30 and p.speaks else p for p in status.points]
+    quiet = [
+        replace(p, exceeds=False) if p.number >= 30 and p.exceeds else p for p in status.points
+    ]
     assert headline(replace(status, points=tuple(quiet))) == "No drift in the last 7 weeks."
     assert headline(status) == "Week 36 is above a threshold. No alarm is open."
 
 
 def test_without_verdicts_nothing_is_claimed() -> None:
     status = series(5)
-    silent = tuple(replace(point, speaks=None) for point in status.points)
+    silent = tuple(replace(point, exceeds=None) for point in status.points)
     assert headline(replace(status, points=silent)) == "5 weeks released, none judged yet."
 
 

@@ -396,7 +396,7 @@ def limits_of(plan: Any, records: int) -> tuple[NoDrift, list[float]]:
     verdict = round_.judge(plan.verdict.false_alarm, plan.verdict.design_effect)[0]
     first = round_.statistics[0]
     model = NoDrift.of(first.points, first.records, plan.verdict.design_effect)
-    return model, [witness.threshold for witness in verdict.witnesses]
+    return model, [statistic.threshold for statistic in verdict.statistics]
 
 
 def test_alike_records_ask_for_fewer_batches_or_larger_errors() -> None:

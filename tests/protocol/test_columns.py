@@ -123,9 +123,9 @@ def test_the_column_that_moved_is_found_and_the_release_travels(plan: Plan) -> N
     release = run(plan, REFERENCE, drifted=True, source=InsecureSeededNoise(5)).release
     assert release.drifted
     assert release.drifted_columns == ("c1",)
-    moved = {cell.label: cell.moved for cell in release.columns[1].cells}
+    moved = {cell.label: cell.shifted for cell in release.columns[1].cells}
     assert (moved["a"], moved["d"]) == ("down", "up")
-    assert not any(cell.moved for i in (0, 2) for cell in release.columns[i].cells)
+    assert not any(cell.shifted for i in (0, 2) for cell in release.columns[i].cells)
     for column in release.columns:
         for answer in column.answers:
             assert answer.interval is not None

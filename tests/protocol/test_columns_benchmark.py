@@ -110,7 +110,7 @@ def test_many_populations_are_judged_as_one_round_judges_them(
                 # The benchmark draws the resampled noise of all populations in one stream.
                 assert size.value == pytest.approx(kl[i, j], abs=0.005)
                 ways = {"up": 1, "down": -1, "": 0}
-                assert [ways[cell.moved] for cell in column.cells] == told[i, j].tolist()
+                assert [ways[cell.shifted] for cell in column.cells] == told[i, j].tolist()
 
 
 def test_drifts_have_the_stated_size_and_few_moves_two_cells(bench: Any) -> None:

@@ -159,7 +159,7 @@ def test_the_fields_of_a_release_are_those_of_its_version() -> None:
     assert (recorded.value, recorded.interval) == (0.5, (0.25, 0.75))
     assert recorded.drifted is True
     assert recorded.verdict is not None
-    assert recorded.verdict.spoke == ("tv",)
+    assert recorded.verdict.exceeding == ("tv",)
     assert recorded.drifted_columns == ("age",)
     assert replace(recorded, verdict=None, columns=()).drifted is None
 

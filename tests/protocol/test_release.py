@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedprikl import InvalidInputError
 from fedprikl.documents import canonical
-from fedprikl.estimation import CountNoise, NoisyCounts, Verdict, Witness
+from fedprikl.estimation import CountNoise, JudgedStatistic, NoisyCounts, Verdict
 from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol import (
     Answer,
@@ -72,7 +72,7 @@ ANSWERS = st.builds(
     unit=TEXTS,
     mechanism=TEXTS,
 )
-WITNESSES = st.builds(Witness, name=TEXTS, statistic=NUMBERS, threshold=NUMBERS, unit=TEXTS)
+STATISTICS = st.builds(JudgedStatistic, name=TEXTS, value=NUMBERS, threshold=NUMBERS, unit=TEXTS)
 INTERVALS = st.tuples(NUMBERS, NUMBERS).map(lambda pair: tuple(sorted(pair)))
 CELLS = st.builds(
     CellAnswer,
@@ -80,12 +80,12 @@ CELLS = st.builds(
     reference=NUMBERS,
     share=NUMBERS,
     interval=INTERVALS,
-    moved=st.sampled_from(["up", "down", ""]),
+    shifted=st.sampled_from(["up", "down", ""]),
 )
 COLUMNS = st.builds(
     ColumnAnswer,
     columns=st.lists(TEXTS, min_size=1, max_size=2).map(tuple),
-    witnesses=some(WITNESSES),
+    statistics=some(STATISTICS),
     answers=some(ANSWERS),
     cells=some(CELLS),
     counts=noisy_counts(),
@@ -93,11 +93,11 @@ COLUMNS = st.builds(
 )
 VERDICTS = st.builds(
     Verdict,
-    witnesses=st.lists(
-        WITNESSES,
+    statistics=st.lists(
+        STATISTICS,
         min_size=1,
         max_size=3,
-        unique_by=lambda witness: witness.name,
+        unique_by=lambda statistic: statistic.name,
     ).map(tuple),
     false_alarm=NUMBERS,
     design_effect=NUMBERS,
@@ -303,7 +303,7 @@ def test_a_release_with_two_answers_reads_and_shows_well() -> None:
     assert Release.from_bytes(signed.to_bytes()) == signed
     assert (signed.value, signed.interval) == (0.5, (0.25, 0.75))
     assert signed.verdict is not None
-    mark = f"{signed.verdict.witnesses[0].threshold:.3f}"
+    mark = f"{signed.verdict.statistics[0].threshold:.3f}"
     assert tuple(answer_words(answer, signed) for answer in signed.answers) == (
         "The records of testers differ from the reference by D(Pi || 0.01 Pi + 0.99 P) = 0.500 "
         "nats, of which about 0.125 is what 3,000 records give without any drift "

@@ -194,7 +194,7 @@ def test_all_answers_are_read_off_the_same_noisy_counts(trust: Any, triangular: 
     counts = noisy_counts(release)
     assert len(counts.cells) == ALL
     assert release.verdict is not None
-    assert [witness.name for witness in release.verdict.witnesses] == ["counts"]
+    assert [statistic.name for statistic in release.verdict.statistics] == ["counts"]
     assert release.is_about(asked)
     assert Release.from_bytes(release.to_bytes()) == release
     seen = np.array(counts.counts) / counts.records[0]
@@ -222,8 +222,8 @@ def test_one_verdict_for_all_and_every_answer_in_the_report() -> None:
     asked = plan("value", "value").changed(epsilon=20.0)
     release = world.run(asked).release
     assert release.verdict is not None
-    assert [witness.name for witness in release.verdict.witnesses] == ["kl", "triangular"]
-    assert "triangular" in release.verdict.spoke
+    assert [statistic.name for statistic in release.verdict.statistics] == ["kl", "triangular"]
+    assert "triangular" in release.verdict.exceeding
     assert release.drifted is True
     assert "exceed any of these thresholds at most 1% of the time" in drift_words(release)
     assert len(release.answers) == 2

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedprikl.estimation import CountNoise, NoisyCounts, Verdict, Witness
+from fedprikl.estimation import CountNoise, JudgedStatistic, NoisyCounts, Verdict
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, Outcome, Release
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
@@ -63,18 +63,18 @@ def column(
                 reference=float(reference[n]),
                 share=float(share[n]),
                 interval=(float(max(0, share[n] - width[n])), float(share[n] + width[n])),
-                moved=("up" if share[n] > reference[n] else "down") if changed else "",
+                shifted=("up" if share[n] > reference[n] else "down") if changed else "",
             )
         )
     tv = float(np.abs(share - reference).sum() / 2)
     kl = float((reference * np.log(reference / share)).sum())
     names = (name,) if isinstance(name, str) else name
-    said = Witness(name="tv", statistic=tv + 0.001, threshold=0.021, unit="")
+    said = JudgedStatistic(name="tv", value=tv + 0.001, threshold=0.021, unit="")
     if trust == "none":
-        said = Witness(name="counts", statistic=9.0 * (tv > 0.02), threshold=4.2, unit="")
+        said = JudgedStatistic(name="counts", value=9.0 * (tv > 0.02), threshold=4.2, unit="")
     return ColumnAnswer(
         columns=names,
-        witnesses=(said,),
+        statistics=(said,),
         answers=(
             answer("tv", tv, no_drift=0.0082, width=0.009),
             answer("kl", kl, no_drift=0.0004, width=0.002),
@@ -113,9 +113,9 @@ def release(columns: Sequence[ColumnAnswer], *, drifted: bool = True, **changes:
         ),
         columns=tuple(columns),
         verdict=Verdict(
-            witnesses=(
-                Witness(name="kl", statistic=3 * size**2 + 0.02, threshold=0.0311, unit="nats"),
-                Witness(name="tv", statistic=size, threshold=0.0204, unit=""),
+            statistics=(
+                JudgedStatistic(name="kl", value=3 * size**2 + 0.02, threshold=0.0311, unit="nats"),
+                JudgedStatistic(name="tv", value=size, threshold=0.0204, unit=""),
             ),
             false_alarm=0.01,
             design_effect=1.4,
@@ -164,12 +164,12 @@ def no_party_trusted() -> Release:
         noise=(CountNoise(sd=2.5),),
     )
     found = release(two_of_six(trust="none"))
-    said = Witness(name="counts", statistic=31.0, threshold=6.1, unit="")
+    said = JudgedStatistic(name="counts", value=31.0, threshold=6.1, unit="")
     return replace(
         found,
         trust="none",
         noisy_counts=counts,
-        verdict=Verdict(witnesses=(said,), false_alarm=0.01, design_effect=None),
+        verdict=Verdict(statistics=(said,), false_alarm=0.01, design_effect=None),
     )
 
 

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from fedprikl.estimation import Witness
+from fedprikl.estimation import JudgedStatistic
 from fedprikl.protocol import Release, SigningKey
 from fedprikl.protocol.answer import ColumnAnswer
 from fedprikl.reporting import release_page, release_summary
@@ -201,7 +201,7 @@ def test_odd_numbers_are_shown(value: float) -> None:
 
 
 def test_a_release_without_any_verdict() -> None:
-    columns = [replace(each, witnesses=()) for each in two_of_six()]
+    columns = [replace(each, statistics=()) for each in two_of_six()]
     text = release_page(release(columns, verdict=None), PLAN, {})
     assert "There is no verdict on the 400 clients of aircraft: it could not be computed." in text
     assert "Nothing follows for or against a drift" in text
@@ -231,9 +231,9 @@ def test_values_that_the_reference_never_saw_are_shown_if_they_are_no_noise() ->
 def test_a_column_with_new_values_says_so(share: float) -> None:
     """Where they are what was found, in the table of text and in the story of the chart."""
     calm = column("ward", ["A", "B", "C"])
-    unseen = Witness(name="unseen", statistic=share, threshold=0.02, unit="")
+    unseen = JudgedStatistic(name="out_of_domain", value=share, threshold=0.02, unit="")
     counts = replace(calm.counts, out_of_domain=(200.0,))
-    found = replace(calm, witnesses=(*calm.witnesses, unseen), counts=counts)
+    found = replace(calm, statistics=(*calm.statistics, unseen), counts=counts)
     lines = "\n".join(column_lines((found,)))
     assert ("drifted: values that the reference never saw" in lines) is (share > 0.02)
     assert ("never saw" in column_story(found)) is (share > 0.02)

@@ -120,7 +120,7 @@ def test_alarms_and_what_people_did() -> None:
 def test_thresholds_are_drawn_where_they_are_known() -> None:
     status = SCENES["no drift"]
     unknown = tuple(
-        replace(point, threshold=None, cumulative_threshold=None, speaks=None)
+        replace(point, threshold=None, cumulative_threshold=None, exceeds=None)
         for point in status.points
     )
     assert 'class="c-limit"' in PAGES["no drift"]
@@ -241,7 +241,7 @@ def test_a_thousand_periods_share_cells_and_none_that_speaks_is_lost() -> None:
     assert "Each cell stands for 7 weeks" in text
     (width,) = set(re.findall(r'viewBox="0 0 (\d+) 1"', text))
     assert int(width) == 143
-    first = next(point.number for point in status.released if point.columns[0].speaks)
+    first = next(point.number for point in status.released if point.columns[0].exceeds)
     assert 900 <= first < 905
     assert f'sensor 01 <span class="says">above since week {first}</span>' in text
 
@@ -336,5 +336,5 @@ def test_a_period_where_only_the_whole_speaks() -> None:
     point = replace(status.points[24], columns=(), statistic=9.0)
     text = period_page(status, point, release, PLAN)
     assert "<h1>Week 24: the whole is above its threshold.</h1>" in text
-    unjudged = period_page(status, replace(point, speaks=None), release, PLAN)
+    unjudged = period_page(status, replace(point, exceeds=None), release, PLAN)
     assert "<h1>Week 24: not judged.</h1>" in unjudged

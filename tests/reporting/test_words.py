@@ -51,7 +51,7 @@ def test_headlines_of_few_clients_and_of_columns_without_a_verdict() -> None:
     one = replace(release(()), cohorts=(Outcome(0, 1, 1),), population="Clients")
     assert release_headline(one) == "The 1 client differs from the reference."
     columns = two_of_six()
-    some = release([columns[0], replace(columns[2], witnesses=())])
+    some = release([columns[0], replace(columns[2], statistics=())])
     assert release_headline(some).endswith(
         " Departure delay has drifted. Origin could not be judged."
     )
@@ -88,9 +88,9 @@ def test_a_long_table_is_cut_but_not_where_columns_drifted() -> None:
 def test_what_found_a_drift_stands_beside_its_threshold() -> None:
     """Not beside the total variation read off the counts, which is another number."""
     (shown, *_, still) = two_of_six()
-    (tv,) = shown.witnesses
-    js = replace(tv, name="js", statistic=0.02, threshold=0.01, unit="nats")
-    quiet = replace(shown, witnesses=(replace(tv, statistic=0.015), js))
+    (tv,) = shown.statistics
+    js = replace(tv, name="js", value=0.02, threshold=0.01, unit="nats")
+    quiet = replace(shown, statistics=(replace(tv, value=0.015), js))
     assert "(found by js 0.02 > 0.01)" in column_lines([quiet])[1]
     assert "(found by tv 0.08065 > 0.021)" in column_lines([shown])[1]
     assert "found by" not in column_lines([still])[1]

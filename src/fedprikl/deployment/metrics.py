@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from fedprikl.estimation import Witness
+from fedprikl.estimation import JudgedStatistic
 from fedprikl.monitoring.metrics import read_samples, sample_name, samples_text, told_apart
 from fedprikl.protocol import Answer, Release
 from fedprikl.store import locked, replace_file
@@ -120,23 +120,26 @@ def _of_release(release: Release) -> Iterator[tuple[str, dict[str, str], float]]
     yield "records", {}, release.records
     yield "clients", {}, sum(cohort.included for cohort in release.cohorts)
     verdict = release.verdict
-    yield from _part("", release.drifted, release.answers, verdict.witnesses if verdict else ())
+    yield from _part("", release.drifted, release.answers, verdict.statistics if verdict else ())
     names = told_apart([column.name for column in release.columns])
     for name, column in zip(names, release.columns, strict=True):
-        yield from _part(name, column.drifted, column.answers, column.witnesses)
+        yield from _part(name, column.drifted, column.answers, column.statistics)
     if verdict is not None:
         yield "false_alarm", {}, verdict.false_alarm
 
 
 def _part(
-    column: str, drifted: bool | None, answers: Iterable[Answer], witnesses: Iterable[Witness]
+    column: str,
+    drifted: bool | None,
+    answers: Iterable[Answer],
+    statistics: Iterable[JudgedStatistic],
 ) -> Iterator[tuple[str, dict[str, str], float]]:
     if drifted is not None:
         yield "drift", {"column": column}, drifted
-    for witness in witnesses:
-        own = {"column": column, "test": witness.name}
-        yield "statistic", own, witness.statistic
-        yield "threshold", own, witness.threshold
+    for statistic in statistics:
+        own = {"column": column, "test": statistic.name}
+        yield "statistic", own, statistic.value
+        yield "threshold", own, statistic.threshold
     for answer in answers:
         own = {"column": column, "divergence": answer.divergence}
         yield "value", own, answer.value

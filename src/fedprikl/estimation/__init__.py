@@ -9,7 +9,6 @@ from fedprikl.estimation.interval import (
     counts_interval,
     value_interval,
 )
-from fedprikl.estimation.moved_cells import CellShares, cell_shares, moved_cells
 from fedprikl.estimation.noisy_counts import (
     CountNoise,
     CountsDesign,
@@ -33,9 +32,10 @@ from fedprikl.estimation.scoring import (
     score_sensitivity,
     weighted_score,
 )
+from fedprikl.estimation.shifted_cells import CellShares, cell_shares, shifted_cells
 from fedprikl.estimation.statistic import (
+    JudgedStatistic,
     Verdict,
-    Witness,
     judge_release,
     judge_together,
 )
@@ -68,12 +68,12 @@ __all__ = [
     "Estimate",
     "Estimates",
     "Interval",
+    "JudgedStatistic",
     "NoisyCounts",
     "NoisyViews",
     "ValueNoise",
     "Verdict",
     "ViewVector",
-    "Witness",
     "adaptive_estimate",
     "adaptive_interval",
     "answers_from_counts",
@@ -88,13 +88,13 @@ __all__ = [
     "judge_columns",
     "judge_release",
     "judge_together",
-    "moved_cells",
     "noise_counts",
     "noise_views",
     "overdispersion",
     "score_ranges",
     "score_reach",
     "score_sensitivity",
+    "shifted_cells",
     "sum_counts",
     "trial_errors",
     "trusted_aggregator",

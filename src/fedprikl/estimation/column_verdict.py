@@ -1,6 +1,6 @@
 """Which columns drifted: one false-alarm rate for all of them.
 
-Every column has witnesses, and every witness a threshold. All thresholds lie equally deep in the
+Every column has statistics, and every statistic a threshold. All thresholds lie equally deep in the
 tails of populations without drift (`column_tails.py`), and how deep is found by simulation.
 """
 
@@ -15,12 +15,12 @@ from fedprikl.checks import Floats, check_false_alarm, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.statistic import (
+    JudgedStatistic,
     NullValues,
     Statistic,
-    Witness,
+    judged_statistics,
     simulated_draws,
     upper_limit,
-    witnesses_of,
 )
 from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism
@@ -178,13 +178,13 @@ class ColumnCase:
     points: QueryPoints  # all cells of the column, one batch
     records: int  # N
     spread: float | Spread
-    witnesses: tuple[Statistic, ...]
+    statistics: tuple[Statistic, ...]
 
     def __post_init__(self) -> None:
         check_positive_int(self.records, "records")
-        names = [witness.name for witness in self.witnesses]
+        names = [statistic.name for statistic in self.statistics]
         if not names or len(set(names)) < len(names):
-            raise InvalidInputError("A column has one or more witnesses, each of its own name.")
+            raise InvalidInputError("A column has one or more statistics, each of its own name.")
 
     @property
     def model(self) -> NoDrift:
@@ -194,44 +194,44 @@ class ColumnCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnVerdict:
-    """Whether a column drifted: whether any of its witnesses is above its threshold."""
+    """Whether a column drifted: whether any of its statistics is above its threshold."""
 
-    witnesses: tuple[Witness, ...]
+    statistics: tuple[JudgedStatistic, ...]
     design_effect: float | None  # None: not known, records of one client are taken as unrelated
 
     @property
     def drifted(self) -> bool:
         """Whether drift was found, at the rate that all columns share."""
-        return any(witness.speaks for witness in self.witnesses)
+        return any(statistic.exceeds for statistic in self.statistics)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnNull:
-    """The witnesses of one column without drift: smooth tails, and values of other populations."""
+    """The statistics of one column without drift: smooth tails, and values of other populations."""
 
     tails: tuple[Tail, ...]
     values: tuple[NullValues, ...]
 
     @classmethod
     def simulate(cls, column: ColumnCase, draws: int, rng: np.random.Generator) -> "ColumnNull":
-        """All witnesses of the same populations, of which the first ones fit the tails."""
-        model, found = column.model, [list[Floats]() for _ in column.witnesses]
+        """All statistics of the same populations, of which the first ones fit the tails."""
+        model, found = column.model, [list[Floats]() for _ in column.statistics]
         for counts in model.chunks(FITTED + draws, rng):
-            for values, witness in zip(found, column.witnesses, strict=True):
-                values.append(witness.simulated(model, counts, rng))
+            for values, statistic in zip(found, column.statistics, strict=True):
+                values.append(statistic.simulated(model, counts, rng))
         drawn = [np.concatenate(values) for values in found]
-        laws = [witness.mechanism for witness in column.witnesses]
+        laws = [statistic.mechanism for statistic in column.statistics]
         return cls(
             tuple(tail_of(v[:FITTED].ravel(), law) for v, law in zip(drawn, laws, strict=True)),
             tuple(NullValues(v[FITTED:], law) for v, law in zip(drawn, laws, strict=True)),
         )
 
     def thresholds(self, depth: float) -> tuple[float, ...]:
-        """Of each witness, in its unit."""
+        """Of each statistic, in its unit."""
         return tuple(tail.threshold(depth) for tail in self.tails)
 
     def alarms(self, depth: float) -> Floats:
-        """P(any witness above its threshold), of each counted population."""
+        """P(any statistic above its threshold), of each counted population."""
         thresholds = self.thresholds(depth)
         calm = [1 - v.above(t) for v, t in zip(self.values, thresholds, strict=True)]
         return np.asarray(1 - np.prod(calm, axis=0))
@@ -279,14 +279,14 @@ def judge_columns(
     >>> from fedprikl.reference import all_points
     >>> points, noise = all_points([0.5, 0.3, 0.2]), calibrate_laplace(epsilon=1, sensitivity=0.002)
     >>> def column(tv):
-    ...     witness = ScoredStatistic(
+    ...     statistic = ScoredStatistic(
     ...         value=tv,
     ...         score=Score(Skew(0.01), TV),
     ...         points=points,
     ...         records=np.array([5000]),
     ...         mechanism=noise,
     ...     )
-    ...     return ColumnCase(points=points, records=5000, spread=1.0, witnesses=(witness,))
+    ...     return ColumnCase(points=points, records=5000, spread=1.0, statistics=(statistic,))
     >>> found = judge_columns([column(0.01), column(0.05)], false_alarm=0.01)
     >>> [each.drifted for each in found]
     [False, True]
@@ -317,6 +317,6 @@ def judge_columns(
 def _judge(column: ColumnCase, null: ColumnNull, depth: float) -> ColumnVerdict:
     model = column.model
     return ColumnVerdict(
-        witnesses=witnesses_of(column.witnesses, model, null.thresholds(depth)),
+        statistics=judged_statistics(column.statistics, model, null.thresholds(depth)),
         design_effect=model.design_effect,
     )

@@ -1,6 +1,6 @@
 """The verdict with an untrusted aggregator: from noisy counts, which are public.
 
-The estimate itself is a poor witness here: the score of a noisy count is mostly bias. Drift
+The estimate itself is a poor statistic here: the score of a noisy count is mostly bias. Drift
 makes counts vary more than their sampling and the noise explain, and that can be tested.
 """
 

@@ -16,7 +16,7 @@ from fedprikl.estimation.noisy_estimates import noise_counts
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.scoring import BatchCounts, score_sensitivity, weighted_score
 from fedprikl.estimation.statistic import (
-    UNSEEN,
+    OUT_OF_DOMAIN,
     ScoredStatistic,
     Statistic,
     Verdict,
@@ -29,10 +29,10 @@ from fedprikl.reference import OutOfDomain, QueryPoints, Spread
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class UnseenStatistic:
-    """The noisy share of records in cells that the reference never saw: rest / N.
+class OutOfDomainStatistic:
+    """The noisy share of records in cells that the reference never saw.
 
-    One batch, all cells asked. The rest of a simulated population is drawn apart from its counts,
+    One batch, all cells asked. Those of a simulated population are drawn apart from its counts,
     from the law of what the reference has missed: both rise together, so this errs towards
     fewer alarms of the two together.
     """
@@ -40,7 +40,7 @@ class UnseenStatistic:
     points: QueryPoints  # all cells
     noisy: NoisyCounts
     law: OutOfDomain
-    name: ClassVar[str] = UNSEEN
+    name: ClassVar[str] = OUT_OF_DOMAIN
     unit: ClassVar[str] = ""
     mechanism: ClassVar[None] = None
 
@@ -95,14 +95,14 @@ class NoisyViews:
     vectors: tuple[ViewVector, ...] = field(default=())  # tv, js; none where nobody is trusted
 
     def statistics(
-        self, view: int, points: QueryPoints, unseen: OutOfDomain
+        self, view: int, points: QueryPoints, outside: OutOfDomain
     ) -> tuple[Statistic, ...]:
-        """The witnesses of one view; `unseen` is the law of records outside its cells."""
+        """The statistics of one view; `outside` is the law of records outside its cells."""
         noisy = self.counts[view]
         design = CountsDesign.of(points, noisy)
         values = (each.statistic(view, points, design.records) for each in self.vectors)
         variation = VariationStatistic(design, np.array(noisy.counts))
-        return (*values, variation, UnseenStatistic(points=points, noisy=noisy, law=unseen))
+        return (*values, variation, OutOfDomainStatistic(points=points, noisy=noisy, law=outside))
 
 
 def noise_views(

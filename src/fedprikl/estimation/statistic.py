@@ -22,8 +22,8 @@ from fedprikl.search import bisect
 CONFIDENCE = 0.99  # that the simulation's own error does not raise the false-alarm rate
 DRAWS = 4_000
 HALVINGS = 14  # of the common tail level
-COUNTS = "counts"  # the witness that is no divergence: how much noisy counts vary
-UNSEEN = "unseen"  # another: the share of records in cells that the reference never saw
+COUNTS = "counts"  # a statistic that is no divergence: how much noisy counts vary
+OUT_OF_DOMAIN = "out_of_domain"  # another: the share of records outside of all cells
 
 
 def simulated_draws(false_alarm: float) -> int:
@@ -145,27 +145,27 @@ def _order_statistic(values: Floats, rate: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Witness:
+class JudgedStatistic:
     """A statistic beside the threshold that populations without drift rarely exceed."""
 
-    name: str  # of the divergence, or "counts" or "unseen", which are none
-    statistic: float
+    name: str  # of the divergence, or "counts" or "out_of_domain", which are none
+    value: float
     threshold: float
     unit: str  # of both
 
     @property
-    def speaks(self) -> bool:
+    def exceeds(self) -> bool:
         """Whether the statistic is above its threshold."""
-        return self.statistic > self.threshold
+        return self.value > self.threshold
 
     @property
     def words(self) -> tuple[str, str]:
         """What was seen, and beside which threshold."""
-        statistic, threshold = _told_apart(self.statistic, self.threshold)
-        seen = f"{statistic} {self.unit}".rstrip()
+        value, threshold = _told_apart(self.value, self.threshold)
+        seen = f"{value} {self.unit}".rstrip()
         if self.name == COUNTS:
-            seen = f"the excess variation of the noisy counts, {statistic},"
-        return seen, f"{'above' if self.speaks else 'below'} {threshold}"
+            seen = f"the excess variation of the noisy counts, {value},"
+        return seen, f"{'above' if self.exceeds else 'below'} {threshold}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,38 +174,38 @@ class Verdict:
 
         drifted  if any  statistic_i > threshold_i,   P(any | no drift) <= false_alarm
 
-    >>> tv = Witness(name="tv", statistic=0.031, threshold=0.022, unit="")
-    >>> kl = Witness(name="kl", statistic=0.2, threshold=0.25, unit="nats")
-    >>> verdict = Verdict(witnesses=(kl, tv), false_alarm=0.01, design_effect=1.0)
-    >>> verdict.drifted, verdict.spoke
+    >>> tv = JudgedStatistic(name="tv", value=0.031, threshold=0.022, unit="")
+    >>> kl = JudgedStatistic(name="kl", value=0.2, threshold=0.25, unit="nats")
+    >>> verdict = Verdict(statistics=(kl, tv), false_alarm=0.01, design_effect=1.0)
+    >>> verdict.drifted, verdict.exceeding
     (True, ('tv',))
     >>> print(verdict)  # doctest: +NORMALIZE_WHITESPACE
     Drift found: tv 0.031 is above 0.022 and kl 0.2 nats is below 0.25; populations without drift
     exceed any of these thresholds at most 1% of the time
     """
 
-    witnesses: tuple[Witness, ...]
+    statistics: tuple[JudgedStatistic, ...]
     false_alarm: float  # how often, at most, a population without drift exceeds any threshold
     design_effect: float | None  # None: not known, records of one client are taken as unrelated
 
     def __post_init__(self) -> None:
-        names = [witness.name for witness in self.witnesses]
+        names = [statistic.name for statistic in self.statistics]
         if not names or len(set(names)) < len(names):
-            raise InvalidInputError("A verdict has one or more witnesses, each of its own name.")
+            raise InvalidInputError("A verdict has one or more statistics, each of its own name.")
 
     @property
-    def spoke(self) -> tuple[str, ...]:
-        """The names of the witnesses that found drift."""
-        return tuple(witness.name for witness in self.witnesses if witness.speaks)
+    def exceeding(self) -> tuple[str, ...]:
+        """The names of the statistics that found drift."""
+        return tuple(statistic.name for statistic in self.statistics if statistic.exceeds)
 
     @property
     def drifted(self) -> bool:
         """Whether drift was found."""
-        return any(witness.speaks for witness in self.witnesses)
+        return any(statistic.exceeds for statistic in self.statistics)
 
-    def witness(self, name: str) -> Witness | None:
-        """The witness of this name, if there is one."""
-        return next((each for each in self.witnesses if each.name == name), None)
+    def statistic(self, name: str) -> JudgedStatistic | None:
+        """The statistic of this name, if there is one."""
+        return next((each for each in self.statistics if each.name == name), None)
 
     def __str__(self) -> str:
         found = "Drift found" if self.drifted else "No drift found"
@@ -215,14 +215,14 @@ class Verdict:
         elif self.design_effect != 1:
             related = f" (design effect {self.design_effect:.3g})"
         often = f"at most {100 * self.false_alarm:.3g}% of the time"
-        if len(self.witnesses) == 1:
-            seen, place = self.witnesses[0].words
+        if len(self.statistics) == 1:
+            seen, place = self.statistics[0].words
             return (
                 f"{found}: {seen} is {place}, which populations without drift{related} exceed "
                 f"{often}"
             )
-        ordered = sorted(self.witnesses, key=lambda witness: not witness.speaks)
-        *first, last = (_clause(witness) for witness in ordered)
+        ordered = sorted(self.statistics, key=lambda statistic: not statistic.exceeds)
+        *first, last = (_clause(statistic) for statistic in ordered)
         return (
             f"{found}: {', '.join(first)} and {last}; populations without drift{related} exceed "
             f"any of these thresholds {often}"
@@ -232,17 +232,17 @@ class Verdict:
         """Plain values for JSON."""
         return {
             "drifted": self.drifted,
-            "spoke": list(self.spoke),
-            "witnesses": to_plain(self.witnesses),
+            "exceeding": list(self.exceeding),
+            "statistics": to_plain(self.statistics),
             "false_alarm": self.false_alarm,
             "design_effect": self.design_effect,
             "statement": f"{self}.",
         }
 
 
-def _clause(witness: Witness) -> str:
-    seen, place = witness.words
-    name = "" if witness.name == COUNTS else f"{witness.name} "
+def _clause(statistic: JudgedStatistic) -> str:
+    seen, place = statistic.words
+    name = "" if statistic.name == COUNTS else f"{statistic.name} "
     return f"{name}{seen} is {place}"
 
 
@@ -259,11 +259,11 @@ CountsNoise = Callable[[np.random.Generator, Ints], Floats]
 
 
 class Statistic(Protocol):
-    """One witness: what was released, and what it would be of simulated counts."""
+    """One statistic: what was released, and what it would be of simulated counts."""
 
     @property
     def name(self) -> str:
-        """Of the witness."""
+        """Of the statistic."""
         ...
 
     @property
@@ -388,20 +388,20 @@ def judge_together(
         nulls = simulate_together(statistics, model, false_alarm=false_alarm)
     thresholds = joint_thresholds(nulls, false_alarm=false_alarm)
     return Verdict(
-        witnesses=witnesses_of(statistics, model, thresholds),
+        statistics=judged_statistics(statistics, model, thresholds),
         false_alarm=false_alarm,
         design_effect=model.design_effect,
     )
 
 
-def witnesses_of(
+def judged_statistics(
     statistics: Sequence[Statistic], model: NoDrift, thresholds: Sequence[float]
-) -> tuple[Witness, ...]:
+) -> tuple[JudgedStatistic, ...]:
     """What was released, beside the thresholds."""
     return tuple(
-        Witness(
+        JudgedStatistic(
             name=statistic.name,
-            statistic=statistic.observed(model),
+            value=statistic.observed(model),
             threshold=threshold,
             unit=statistic.unit,
         )

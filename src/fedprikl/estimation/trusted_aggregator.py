@@ -232,7 +232,7 @@ def adaptive_statistic(
     epsilon: float,
     moved: int = 1,
 ) -> AdaptiveStatistic:
-    """The released value as a witness. Its noise without drift is simulated."""
+    """The released value as a statistic. Its noise without drift is simulated."""
     terms = Terms.of(points, records)
 
     def before_noise(counts: Ints) -> Floats:

@@ -103,8 +103,8 @@ def _row(answer: ColumnAnswer) -> dict[str, Any]:
             f"{name}_no_drift": math.nan if no_drift is None else no_drift,
         }
     return row | {
-        "up": ", ".join(cell.label for cell in answer.cells if cell.moved == "up"),
-        "down": ", ".join(cell.label for cell in answer.cells if cell.moved == "down"),
+        "up": ", ".join(cell.label for cell in answer.cells if cell.shifted == "up"),
+        "down": ", ".join(cell.label for cell in answer.cells if cell.shifted == "down"),
     }
 
 
@@ -117,7 +117,7 @@ def _cell_row(answer: ColumnAnswer, cell: CellAnswer, count: float) -> dict[str,
         "share": cell.share,
         "low": low,
         "high": high,
-        "moved": cell.moved,
+        "shifted": cell.shifted,
         "noisy_count": count,
     }
 
@@ -225,7 +225,7 @@ class Comparison:
     def _row(self, answer: Answer) -> dict[str, Any]:
         low, high = answer.interval or (math.nan, math.nan)
         release, verdict = self.release, self.verdict
-        witness = None if verdict is None else verdict.witness(answer.divergence)
+        statistic = None if verdict is None else verdict.statistic(answer.divergence)
         claimed = release.privacy.claimed_epsilon
         return {
             "population": release.population,
@@ -237,7 +237,7 @@ class Comparison:
             "high": high,
             "no_drift": math.nan if answer.no_drift is None else answer.no_drift,
             "drifted": self.drifted,
-            "threshold": math.nan if witness is None else witness.threshold,
+            "threshold": math.nan if statistic is None else statistic.threshold,
             "false_alarm": self.plan.verdict.false_alarm,
             "epsilon": math.nan if claimed is None else float(claimed),
             "delta": float(release.privacy.delta),

@@ -29,20 +29,20 @@ class JudgedChannel:
     statistic: float  # of this period alone
     cumulative: float | None  # the largest of the longer windows that end here; None: no window yet
     window: int  # length of that window, in counted periods; 0: none
-    period_speaks: bool  # the statistic is above the period's threshold
-    cumulative_speaks: bool
+    period_exceeds: bool  # the statistic is above the period's threshold
+    cumulative_exceeds: bool
     shortest: int  # counted periods of the shortest window above its threshold, 1: alone; 0: none
 
     @property
-    def speaks(self) -> bool:
+    def exceeds(self) -> bool:
         """Whether this channel is above a threshold, in this period alone or over a window."""
-        return self.period_speaks or self.cumulative_speaks
+        return self.period_exceeds or self.cumulative_exceeds
 
     @property
     def loudness(self) -> float:
         """The larger statistic of those above their threshold."""
-        alone = self.statistic if self.period_speaks else float("-inf")
-        over = self.cumulative if self.cumulative_speaks else None
+        alone = self.statistic if self.period_exceeds else float("-inf")
+        over = self.cumulative if self.cumulative_exceeds else None
         return max(alone, float("-inf") if over is None else over)
 
 
@@ -57,15 +57,15 @@ class JudgedPeriod:
     baseline: tuple[int, int] | None = None  # first and last period of it; None: the reference
 
     @property
-    def speaking(self) -> tuple[str, ...]:
+    def exceeding(self) -> tuple[str, ...]:
         """Names of the channels above a threshold, the loudest first."""
-        heard = [channel for channel in self.channels if channel.speaks]
+        heard = [channel for channel in self.channels if channel.exceeds]
         return tuple(each.name for each in sorted(heard, key=lambda each: -each.loudness))
 
     @property
-    def speaks(self) -> bool:
+    def exceeds(self) -> bool:
         """Whether anything is above its threshold."""
-        return any(channel.speaks for channel in self.channels)
+        return any(channel.exceeds for channel in self.channels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +78,8 @@ class SeriesVerdict:
 
 
 Acknowledgement = tuple[int, str, str]  # the alarm's number, when, and a note
-# Period of the alarm, who speaks (loudest first), and the last period of an earlier drift of the
-# first of them -> since when, and columns, largest first.
+# Period of the alarm, channels above their threshold (largest first), and the last period of an
+# earlier drift of the first of them -> since when, and columns, largest first.
 Trace = Callable[[int, Sequence[str], int], tuple[int, tuple[str, ...]]]
 
 
@@ -114,7 +114,7 @@ def follow_alarms(
     for place, period in enumerate(judged):
         if period.baseline != baseline:  # everything begins anew
             baseline, lasting, begins = period.baseline, [], {}
-        latest = {c.name: place + 1 - c.shortest for c in period.channels if c.speaks}
+        latest = {c.name: place + 1 - c.shortest for c in period.channels if c.exceeds}
         new = {name for name, start in latest.items() if start > begins.get(name, -1)}
         begins |= {name: latest[name] for name in new}
         lasting = [_listen(each, period.period, new) for each in lasting]
@@ -124,7 +124,7 @@ def follow_alarms(
                 ended |= dict.fromkeys(each.names, each.seen)
         lasting = [each for each in lasting if each.number not in over]
         part = set[str]().union(*(alarm.names for alarm in lasting))
-        fresh = [name for name in period.speaking if name in new - part]
+        fresh = [name for name in period.exceeding if name in new - part]
         if lasting and "" in fresh:  # the whole says nothing new of columns that have drifted
             lasting[-1].names.add("")
             fresh.remove("")
@@ -154,7 +154,7 @@ def _raise(
         raised=period.period,
         since=since,
         columns=columns,
-        test="period" if loudest.period_speaks else "cumulative",
+        test="period" if loudest.period_exceeds else "cumulative",
         state="open",
     )
 

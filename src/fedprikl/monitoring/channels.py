@@ -21,7 +21,7 @@ SIZES = ("kl", "tv")  # of every column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lens:
+class Grouping:
     """Which counts are added up. Values have the rest last: records in no cell of the reference.
 
     The noise of a group's cells averages out, a common drift adds up: a drift of many rare cells,
@@ -35,23 +35,23 @@ class Lens:
         """Values of cells and the rest, along the last axis, added up in every group.
 
         >>> values = np.array([3.0, 4.0, 9.0])
-        >>> Lens(np.array([[1.0], [1.0], [0.0]])).sums(values), Lens().sums(values)
+        >>> Grouping(np.array([[1.0], [1.0], [0.0]])).sums(values), Grouping().sums(values)
         (array([7.]), array([3., 4.]))
         """
         return values[..., :-1] if self.groups is None else np.asarray(values @ self.groups)
 
 
-def lenses_of(pi: Floats, cells: Ints) -> tuple[Lens, ...]:
+def groupings_of(pi: Floats, cells: Ints) -> tuple[Grouping, ...]:
     """Equally rare cells in groups, and neighbours in the order of the reference."""
     if len(pi) < 2 * NEAR:
         return ()
     rare, near = np.argsort(pi, kind="stable"), np.argsort(cells)
-    return Lens(_groups(rare, RARE)), Lens(_groups(near, NEAR))
+    return Grouping(_groups(rare, RARE)), Grouping(_groups(near, NEAR))
 
 
-def rest_lens(cells: int) -> Lens:
+def out_of_domain_grouping(cells: int) -> Grouping:
     """The records in no cell."""
-    return Lens(np.eye(cells + 1)[:, -1:], rest=True)
+    return Grouping(np.eye(cells + 1)[:, -1:], rest=True)
 
 
 def _groups(order: Ints, groups: int) -> Floats:
@@ -121,14 +121,14 @@ class Channel:
         return spread.correlation is not None if isinstance(spread, Spread) else spread > 1
 
     @property
-    def lenses(self) -> tuple[Lens, ...]:
+    def groupings(self) -> tuple[Grouping, ...]:
         """How its counts are looked at.
 
         Not in groups where clients' records are known to be alike: what clients have in common
         could add up in a group as drift does, and be too little in each cell to be known.
         """
-        groups = () if self.alike else lenses_of(self.pi, self.points.cells)
-        return Lens(), rest_lens(len(self.pi)), *groups
+        groups = () if self.alike else groupings_of(self.pi, self.points.cells)
+        return Grouping(), out_of_domain_grouping(len(self.pi)), *groups
 
     def spread_at(self, records: int, clients: int) -> Spread:
         """How counts of one period vary. A design effect is that of clients who stay the same."""

@@ -140,16 +140,16 @@ def _said(found: Mapping[str, Any]) -> dict[str, JudgedChannel]:
 
 
 def _said_of(kept: Mapping[str, Any], alone: float, over: float) -> JudgedChannel:
-    period_speaks = kept["statistic"] > alone
-    window_speaks = kept["cumulative"] is not None and kept["cumulative"] > over
+    period_exceeds = kept["statistic"] > alone
+    window_exceeds = kept["cumulative"] is not None and kept["cumulative"] > over
     return JudgedChannel(
         name=kept["name"],
         statistic=kept["statistic"],
         cumulative=kept["cumulative"],
         window=kept["window"],
-        period_speaks=period_speaks,
-        cumulative_speaks=window_speaks,
-        shortest=1 if period_speaks else kept["window"] * window_speaks,  # the loudest stands in
+        period_exceeds=period_exceeds,
+        cumulative_exceeds=window_exceeds,
+        shortest=1 if period_exceeds else kept["window"] * window_exceeds,  # the loudest stands in
     )
 
 
@@ -183,7 +183,7 @@ def _point(
         window=0 if whole is None else whole.window,
         threshold=judged.threshold,
         cumulative_threshold=judged.cumulative_threshold,
-        speaks=judged.speaks,
+        exceeds=judged.exceeds,
         columns=tuple(
             _column(by_name[column.name], sizes[column.name]) for column in release.columns
         ),
@@ -196,7 +196,7 @@ def _column(judged: JudgedChannel, sizes: tuple[Answer, ...]) -> ColumnPoint:
         statistic=judged.statistic,
         cumulative=judged.cumulative,
         window=judged.window,
-        speaks=judged.speaks,
+        exceeds=judged.exceeds,
         sizes=sizes,
     )
 

@@ -177,13 +177,13 @@ def _last(point: PeriodPoint) -> Iterator[Sample]:
     for test, limit in limits.items():
         if limit is not None:
             yield "threshold", {"test": test}, limit
-    if point.speaks is not None:
-        yield "drift", {"column": ""}, point.speaks
+    if point.exceeds is not None:
+        yield "drift", {"column": ""}, point.exceeds
     yield from _statistics("", point.statistic, point.cumulative)
     yield from _sizes("value", {"column": ""}, point.sizes)
     names = told_apart(column.name for column in point.columns)
     for name, column in zip(names, point.columns, strict=True):
-        yield "drift", {"column": name}, column.speaks
+        yield "drift", {"column": name}, column.exceeds
         yield from _statistics(name, column.statistic, column.cumulative)
         yield from _sizes("value", {"column": name}, column.sizes)
 

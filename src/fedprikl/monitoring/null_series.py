@@ -18,7 +18,7 @@ from fedprikl.estimation import CountNoise
 from fedprikl.estimation.column_verdict import KNEE, SKEWS, GammaLike, SmoothTail
 from fedprikl.estimation.no_drift import Ratios, gamma_like, public_simulation
 from fedprikl.libraries import scipy
-from fedprikl.monitoring.channels import Channel, Lens, PeriodCounts
+from fedprikl.monitoring.channels import Channel, Grouping, PeriodCounts
 
 TOLERATED = 2e-5  # nats: a lasting deviation so small is not called drift
 LEAST_SKEW = 1e-3
@@ -48,12 +48,12 @@ class WindowStatistic:
     Hilferty, 1931).
 
     >>> shares, lasting = np.array([0.5, 0.5, 0.0]), np.zeros(3)
-    >>> law = WindowStatistic.of(Lens(), shares, lasting, records=1000, noise=4.0)
+    >>> law = WindowStatistic.of(Grouping(), shares, lasting, records=1000, noise=4.0)
     >>> law(np.array([[500.0, 500.0], [560.0, 440.0]])).round(1).tolist()
     [-1.7, 3.5]
     """
 
-    mean: Floats  # N Pi of every group of the lens
+    mean: Floats  # N Pi of every group of the grouping
     scale: Floats  # w / var
     centre: Floats  # mean of Q
     sd: Floats
@@ -62,7 +62,7 @@ class WindowStatistic:
     @classmethod
     def of(
         cls,
-        lens: Lens,
+        grouping: Grouping,
         shares: Floats,
         lasting: Floats,
         *,
@@ -77,15 +77,15 @@ class WindowStatistic:
         2 tr((A S)^2) and 8 tr((A S)^3).
         """
         n = np.asarray(records, dtype=np.float64)
-        counts = lens.sums(np.ones(len(shares)))  # that are added up
-        shares = lens.sums(shares)
-        lasting = lens.sums(lasting) + 2 * TOLERATED * shares**2
-        if lens.rest:
+        counts = grouping.sums(np.ones(len(shares)))  # that are added up
+        shares = grouping.sums(shares)
+        lasting = grouping.sums(lasting) + 2 * TOLERATED * shares**2
+        if grouping.rest:
             lasting = lasting + TOLERATED**2
         mean = n[..., None] * shares
         noisy = np.asarray(noise)[..., None] * counts
         variance = np.maximum(noisy + mean + n[..., None] ** 2 * lasting, 1e-9)
-        weights = mean / variance if lens.groups is None else np.ones_like(mean)
+        weights = mean / variance if grouping.groups is None else np.ones_like(mean)
         scale = weights / variance
         one, two, three = (n * np.sum(scale * weights**k * shares**2, axis=-1) for k in range(3))
         fourths = np.sum(scale**2 * (mean + np.asarray(fourth)[..., None] * counts), axis=-1)
@@ -107,7 +107,7 @@ class WindowStatistic:
         return WindowStatistic(*(part[which] for part in parts))
 
     def __call__(self, counts: Floats) -> Floats:
-        """Of the counts of all groups of the lens; they may have leading axes."""
+        """Of the counts of all groups of the grouping; they may have leading axes."""
         squares = np.einsum("...k,...k->...", (counts - self.mean) ** 2, self.scale)
         excess = (squares - self.centre) / self.sd
         root = np.cbrt(np.maximum(1 + self.skew / 2 * excess, 0.0))
@@ -145,10 +145,10 @@ class NullCase:
         """Windows that fit."""
         return tuple(length for length in LENGTHS if length <= self.periods)
 
-    def statistic(self, lens: Lens, length: int) -> WindowStatistic:
+    def statistic(self, grouping: Grouping, length: int) -> WindowStatistic:
         """Of a window of so many periods."""
         return WindowStatistic.of(
-            lens,
+            grouping,
             self.channel.shares,
             self.channel.lasting(self.records, self.clients),
             records=length * self.records,
@@ -164,12 +164,12 @@ class ChannelNull:
     A *depth* is -ln P(a larger value without drift): a common scale of all channels and windows.
     """
 
-    windows: dict[int, tuple[tuple[SmoothTail, ...], ...]]  # per length, world and lens
+    windows: dict[int, tuple[tuple[SmoothTail, ...], ...]]  # per length, world and grouping
     largest: tuple[tuple[SmoothTail, ...], ...]  # of the period test, of the cumulative test
     series: int
 
     def depth(self, length: int, values: Floats) -> Floats:
-        """Of the statistics of windows, (lenses, ...): the rarest of all lenses, by the union
+        """Of the statistics of windows, (groupings, ...): the rarest of all groupings, by the union
         bound, in the world where it is least rare.
         """
         found = [
@@ -237,13 +237,15 @@ def _largest(
 
 
 def _simulate(case: NullCase, *, same_clients: bool) -> dict[int, Floats]:
-    """Statistics of windows of every length: (lenses, series, windows that end in L - 1, ...)."""
-    lenses = case.channel.lenses
+    """Statistics of windows of every length: (groupings, series, windows ending in L - 1, ...)."""
+    groupings = case.channel.groupings
     found: dict[int, list[Floats]] = {length: [] for length in case.lengths}
-    laws = {length: [case.statistic(lens, length) for lens in lenses] for length in found}
+    laws = {
+        length: [case.statistic(grouping, length) for grouping in groupings] for length in found
+    }
     for counts, rng in _counts(case, same_clients=same_clients):
         total = np.cumsum(counts, axis=1)
-        seen = [_tolerated(lens, case, lens.sums(total), rng) for lens in lenses]
+        seen = [_tolerated(grouping, case, grouping.sums(total), rng) for grouping in groupings]
         for length in found:
             z = [law(_windows(sums, length)) for law, sums in zip(laws[length], seen, strict=True)]
             found[length].append(np.array(z))
@@ -257,10 +259,12 @@ def _windows(total: Floats, length: int) -> Floats:
     return window
 
 
-def _tolerated(lens: Lens, case: NullCase, total: Floats, rng: np.random.Generator) -> Floats:
-    """Running sums with a lasting deviation of `TOLERATED` nats, all of which the lens sees."""
-    shares = lens.sums(case.channel.shares)
-    if lens.rest:
+def _tolerated(
+    grouping: Grouping, case: NullCase, total: Floats, rng: np.random.Generator
+) -> Floats:
+    """Running sums with a lasting deviation of `TOLERATED` nats, all of which the grouping sees."""
+    shares = grouping.sums(case.channel.shares)
+    if grouping.rest:
         moved = TOLERATED * np.abs(rng.standard_normal((len(total), 1)))
     else:
         direction = rng.standard_normal((len(total), len(shares)))

@@ -119,7 +119,7 @@ class Watched:
     def statistics(self, first: Sequence[int] | Ints, last: Sequence[int] | Ints) -> Floats:
         """z of windows from period `first` to `last` of the segment, both included.
 
-        One row for each lens, one column for each window.
+        One row for each grouping, one column for each window.
         """
         start, end = np.asarray(first), np.asarray(last) + 1
         length = end - start
@@ -132,16 +132,16 @@ class Watched:
         distinct, which = np.unique(sizes.round(6), axis=0, return_inverse=True)
         shares, lasting = self.channel.shares, self.channel.lasting(*distinct[:, 1:3].T)
         found = []
-        for lens in self.channel.lenses:
+        for grouping in self.channel.groupings:
             law = WindowStatistic.of(
-                lens,
+                grouping,
                 shares,
                 lasting,
                 records=distinct[:, 0],
                 noise=distinct[:, 3],
                 fourth=distinct[:, 4],
             )
-            found.append(law.take(which.ravel())(lens.sums(counts)))
+            found.append(law.take(which.ravel())(grouping.sums(counts)))
         return np.array(found)
 
 
@@ -212,7 +212,7 @@ def judge_series(
     ...     per_year=52,
     ...     horizon=4,
     ... )
-    >>> [period.speaks for period in found.judged], found.alarms[0].words
+    >>> [period.exceeds for period in found.judged], found.alarms[0].words
     ([False, True], 'Drift since period 1.')
     """
     rate = check_false_alarm(false_alarm)
@@ -239,9 +239,9 @@ def _as_said(period: JudgedPeriod, said: Mapping[str, JudgedChannel]) -> JudgedP
 
     def kept(channel: JudgedChannel) -> JudgedChannel:
         known = said.get(channel.name, channel)
-        same = (known.period_speaks, known.cumulative_speaks) == (
-            channel.period_speaks,
-            channel.cumulative_speaks,
+        same = (known.period_exceeds, known.cumulative_exceeds) == (
+            channel.period_exceeds,
+            channel.cumulative_exceeds,
         )
         return channel if same else known
 
@@ -367,8 +367,8 @@ def _period(
                 statistic=float(alone),
                 cumulative=float(over[best]) if known else None,
                 window=LENGTHS[best + 1] if known else 0,
-                period_speaks=bool(above[0]),
-                cumulative_speaks=bool(above[1:].any()),
+                period_exceeds=bool(above[0]),
+                cumulative_exceeds=bool(above[1:].any()),
                 shortest=LENGTHS[int(np.argmax(above))] if above.any() else 0,
             )
         )

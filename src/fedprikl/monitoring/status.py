@@ -19,7 +19,7 @@ class ColumnPoint:
     statistic: float | None  # of this period alone, in standard deviations from no drift
     cumulative: float | None  # the largest of the windows that end here, likewise
     window: int  # in periods, where `cumulative` was largest; 0: none
-    speaks: bool  # above its threshold, alone or over a window
+    exceeds: bool  # above its threshold, alone or over a window
     sizes: tuple[Answer, ...]  # of this period alone
 
 
@@ -42,7 +42,7 @@ class PeriodPoint:
     window: int = 0
     threshold: float | None = None  # of every statistic of this period, whole and columns
     cumulative_threshold: float | None = None
-    speaks: bool | None = None  # whether anything is above its threshold; None: not judged
+    exceeds: bool | None = None  # whether anything is above its threshold; None: not judged
     columns: tuple[ColumnPoint, ...] = ()
 
 
@@ -65,7 +65,7 @@ class AlarmFacts:
     number: int  # from 1
     raised: int  # period
     since: int  # the period in which the drift probably began
-    columns: tuple[str, ...]  # that speak, largest first; empty: only the whole does
+    columns: tuple[str, ...]  # above their thresholds, largest first; empty: only the whole is
     test: Literal["period", "cumulative"]
     state: AlarmState
     acknowledged_at: str = ""
@@ -242,11 +242,11 @@ def _read(at: str) -> datetime | None:
 
 
 def _quiet(status: SeriesStatus) -> str:
-    judged = [point for point in status.released if point.speaks is not None]
+    judged = [point for point in status.released if point.exceeds is not None]
     if not judged:
         return f"{counted(len(status.released), status.every)} released, none judged yet."
     over = [alarm.until for alarm in status.alarms if alarm.until is not None]
-    quiet = _since_it_spoke(judged, max(over, default=None))
+    quiet = _since_it_exceeded(judged, max(over, default=None))
     if not quiet:
         last = period_name(judged[-1].number, status.every).capitalize()
         return f"{last} is above a threshold. No alarm is open."
@@ -255,12 +255,12 @@ def _quiet(status: SeriesStatus) -> str:
     return f"No drift in the last {counted(quiet, status.every)}."
 
 
-def _since_it_spoke(judged: list[PeriodPoint], until: int | None) -> int:
+def _since_it_exceeded(judged: list[PeriodPoint], until: int | None) -> int:
     """How many of the last periods are below every threshold, or come after the last drift.
 
     Windows that hold a drift which has ended stay above theirs for a while.
     """
     for quiet, point in enumerate(reversed(judged)):
-        if point.speaks and (until is None or point.number <= until):
+        if point.exceeds and (until is None or point.number <= until):
             return quiet
     return len(judged)

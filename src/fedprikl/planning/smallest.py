@@ -74,7 +74,7 @@ class _Verdict:
     """Statistics beside their thresholds."""
 
     model: NoDrift
-    witnesses: "tuple[_Witness, ...]"
+    statistics: "tuple[_PowerOf, ...]"
     populations: int
 
     @classmethod
@@ -89,7 +89,7 @@ class _Verdict:
         nulls = simulate_together(statistics, model, false_alarm=false_alarm)
         thresholds = joint_thresholds(nulls, false_alarm=false_alarm)
         pairs = zip(statistics, thresholds, strict=True)
-        return cls(model, tuple(_Witness(*pair, model) for pair in pairs), populations)
+        return cls(model, tuple(_PowerOf(*pair, model) for pair in pairs), populations)
 
     def power(self, examples: Floats) -> float:
         """How often it finds a drift with these P / Pi of the terms, one example a row."""
@@ -97,11 +97,11 @@ class _Verdict:
         each = self.populations // len(examples)
         drawn = [_drifted(self.model, ratios).counts(each, rng) for ratios in examples]
         counts = np.concatenate(drawn)
-        silent = [1 - witness.above(counts, rng) for witness in self.witnesses]
+        silent = [1 - statistic.above(counts, rng) for statistic in self.statistics]
         return float(1 - np.prod(silent, axis=0).mean())
 
 
-class _Witness:
+class _PowerOf:
     """A statistic beside its threshold."""
 
     def __init__(self, statistic: Statistic, threshold: float, model: NoDrift) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from fedprikl.documents import to_plain
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import Answer, NoisyCounts, Witness
+from fedprikl.estimation import Answer, JudgedStatistic, NoisyCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,17 +16,17 @@ class CellAnswer:
     reference: float  # Pi(x), a share of 1
     share: float  # of the records, from all noisy counts of the column
     interval: tuple[float, float]  # 95%, of that share
-    moved: Literal["up", "down", ""] = ""  # "": cannot be told from no change
+    shifted: Literal["up", "down", ""] = ""  # "": cannot be told from no change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnAnswer:
-    """Whether one column has drifted, by how much, and which of its cells moved. Public.
+    """Whether one column has drifted, by how much, and which of its cells shifted. Public.
 
     >>> from fedprikl.estimation import CountNoise
     >>> column = ColumnAnswer(
     ...     columns=("carrier",),
-    ...     witnesses=(Witness(name="tv", statistic=0.2, threshold=0.1, unit=""),),
+    ...     statistics=(JudgedStatistic(name="tv", value=0.2, threshold=0.1, unit=""),),
     ...     answers=(),
     ...     cells=(),
     ...     counts=NoisyCounts.of([0.0], [40], [CountNoise(sd=3.0)]),
@@ -37,7 +37,9 @@ class ColumnAnswer:
     """
 
     columns: tuple[str, ...]  # one, or a pair
-    witnesses: tuple[Witness, ...]  # beside thresholds for all columns together; none: no verdict
+    statistics: tuple[
+        JudgedStatistic, ...
+    ]  # beside thresholds for all columns together; none: no verdict
     answers: tuple[Answer, ...]  # how much: tv and kl, read off the noisy counts
     cells: tuple[CellAnswer, ...]  # in the order of the reference
     counts: NoisyCounts  # of the cells, and of records in none of them
@@ -50,7 +52,7 @@ class ColumnAnswer:
     @property
     def drifted(self) -> bool | None:
         """At the false-alarm rate over all columns; None where it could not be computed."""
-        return any(witness.speaks for witness in self.witnesses) if self.witnesses else None
+        return any(statistic.exceeds for statistic in self.statistics) if self.statistics else None
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The client: holds records, counts the asked points, and speaks only through a secure sum."""
+"""The client: holds records, counts the asked points, and exceeds only through a secure sum."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict

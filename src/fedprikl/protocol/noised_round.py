@@ -29,9 +29,9 @@ from fedprikl.estimation import (
     answers_from_counts,
     cell_shares,
     judge_columns,
-    moved_cells,
+    shifted_cells,
 )
-from fedprikl.estimation.moved_cells import Case
+from fedprikl.estimation.shifted_cells import Case
 from fedprikl.privacy import Head, Ledger, PrivacyStatement
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.cohort_sums import (
@@ -76,21 +76,21 @@ def answer_columns(
 ) -> tuple[ColumnAnswer, ...]:
     """An answer about each view. `clients` are those whose counts are in the sums.
 
-    Cells are called moved in columns that drifted only, and in none where there is no verdict.
+    Cells are called shifted in columns that drifted only, and in none where there is no verdict.
     """
     spreads = [_spread(plan, view, clients) for view in views]
     cases = list(zip(map(View.points, views), released.counts, spreads, strict=True))
-    verdicts = moved = None
+    verdicts = shifted = None
     if not plan.is_series:  # the verdict of a series looks at all its releases
         verdicts = or_none(lambda: _judge(plan, views, released, cases, clients))
-        moved = or_none(lambda: _moved(plan, views, cases))
+        shifted = or_none(lambda: _shifted(plan, views, cases))
     return tuple(
         _answer(
             view,
             cases[i],
             mechanism,
             verdict=None if verdicts is None else verdicts[i],
-            moved=None if moved is None else moved[i],
+            shifted=None if shifted is None else shifted[i],
         )
         for i, view in enumerate(views)
     )
@@ -117,21 +117,21 @@ def _judge(
     for i, (view, (points, noisy, spread)) in enumerate(zip(views, cases, strict=True)):
         (records,) = noisy.records
         law = view.out_of_domain(clients=clients, records=records, design_effect=effect)
-        witnesses = released.statistics(i, points, law)
+        statistics = released.statistics(i, points, law)
         columns.append(
-            ColumnCase(points=points, records=records, spread=spread, witnesses=witnesses)
+            ColumnCase(points=points, records=records, spread=spread, statistics=statistics)
         )
     rate, control = plan.false_alarm_of_each, plan.verdict.control
     return judge_columns(columns, false_alarm=rate, control=control)
 
 
-def _moved(plan: Plan, views: Sequence[View], cases: Sequence[Case]) -> list[Ints]:
+def _shifted(plan: Plan, views: Sequence[View], cases: Sequence[Case]) -> list[Ints]:
     """Of single columns together, and of pairs together: a pair repeats what its columns say."""
     rate = plan.verdict.false_discovery
     found: dict[int, Ints] = {}
     for pairs in (False, True):
         places = [i for i, view in enumerate(views) if (len(view.columns) > 1) is pairs]
-        told = moved_cells([cases[i] for i in places], false_discovery=rate)
+        told = shifted_cells([cases[i] for i in places], false_discovery=rate)
         found |= zip(places, told, strict=True)
     return [found[i] for i in range(len(views))]
 
@@ -142,15 +142,15 @@ def _answer(
     mechanism: str,
     *,
     verdict: ColumnVerdict | None,
-    moved: Ints | None,
+    shifted: Ints | None,
 ) -> ColumnAnswer:
     scores = [view_score(name) for name in SIZES]
     answers = or_none(lambda: answers_from_counts(*case, scores, mechanism=mechanism))
     drifted = None if verdict is None else verdict.drifted
-    told = moved if moved is not None and drifted else np.zeros(view.size, dtype=np.int64)
+    told = shifted if shifted is not None and drifted else np.zeros(view.size, dtype=np.int64)
     return ColumnAnswer(
         columns=view.columns,
-        witnesses=() if verdict is None else verdict.witnesses,
+        statistics=() if verdict is None else verdict.statistics,
         answers=answers or (),
         cells=_cells(view, case, told),
         counts=case[1],
@@ -158,7 +158,7 @@ def _answer(
     )
 
 
-def _cells(view: View, case: Case, moved: Ints) -> tuple[CellAnswer, ...]:
+def _cells(view: View, case: Case, shifted: Ints) -> tuple[CellAnswer, ...]:
     shares = or_none(lambda: cell_shares(*case)) or _any_shares(case[1])
     return tuple(
         CellAnswer(
@@ -166,7 +166,7 @@ def _cells(view: View, case: Case, moved: Ints) -> tuple[CellAnswer, ...]:
             reference=float(view.probabilities[i]),
             share=float(shares.shares[i]),
             interval=(float(shares.low[i]), float(shares.high[i])),
-            moved=DIRECTIONS[int(moved[i])],
+            shifted=DIRECTIONS[int(shifted[i])],
         )
         for i, label in enumerate(view.labels)
     )

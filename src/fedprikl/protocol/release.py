@@ -107,7 +107,7 @@ class Release:
     The aggregator makes and signs it. Whoever knows the aggregator's key can check that nobody
     changed it: `is_signed_by`. The signature covers everything else, as canonical JSON.
 
-    >>> from fedprikl.estimation import Verdict, Witness
+    >>> from fedprikl.estimation import Verdict, JudgedStatistic
     >>> from fedprikl.privacy import PrivacyStatement
     >>> from fedprikl.protocol import Answer, Outcome, SigningKey
     >>> noise = "Laplace noise of scale 0.2693"
@@ -129,7 +129,7 @@ class Release:
     ...         ),
     ...     ),
     ...     verdict=Verdict(
-    ...         witnesses=(Witness(name="kl", statistic=0.5, threshold=0.2, unit="nats"),),
+    ...         statistics=(JudgedStatistic(name="kl", value=0.5, threshold=0.2, unit="nats"),),
     ...         false_alarm=0.01,
     ...         design_effect=1.0,
     ...     ),
@@ -211,7 +211,7 @@ class Release:
             == [(each.divergence, each.target) for each in plan.about_whole]
             and [each.columns for each in self.columns] == [each.columns for each in plan.columns]
             and (self.noisy_counts is not None) is counts
-            and self._has_witnesses_of(plan)
+            and self._has_statistics_of(plan)
             and self._has_records_of(plan)
             and (self.period is not None) == plan.is_series
             and (self.period is None or self.period.is_of(plan))
@@ -232,12 +232,12 @@ class Release:
         clients = sum(cohort.included for cohort in self.cohorts)
         return plan.unit.kind == "record" or self.records == plan.unit.records * clients
 
-    def _has_witnesses_of(self, plan: Plan) -> bool:
-        """Whether all who speak in the verdict are answers of the plan, or its noisy counts."""
+    def _has_statistics_of(self, plan: Plan) -> bool:
+        """Whether all statistics of the verdict are answers of the plan, or its noisy counts."""
         known = {
             COUNTS if each.release == "counts" else each.divergence for each in plan.about_whole
         }
-        return self.verdict is None or {each.name for each in self.verdict.witnesses} <= known
+        return self.verdict is None or {each.name for each in self.verdict.statistics} <= known
 
     def sign(self, key: SigningKey) -> "Release":
         """The release with the aggregator's signature; refuses what nobody could read."""

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from fedprikl.estimation import Witness
-from fedprikl.estimation.statistic import UNSEEN
+from fedprikl.estimation import JudgedStatistic
+from fedprikl.estimation.statistic import OUT_OF_DOMAIN
 from fedprikl.monitoring.alarms import QUIET
 from fedprikl.monitoring.status import (
     AlarmFacts,
@@ -361,9 +361,9 @@ def drift_words(release: Release) -> str:
     return ""
 
 
-def statistic_of(answer: Answer, release: Release) -> Witness | None:
+def statistic_of(answer: Answer, release: Release) -> JudgedStatistic | None:
     """What is tested in the unit of the answer; None where the verdict rests on counts."""
-    return None if release.verdict is None else release.verdict.witness(answer.divergence)
+    return None if release.verdict is None else release.verdict.statistic(answer.divergence)
 
 
 def answer_words(answer: Answer, release: Release) -> str:
@@ -454,9 +454,9 @@ def _verdict(column: ColumnAnswer) -> str:
         return "not judged" if column.drifted is None else "not drifted"
     found_by = listed(
         [
-            f"{clean(each.name)} {each.statistic:.4g} > {each.threshold:.4g}"
-            for each in column.witnesses
-            if each.speaks
+            f"{clean(each.name)} {each.value:.4g} > {each.threshold:.4g}"
+            for each in column.statistics
+            if each.exceeds
         ]
     )
     where = shifts(column)
@@ -470,12 +470,12 @@ def shifts(column: ColumnAnswer) -> str:
     """
     parts = []
     for direction, word in (("up", "more"), ("down", "fewer")):
-        cells = [cell for cell in column.cells if cell.moved == direction]
+        cells = [cell for cell in column.cells if cell.shifted == direction]
         if cells:
             cells.sort(key=difference, reverse=True)
             names = [shortened(cell_name(cell.label), CELL) for cell in cells]
             parts.append(f"{word} in {listed(names, CELLS)}")
-    if any(each.speaks for each in column.witnesses if each.name == UNSEEN):
+    if any(each.exceeds for each in column.statistics if each.name == OUT_OF_DOMAIN):
         parts.append(NEW)
     return "; ".join(parts)
 
@@ -628,11 +628,11 @@ def beside(value: float | None, limit: float | None) -> str:
 
 def period_verdict(point: PeriodPoint, order: Sequence[ColumnPoint]) -> str:
     """What is above its threshold in a period; `order` are its columns, most urgent first."""
-    if point.speaks is None:
+    if point.exceeds is None:
         return "not judged."
-    if not point.speaks:
+    if not point.exceeds:
         return "nothing is above its threshold."
-    names = [clean(column.name) for column in order if column.speaks] or ["the whole"]
+    names = [clean(column.name) for column in order if column.exceeds] or ["the whole"]
     verb = "is above its threshold" if len(names) == 1 else "are above their thresholds"
     return f"{listed(names)} {verb}."
 

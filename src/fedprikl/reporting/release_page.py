@@ -11,7 +11,7 @@ import numpy as np
 
 from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.errors import FedPriKLError
-from fedprikl.estimation import ComparedEstimate, Witness
+from fedprikl.estimation import ComparedEstimate, JudgedStatistic
 from fedprikl.monitoring.status import counted
 from fedprikl.protocol import Answer, Plan, Release
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
@@ -99,7 +99,7 @@ def column_cards(columns: Sequence[ColumnAnswer], records: int, *notes: Html) ->
 
 def _column_card(column: ColumnAnswer, records: int) -> Html:
     """One column: its name, which cells shifted, and the chart with its key."""
-    shifted = any(cell.moved for cell in column.cells)
+    shifted = any(cell.shifted for cell in column.cells)
     names = KEY if shifted else {style: name for style, name in KEY.items() if style != "drifted"}
     parts = (html.paragraphs(column_story(column)), html.key(names), cells_chart(column, records))
     return html.card(*parts, title=column.name)
@@ -118,7 +118,7 @@ def column_story(column: ColumnAnswer) -> str:
 
 def cells_chart(column: ColumnAnswer, records: int) -> Html:
     """The reference beside the population, cell by cell; of many cells, those that differ most."""
-    order = sorted(column.cells, key=lambda cell: (not cell.moved, -facts.difference(cell)))
+    order = sorted(column.cells, key=lambda cell: (not cell.shifted, -facts.difference(cell)))
     rows = [_cell_row(cell) for cell in column.cells if cell in order[:CELLS]]
     before, now = _outside(column), max(0.0, column.counts.out_of_domain[0] / max(records, 1))
     if max(before, now) * records > CLEARLY * column.counts.noise[0].sd:
@@ -136,8 +136,8 @@ def _outside(column: ColumnAnswer) -> float:
 def _cell_row(cell: CellAnswer) -> tuple[str, list[Bar]]:
     now = Bar(
         value=cell.share,
-        says=f"{percent(cell.share)}{ARROWS[cell.moved]}",
-        kind="drifted" if cell.moved else "now",
+        says=f"{percent(cell.share)}{ARROWS[cell.shifted]}",
+        kind="drifted" if cell.shifted else "now",
         interval=cell.interval,
     )
     return facts.cell_name(cell.label), [_before(cell.reference), now]
@@ -198,14 +198,17 @@ def _size(answer: Answer, release: Release, plan: Plan) -> Html:
 
 
 def size_chart(
-    answer: Answer, records: int, statistic: Witness | None = None, mark: float | None = None
+    answer: Answer,
+    records: int,
+    statistic: JudgedStatistic | None = None,
+    mark: float | None = None,
 ) -> Html:
     """The value among numbers that give it a meaning. `mark` is a threshold the user set."""
     threshold = None if statistic is None else statistic.threshold
     found = Bar(
         value=answer.value,
         says=facts.in_unit(answer.value, answer),
-        kind="drifted" if statistic is not None and statistic.speaks else "now",
+        kind="drifted" if statistic is not None and statistic.exceeds else "now",
         interval=answer.interval,
         mark=threshold,
     )
@@ -277,16 +280,16 @@ def details(
 
 def _statistics(release: Release, columns: Sequence[ColumnAnswer]) -> Html:
     """Every statistic that a verdict rests on."""
-    whole = () if release.verdict is None else release.verdict.witnesses
+    whole = () if release.verdict is None else release.verdict.statistics
     rows = [
         (
             about,
             each.name,
-            f"{each.statistic:.4g} {each.unit}",
+            f"{each.value:.4g} {each.unit}",
             f"{each.threshold:.4g} {each.unit}",
-            "yes" if each.speaks else "no",
+            "yes" if each.exceeds else "no",
         )
-        for about, found in (("the whole", whole), *((c.name, c.witnesses) for c in columns))
+        for about, found in (("the whole", whole), *((c.name, c.statistics) for c in columns))
         for each in found
     ]
     if not rows:
@@ -303,7 +306,7 @@ def _cells(column: ColumnAnswer) -> Html:
             percent(cell.share),
             " to ".join(map(percent, cell.interval)),
             _count(count),
-            SHIFTS[cell.moved],
+            SHIFTS[cell.shifted],
         )
         for cell, count in zip(column.cells, column.counts.counts, strict=True)
     ]

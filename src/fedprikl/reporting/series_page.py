@@ -123,7 +123,7 @@ def _drift(status: SeriesStatus) -> Iterator[Html]:
         f"{100 * status.false_alarm:.3g}% of all years."
     )
     names = {"now": "largest statistic", "limit": "threshold"}
-    if any(point.speaks for point in frame.points):
+    if any(point.exceeds for point in frame.points):
         names["dot"] = "above the threshold"
     if status.alarms:
         names |= {"flag": "alarm raised, with its number", "drift": "drift, as the alarm dates it"}
@@ -226,7 +226,7 @@ def _columns(status: SeriesStatus) -> Iterator[Html]:
 def _judged(frame: Frame, name: str) -> list[tuple[bool, float, int]]:
     """A column in each period in which it was judged: whether and how far it is above."""
     return [
-        (column.speaks, found, point.number)
+        (column.exceeds, found, point.number)
         for point in frame.points
         for column in point.columns
         if column.name == name and (found := facts.relative(point, column)) is not None
@@ -334,7 +334,7 @@ def _report_row(every: str, point: PeriodPoint) -> tuple[str, ...]:
     sizes = [f"{s.divergence} {facts.size_words(s)}" for s in facts.plainest_first(point.sizes)]
     return (
         html.tag("a", name, href=charts.file_of(point.number)),
-        html.marked(VERDICTS[point.speaks], point.speaks),
+        html.marked(VERDICTS[point.exceeds], point.exceeds),
         begins,
         facts.beside(alone and alone[0], point.threshold),
         facts.beside(together and together[0], point.cumulative_threshold),
@@ -397,10 +397,10 @@ def period_page(status: SeriesStatus, point: PeriodPoint, release: Release, plan
     """
     name = period_name(point.number, status.every).capitalize()
     order = sorted(
-        point.columns, key=lambda c: (c.speaks, facts.relative(point, c) or 0.0), reverse=True
+        point.columns, key=lambda c: (c.exceeds, facts.relative(point, c) or 0.0), reverse=True
     )
     known = {column.name: column for column in release.columns}
-    above = [known[column.name] for column in order if column.speaks and column.name in known]
+    above = [known[column.name] for column in order if column.exceeds and column.name in known]
     first = {
         "From": day(point.start),
         "Up to": f"before {day(point.end)}",
@@ -442,7 +442,7 @@ def _neighbours(status: SeriesStatus, point: PeriodPoint) -> dict[str, str]:
 def _statistics(point: PeriodPoint, order: Sequence[ColumnPoint], every: str) -> Html:
     """Every statistic of the period beside its threshold, and how large the difference is."""
     judged: list[tuple[str, PeriodPoint | ColumnPoint, bool]]
-    judged = [(column.name, column, column.speaks) for column in order]
+    judged = [(column.name, column, column.exceeds) for column in order]
     if point.statistic is not None or point.cumulative is not None:
         judged.insert(0, ("the whole", point, facts.whole_above(point)))
     rows = []

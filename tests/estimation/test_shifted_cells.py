@@ -11,8 +11,8 @@ from scipy import stats
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise, CountsDesign, NoisyCounts
-from fedprikl.estimation.moved_cells import CellNull, cell_shares, moved_cells, step_up
 from fedprikl.estimation.no_drift import public_simulation
+from fedprikl.estimation.shifted_cells import CellNull, cell_shares, shifted_cells, step_up
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Correlation, QueryPoints, Spread, all_points, distinct_points
 from tests.estimation.column_releases import falling
@@ -147,9 +147,9 @@ def test_a_release_says_where_and_which_way(rng: np.random.Generator) -> None:
         points, plain = counted(pi, records, sd=60.0)
         held = rng.multinomial(records, p) + rng.normal(0, 60.0, 12)
         views.append((points, replace(plain, counts=tuple(held)), 1.0))
-    found = moved_cells(views, false_discovery=0.01)
+    found = shifted_cells(views, false_discovery=0.01)
     assert [each.tolist() for each in found] == [[0] * 12, [1, -1, *[0] * 10], [0] * 12]
-    assert moved_cells([], false_discovery=0.1) == ()
+    assert shifted_cells([], false_discovery=0.1) == ()
 
 
 @pytest.mark.parametrize("records", [300, 40_295])
@@ -196,7 +196,7 @@ def test_intervals_without_noise_are_those_of_clopper_and_pearson() -> None:
 def test_hundred_views_take_seconds() -> None:
     views = [(*counted(falling(12), 40_295, sd=60.0), ALIKE)] * 100
     started = time.process_time()
-    moved_cells(views, false_discovery=0.1)
+    shifted_cells(views, false_discovery=0.1)
     for view in views:
         cell_shares(*view)
     assert time.process_time() - started < 15  # usually 3
@@ -205,7 +205,7 @@ def test_hundred_views_take_seconds() -> None:
 def test_what_cannot_be_told_is_refused() -> None:
     view = counted(falling(3), 100, sd=1.0)
     with pytest.raises(InvalidInputError, match="false_discovery"):
-        moved_cells([(*view, 1.0)], false_discovery=0.0)
+        shifted_cells([(*view, 1.0)], false_discovery=0.0)
     points = distinct_points(falling(4), 2, batches=2, rng=np.random.default_rng(0))
     split = NoisyCounts.of(np.zeros(6), [50, 50], [CountNoise(sd=1.0)] * 2, points)
     with pytest.raises(InvalidInputError, match="one batch"):

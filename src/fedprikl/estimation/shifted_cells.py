@@ -174,7 +174,7 @@ class CellShares:
     high: Floats
 
 
-def moved_cells(
+def shifted_cells(
     views: Sequence[Case], *, false_discovery: float
 ) -> tuple[npt.NDArray[np.int64], ...]:
     """Per view and cell: 1 if its share went up, -1 if down, 0 if that cannot be told.
@@ -190,7 +190,7 @@ def moved_cells(
     >>> from fedprikl.reference import all_points
     >>> points, noise = all_points([0.5, 0.3, 0.2]), CountNoise(sd=10.0)
     >>> noisy = NoisyCounts.of([5004.0, 3404.0, 1604.0, -3.0], [10_000], [noise])
-    >>> [each.tolist() for each in moved_cells([(points, noisy, 1.0)], false_discovery=0.1)]
+    >>> [each.tolist() for each in shifted_cells([(points, noisy, 1.0)], false_discovery=0.1)]
     [[0, 1, -1]]
     """
     rate = check_open_unit(false_discovery, "false_discovery", "Use 0.1 for one cell in ten.")

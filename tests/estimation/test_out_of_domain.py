@@ -1,4 +1,4 @@
-"""Values that the reference never saw: the verdict's witness, and the sizes' intervals."""
+"""Values that the reference never saw: the verdict's statistic, and the sizes' intervals."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def released(held: Ints, noise_sd: float, rng: np.random.Generator) -> NoisyView
 
 
 def threshold(law: OutOfDomain, records: int, noise_sd: float) -> float:
-    """Of the witness, where it is the only one of its column; the cells make no difference."""
+    """Of the statistic, where it is the only one of its column; the cells make no difference."""
     half = np.array([records // 2, records - records // 2, 0])
     views = released(half, noise_sd, np.random.default_rng(5))
     points = all_points(_view(half).probabilities)
@@ -38,11 +38,11 @@ def threshold(law: OutOfDomain, records: int, noise_sd: float) -> float:
         points=points,
         records=records,
         spread=1.0,
-        witnesses=views.statistics(0, points, law)[-1:],
+        statistics=views.statistics(0, points, law)[-1:],
     )
     (found,) = judge_columns([case], false_alarm=RATE)
-    assert [witness.name for witness in found.witnesses] == ["unseen"]
-    return found.witnesses[0].threshold
+    assert [statistic.name for statistic in found.statistics] == ["out_of_domain"]
+    return found.statistics[0].threshold
 
 
 class Records:
@@ -125,7 +125,7 @@ def test_a_new_category_is_found_where_clients_differ(
     counts = rng.multinomial(125, rng.dirichlet(falling(8) * 30, 160))
     view = Reference.from_counts(counts).whole
     law = view.out_of_domain(clients=40, records=5000)
-    points, spoke = view.points(), 0
+    points, exceeding = view.points(), 0
     for _ in range(20):
         kept = rng.multinomial(122, rng.dirichlet(falling(8) * 30, 40)).sum(axis=0)
         held = np.append(kept, 5000 - kept.sum())
@@ -134,14 +134,14 @@ def test_a_new_category_is_found_where_clients_differ(
             points=points,
             records=5000,
             spread=view.spread(clients=[40]),
-            witnesses=views.statistics(0, points, law),
+            statistics=views.statistics(0, points, law),
         )
         (found,) = judge_columns([case], false_alarm=0.005, control=control)
-        told = {witness.name: witness.speaks for witness in found.witnesses}
-        assert set(told) == {"counts", "unseen"}
-        spoke += told["unseen"]
+        told = {statistic.name: statistic.exceeds for statistic in found.statistics}
+        assert set(told) == {"counts", "out_of_domain"}
+        exceeding += told["out_of_domain"]
         assert not told["counts"]
-    assert spoke == 20
+    assert exceeding == 20
 
 
 SIZES = (score_of("kl"), score_of("tv"))
