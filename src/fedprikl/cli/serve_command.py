@@ -76,9 +76,7 @@ def serve_command(
 
 
 def _check_extra() -> None:
-    for name in ("starlette", "uvicorn"):
-        if importlib.util.find_spec(name) is None:
-            raise MissingExtraError(
-                "Serving needs starlette and uvicorn: pip install 'fedprikl[serve]'. "
-                "`--static FOLDER` needs neither."
-            )
+    if importlib.util.find_spec("uvicorn") is None:
+        raise MissingExtraError(
+            "Serving needs uvicorn: pip install 'fedprikl[serve]'. `--static FOLDER` does not."
+        )

@@ -15,30 +15,23 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from threading import Thread
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedprikl.dashboard import Kept, SeriesSource
 from fedprikl.errors import InvalidInputError
 from fedprikl.reporting.html import page, paragraphs
 
+ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
+Answer = tuple[int, str, str]  # status, content type, text
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-METHODS = ("GET", "HEAD")
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -51,73 +44,31 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
+    "Allow": "GET, HEAD",
 }
 SECONDS = 5.0  # a status is kept
+HTML = "text/html; charset=utf-8"
+PLAIN = "text/plain; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+TEXTS = {
+    "/": ("page", HTML),
+    "/index.html": ("page", HTML),
+    "/series.json": ("json", "application/json"),
+    "/metrics": ("metrics", PROMETHEUS),
+}
+PERIOD = re.compile(r"/periods/([0-9]{1,9})(?:\.html)?")
+ERRORS = {
+    404: ("There is no such page.", "There is no report or page at this address."),
+    405: ("Reading only.", "This page can be read and nothing else."),
+    421: ("Wrong address.", "This machine does not know itself by the name you used."),
+    500: (
+        "This page cannot be shown.",
+        "The history cannot be read now. The log of the server says why.",  # it may name files
+    ),
+}
 AT_ONCE = 256  # connections; one more ends the oldest of those that wait for a request
 REQUEST_SECONDS = 30.0  # from a connection, or the answer before, until an answer is read
-
-
-class Guard:
-    """Refuses everything but reading, and names of this machine that are not its own.
-
-    A page of somebody else's may make a browser take the dashboard for a part of itself: it gives
-    its own name the address 127.0.0.1. The browser then asks with that name, which is refused.
-    """
-
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str] | None) -> None:
-        self._app = app
-        self._hosts = hosts  # None: any
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers, or lets the app answer, with the headers of every answer."""
-        if scope["type"] != "http":
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1000})
-                return
-            await self._app(scope, receive, send)
-            return
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-            await send(message)
-
-        app = self._refused(scope) or self._app
-        await app(scope, receive, with_headers)
-
-    def _refused(self, scope: Scope) -> ASGIApp | None:
-        names = [value for name, value in scope["headers"] if name == b"host"]
-        if self._hosts is not None and (len(names) != 1 or _host(names[0]) not in self._hosts):
-            return error_page(
-                421, "Wrong address.", "This machine does not know itself by the name you used."
-            )
-        if scope["method"] not in METHODS:
-            refused = error_page(405, "Reading only.", "This page can be read and nothing else.")
-            refused.headers["Allow"] = ", ".join(METHODS)
-            return refused
-        return None
-
-
-def _host(value: bytes) -> str | None:
-    """The name of a Host header, without its port."""
-    try:
-        return urlsplit(f"//{value.decode('ascii')}").hostname
-    except ValueError:
-        return None
-
-
-def error_page(status: int, headline: str, words: str) -> HTMLResponse:
-    """An error as a page that leads back."""
-    links = {"/": "The series"}
-    body = page(f"Error {status}", paragraphs(words), headline=headline, links=links)
-    return HTMLResponse(body, status_code=status)
-
-
-NUMBER = re.compile(r"([0-9]{1,9})(?:\.html)?")
 
 log = logging.getLogger("fedprikl.dashboard")
 
@@ -128,63 +79,67 @@ def dashboard(
     hosts: Collection[str] | None = LOOPBACK,
     seconds: float = SECONDS,
 ) -> ASGIApp:
-    """The app. `hosts` are the names it may be asked by; None: any, for a server behind others."""
+    """The app. `hosts` are the names it may be asked by; None: any, for a server behind others.
+
+    A page of somebody else's may make a browser take the dashboard for a part of itself: it gives
+    its own name the address 127.0.0.1. The browser then asks with that name, which is refused.
+    """
     kept = Kept(source, seconds=seconds)
 
-    async def page(_: Request) -> Response:
-        return HTMLResponse(await run_in_threadpool(kept.text, "page"))
+    async def app(scope: Any, _: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        asked = [value for name, value in scope["headers"] if name == b"host"]
+        if hosts is not None and (len(asked) != 1 or _host(asked[0]) not in hosts):
+            status, kind, text = _error(421)
+        elif scope["method"] not in ("GET", "HEAD"):
+            status, kind, text = _error(405)
+        else:
+            accepted = dict(scope["headers"]).get(b"accept", b"")
+            status, kind, text = await asyncio.to_thread(_answer, kept, scope["path"], accepted)
+        body = text.encode()
+        headers = HEADERS | {"Content-Type": kind, "Content-Length": str(len(body))}
+        sent = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": sent})
+        await send({"type": "http.response.body", "body": body})
 
-    async def period(request: Request) -> Response:
-        found = NUMBER.fullmatch(request.path_params["name"])
-        if found is None:
-            raise HTTPException(404)
-        text = await run_in_threadpool(kept.report, int(found[1]))
-        if text is None:
-            raise HTTPException(404)
-        return HTMLResponse(text)
-
-    async def series(_: Request) -> Response:
-        text = await run_in_threadpool(kept.text, "json")
-        return Response(text, media_type="application/json")
-
-    async def metrics(request: Request) -> Response:
-        text = await run_in_threadpool(kept.text, "metrics")
-        wanted = request.headers.get("accept", "")
-        kind = OPENMETRICS if "application/openmetrics-text" in wanted else PROMETHEUS
-        return Response(text, headers={"Content-Type": kind})
-
-    async def health(_: Request) -> Response:
-        try:
-            status = await run_in_threadpool(kept.status)
-        except Exception:
-            log.exception("The history cannot be read.")
-            return PlainTextResponse("the history cannot be read\n", status_code=503)
-        if status.faults:
-            return PlainTextResponse("the history has faults\n", status_code=503)
-        return PlainTextResponse("ok\n")
-
-    app = Starlette(
-        routes=[
-            Route("/", page),
-            Route("/index.html", page),
-            Route("/periods/{name}", period),
-            Route("/series.json", series),
-            Route("/metrics", metrics),
-            Route("/health", health),
-        ],
-        exception_handlers={404: _missing, Exception: _failed},
-    )
-    return Guard(app, hosts=hosts)
+    return app
 
 
-async def _missing(_: Request, __: Exception) -> Response:
-    return error_page(404, "There is no such page.", "There is no report or page at this address.")
+def _host(value: bytes) -> str | None:
+    """The name of a Host header, without its port."""
+    try:
+        return urlsplit(f"//{value.decode('ascii')}").hostname
+    except ValueError:
+        return None
 
 
-async def _failed(_: Request, __: Exception) -> Response:
-    """The server's log has the reason: it may name files of the machine."""
-    words = "The history cannot be read now. The log of the server says why."
-    return error_page(500, "This page cannot be shown.", words)
+def _answer(kept: Kept, path: str, accepted: bytes) -> Answer:
+    try:
+        if path == "/health":
+            faults = kept.status().faults
+            return (503, PLAIN, "the history has faults\n") if faults else (200, PLAIN, "ok\n")
+        if path in TEXTS:
+            kind, content_type = TEXTS[path]
+            if kind == "metrics" and b"application/openmetrics-text" in accepted:
+                content_type = OPENMETRICS
+            return 200, content_type, kept.text(kind)
+        found = PERIOD.fullmatch(path)
+        report = None if found is None else kept.report(int(found[1]))
+        return _error(404) if report is None else (200, HTML, report)
+    except Exception:
+        log.exception("The history cannot be read.")
+        if path == "/health":
+            return 503, PLAIN, "the history cannot be read\n"
+        return _error(500)
+
+
+def _error(status: int) -> Answer:
+    """An error as a page that leads back."""
+    headline, words = ERRORS[status]
+    links = {"/": "The series"}
+    text = page(f"Error {status}", paragraphs(words), headline=headline, links=links)
+    return status, HTML, text
 
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
