@@ -25,6 +25,7 @@ from fedprikl.reporting.facts import clean, letters_wide, percent, shortened, wr
 from fedprikl.reporting.html import Html, joined, tag
 
 FONT = "font: 13px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
+XMLNS = "http://www.w3.org/2000/svg"
 INK = "currentColor"
 TINY, LARGEST = 1e-9, 1e300  # a chart of nothing but zeros has a scale too
 BENT = 6.0  # thresholds: beyond, a linear scale would press the threshold to the ground
@@ -99,17 +100,14 @@ def _words(x: float, y: float, text: str, anchor: str = "start", **look: object)
 
 def _drawing(height: int, title: str, says: str, *parts: Html) -> Html:
     """The whole picture. `title` and `says` are for those who do not see it."""
-    return tag(
-        "svg",
-        tag("title", title),
-        tag("desc", says),
-        joined(*parts, between="\n"),
-        role="img",
-        width="100%",
-        height=height,
-        style=FONT,
-        xmlns="http://www.w3.org/2000/svg",
-    )
+    inner = joined(tag("title", title), tag("desc", says), *parts)
+    return tag("svg", inner, role="img", width="100%", height=height, style=FONT, xmlns=XMLNS)
+
+
+def _stretched(across: int, down: int, *parts: Html, **look: object) -> Html:
+    """A part that is as wide as the whole, however many units across it has."""
+    shape = {"viewBox": f"0 0 {across} {down}", "preserveAspectRatio": "none"}
+    return tag("svg", *parts, width="100%", **shape, **look)
 
 
 Kind = Literal["now", "drifted", "reference", "example"]
@@ -175,17 +173,10 @@ def _top(bars: Sequence[Bar]) -> float:
 
 def _bar(bar: Bar, y: int, scale: Scale) -> Iterator[Html]:
     left, right = sorted(PLOT * scale.place(end) for end in (0.0, bar.value))
-    outlined = {"stroke": FILLS["reference"], "stroke_dasharray": "3 2"}
-    yield tag(
-        "rect",
-        x=_percent(left),
-        y=y + 1,
-        width=_percent(max(right - left, 0.3)),
-        height=10,
-        rx=1.5,
-        fill=FILLS[bar.kind],
-        **(outlined if bar.kind == "example" else {}),
-    )
+    look = {"height": 10, "rx": 1.5, "fill": FILLS[bar.kind]}
+    if bar.kind == "example":
+        look |= {"stroke": FILLS["reference"], "stroke_dasharray": "3 2"}
+    yield tag("rect", x=_percent(left), y=y + 1, width=_percent(max(right - left, 0.3)), **look)
     ink = {"stroke": f"var(--ink, {INK})", "stroke_width": 1.4}
     if bar.interval is not None:
         low, high = (PLOT * scale.place(end) for end in bar.interval)
@@ -303,29 +294,25 @@ def timeline_chart(
     limits = [limit for limit in threshold if limit is not None]
     scale = Scale.of([*drawn, *ends], max(limits, default=None))
     height = TOP + HEIGHT
-    stretched = tag(
-        "svg",
+    stretched = _stretched(
+        len(frame),
+        height,
         *_shades(frame, alarms),
         *_band(band, scale),
         _steps(below, scale, "c-below"),
         _steps(threshold, scale, "c-limit"),
         _path(values, scale),
         *(_hits(frame, tips) if pointed else ()),
-        x=0,
-        y=0,
-        width="100%",
         height=height,
-        viewBox=f"0 0 {len(frame)} {height}",
-        preserveAspectRatio="none",
         overflow="hidden",
     )
     above = _above(values, threshold)
     over = f"{counted(len(above), frame.every)} above the threshold. " if threshold else ""
-    last = next((tip for tip, value in _backwards(tips, values) if value is not None), "none")
+    said = [tip for tip, value in zip(tips, values, strict=True) if value is not None]
     chart = _drawing(
         height + BOTTOM,
         title,
-        f"{over}The last: {last}.",
+        f"{over}The last: {said[-1] if said else 'none'}.",
         *_grid(scale),
         stretched,
         *_dots(frame, values, above, scale),
@@ -333,10 +320,6 @@ def timeline_chart(
         *(_words(x, height + 16, says, end, class_="c-tick") for x, says, end in frame.dates()),
     )
     return tag("div", chart, class_="plot")
-
-
-def _backwards(tips: Sequence[str], values: Values) -> Iterator[tuple[str, float | None]]:
-    return zip(reversed(tips), reversed(values), strict=True)
 
 
 def _above(values: Values, threshold: Values) -> set[int]:
@@ -452,39 +435,24 @@ def _flags(frame: Frame, alarms: Sequence[AlarmFacts]) -> Iterator[Html]:
     for style, places in (("c-flag", raised), ("c-known", sorted(seen))):
         for x in places:
             yield _line(x, TOP - 4, x, TOP + HEIGHT, class_=style)
-    for x, words in _labels(zip(raised, (alarm.number for alarm in alarms), strict=True)):
-        anchor, _, _ = _box(x, words)
-        yield _words(x, 12, words, anchor, class_="c-alarm")
-
-
-def _labels(raised: Iterator[tuple[float, int]]) -> list[tuple[float, str]]:
-    """The numbers of alarms; one label for those whose labels would touch on a phone."""
+    # One label for alarms whose labels would touch on a phone.
     groups: list[list[tuple[float, int]]] = []
-    for each in sorted(raised):
+    for each in sorted(zip(raised, (alarm.number for alarm in alarms), strict=True)):
         groups.append([each])
-        while len(groups) > 1 and _touch(_label(groups[-2]), _label(groups[-1])):
+        while len(groups) > 1 and _label(groups[-1])[0] - _label(groups[-2])[1] < LETTER:
             last = groups.pop()
             groups[-1] += last
-    return [_label(group) for group in groups]
+    for left, right, says in map(_label, groups):
+        yield _words((left + right) / 2, 12, says, "middle", class_="c-alarm")
 
 
-def _label(group: Sequence[tuple[float, int]]) -> tuple[float, str]:
+def _label(group: Sequence[tuple[float, int]]) -> tuple[float, float, str]:
+    """The numbers of alarms, and where they stand in percent; none sticks out of the chart."""
     (left, first), (right, last) = group[0], group[-1]
-    return (left + right) / 2, str(first) if len(group) == 1 else f"{first}-{last}"
-
-
-def _touch(left: tuple[float, str], right: tuple[float, str]) -> bool:
-    return _box(*right)[1] - _box(*left)[2] < LETTER
-
-
-def _box(x: float, words: str) -> tuple[str, float, float]:
-    """Where a label stands: its anchor, and its ends in percent; none sticks out of the chart."""
-    wide = LETTER * len(words)
-    if x < wide / 2:
-        return "start", x, x + wide
-    if x > 100 - wide / 2:
-        return "end", x - wide, x
-    return "middle", x - wide / 2, x + wide / 2
+    says = str(first) if len(group) == 1 else f"{first}-{last}"
+    wide = LETTER * len(says)
+    start = min(max((left + right - wide) / 2, 0.0), 100 - wide)
+    return start, start + wide, says
 
 
 LEVELS = {
@@ -500,52 +468,27 @@ NAME = 44  # letters
 
 def heat_map(frame: Frame, rows: Mapping[str, Sequence[Cell]], says: Mapping[str, str]) -> Html:
     """A row for each column. `says` tells in words what colours alone do not tell everybody."""
+    look = {"aria_hidden": "true", "height": 15, "shape_rendering": "crispEdges"}
     parts = []
     for name, cells in rows.items():
         words = (" ", tag("span", says[name], class_="says")) if says[name] else ()
         parts.append(tag("div", shortened(clean(name), NAME), *words, class_="name", title=name))
-        parts.append(_heat_row(frame, name, cells))
+        drawn = (_heat_cell(frame, name, place, cell) for place, cell in enumerate(cells))
+        parts.append(_stretched(len(cells), 1, *drawn, **look))
     dates = (_words(x, 15, words, anchor, class_="c-tick") for x, words, anchor in frame.dates())
     look = {"class_": "dates", "aria_hidden": "true", "width": "100%", "height": 22}
     return tag("div", *parts, tag("svg", *dates, style=FONT, **look), class_="heat")
 
 
-def _heat_row(frame: Frame, name: str, cells: Sequence[Cell]) -> Html:
-    parts = []
-    for style, run in groupby(enumerate(cells), key=lambda pair: _level(pair[1])):
-        places = list(run)
-        if style in ("heat3", "heat4"):
-            parts += [
-                _heat_link(f"{name}, {period_name(cell[2], frame.every)}", style, place, *cell[1:])
-                for place, cell in places
-                if cell is not None
-            ]
-        else:
-            y, height = ("0.4", "0.2") if style == "gap" else ("0", "1")  # a thin line
-            look = {"y": y, "width": len(places), "height": height}
-            parts.append(tag("rect", class_=style, x=places[0][0], **look))
-    return tag(
-        "svg",
-        *parts,
-        aria_hidden="true",
-        width="100%",
-        height=15,
-        viewBox=f"0 0 {len(cells)} 1",
-        preserveAspectRatio="none",
-        shape_rendering="crispEdges",
-    )
-
-
-def _level(cell: Cell) -> str:
-    """The style of a cell; the verdict decides what is above."""
+def _heat_cell(frame: Frame, name: str, place: int, cell: Cell) -> Html:
+    """The verdict decides what is above; a period without a release is a thin line."""
     if cell is None:
-        return "gap"
-    above, relative, _ = cell
-    if above:
-        return "heat4" if relative > 2 else "heat3"
-    return f"heat{sum(relative >= bound for bound in (1 / 3, 2 / 3))}"
-
-
-def _heat_link(name: str, style: str, place: int, relative: float, period: int) -> Html:
-    tip = tag("title", f"{name}: {relative:.2g} times its threshold")
-    return _link(period, tag("rect", tip, class_=style, x=place, width=1, height=1))
+        return tag("rect", class_="gap", x=place, y="0.4", width=1, height="0.2")
+    above, relative, period = cell
+    if not above:
+        level = sum(relative >= bound for bound in (1 / 3, 2 / 3))
+        return tag("rect", class_=f"heat{level}", x=place, width=1, height=1)
+    says = f"{name}, {period_name(period, frame.every)}: {relative:.2g} times its threshold"
+    style = "heat4" if relative > 2 else "heat3"
+    area = tag("rect", tag("title", says), class_=style, x=place, width=1, height=1)
+    return _link(period, area)
