@@ -30,7 +30,7 @@ from fedprikl.privacy import (
     calibrate_laplace,
     total_epsilon,
 )
-from fedprikl.privacy import account as spans
+from fedprikl.privacy import account as accounts
 from fedprikl.privacy import shared_noise as shared_gaussian
 from fedprikl.privacy import shared_noise as shared_laplace
 from fedprikl.privacy.noise import tail_bits
@@ -212,7 +212,7 @@ def spend(path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[float],
         for number, charge in enumerate(CHARGES[:-1]):
             ledger.reserve("people", charge, round_id=str(number), at=AT)
     monkeypatch.setattr(
-        spans, "total_epsilon", lambda each, delta: change(total_epsilon(each, delta=delta))
+        accounts, "total_epsilon", lambda each, delta: change(total_epsilon(each, delta=delta))
     )
     with Ledger.open(path) as ledger:
         ledger.check("people", CHARGES[-1])

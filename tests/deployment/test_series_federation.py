@@ -120,8 +120,8 @@ def test_each_period_counts_its_own_records(federation: FakeFederation, tmp_path
         assert release.records == len(federation.files) * ROWS
         assert released_counts(release) == counts_of(federation, number, tmp_path)
         previous = release.fingerprint
-    spans = [entry.span for entry in rounds(federation)]
-    assert [span.start[:10] for span in spans] == [day(0), day(1)]
+    charged = [entry.times for entry in rounds(federation)]
+    assert [times.start[:10] for times in charged] == [day(0), day(1)]
     assert spent(federation) == pytest.approx(1.0, abs=1e-3)  # of one record, over both
 
 
@@ -294,7 +294,7 @@ def test_sites_charge_their_own_ledgers_by_period(federation: FakeFederation) ->
     for file in federation.files:
         with Ledger.open(file.with_suffix(".db")) as ledger:
             account = ledger.account("sites")
-            assert [entry.span.start[:10] for entry in account.rounds if entry.span] == [
+            assert [entry.times.start[:10] for entry in account.rounds if entry.times] == [
                 day(0),
                 day(1),
             ]

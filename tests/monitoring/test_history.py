@@ -346,8 +346,8 @@ def forged(world: World, number: int, previous: str, key: SigningKey | None = No
     """Another release for a period, signed by the aggregator itself."""
     with History.open(world.history, create=False) as opened:
         (release,) = opened.releases([2]).values()
-    span = world.plan.series.period(number).span
-    period = ReleasedPeriod(number=number, start=span.start, end=span.end, previous=previous)
+    times = world.plan.series.period(number).times
+    period = ReleasedPeriod(number=number, start=times.start, end=times.end, previous=previous)
     signer = key or SigningKey.load(world.folder / "aggregator.pem")
     other = replace(release, period=period, round_id="f" * 32, signer="", signature="")
     return other.sign(signer).to_bytes()

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy import Ledger, PrivacyStatement, Span, calibrate_laplace
+from fedprikl.privacy import Ledger, PrivacyStatement, TimeInterval, calibrate_laplace
 
 AT = "2030-01-31T12:00:00+00:00"
 CHARGE = calibrate_laplace(epsilon=0.5, sensitivity=1.0)
-JANUARY = Span("2030-01-01T00:00:00+00:00", "2030-02-01T00:00:00+00:00")
+JANUARY = TimeInterval("2030-01-01T00:00:00+00:00", "2030-02-01T00:00:00+00:00")
 
 
 def test_the_budget_of_clients_refuses_what_protects_records_only(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_what_protects_clients_protects_their_records(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.set_budget("phones", epsilon=1.0, delta=0.0, at=AT)
         ledger.reserve("phones", CHARGE, round_id="1", at=AT, unit="client")
-        ledger.reserve("phones", CHARGE, round_id="2", at=AT, span=JANUARY)
+        ledger.reserve("phones", CHARGE, round_id="2", at=AT, times=JANUARY)
         assert ledger.account("phones").spent == pytest.approx(1.0)
 
 
@@ -54,8 +54,8 @@ def test_a_promise_to_clients_is_neither_made_too_late_nor_taken_back(tmp_path: 
 def test_charges_of_clients_add_up_over_all_periods(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.set_budget("phones", epsilon=1.0, delta=0.0, at=AT)
-        with pytest.raises(InvalidInputError, match="has no span"):
-            ledger.reserve("phones", CHARGE, round_id="1", at=AT, span=JANUARY, unit="client")
+        with pytest.raises(InvalidInputError, match="has no time interval"):
+            ledger.reserve("phones", CHARGE, round_id="1", at=AT, times=JANUARY, unit="client")
         assert ledger.account("phones").rounds == ()
 
 

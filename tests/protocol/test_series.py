@@ -265,12 +265,12 @@ def test_a_release_of_a_series_says_where_it_stands_and_what_is_protected(tmp_pa
     first = released(tmp_path, plan, 0)
     second = released(tmp_path, plan, 1, previous=first.fingerprint)
     for number, release in enumerate((first, second)):
-        span = series_of().period(number).span
+        times = series_of().period(number).times
         assert release.period is not None
         assert (release.period.number, release.period.start, release.period.end) == (
             number,
-            span.start,
-            span.end,
+            times.start,
+            times.end,
         )
         assert release.verdict is None  # it belongs to the whole series
         assert release.is_about(plan)

@@ -44,7 +44,7 @@ from fedprikl.protocol import (
     trust_of,
 )
 from fedprikl.protocol.policy import check_protected
-from fedprikl.protocol.release import charged_span
+from fedprikl.protocol.release import charged_times
 from fedprikl.records import check_once, open_records
 from fedprikl.reference import Reference
 
@@ -84,8 +84,8 @@ def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
         if plan.population not in ledger.populations():
             raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
         try:
-            span = charged_span(plan, invitation.period)
-            ledger.check(plan.population, charge, span=span, unit=plan.unit.kind)
+            times = charged_times(plan, invitation.period)
+            ledger.check(plan.population, charge, times=times, unit=plan.unit.kind)
         except BudgetExceededError:
             raise PolicyRefusal("its own budget does not allow another round") from None
 
@@ -98,14 +98,14 @@ def charge_own_budget(
     if charge is None:
         return
     plan = invitation.signed.plan
-    span = charged_span(plan, invitation.period)
+    times = charged_times(plan, invitation.period)
     with Ledger.open(settings.ledger, create=False) as ledger:
         if only_check:
-            ledger.check(plan.population, charge, span=span, unit=plan.unit.kind)
+            ledger.check(plan.population, charge, times=times, unit=plan.unit.kind)
         else:
             round_id = invitation.round_id
             ledger.reserve(
-                plan.population, charge, round_id=round_id, at=at, span=span, unit=plan.unit.kind
+                plan.population, charge, round_id=round_id, at=at, times=times, unit=plan.unit.kind
             )
 
 

@@ -167,11 +167,11 @@ def _point(
     place, series = release.period, plan.series
     assert place is not None  # noqa: S101  a release of a series
     by_name = {channel.name: channel for channel in judged.channels}
-    whole, span = by_name.get(""), series.period(place.number).span
+    whole, times = by_name.get(""), series.period(place.number).times
     return PeriodPoint(
         number=place.number,
-        start=span.start,
-        end=span.end,
+        start=times.start,
+        end=times.end,
         state="released",
         released_at=release.released_at,
         release=release.fingerprint,
@@ -288,8 +288,8 @@ def _empty(plan: Plan, signer: str, at: str) -> SeriesStatus:
 def _status_point(found: SeriesHistory, number: int, over: int) -> PeriodPoint:
     if number in found.judged:
         return read_point(found.judged[number])
-    span = found.plan.series.period(number).span
-    empty = PeriodPoint(number=number, start=span.start, end=span.end, state="due")
+    times = found.plan.series.period(number).times
+    empty = PeriodPoint(number=number, start=times.start, end=times.end, state="due")
     if number in found.missed:
         return replace(empty, state="missed", reason=found.missed[number])
     if number in found.kept:  # the process ended before it was judged

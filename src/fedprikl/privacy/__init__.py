@@ -1,6 +1,6 @@
 """Privacy: sensitivity, mechanisms, calibration, ledger. Knows no divergence."""
 
-from fedprikl.privacy.account import Account, RoundState, Span
+from fedprikl.privacy.account import Account, RoundState, TimeInterval
 from fedprikl.privacy.calibrated import (
     Calibrated,
     NoiseKind,
@@ -76,7 +76,7 @@ __all__ = [
     "RoundState",
     "SecureNoise",
     "SharedMechanism",
-    "Span",
+    "TimeInterval",
     "Together",
     "Unit",
     "VectorCalibrated",

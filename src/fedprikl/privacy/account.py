@@ -7,12 +7,11 @@ import secrets
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from enum import StrEnum
 from itertools import chain, product
 from typing import Any, Literal
 
-from fedprikl.checks import check_epsilon
+from fedprikl.checks import check_epsilon, check_instant
 from fedprikl.documents import to_plain
 from fedprikl.errors import InvalidInputError, LedgerDamagedError, LedgerError
 from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
@@ -103,32 +102,27 @@ def _bound_elsewhere(population: str, others: list[str]) -> InvalidInputError:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """From `start` up to, and without, `end`: ISO 8601 with an offset."""
+class TimeInterval:
+    """From `start` up to, and without, `end`: ISO 8601 with an offset.
+
+    `clock` is what tells the time of a record. Intervals of different clocks may share records.
+    """
 
     start: str
     end: str
-    clock: str = (
-        ""  # what tells the moment of a record; spans of different clocks may share records
-    )
+    clock: str = ""
 
     def __post_init__(self) -> None:
-        first, last = self.instants
-        if not first < last:
-            raise InvalidInputError("A span of time ends after it begins.")
+        start, end = self.instants
+        if not start < end:
+            raise InvalidInputError("A time interval ends after it begins.")
 
     @property
     def instants(self) -> tuple[float, float]:
         """In seconds since 1970."""
-        try:
-            found = [datetime.fromisoformat(at) for at in (self.start, self.end)]
-        except (TypeError, ValueError):
-            found = []
-        if not found or any(at.tzinfo is None for at in found):
-            raise InvalidInputError("The ends of a span are ISO 8601 times with an offset.")
-        return found[0].timestamp(), found[1].timestamp()
+        return check_instant(self.start).timestamp(), check_instant(self.end).timestamp()
 
-    def overlaps(self, other: "Span | None") -> bool:
+    def overlaps(self, other: "TimeInterval | None") -> bool:
         """Whether a record may be in both; None is all of them."""
         if other is None or other.clock != self.clock:
             return True
@@ -136,35 +130,38 @@ class Span:
         return start < last and first < end
 
 
-Spanned = tuple[Charge, Span | None]  # None: whatever the moment of a record
+TimedCharge = tuple[Charge, TimeInterval | None]  # None: whatever the time of a record
 
 
-def exposures(charges: Iterable[Spanned]) -> tuple[tuple[Charge, ...], ...]:
-    """What records of different moments were charged: equal charges once.
+def exposures(charges: Iterable[TimedCharge]) -> tuple[tuple[Charge, ...], ...]:
+    """What records of different times were charged: equal charges once.
 
-    Cost: the number of spans times how many of them overlap; of several clocks, the product.
+    Cost: the number of intervals times how many of them overlap; of several clocks, the product.
 
     >>> from fedprikl.privacy import calibrate_laplace
     >>> one, two = (calibrate_laplace(epsilon=each, sensitivity=1.0) for each in (0.5, 1.0))
-    >>> monday = Span("2027-01-04T00:00:00+00:00", "2027-01-05T00:00:00+00:00")
-    >>> tuesday = Span("2027-01-05T00:00:00+00:00", "2027-01-06T00:00:00+00:00")
+    >>> monday = TimeInterval("2027-01-04T00:00:00+00:00", "2027-01-05T00:00:00+00:00")
+    >>> tuesday = TimeInterval("2027-01-05T00:00:00+00:00", "2027-01-06T00:00:00+00:00")
     >>> sorted(map(len, exposures([(one, monday), (two, tuesday)])))
     [0, 1, 1]
     """
-    listed = list(charges)
-    always = tuple(charge for charge, span in listed if span is None)
-    spans = [(charge, span) for charge, span in listed if span is not None]
-    clocks = {span.clock for _, span in spans}
-    by_clock = [_of_clock([each for each in spans if each[1].clock == name]) for name in clocks]
-    # A record has a moment by every clock, and nobody knows which moments go together.
-    return tuple((*always, *chain.from_iterable(parts)) for parts in product(*by_clock))
+    always: list[Charge] = []
+    by_clock: dict[str, list[tuple[Charge, TimeInterval]]] = {}
+    for charge, times in charges:
+        if times is None:
+            always.append(charge)
+        else:
+            by_clock.setdefault(times.clock, []).append((charge, times))
+    # A record has a time by every clock, and nobody knows which times go together.
+    found = product(*map(_of_clock, by_clock.values()))
+    return tuple((*always, *chain.from_iterable(parts)) for parts in found)
 
 
-def _of_clock(charges: Sequence[tuple[Charge, Span]]) -> list[tuple[Charge, ...]]:
-    """What records of different moments were charged, by one clock; some were charged nothing."""
+def _of_clock(charges: Sequence[tuple[Charge, TimeInterval]]) -> list[tuple[Charge, ...]]:
+    """What records of different times were charged, by one clock; some were charged nothing."""
     events: list[tuple[float, int, int]] = []
-    for number, (_, span) in enumerate(charges):
-        start, end = span.instants
+    for number, (_, times) in enumerate(charges):
+        start, end = times.instants
         events += [(start, 1, number), (end, 0, number)]  # what ends goes before what begins
     found: dict[str, tuple[Charge, ...]] = {"": ()}
     active = set[int]()
@@ -178,7 +175,7 @@ def _of_clock(charges: Sequence[tuple[Charge, Span]]) -> list[tuple[Charge, ...]
     return list(found.values())
 
 
-def worst_epsilon(charges: Iterable[Spanned], *, delta: float) -> float:
+def worst_epsilon(charges: Iterable[TimedCharge], *, delta: float) -> float:
     """The most that all charges together tell about one record, whatever its moment."""
     return max(total_epsilon(each, delta=delta) for each in exposures(charges))
 
@@ -208,7 +205,7 @@ class LedgerRound:
     charge: Charge
     at: str  # when it was reserved
     note: str = ""
-    span: Span | None = None  # of the moments of its records; None: of all of them
+    times: TimeInterval | None = None  # of the moments of its records; None: of all of them
     unit: Unit = "record"  # whom the charge protects
     state: RoundState = RoundState.OPEN
     noised: str | None = None  # the hash of its noised numbers, once they are kept
@@ -234,7 +231,7 @@ class LedgerRound:
             "charged": self.charged,
             "epsilon": total_epsilon([self.charge], delta=delta),
             "mechanism": self.charge.to_dict(),
-            "span": None if self.span is None else to_plain(self.span),
+            "times": to_plain(self.times),
             "unit": self.unit,
             "at": self.at,
             "closed_at": self.closed_at,
@@ -264,14 +261,14 @@ class Account:
         return [entry.charge for entry in self.rounds if entry.charged]
 
     @property
-    def spanned(self) -> list[Spanned]:
+    def timed(self) -> list[TimedCharge]:
         """The same, each with the moments that it is about."""
-        return [(entry.charge, entry.span) for entry in self.rounds if entry.charged]
+        return [(entry.charge, entry.times) for entry in self.rounds if entry.charged]
 
     @property
     def spent(self) -> float:
         """The most that all charged rounds together tell about one unit, at the budget's delta."""
-        return worst_epsilon(self.spanned, delta=self.delta)
+        return worst_epsilon(self.timed, delta=self.delta)
 
     @property
     def left(self) -> float:
@@ -296,7 +293,7 @@ class Account:
 
         About all records, so that those that have lost most decide.
         """
-        worst = max(exposures(self.spanned), key=lambda each: total_epsilon(each, delta=self.delta))
+        worst = max(exposures(self.timed), key=lambda each: total_epsilon(each, delta=self.delta))
         return {
             kind: largest_fitting_epsilon(worst, epsilon=self.epsilon, delta=self.delta, kind=kind)
             for kind in FITTING_KINDS
@@ -359,7 +356,7 @@ class Accounts:
             charge=charge_from_dict(body["mechanism"]),
             at=body["at"],
             note=body["note"],
-            span=Span(*body["span"]) if "span" in body else None,
+            times=TimeInterval(*body["span"]) if "span" in body else None,
             unit=check_unit(body.get("unit", "record")),
         )
 

@@ -14,7 +14,7 @@ from typing import Self
 
 from fedprikl.checks import check_epsilon, check_instant
 from fedprikl.errors import BudgetExceededError, InvalidInputError, LedgerDamagedError, LedgerError
-from fedprikl.privacy.account import LEDGER, Account, Accounts, Span, worst_epsilon
+from fedprikl.privacy.account import LEDGER, Account, Accounts, TimeInterval, worst_epsilon
 from fedprikl.privacy.losses import Unit, check_unit, unit_entry
 from fedprikl.privacy.mechanism import Charge, charge_to_dict, check_zero_or_delta
 from fedprikl.store import TIMEOUT, Entry, Head, Store, locked, sync_folder
@@ -127,7 +127,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             accounts = self._load()[1]
             known = accounts.account(population) if population in accounts.budgets else None
             whose = _whose(population, unit, known)
-            spent = worst_epsilon(known.spanned if known else [], delta=delta)
+            spent = worst_epsilon(known.timed if known else [], delta=delta)
             if spent > epsilon * (1 + ROUNDING):
                 raise InvalidInputError(
                     f"Population {population!r} has already spent epsilon {spent:.4g} (at delta "
@@ -161,7 +161,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         population: str,
         mechanism: Charge,
         *,
-        span: Span | None = None,
+        times: TimeInterval | None = None,
         unit: Unit = "record",
     ) -> None:
         """Raises as `reserve` would if one more release does not fit; charges nothing.
@@ -170,7 +170,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         account = self.account(population)
         account.check_protects(unit)
-        needed = _total_with(account, mechanism, span)
+        needed = _total_with(account, mechanism, times)
         if not _fits(account, needed):
             raise _exceeded(account, mechanism, needed)
 
@@ -182,14 +182,14 @@ class Ledger(AbstractContextManager["Ledger"]):
         round_id: str,
         at: str,
         note: str = "",
-        span: Span | None = None,
+        times: TimeInterval | None = None,
         unit: Unit = "record",
     ) -> Reservation:
         """Charges one round before anything is released; durable when this returns.
 
-        `span`: the round counts only records of these moments, and every record has one moment.
-        Rounds about disjoint spans do not add up: the budget is that of one record. `unit`: whom
-        the charge protects. A client is in every period, so a charge for clients has no span.
+        `times`: the round counts only records of these times, and every record has one time.
+        Rounds about disjoint times do not add up: the budget is that of one record. `unit`: whom
+        the charge protects. A client is in every period, so its charge has no time interval.
 
         A round id is charged once for ever, even if cancelled. Raises BudgetExceededError, with
         nothing charged, if the total would exceed the budget.
@@ -204,10 +204,12 @@ class Ledger(AbstractContextManager["Ledger"]):
             "note": _check_words(note, "note"),
         }
         body |= unit_entry(unit)
-        if span is not None:
+        if times is not None:
             if unit == "client":
-                raise InvalidInputError("A charge for whole clients has no span: it adds up.")
-            body["span"] = [span.start, span.end, span.clock]
+                raise InvalidInputError(
+                    "A charge for whole clients has no time interval: it adds up."
+                )
+            body["span"] = [times.start, times.end, times.clock]
         head: Head | None = None
         try:
             self._begun(round_id)
@@ -220,7 +222,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                         "once. Nothing was charged now; use a new round id for a new release."
                     )
                 account.check_protects(unit)
-                needed = _total_with(account, mechanism, span)
+                needed = _total_with(account, mechanism, times)
                 head = self._store.append(body) if _fits(account, needed) else None
         finally:
             if head is None:
@@ -398,12 +400,12 @@ def _whose(population: str, unit: Unit | None, known: Account | None) -> Unit:
     return unit
 
 
-def _total_with(account: Account, mechanism: Charge, span: Span | None) -> float:
+def _total_with(account: Account, mechanism: Charge, times: TimeInterval | None) -> float:
     """What records of these moments have lost after one more release."""
     overlapping = [
-        (charge, known) for charge, known in account.spanned if span is None or span.overlaps(known)
+        (charge, known) for charge, known in account.timed if times is None or times.overlaps(known)
     ]
-    return worst_epsilon([*overlapping, (mechanism, span)], delta=account.delta)
+    return worst_epsilon([*overlapping, (mechanism, times)], delta=account.delta)
 
 
 def _fits(account: Account, needed: float) -> bool:

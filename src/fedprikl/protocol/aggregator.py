@@ -13,12 +13,12 @@ from fedprikl.privacy import (
     Ledger,
     NoiseSource,
     Reservation,
-    Span,
+    TimeInterval,
 )
 from fedprikl.protocol.cohort_sums import OpenedSum, Outcome, asked_views
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.noised_round import NoisedRound
-from fedprikl.protocol.release import charge_note, charged_span
+from fedprikl.protocol.release import charge_note, charged_times
 from fedprikl.protocol.round import Round
 from fedprikl.protocol.trust import trust_of
 from fedprikl.secure_sum import SumAggregator
@@ -156,16 +156,16 @@ class Aggregator:
         return self._trust.charge(self._sizes)
 
     @property
-    def _span(self) -> Span | None:
+    def _times(self) -> TimeInterval | None:
         """The moments of the records that the round counts; None where all count."""
-        return charged_span(self._round.plan, self._round.period)
+        return charged_times(self._round.plan, self._round.period)
 
     def check_budget(self) -> None:
         """Raises `BudgetExceededError` if the release does not fit; charges nothing."""
         if self._ledger is not None:
             plan = self._round.plan
             self._ledger.check(
-                plan.population, self._charge(), span=self._span, unit=plan.unit.kind
+                plan.population, self._charge(), times=self._times, unit=plan.unit.kind
             )
 
     def _reserve(self, at: str) -> None:
@@ -180,7 +180,7 @@ class Aggregator:
             round_id=self._round.round_id,
             at=at,
             note=charge_note(self._round.plan, self._round.period),
-            span=self._span,
+            times=self._times,
             unit=self._round.plan.unit.kind,
         )
 

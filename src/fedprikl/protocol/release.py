@@ -17,7 +17,7 @@ from fedprikl.documents import (
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import Answer, NoisyCounts, Verdict
 from fedprikl.estimation.statistic import COUNTS
-from fedprikl.privacy import Head, PrivacyStatement, Span
+from fedprikl.privacy import Head, PrivacyStatement, TimeInterval
 from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol.answer import ColumnAnswer
 from fedprikl.protocol.cohort_sums import Outcome
@@ -42,30 +42,30 @@ class ReleasedPeriod:
         """Whether it is a period of the plan's series."""
         if plan.when.kind == "once" or not 0 <= self.number < plan.when.periods:
             return False
-        span = plan.when.counted_by(self.number).span
-        return (self.start, self.end) == (span.start, span.end)
+        times = plan.when.counted_by(self.number).times
+        return (self.start, self.end) == (times.start, times.end)
 
 
 def released_period(plan: Plan, number: int | None, previous: str) -> ReleasedPeriod | None:
     """Of a round of the plan; None if the plan has no series."""
     if plan.when.kind == "once" or number is None:
         return None
-    span = plan.when.counted_by(number).span
-    return ReleasedPeriod(number=number, start=span.start, end=span.end, previous=previous)
+    times = plan.when.counted_by(number).times
+    return ReleasedPeriod(number=number, start=times.start, end=times.end, previous=previous)
 
 
-def charged_span(plan: Plan, number: int | None) -> Span | None:
+def charged_times(plan: Plan, number: int | None) -> TimeInterval | None:
     """The moments of the records that a round is charged for; None: of all of them.
 
     A record has one moment, and pays for the periods that count it. A client is in every period.
     """
     if plan.when.kind == "once" or number is None or plan.unit.kind == "client":
         return None
-    return plan.when.counted_by(number).span
+    return plan.when.counted_by(number).times
 
 
 def charge_note(plan: Plan, number: int | None) -> str:
-    """What a ledger notes where a charge has no span: the plan and the period it is for."""
+    """What a ledger notes of a charge without a time interval: its plan and its period."""
     if not plan.is_series or number is None or plan.unit.kind == "record":
         return ""
     return f"plan {plan.fingerprint[:16]}, period {number}"
@@ -74,17 +74,17 @@ def charge_note(plan: Plan, number: int | None) -> str:
 def charged_periods(known: LedgerRound, plan: Plan) -> list[int]:
     """Periods of the plan's series with records that a round was charged for.
 
-    A charge without a span is one of the series only if its note says so.
+    A charge without a time interval is one of the series only if its note says so.
     """
     if plan.when.kind == "once":
         return []
     series = plan.when
-    if known.span is None:
+    if known.times is None:
         return [n for n in range(series.periods) if known.note == charge_note(plan, n) != ""]
-    if known.span.clock != series.clock:
+    if known.times.clock != series.clock:
         return []
-    later = range(series.last_over(known.span.start) + 1, series.periods)
-    return list(takewhile(lambda n: series.period(n).span.overlaps(known.span), later))
+    later = range(series.last_over(known.times.start) + 1, series.periods)
+    return list(takewhile(lambda n: series.period(n).times.overlaps(known.times), later))
 
 
 def in_series(statement: PrivacyStatement, plan: Plan) -> PrivacyStatement:

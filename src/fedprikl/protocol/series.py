@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from fedprikl.checks import check_instant, check_positive_int
 from fedprikl.documents import canonical
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy import Span, Unit
+from fedprikl.privacy import TimeInterval, Unit
 
 Every = Literal["day", "week", "month", "quarter"]
 PER_YEAR: dict[Every, int] = {"day": 365, "week": 52, "month": 12, "quarter": 4}
@@ -29,9 +29,9 @@ class Period:
     clock: str = ""  # what tells the moment of a record
 
     @property
-    def span(self) -> Span:
+    def times(self) -> TimeInterval:
         """The same as a ledger writes it."""
-        return Span(self.start.isoformat(), self.end.isoformat(), self.clock)
+        return TimeInterval(self.start.isoformat(), self.end.isoformat(), self.clock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from fedprikl.errors import BudgetExceededError, InvalidInputError
 from fedprikl.privacy import (
     Charge,
     Ledger,
-    Span,
+    TimeInterval,
     calibrate_gaussian,
     calibrate_laplace,
     total_epsilon,
 )
-from fedprikl.privacy.account import Account, Spanned, exposures, worst_epsilon
+from fedprikl.privacy.account import Account, TimedCharge, exposures, worst_epsilon
 
 pytestmark = pytest.mark.slow
 
@@ -32,11 +32,11 @@ DAYS = 8
 FAST = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def days(first: int, last: int, hours: int = 0) -> Span:
+def days(first: int, last: int, hours: int = 0) -> TimeInterval:
     """From a day up to another; `hours` is the offset in which they are written."""
     at = [(MONDAY + timedelta(days=day)) for day in (first, last)]
     shown = [(each + timedelta(hours=hours)).replace(tzinfo=None).isoformat() for each in at]
-    return Span(*(f"{each}{hours:+03}:00" for each in shown))
+    return TimeInterval(*(f"{each}{hours:+03}:00" for each in shown))
 
 
 SPANS = st.none() | st.tuples(
@@ -46,7 +46,7 @@ SPANNED = st.lists(st.tuples(st.sampled_from(CHARGES), SPANS), max_size=7)
 Drawn = Sequence[tuple[Charge, tuple[int, int, int] | None]]
 
 
-def as_spans(drawn: Drawn) -> list[Spanned]:
+def as_intervals(drawn: Drawn) -> list[TimedCharge]:
     return [(charge, None if each is None else days(*each)) for charge, each in drawn]
 
 
@@ -79,13 +79,13 @@ def phones(path: Path | None = None, *, epsilon: float = 1.0) -> Iterator[Ledger
 @FAST
 @given(st.data(), SPANNED)
 def test_exposures_are_the_largest_of_all_moments(data: st.DataObject, drawn: Drawn) -> None:
-    found, moments = exposures(as_spans(drawn)), by_day(drawn)
+    found, moments = exposures(as_intervals(drawn)), by_day(drawn)
     for each in moments:
         assert any(counted(each) <= counted(other) for other in found)
     for other in found:
         assert any(counted(other) <= counted(each) for each in moments)
     worst = max(map(sum_of, moments))
-    shuffled = as_spans(data.draw(st.permutations(drawn)))
+    shuffled = as_intervals(data.draw(st.permutations(drawn)))
     assert worst_epsilon(shuffled, delta=DELTA) == pytest.approx(worst, rel=1e-9)
 
 
@@ -95,16 +95,16 @@ def test_a_ledger_refuses_exactly_when_a_moment_would_lose_too_much(drawn: Drawn
     accepted: list[tuple[Charge, tuple[int, int, int] | None]] = []
     with phones() as ledger:
         for number, one in enumerate(drawn):
-            (charge, span), name = as_spans([one])[0], f"r{number}"
+            (charge, times), name = as_intervals([one])[0], f"r{number}"
             if max(map(sum_of, by_day([*accepted, one]))) <= 1 + 1e-9:
-                ledger.check("phones", charge, span=span)
-                ledger.reserve("phones", charge, round_id=name, at=AT, span=span)
+                ledger.check("phones", charge, times=times)
+                ledger.reserve("phones", charge, round_id=name, at=AT, times=times)
                 accepted.append(one)
                 continue
             with pytest.raises(BudgetExceededError):
-                ledger.check("phones", charge, span=span)
+                ledger.check("phones", charge, times=times)
             with pytest.raises(BudgetExceededError):
-                ledger.reserve("phones", charge, round_id=name, at=AT, span=span)
+                ledger.reserve("phones", charge, round_id=name, at=AT, times=times)
         worst = max(map(sum_of, by_day(accepted)))
         assert ledger.account("phones").spent == pytest.approx(worst, rel=1e-9)
 
@@ -120,12 +120,12 @@ def test_a_ledger_refuses_exactly_when_a_moment_would_lose_too_much(drawn: Drawn
 def test_a_year_of_weeks_spends_what_one_of_them_does(charge: Charge) -> None:
     with phones() as ledger:
         for week in range(52):
-            span = days(7 * week, 7 * week + 7, hours=week % 3)
-            ledger.reserve("phones", charge, round_id=f"w{week}", at=AT, span=span)
+            times = days(7 * week, 7 * week + 7, hours=week % 3)
+            ledger.reserve("phones", charge, round_id=f"w{week}", at=AT, times=times)
         assert ledger.account("phones").spent == sum_of([charge])
         again = days(7 * 30 + 6, 7 * 31)  # a day that was counted
         with pytest.raises(BudgetExceededError):
-            ledger.reserve("phones", charge, round_id="again", at=AT, span=again)
+            ledger.reserve("phones", charge, round_id="again", at=AT, times=again)
         with pytest.raises(BudgetExceededError):  # about all records
             ledger.reserve("phones", charge, round_id="all", at=AT)
 
@@ -135,16 +135,16 @@ def test_overlapping_windows_compose_like_releases() -> None:
     with phones(epsilon=5.0) as ledger:
         for week in range(12):
             window = days(7 * max(week - 3, 0), 7 * week + 7)
-            ledger.reserve("phones", charge, round_id=f"w{week}", at=AT, span=window)
+            ledger.reserve("phones", charge, round_id=f"w{week}", at=AT, times=window)
         assert ledger.account("phones").spent == sum_of([charge] * 4) < 4 * sum_of([charge])
 
 
 def test_a_cancelled_round_gives_its_moments_back() -> None:
     with phones() as ledger:
         charge = calibrate_laplace(epsilon=1.0, sensitivity=1.0)
-        held = ledger.reserve("phones", charge, round_id="a", at=AT, span=days(0, 7))
+        held = ledger.reserve("phones", charge, round_id="a", at=AT, times=days(0, 7))
         ledger.cancel(held, reason="nothing was opened", at=AT)
-        ledger.reserve("phones", charge, round_id="b", at=AT, span=days(3, 5))
+        ledger.reserve("phones", charge, round_id="b", at=AT, times=days(3, 5))
         assert ledger.account("phones").spent == sum_of([charge])
 
 
@@ -160,6 +160,6 @@ def test_a_cancelled_round_gives_its_moments_back() -> None:
         (1, 2),
     ],
 )
-def test_a_span_has_two_ends_with_offsets_in_order(ends: tuple[str, str]) -> None:
-    with pytest.raises(InvalidInputError, match="span"):
-        Span(*ends)
+def test_an_interval_has_two_ends_with_offsets_in_order(ends: tuple[str, str]) -> None:
+    with pytest.raises(InvalidInputError, match=r"interval|ISO 8601"):
+        TimeInterval(*ends)
