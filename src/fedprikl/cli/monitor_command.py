@@ -39,8 +39,9 @@ from fedprikl.monitoring.due import run_due
 from fedprikl.monitoring.history import History
 from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.monitoring.notifications import CommandHook, Hook, Webhook, WebhookSecret
-from fedprikl.monitoring.status import SeriesStatus, alarm_words, counted, headline, period_name
+from fedprikl.monitoring.status import SeriesStatus, headline
 from fedprikl.protocol import SignedPlan
+from fedprikl.reporting.facts import series_lines
 from fedprikl.store import write_whole
 
 SECRET = "FEDPRIKL_WEBHOOK_SECRET"  # noqa: S105  its name
@@ -394,24 +395,5 @@ def _show(found: SeriesStatus, *, json: bool) -> None:
         print_json(found.to_dict() | {"headline": headline(found)})
         return
     say(headline(found), style="bold")
-    for alarm in found.alarms:
-        raised = period_name(alarm.raised, found.every)
-        say(
-            f"alarm {alarm.number} ({alarm.state}): {alarm_words(alarm, found)} Raised in {raised}."
-        )
-    missed = [point for point in found.points if point.state == "missed"]
-    for point in missed[-3:]:
-        say(f"{period_name(point.number, found.every)} was missed: {point.reason}.")
-    if found.budget is not None:
-        budget = found.budget
-        say(
-            f"budget of one {budget.unit}: epsilon {budget.epsilon:g} for the whole series, at "
-            f"most {budget.spent:.3g} of it spent"
-        )
-    due = [point.number for point in found.points if point.state == "due"]
-    if due:
-        say(
-            f"due now: {counted(len(due), found.every)}, from {period_name(due[0], found.every)} on"
-        )
-    if found.next_due:
-        say(f"next due: {found.next_due}")
+    for line in series_lines(found):
+        say(line)

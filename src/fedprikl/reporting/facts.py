@@ -7,18 +7,20 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from fedprikl.estimation import JudgedStatistic
 from fedprikl.estimation.statistic import OUT_OF_DOMAIN
 from fedprikl.monitoring.alarms import QUIET
+from fedprikl.monitoring.notifications import NO_REASON
 from fedprikl.monitoring.status import (
     AlarmFacts,
     BudgetFacts,
     ColumnPoint,
     PeriodPoint,
     SeriesStatus,
+    alarm_words,
     counted,
     day,
     period_name,
@@ -560,7 +562,6 @@ COUNTED = {
     "one.",
     "client": "What is spent grows with each {}, because every client is counted in it.",
 }
-NO_REASON = "no reason is known"
 
 
 def relative(point: PeriodPoint, column: ColumnPoint) -> float | None:
@@ -695,3 +696,19 @@ def budget_words(budget: BudgetFacts) -> str:
     left = "nothing" if budget.left < budget.epsilon / 1000 else f"{budget.left:.3g}"
     delta = f", at delta {budget.delta:.3g}" if budget.delta else ""
     return f"Epsilon {budget.spent:.3g} of {budget.epsilon:.3g} is spent, {left} is left{delta}."
+
+
+def series_lines(status: SeriesStatus) -> Iterator[str]:
+    """How a series stands, as a terminal shows it, after its headline."""
+    for alarm in status.alarms:
+        words = f"{alarm_words(alarm, status)} {alarm_raised(alarm, status.every)}"
+        yield f"Alarm {alarm.number} ({alarm.state}): {words}"
+    missed = [point for point in status.points if point.state == "missed"]
+    for point in missed[-3:]:
+        name = period_name(point.number, status.every).capitalize()
+        yield f"{name} was missed: {point.reason or NO_REASON}."
+    if status.budget is not None:
+        yield f"Budget of one {status.budget.unit}: {budget_words(status.budget)}"
+    if due := due_words(status):
+        yield due
+    yield f"Next: {next_words(status)}."

@@ -270,7 +270,12 @@ def details(
         yield html.fold("Columns in numbers", columns, html.note(facts.NOTE))
     yield html.fold("Every category of every column", *map(_cells, order), printed=False)
     counted_in = html.paragraphs(facts.counted_words(release, absent))
-    yield html.fold("Who was counted", counted_in, html.fact_table(_asked(release)))
+    dropped = sum(1 for cohort in release.cohorts if cohort.reason)
+    asked = {
+        "cohorts (secure sums)": f"{len(release.cohorts)}, of which {dropped} were dropped",
+        "counts each client sent, masked": f"{release.payload} and its number of records",
+    }
+    yield html.fold("Who was counted", counted_in, html.fact_table(asked))
     yield html.fold("What is protected, in full", html.paragraphs(str(release.privacy)))
     yield html.fold("What it cost", html.fact_table(costs) if costs else "")
     parameters = html.fact_table(dict(_parameters(plan.to_dict())))
@@ -321,17 +326,6 @@ def _cells(column: ColumnAnswer) -> Html:
 def _count(count: float) -> str:
     """A noisy count: noise is of whole numbers or of any."""
     return f"{count:,.{0 if count == round(count) else 1}f}" if abs(count) < 1e9 else f"{count:.6g}"
-
-
-def _asked(release: Release) -> dict[str, str]:
-    dropped = sum(1 for cohort in release.cohorts if cohort.reason)
-    return {
-        "clients invited": f"{facts.invited(release):,}",
-        "clients in the sums": f"{facts.included(release):,}",
-        "cohorts (secure sums)": f"{len(release.cohorts)}, of which {dropped} were dropped",
-        "counts each client sent, masked": f"{release.payload} and its number of records",
-        "records of these clients": f"{release.records:,}",
-    }
 
 
 def _parameters(fields: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fedprikl.estimation import Answer
+from fedprikl.monitoring.notifications import NO_REASON
 from fedprikl.monitoring.status import (
     ColumnPoint,
     PeriodPoint,
@@ -40,24 +41,16 @@ COMMAND = html.tag("code", "fedprikl monitor run")
 
 def series_page(status: SeriesStatus) -> str:
     """The whole page, as HTML without scripts."""
-    outline = [("Privacy", "Privacy", [*_privacy(status)])] if status.points else []
-    if status.released:
-        outline = [
-            ("Drift", "Is there drift?", [*_drift(status), *_alarms(status), *_missed(status)]),
-            ("Columns", "Columns over time", [*_columns(status)]),
-            ("Size", "How large is the difference?", [*_sizes(status)]),
-            ("Windows", "Longer windows", [*_windows(status)]),
-            ("Reports", f"Reports of each {status.every}", [*_reports(status)]),
-            ("Sites", "Sites", [*_sites(status)]),
-            *outline,
-        ]
-    elif status.points:
-        reports = [*_reports(status)] if facts.in_state(status, "missed") else []
-        outline = [
-            ("Next", "What happens next", [*_next(status)]),
-            ("Reports", f"Reports of each {status.every}", reports),
-            *outline,
-        ]
+    outline = [
+        ("Next", "What happens next", [*_next(status)]),
+        ("Drift", "Is there drift?", [*_drift(status)]),
+        ("Columns", "Columns over time", [*_columns(status)]),
+        ("Size", "How large is the difference?", [*_sizes(status)]),
+        ("Windows", "Longer windows", [*_windows(status)]),
+        ("Reports", f"Reports of each {status.every}", [*_reports(status)]),
+        ("Sites", "Sites", [*_sites(status)]),
+        ("Privacy", "Privacy", [*_privacy(status)]),
+    ]
     due = facts.due_words(status)
     identity = {
         "population": status.population,
@@ -94,7 +87,9 @@ def _faults(status: SeriesStatus) -> Html:
 
 
 def _next(status: SeriesStatus) -> Iterator[Html]:
-    """What will happen when, before the first release."""
+    """What will happen when, before the first release; a history without periods is unreadable."""
+    if status.released or not status.points:
+        return
     missed = facts.in_state(status, "missed")
     ahead = next((point for point in status.points if point.state == "ahead"), None)
     if ahead is not None:
@@ -113,7 +108,9 @@ def _next(status: SeriesStatus) -> Iterator[Html]:
 
 
 def _drift(status: SeriesStatus) -> Iterator[Html]:
-    """Two charts: of each period alone, and of periods together."""
+    """Two charts, of each period alone and of periods together; alarms; missed periods."""
+    if not status.released:
+        return
     frame, every = Frame.of(status), status.every
     what = "the whole or of a column" if status.columns else "the whole"
     yield html.note(
@@ -139,6 +136,8 @@ def _drift(status: SeriesStatus) -> Iterator[Html]:
     )
     together = _drift_chart(status, frame, cumulative=True)
     yield html.card(longer, together, title=f"Several {every}s together")
+    yield from _alarms(status)
+    yield from _missed(status)
 
 
 def _drift_chart(status: SeriesStatus, frame: Frame, *, cumulative: bool = False) -> Html:
@@ -179,7 +178,7 @@ def _missed(status: SeriesStatus) -> Iterator[Html]:
     reasons: dict[str, list[str]] = {}
     for point in status.points:
         if point.state == "missed":
-            reasons.setdefault(point.reason or facts.NO_REASON, []).append(str(point.number))
+            reasons.setdefault(point.reason or NO_REASON, []).append(str(point.number))
     if reasons:
         yield html.tag("h3", "Missed", id="missed")
         lines = (
@@ -320,7 +319,8 @@ def _reports(status: SeriesStatus) -> Iterator[Html]:
     head = (every, "verdict", "begins", "alone", "together", "size", "records", "clients")
     over = [point for point in reversed(status.points) if point.state != "ahead"]
     rows = [_report_row(every, point) for point in over]
-    yield html.table(head, rows[:LATEST])
+    if rows:
+        yield html.table(head, rows[:LATEST])
     if len(rows) > LATEST:
         yield html.fold(f"All {len(rows):,} {every}s", html.table(head, rows))
 
@@ -346,6 +346,8 @@ def _report_row(every: str, point: PeriodPoint) -> tuple[str, ...]:
 
 def _privacy(status: SeriesStatus) -> Iterator[Html]:
     """What is protected, and what one record or client has lost of what it may lose."""
+    if not status.points:
+        return
     yield html.paragraphs(status.privacy)
     budget = status.budget
     if budget is None:
