@@ -15,8 +15,7 @@ import fedprikl as fk
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.scoring import weighted_score
-from fedprikl.planning.known import Known, Spectrum
-from fedprikl.planning.liars import LiarTarget, liar_bounds, liar_targets
+from fedprikl.planning.liars import Target, liar_bounds, liar_targets
 from fedprikl.records import Draw, RecordCounts, open_records
 
 CLIENTS, HELD, PER_CLIENT, EPSILON = 400, 60, 20, 1.0
@@ -55,8 +54,7 @@ def measure_liars(seed: int, attacks: int) -> list[dict[str, Any]]:
         per_client=PER_CLIENT,
         ask=("kl", "tv", "js", "columns"),
     )
-    spectrum = Spectrum.of(reference.probabilities)
-    known = Known(reference, spectrum, CLIENTS, CLIENTS * PER_CLIENT, 1024, None)
+    known = planned.known
     targets = liar_targets(known, planned.plan)
     worst: dict[tuple[float, int], float] = {}
     for attack in range(attacks):
@@ -84,7 +82,7 @@ def measure_liars(seed: int, attacks: int) -> list[dict[str, Any]]:
 def _attack(
     reference: fk.Reference,
     law: Floats,
-    targets: list[list[LiarTarget]],
+    targets: list[list[Target]],
     share: float,
     kind: str,
     rng: np.random.Generator,
@@ -116,14 +114,14 @@ def _lie(kind: str, law: Floats, p: Floats, rng: np.random.Generator) -> Ints:
     return np.ravel_multi_index(levels, SHAPE)
 
 
-def _value(target: LiarTarget, reference: fk.Reference, sums: Sums) -> float:
+def _value(target: Target, reference: fk.Reference, sums: Sums) -> float:
     """What would be released, before noise."""
-    counts = sums.whole
-    if target.column:
-        names = [" and ".join(view.columns) for view in reference.views]
-        counts = sums.views[names.index(target.column)]
-    asked = counts[target.points.cells]
-    return weighted_score(BatchCounts(target.points, asked, target.records), target.score)
+    counts, (about, score) = sums.whole, target
+    if about.view.columns:
+        names = [view.name for view in reference.views]
+        counts = sums.views[names.index(about.view.name)]
+    asked = counts[about.points.cells]
+    return weighted_score(BatchCounts(about.points, asked, about.records), score)
 
 
 def _drawn(reference: fk.Reference, cells: Ints) -> RecordCounts:

@@ -23,7 +23,7 @@ from fedprikl.estimation.statistic import (
     simulate_together,
 )
 from fedprikl.estimation.trials import CountsNoise, Populations, Release
-from fedprikl.planning.trial_round import TrialRound
+from fedprikl.planning.simulated_round import SimulatedRound
 from fedprikl.privacy import InsecureSeededNoise, Unit
 from fedprikl.protocol import trust_of
 from fedprikl.protocol.cohort_sums import OpenedSum
@@ -78,8 +78,8 @@ class Default:
             self.plan = self.plan.asking(points, self.plan.whole.exponent).changed(batches=1)
         self.trust: Any = trust_of(self.plan)  # which of the two, `trusted` says
         self.pi = reference.probabilities
-        self.trial = TrialRound.of(self.plan, reference, clients=clients, records=self.records)
-        self.points, self.totals = self.trial.points, self.trial.records
+        self.simulated = SimulatedRound.of(self.plan, self.planned.known)
+        self.points, self.totals = self.simulated.points, self.simulated.records
         self.trusted = self.plan.trust == "aggregator"
 
     @cached_property
@@ -87,7 +87,7 @@ class Default:
         """How KL is released: a number with noise, a number with adaptive noise, noisy counts."""
         if self.plan.sums.batches > 1 or len(self.points) < np.count_nonzero(self.pi):
             raise ValueError("Not all cells are asked: release one by one, with `estimate`.")
-        return self.trial.release(self.plan.question)
+        return self.simulated.release
 
     def values(self, held: Ints, rng: np.random.Generator) -> Floats:
         """A KL per population (rows of counts over the cells of the reference)."""
@@ -129,7 +129,7 @@ class Default:
 
         Adaptive noise is costly to compute, so its statistic comes last.
         """
-        statistics = self.trial.statistics()
+        statistics = self.simulated.statistics()
         model = self._model(statistics[0])
         nulls = simulate_together(statistics, model, false_alarm=FALSE_ALARM)
         thresholds = joint_thresholds(nulls, false_alarm=FALSE_ALARM)
@@ -155,7 +155,7 @@ class Default:
         ]
 
     def _model(self, statistic: Statistic) -> Any:
-        return NoDrift.of(statistic.points, statistic.records, self.trial.spread)
+        return NoDrift.of(statistic.points, statistic.records, self.simulated.spread)
 
     def intervals(self, held: Ints, rng: np.random.Generator) -> Floats:
         """The printed 95% interval of a release of each population, as the library makes them."""
@@ -219,7 +219,7 @@ class Default:
 
     @property
     def _count_noise(self) -> CountNoise:
-        release = self.trial.release(self.plan.question)
+        release = self.simulated.release
         if not isinstance(release, CountsNoise):
             raise TypeError("The plan releases no counts.")
         return release.noise

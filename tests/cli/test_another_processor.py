@@ -19,8 +19,8 @@ import fedprikl as fk
 from fedprikl.documents import readable
 from fedprikl.errors import BudgetExceededError, InvalidInputError, PolicyRefusal
 from fedprikl.monitoring import sequential
-from fedprikl.planning import release_budget
-from fedprikl.planning.release_budget import largest_epsilon
+from fedprikl.planning import budget
+from fedprikl.planning.budget import largest_epsilon
 from fedprikl.privacy import (
     AccountedRelease,
     Charge,
@@ -244,7 +244,7 @@ def test_a_planned_total_leaves_room_for_another_processor(monkeypatch: pytest.M
     def total(charges: list[AccountedRelease], **_: float) -> float:
         return charges[0].proved_epsilon  # as if the others were free
 
-    monkeypatch.setattr(release_budget, "total_epsilon", total)
+    monkeypatch.setattr(budget, "total_epsilon", total)
     found = largest_epsilon(charge, epsilon=1.0, delta=1e-6, releases=4)
     assert 0.999 < found <= 1 - 1e-6
 

@@ -15,9 +15,9 @@ from fedprikl.cli.plan_command import _column_words, _print_reasons
 from fedprikl.cli.release_output import plan_words
 from fedprikl.errors import FedPriKLError
 from fedprikl.front.plan_checks import check_valid, now
-from fedprikl.planning.drift_cases import WORDS, Forecast
 from fedprikl.planning.explain import Reason
 from fedprikl.planning.planned_round import ColumnForecast, Compared
+from fedprikl.planning.simulated_round import WORDS, Forecast
 from fedprikl.protocol import SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
 from tests.cli.test_verify_command import mutants

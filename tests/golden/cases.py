@@ -54,10 +54,10 @@ from fedprikl.planning import (
     Spectrum,
     search_designs,
 )
+from fedprikl.planning.budget import split_budget
 from fedprikl.planning.design import ErrorParts
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
-from fedprikl.planning.release_budget import split_budget
 from fedprikl.privacy import (
     AccountedRelease,
     Charge,

@@ -11,8 +11,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.scoring import weighted_score
 from fedprikl.planning import PlannedRound, plan_round
-from fedprikl.planning.known import Known, Spectrum
-from fedprikl.planning.liars import LiarTarget, liar_bounds, liar_targets
+from fedprikl.planning.liars import liar_bounds, liar_targets
 from fedprikl.planning.planner import numbers_per_client
 from fedprikl.privacy import total_epsilon
 from fedprikl.protocol import Series, trust_of
@@ -100,22 +99,19 @@ def test_liars_are_stated_for_every_answer() -> None:
 def test_no_population_is_moved_further_than_stated() -> None:
     """Random and adversarial populations and lies, on the exact value before noise."""
     rng = np.random.default_rng(5)
-    plan = planned(per_client=10).plan
-    known = Known(
-        REFERENCE, Spectrum.of(REFERENCE.probabilities), CLIENTS, 10 * CLIENTS, 1024, None
-    )
+    found = planned(per_client=10)
+    plan, known = found.plan, found.known
     bounds = liar_bounds(known, plan, shares=(0.05,))
     lies = 10 * bounds[0].liars
-    every = [each for group in liar_targets(known, plan) for each in group]
-    targets = [each for each in every if isinstance(each, LiarTarget)]
+    targets = [each for group in liar_targets(known, plan) for each in group]
     reached = dict.fromkeys((bound.divergence for bound in bounds), 0.0)
     for _ in range(300):
         law = rng.dirichlet(np.full(9, rng.choice([0.05, 0.5, 5.0])))
         others = rng.multinomial(10 * CLIENTS - lies, law)
         honest, lied = (others + rng.multinomial(lies, _lie(rng, law)) for _ in range(2))
-        for target, bound in zip(targets, bounds, strict=True):
+        for (about, score), bound in zip(targets, bounds, strict=True):
             values = [
-                weighted_score(BatchCounts(target.points, counts, target.records), target.score)
+                weighted_score(BatchCounts(about.points, counts, about.records), score)
                 for counts in (honest, lied)
             ]
             moved = abs(values[1] - values[0])

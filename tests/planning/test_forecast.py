@@ -12,8 +12,8 @@ from fedprikl.divergence import Score, Skew
 from fedprikl.estimation.drift_model import fit_drift, model_drift
 from fedprikl.estimation.scoring import Terms
 from fedprikl.planning import Design, Spectrum, search_designs
-from fedprikl.planning.design import simulate_scores
-from fedprikl.planning.ways import Way
+from fedprikl.planning.design import simulated_moments
+from fedprikl.planning.simulated_round import SimulatedRound
 from fedprikl.reference import spread_points, spread_shares
 
 
@@ -89,7 +89,7 @@ def test_small_batches_are_biased_upwards_and_the_moments_show_it() -> None:
     terms = Terms.of(points, np.full(10, 2000))
     model = model_drift(terms.weights, terms.pi, divergence=0.0, score=Score(), draws=2**15)
     score = Score(Skew(0.01))  # without correction
-    seen = simulate_scores(terms, score, model).moments()
+    bias, variance = simulated_moments(terms, score, model)(math.inf)
     errors = []
     for _ in range(300):
         everywhere = rng.poisson(20_000 * terms.pi)
@@ -97,10 +97,10 @@ def test_small_batches_are_biased_upwards_and_the_moments_show_it() -> None:
         whole = np.full(len(terms.pi), 20_000)
         difference = terms.scores(counts, score) - score(everywhere, terms.pi, whole)
         errors.append(float(terms.weights @ difference))
-    assert seen.bias == pytest.approx(np.mean(errors), rel=0.1)
-    assert math.sqrt(seen.error_variance) == pytest.approx(np.std(errors), rel=0.2)
-    corrected = simulate_scores(terms, Score(correction=1.0), model).moments()
-    assert 0 < corrected.bias < 0.8 * seen.bias
+    assert bias == pytest.approx(np.mean(errors), rel=0.1)
+    assert math.sqrt(variance) == pytest.approx(np.std(errors), rel=0.2)
+    corrected, _ = simulated_moments(terms, Score(correction=1.0), model)(math.inf)
+    assert 0 < corrected < 0.8 * bias
 
 
 def test_the_search_tries_every_design() -> None:
@@ -122,25 +122,30 @@ def test_the_search_tries_every_design() -> None:
         assert each.forecasts[0].noise_sd < same.forecasts[0].noise_sd
 
 
-class _Trials:
-    """Stands for a `TrialRound`: the error of few trials, and of many."""
+class _FewAndMany(SimulatedRound):
+    """Its error from few simulations, and from many."""
 
-    def __init__(self, few: float, many: float) -> None:
-        self.few, self.many, self.asked = few, many, 0
+    cases = cast(Any, ("none",))
 
-    def error(self, case: Any, times: int = 1) -> float:  # noqa: ARG002
-        self.asked += times
-        return self.few if times == 1 else self.many
+    def error_at(self, case: Any, times: int = 1) -> float:  # noqa: ARG002
+        few, many = cast(Any, self.plan)
+        return float(few if times == 1 else many)
+
+    @property
+    def asked_for_many(self) -> bool:
+        return any(times > 1 for _, times in self._errors)
 
 
 @pytest.mark.parametrize(
     ("mine", "many", "wins", "asked"),
     [(1.03, 0.9, False, True), (1.08, 1.0, True, True), (0.5, 0.1, True, False)],
 )
-def test_more_trials_decide_where_chance_could(
+def test_more_simulations_decide_where_chance_could(
     mine: float, many: float, wins: bool, asked: bool
 ) -> None:
-    ours, counts = _Trials(mine, 1.0), _Trials(1.0, many)
-    one, other = (Way(cast(Any, each), cast(Any, ("none",))) for each in (ours, counts))
+    none: Any = None
+    one, other = (
+        _FewAndMany(cast(Any, errors), none, none, none) for errors in ((mine, 1.0), (1.0, many))
+    )
     assert one.is_no_worse(other, allowed=1.05) is wins
-    assert (counts.asked > 1) is (ours.asked > 1) is asked
+    assert one.asked_for_many is other.asked_for_many is asked

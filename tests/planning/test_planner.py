@@ -19,11 +19,11 @@ from fedprikl import InsecureSeededNoise, InvalidInputError, Reference
 from fedprikl.divergence import skewed_divergence
 from fedprikl.estimation import Estimates
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.planning import trusted_plan
-from fedprikl.planning.drift_cases import drift_case
+from fedprikl.planning import options
+from fedprikl.planning.budget import largest_epsilon, split_budget
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
-from fedprikl.planning.release_budget import largest_epsilon, split_budget
+from fedprikl.planning.simulated_round import drift_case
 from fedprikl.privacy import (
     InverseSensitivityMechanism,
     calibrate_gaussian,
@@ -439,7 +439,7 @@ def test_the_verdict_decides_where_sizes_are_about_as_good(monkeypatch: Any) -> 
     masses = np.random.default_rng(2).lognormal(0, 1, 20)
     reference = Reference.from_probabilities(masses / masses.sum())
     found = plan_round(reference, **settings)
-    monkeypatch.setattr(trusted_plan, "FOR_THE_VERDICT", 0.0)  # the size alone
+    monkeypatch.setattr(options, "FOR_THE_VERDICT", 0.0)  # the size alone
     other = plan_round(reference, **settings)
     assert found.plan.question.release == "counts" != other.plan.question.release
     assert found.error < 1.5 * other.error
@@ -524,15 +524,15 @@ def test_a_reference_may_be_a_path_but_no_frame(tmp_path: Path) -> None:
         fk.plan(pl.DataFrame({"age": [1]}), **settings)  # type: ignore[arg-type]
 
 
-def test_it_shows_itself_in_few_words() -> None:
+def test_it_shows_itself_in_few_words(monkeypatch: Any) -> None:
     """Without what takes long to compute."""
 
-    def slow() -> Any:
+    def slow(*_: Any) -> Any:
         raise AssertionError
 
-    found = replace(
-        planned(releases=3), find_smallest=slow, find_doublings=slow, find_comparison=slow
-    )
+    found = planned(releases=3)
+    for name in ("smallest_drifts", "doublings", "comparison", "columns", "liars"):
+        monkeypatch.setattr(PlannedRound, name, property(slow))
     epsilon = f"epsilon {found.plan.budget.epsilon:.3g}"
     assert repr(found).startswith("<PlannedRound of 'clients': ")
     assert epsilon in repr(found)

@@ -22,7 +22,7 @@ from fedprikl.estimation.column_verdict import SmoothTail
 from fedprikl.estimation.drift_model import drifted_ratios
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.planning import plan_round
-from fedprikl.planning.smallest import _drifted
+from fedprikl.planning.simulated_round import _drifted
 from fedprikl.reference import all_points
 from tests.golden.compare import differences
 

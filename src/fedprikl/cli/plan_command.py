@@ -16,10 +16,9 @@ from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning import PlannedRound, plan_round
-from fedprikl.planning.drift_cases import WORDS
 from fedprikl.planning.known import SumCost
 from fedprikl.planning.planned_round import ColumnForecast
-from fedprikl.planning.series_plan import LEAST_RATE
+from fedprikl.planning.simulated_round import LEAST_RATE, WORDS
 from fedprikl.privacy import Unit
 from fedprikl.protocol import Plan, Roster, Series, SignedPlan, SigningKey
 from fedprikl.protocol.plan import Control, Empty, Trust

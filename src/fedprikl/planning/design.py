@@ -4,22 +4,69 @@ Everything here is computed from public quantities: Pi, the number of records, t
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from fedprikl.checks import Floats
+from fedprikl.checks import Floats, Ints, check_probabilities
 from fedprikl.divergence import Score, clip_steps
+from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.drift_model import SEED, DriftModel, model_drift, skew_of
 from fedprikl.estimation.scoring import Terms
-from fedprikl.planning.drift_cases import six_digits
-from fedprikl.planning.known import Spectrum
 
+SINGLE, GROUPS = 1024, 1024  # cells that stand for themselves, and groups of the others
 EXPONENTS = (0.5, 0.75, 1.0)
 SEARCH_DRAWS = 2**12
 CLIPPING = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1)  # shares of the maximum step; 1: no clipping
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spectrum:
+    """Probabilities above 0, falling, and how many cells have each (nearly)."""
+
+    pi: Floats
+    copies: Ints
+
+    @classmethod
+    def of(cls, probabilities: Floats) -> "Spectrum":
+        """The spectrum of a reference. Cost: a sort."""
+        checked = check_probabilities(probabilities, "probabilities")
+        falling = np.sort(checked[checked > 0])[::-1]
+        if len(falling) <= SINGLE + GROUPS:
+            return cls(falling, np.ones(len(falling), np.int64))
+        starts = np.concatenate(
+            [np.arange(SINGLE), np.linspace(SINGLE, len(falling), GROUPS, endpoint=False)]
+        ).astype(np.int64)
+        copies = np.diff(starts, append=len(falling))
+        return cls(np.add.reduceat(falling, starts) / copies, copies)
+
+    @property
+    def cells(self) -> int:
+        """Cells with probability above 0."""
+        return int(self.copies.sum())
+
+    @property
+    def mass(self) -> Floats:
+        """Of all cells of each probability."""
+        mass: Floats = self.pi * self.copies
+        return mass
+
+    def shares(self, points: int, exponent: float) -> Floats:
+        """f(x) = min(1, k Pi^exponent) with sum m: `spread_shares` for the spectrum."""
+        if points >= self.cells:
+            return np.ones(len(self.pi))
+        if not 0 <= exponent <= 1:
+            raise InvalidInputError(f"The exponent lies between 0 and 1, got {exponent}.")
+        sizes = self.pi**exponent  # falling, so those that reach 1 come first
+        before = np.concatenate([[0], np.cumsum(self.copies)[:-1]])
+        rest = np.cumsum((sizes * self.copies)[::-1])[::-1]
+        scale = (points - before) / rest  # if all before are certain and none after
+        first = int(np.argmax(scale * sizes < 1))
+        shares: Floats = np.minimum(1.0, scale[first] * sizes)
+        shares[:first] = 1.0
+        return shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,70 +93,34 @@ class ErrorParts:
         return math.hypot(self.sampling, self.bias, self.spread, self.noise_sd)
 
 
-def mean_error(parts: Sequence[ErrorParts]) -> float:
-    """Root mean square of the predicted errors: what the search minimises."""
-    return math.sqrt(sum(f.error**2 for f in parts) / len(parts))
-
-
-@dataclass(frozen=True, slots=True)
-class EstimateMoments:
-    """Bias and variance of the estimate of a design before noise, at some drift."""
-
-    bias: float  # against the divergence of the very records
-    error_variance: float  # about that bias
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SimulatedScores:
-    """Scores of simulated counts of a drift model's cells, before any clipping.
-
-    Nearly all of a forecast's cost is spent here; looking at one more maximum step is cheap.
-    """
-
-    weights: Floats
-    counts: Floats  # in the batches that are asked
-    scores: Floats
-    empty: Floats  # scores of empty cells
-    everybody: Floats  # scores of the counts of all batches
-
-    def moments(self, maximum_step: float = math.inf) -> EstimateMoments:
-        """Of scores clipped at `maximum_step`, against the scores of everybody's counts."""
-        scores = clip_steps(self.scores, self.empty, self.counts, self.weights, maximum_step)
-        error = scores - self.everybody
-        return EstimateMoments(
-            bias=float(error.mean()),
-            error_variance=_variance_of_sum(error, self.weights),
-        )
-
-
-def simulate_scores(
+def simulated_moments(
     terms: Terms, score: Score, model: DriftModel, *, client_effect: float = 1.0
-) -> SimulatedScores:
-    """Scores if the population had drifted as in the model, whose cells are positions in `terms`.
+) -> Callable[[float], tuple[float, float]]:
+    """Bias and variance before noise if the population had drifted as in the model, whose cells
+    are positions in `terms`: for each maximum step.
 
-    Poisson counts of groups of `client_effect` alike records: batches are sets of clients, and
-    records of one client are correlated. The clipping of `score` is left to `moments`.
+    Both are of the error against the divergence of the very records. Poisson counts of groups of
+    `client_effect` alike records: batches are sets of clients, and records of one client are
+    correlated. Nearly all of a forecast's cost is spent here; one more maximum step is cheap.
     """
     rng, at = np.random.default_rng(SEED), model.cells
     pi, records, outside = terms.pi[at], terms.records[at], terms.outside[at]
-    everybody = records / (1 - outside)
+    weights, everybody = terms.weights[at], records / (1 - outside)
     rate = pi * model.ratios
     groups = rng.poisson(records * rate / client_effect)
     others = rng.poisson(np.maximum(everybody - records, 0.0) * rate / client_effect)
     counts = np.asarray(client_effect * groups, dtype=np.float64)
     unclipped, whole = replace(score, maximum_step=math.inf), np.maximum(1, np.round(everybody))
-    return SimulatedScores(
-        weights=terms.weights[at],
-        counts=counts,
-        scores=unclipped(counts, pi, records, outside=outside),
-        empty=unclipped(0, pi, records),
-        everybody=score.plain(counts + client_effect * others, pi, whole.astype(np.int64)),
-    )
+    scores, empty = unclipped(counts, pi, records, outside=outside), unclipped(0, pi, records)
+    truth = score.plain(counts + client_effect * others, pi, whole.astype(np.int64))
 
+    def moments(maximum_step: float = math.inf) -> tuple[float, float]:
+        error = clip_steps(scores, empty, counts, weights, maximum_step) - truth
+        # sum w^2 Var(value of the cell), from pairs of draws of the same cell
+        variance = float(np.mean(weights[::2] * (error[::2] - error[1::2]) ** 2 / 2))
+        return float(error.mean()), variance
 
-def _variance_of_sum(values: Floats, weights: Floats) -> float:
-    """sum w^2 Var(value of the cell), from pairs of draws of the same cell."""
-    return float(np.mean(weights[::2] * (values[::2] - values[1::2]) ** 2 / 2))
+    return moments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +143,7 @@ class DesignForecast:
     @property
     def error(self) -> float:
         """Root mean square over the assumed drifts: what the search minimises."""
-        return mean_error(self.forecasts)
+        return math.sqrt(sum(f.error**2 for f in self.forecasts) / len(self.forecasts))
 
 
 def search_designs(
@@ -143,25 +154,22 @@ def search_designs(
     points: Mapping[int, int],
     noise_per_sensitivity: float,
     client_effect: float = 1.0,
-    moved: int = 1,
+    contribution_bound: int = 1,
 ) -> list[DesignForecast]:
     """Forecasts of all designs: every number of batches, exponent and maximum step.
 
     `score` is that of the plan; its maximum step does not matter. `points` says how many points
     there may be for each number of batches, `noise_per_sensitivity` is the standard deviation of
     the noise per unit of sensitivity, `client_effect` the design effect of clients whose records
-    are correlated, `moved` the records that one protected unit can move.
+    are correlated, `contribution_bound` the records of one protected unit.
     A design is judged by its mean square error over the divergence's `drifts`. Cost: a fixed number
     of simulated scores for each design, whatever the size of the domain.
     """
-    models = _models(spectrum, score.plain)
-    return [
-        forecast
-        for layout in _layouts(spectrum, points)
-        for forecast in _forecasts(
-            layout, score, models, records, moved * noise_per_sensitivity, CLIPPING, client_effect
-        )
-    ]
+    noise, found = contribution_bound * noise_per_sensitivity, list[DesignForecast]()
+    for design in _unclipped_designs(spectrum, points):
+        layout = _Layout(spectrum, design, records, replace(score, maximum_step=math.inf))
+        found += layout.forecasts(_models(spectrum, score.plain), noise, client_effect)
+    return found
 
 
 @lru_cache(maxsize=16)  # a plan asks for the same ones several times
@@ -172,53 +180,72 @@ def _models(spectrum: Spectrum, score: Score) -> list[DriftModel]:
     ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def _unclipped_designs(spectrum: Spectrum, points: Mapping[int, int]) -> list[Design]:
+    if points.get(1, 0) >= spectrum.cells:  # everything is asked of everybody
+        return [Design(points=spectrum.cells, batches=1, exponent=1.0)]
+    return [
+        Design(points=min(most, spectrum.cells), batches=batches, exponent=exponent)
+        for batches, most in points.items()
+        for exponent in EXPONENTS
+    ]
+
+
 class _Layout:
     """How often each cell is asked, before a maximum step is chosen."""
 
-    spectrum: Spectrum
-    points: int
-    batches: int
-    exponent: float
-    wanted: Floats  # batches that are asked for the cell, on average
-    inclusion: Floats
+    def __init__(self, spectrum: Spectrum, design: Design, records: int, score: Score) -> None:
+        self.spectrum, self.design, self.records, self.score = spectrum, design, records, score
+        # Batches that are asked for the cell, on average
+        self.wanted = design.batches * spectrum.shares(design.points, design.exponent)
+        self.inclusion = np.minimum(self.wanted, 1.0)
 
-    @classmethod
-    def of(cls, spectrum: Spectrum, points: int, batches: int, exponent: float) -> "_Layout":
-        wanted = batches * spectrum.shares(points, exponent)
-        return cls(spectrum, points, batches, exponent, wanted, np.minimum(wanted, 1.0))
+    def forecasts(
+        self, models: Sequence[DriftModel], noise_per_sensitivity: float, client_effect: float
+    ) -> Iterator[DesignForecast]:
+        """The errors for each maximum step, given as a share of the one before clipping."""
+        chance, fewest = np.random.default_rng(SEED).random(len(self.wanted)), self._terms(1e-9)
+        steps = -self._steps(fewest, 0)  # how far the first record of a cell lowers the estimate
+        rising = max(0.0, float(self._steps(fewest, fewest.records - 1).max()))  # 0 for KL
+        terms = self._terms(chance)
+        moments = [
+            simulated_moments(terms, self.score, model, client_effect=client_effect)
+            for model in models
+        ]
+        for share in CLIPPING:
+            limit = math.inf if share == 1 else six_digits(share * float(steps.max()))
+            falling = self._expected_sensitivity(np.minimum(steps, limit))
+            found = []
+            for model, moments_at in zip(models, moments, strict=True):
+                bias, variance = moments_at(limit)
+                found.append(
+                    ErrorParts(
+                        divergence=model.divergence,
+                        sampling=math.sqrt(self._sampling_variance(model)),
+                        bias=bias,
+                        spread=math.sqrt(variance),
+                        noise_sd=noise_per_sensitivity * (falling + rising),
+                    )
+                )
+            yield DesignForecast(replace(self.design, maximum_step=limit), tuple(found))
 
-    def terms(self, records: int, *, fewest: bool = False) -> Terms:
-        """The terms of one draw of the design; with `fewest`, all copies rounded down."""
-        chance = np.random.default_rng(SEED).random(len(self.wanted))
-        copies = np.floor(self.wanted + (1e-9 if fewest else chance))
-        share = np.clip(copies, 1.0, self.batches) / self.batches
+    def _terms(self, rounding: Floats | float) -> Terms:
+        """The terms of one draw of the design; with almost no `rounding`, of the fewest copies."""
+        batches = self.design.batches
+        share = np.clip(np.floor(self.wanted + rounding), 1.0, batches) / batches
         return Terms(
             of_point=np.arange(len(share)),
             pi=self.spectrum.pi,
             weights=self.spectrum.pi / self.inclusion,
-            records=np.maximum(1, np.round(share * records)).astype(np.int64),
+            records=np.maximum(1, np.round(share * self.records)).astype(np.int64),
             outside=np.clip(1 - share, 0.0, None),
         )
 
-    def first_steps(self, records: int, score: Score) -> Floats:
-        """How far the first record of each cell lowers the estimate: its step before clipping."""
-        return -self._steps(self.terms(records, fewest=True), score, last=False)
+    def _steps(self, terms: Terms, before: Ints | int) -> Floats:
+        """How far a record that is added to so many raises the estimate."""
+        found = self.score.increments(before, terms.pi, terms.records, outside=terms.outside)
+        return np.asarray(terms.weights * found)
 
-    def last_step(self, records: int, score: Score) -> float:
-        """How far a record can raise the estimate, at most; 0 if f stops rising, as for KL."""
-        steps = self._steps(self.terms(records, fewest=True), score, last=True)
-        return max(0.0, float(steps.max()))
-
-    def _steps(self, terms: Terms, score: Score, *, last: bool) -> Floats:
-        before = terms.records - 1 if last else np.zeros(len(terms.pi))
-        unclipped = replace(score, maximum_step=math.inf)
-        steps: Floats = terms.weights * unclipped.increments(
-            before, terms.pi, terms.records, outside=terms.outside
-        )
-        return steps
-
-    def expected_sensitivity(self, steps: Floats) -> float:
+    def _expected_sensitivity(self, steps: Floats) -> float:
         """Root mean square of the largest step among the cells that are asked.
 
         A cell is asked with probability i(x): it counts if no steeper one is asked.
@@ -228,7 +255,7 @@ class _Layout:
         none_before = np.concatenate([[1.0], np.cumprod(none)[:-1]])
         return math.sqrt(float(np.sum(steps[order] ** 2 * (1 - none) * none_before)))
 
-    def sampling_variance(self, model: DriftModel) -> float:
+    def _sampling_variance(self, model: DriftModel) -> float:
         """Of the choice of points (Hajek's approximation for designs of fixed size)."""
         pi, copies = self.spectrum.pi, self.spectrum.copies
         chance, left = self.inclusion, copies * (1 - self.inclusion)
@@ -240,49 +267,10 @@ class _Layout:
         return max(square - level**2 / fixed, 0.0)
 
 
-def _layouts(spectrum: Spectrum, points: Mapping[int, int]) -> Iterator[_Layout]:
-    if points.get(1, 0) >= spectrum.cells:
-        yield _Layout.of(spectrum, spectrum.cells, 1, 1.0)  # everything is asked of everybody
-        return
-    for batches, most in points.items():
-        for exponent in EXPONENTS:
-            yield _Layout.of(spectrum, min(most, spectrum.cells), batches, exponent)
+def six_digits(value: float) -> float:
+    """What a plan states of a number that was simulated: the same on every processor.
 
-
-def _forecasts(
-    layout: _Layout,
-    score: Score,
-    models: Sequence[DriftModel],
-    records: int,
-    noise_per_sensitivity: float,
-    clipping: Sequence[float],
-    client_effect: float,
-) -> Iterator[DesignForecast]:
-    """The errors of a layout for each maximum step, given as a share of the one before clipping."""
-    terms, steps = layout.terms(records), layout.first_steps(records, score)
-    rising = layout.last_step(records, score)
-    drawn = [simulate_scores(terms, score, each, client_effect=client_effect) for each in models]
-    sampling = [math.sqrt(layout.sampling_variance(model)) for model in models]
-    for share in clipping:
-        maximum_step = math.inf if share == 1 else six_digits(share * float(steps.max()))
-        design = Design(
-            points=layout.points,
-            batches=layout.batches,
-            exponent=layout.exponent,
-            maximum_step=maximum_step,
-        )
-        falling = layout.expected_sensitivity(np.minimum(steps, maximum_step))
-        noise_sd = noise_per_sensitivity * (falling + rising)
-        forecasts = []
-        for model, scores, chosen in zip(models, drawn, sampling, strict=True):
-            seen = scores.moments(maximum_step)
-            forecasts.append(
-                ErrorParts(
-                    divergence=model.divergence,
-                    sampling=chosen,
-                    bias=seen.bias,
-                    spread=math.sqrt(seen.error_variance),
-                    noise_sd=noise_sd,
-                )
-            )
-        yield DesignForecast(design, tuple(forecasts))
+    >>> six_digits(0.1 * 3), six_digits(0.3), six_digits(1234567.8)
+    (0.3, 0.3, 1234570.0)
+    """
+    return float(f"{value:.6g}")

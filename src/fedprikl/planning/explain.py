@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from fedprikl.divergence import Divergence, divergence_named
 from fedprikl.planning.design import Design, DesignForecast
 from fedprikl.planning.known import MOST_POINTS
-from fedprikl.planning.ways import Way
+from fedprikl.planning.options import ReleaseOptions
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
 
@@ -27,38 +27,42 @@ class Reason:
         return asdict(self)
 
 
-def common_reasons(plan: Plan, *, support: int) -> list[Reason]:
-    """What does not depend on trust or a search. `support` is the number of cells of Pi."""
-    return [
-        Reason(
-            "skew",
-            f"{plan.question.skew:g}",
-            "fixed in advance: it defines what is estimated, "
-            + divergence_named(plan.question.divergence).target("skew Pi + (1 - skew) P"),
-        ),
-        room_reason(plan),
-        Reason(
-            "points",
-            f"{plan.points:,}",
-            _why_points(plan.points, support),
-        ),
-    ]
+def plan_reasons(plan: Plan, *, support: int) -> tuple[Reason, ...]:
+    """What needs no search of designs and options. `support` is the number of cells of Pi."""
+    room = Reason(
+        "most_records",
+        f"{plan.sums.most_records:,}",
+        "the room for one client's records sets the bits of a count",
+    )
+    found: tuple[Reason, ...] = (room, _epsilon(plan))
+    if plan.points:
+        found = _whole_reasons(plan, room, support)
+    if plan.is_series:
+        return (*found, *_series_reasons(plan))
+    if plan.trust == "none" and plan.points:
+        return (*found, *_shares_reasons(plan))
+    return found
 
 
-def room_reason(plan: Plan) -> Reason:
-    """Why a client may hold so many records."""
-    why = "the room for one client's records sets the bits of a count"
-    return Reason("most_records", f"{plan.sums.most_records:,}", why)
+def _whole_reasons(plan: Plan, room: Reason, support: int) -> tuple[Reason, ...]:
+    target = divergence_named(plan.question.divergence).target("skew Pi + (1 - skew) P")
+    why = f"fixed in advance: it defines what is estimated, {target}"
+    return (
+        Reason("skew", f"{plan.question.skew:g}", why),
+        room,
+        Reason("points", f"{plan.points:,}", _why_points(plan.points, support)),
+    )
 
 
-def noise_reasons(plan: Plan) -> list[Reason]:
-    """What the releases do to the noise of a trusted aggregator."""
-    other = "gaussian" if plan.question.noise == "laplace" else "laplace"
-    why = f"no larger than {other} noise for {_releases(plan)}"
-    return [Reason("noise", plan.question.noise, why), epsilon_reason(plan)]
+def _why_points(points: int, support: int) -> str:
+    if points >= support:
+        return f"all {support:,} cells fit into the payload"
+    if points >= MOST_POINTS:
+        return f"of {support:,} cells; clients answer at most {MOST_POINTS:,} by default"
+    return f"as many of {support:,} cells as fit into the payload at once"
 
 
-def epsilon_reason(plan: Plan) -> Reason:
+def _epsilon(plan: Plan) -> Reason:
     """What one release may spend."""
     each = f"of each of {_releases(plan)}" if plan.budget.releases > 1 else "of the release"
     return Reason("epsilon", f"{plan.budget.epsilon:.4g}", each)
@@ -68,34 +72,79 @@ def _releases(plan: Plan) -> str:
     return f"{plan.budget.releases} release{'s'[: plan.budget.releases > 1]}"
 
 
-def way_reason(taken: Way, for_size: Way, ways: Sequence[Way], counts: Way | None) -> Reason:
-    """Why the first answer is released as it is; `for_size` is the best way for the size alone."""
+def _series_reasons(plan: Plan) -> tuple[Reason, ...]:
+    times = "once" if plan.budget.releases == 1 else f"up to {plan.budget.releases} times"
+    return (
+        Reason("release", "noisy counts", "those of many periods add up at no further cost"),
+        Reason(
+            "budget",
+            f"epsilon {plan.budget.total[0]:g}",
+            f"of one {plan.unit.kind} over all {plan.series.periods:,} releases, which count it "
+            f"{times}",
+        ),
+    )
+
+
+def _shares_reasons(plan: Plan) -> tuple[Reason, ...]:
+    return (
+        Reason("batches", "1", "each further batch would carry noise of its own"),
+        Reason(
+            "cohort",
+            f"{plan.sums.cohort:,}",
+            "as many clients in one secure sum as can be, because each sum carries its noise",
+        ),
+        Reason(
+            "noise",
+            plan.question.noise,
+            "Laplace or Gaussian shares, whichever is smaller; added by the clients themselves",
+        ),
+        Reason("release", "noisy counts", "nobody is trusted; all answers are read off them"),
+    )
+
+
+def search_reasons(
+    options: ReleaseOptions, searched: Sequence[DesignForecast], best: DesignForecast
+) -> tuple[Reason, ...]:
+    """What the search of designs and release options says, where the aggregator is trusted."""
+    plan = options.taken.plan
+    other = "gaussian" if plan.question.noise == "laplace" else "laplace"
+    shares = (
+        Reason(f"share of {each.divergence}", f"{each.share:.3g}", _why_share(each, plan))
+        for each in plan.about_whole
+    )
+    smaller = f"no larger than {other} noise for {_releases(plan)}"
+    return (
+        _option_reason(options),
+        *shares,
+        Reason("noise", plan.question.noise, smaller),
+        _epsilon(plan),
+        *design_reasons(best, searched, options.taken.score.divergence, plan.question),
+    )
+
+
+def _option_reason(options: ReleaseOptions) -> Reason:
+    """Why the first answer is released as it is."""
+    taken, best, counts = options.taken, options.best_for_size, options.counts
     error = f"predicted error {taken.typical:.3g}"
     if counts is None:
-        others = [f"{way.typical:.3g} with {way.name}" for way in ways if way is not taken]
+        others = [
+            f"{each.typical:.3g} with {each.name}" for each in options.all if each is not taken
+        ]
         against = f", against {' and '.join(others)}" if others else ""
         why = f"{error}{against}; noisy counts need every cell to be asked"
-    elif taken is not for_size:
+    elif taken is not best:
         why = (
-            f"{error}, against {for_size.typical:.3g} with {for_size.name}, but they find smaller "
-            "drifts of some kind"
+            f"{error}, against {best.typical:.3g} with {best.name}, but they find smaller drifts "
+            "of some kind"
         )
     elif taken is counts:
-        why = f"{error}; every other way has a larger one, or at some drift far too large a one"
+        why = f"{error}; every other option has a larger one, or at some drift far too large a one"
     else:
         why = (
             f"{error}, against {counts.typical:.3g} with noisy counts, and at no drift much worse "
             "than they are"
         )
     return Reason("release", taken.name, why)
-
-
-def share_reasons(plan: Plan) -> list[Reason]:
-    """What part of the budget each question has."""
-    return [
-        Reason(f"share of {each.divergence}", f"{each.share:.3g}", _why_share(each, plan))
-        for each in plan.about_whole
-    ]
 
 
 def _why_share(question: Question, plan: Plan) -> str:
@@ -108,21 +157,13 @@ def _why_share(question: Question, plan: Plan) -> str:
     return "so that its noise is well below the spread it has without drift, within limits"
 
 
-def _why_points(points: int, support: int) -> str:
-    if points >= support:
-        return f"all {support:,} cells fit into the payload"
-    if points >= MOST_POINTS:
-        return f"of {support:,} cells; clients answer at most {MOST_POINTS:,} by default"
-    return f"as many of {support:,} cells as fit into the payload at once"
-
-
 def design_reasons(
     best: DesignForecast,
     searched: Sequence[DesignForecast],
     divergence: Divergence,
     question: Question,
-) -> list[Reason]:
-    """What the search chose, beside the best it found otherwise."""
+) -> tuple[Reason, ...]:
+    """What the search of designs chose, beside the best it found otherwise."""
     chosen = best.design
 
     def otherwise(words: str, keep: Callable[[Design], bool]) -> str:
@@ -140,7 +181,7 @@ def design_reasons(
             lambda d: (d.maximum_step == math.inf) != (chosen.maximum_step == math.inf),
         ),
     }
-    return [
+    return (
         Reason(
             "batches",
             str(chosen.batches),
@@ -153,7 +194,7 @@ def design_reasons(
         ),
         Reason("maximum_step", limit, why_limit[question.release]),
         _correction(chosen.batches > 1, divergence),
-    ]
+    )
 
 
 def _correction(samples: bool, divergence: Divergence) -> Reason:
@@ -163,3 +204,30 @@ def _correction(samples: bool, divergence: Divergence) -> Reason:
         return Reason("correction", "none", f"the divergence {divergence.name} has none")
     why = "batches are samples, and the score of a sample is biased"
     return Reason("correction", "full", why)
+
+
+def column_reasons(plan: Plan) -> tuple[Reason, ...]:
+    """Why the columns have these shares."""
+    asked = plan.columns
+    if not asked:
+        return ()
+    pairs = any(len(view.columns) > 1 for view in asked)
+    views = f"{len(asked)} columns and pairs" if pairs else f"{len(asked)} columns"
+    if plan.trust == "none":
+        why = "one vector of noisy counts answers everything: a record is in a count of each"
+        return (Reason("columns", views, why),)
+    rate = f"{100 * plan.false_alarm_of_each:.3g}%"
+    values, counts = (
+        math.fsum(each.share for each in plan.about_columns if each.release == option)
+        for option in ("value", "counts")
+    )
+    more = f"{plan.column_points:,} counts more; false alarms of all: {rate}"
+    return (
+        Reason("columns", views, more),
+        Reason("share of columns' tv", f"{values:.3g}", "finds small drifts of few records"),
+        Reason(
+            "share of columns' counts",
+            f"{counts:.3g}",
+            "tells sizes and cells, and most of the verdict where records are many",
+        ),
+    )

@@ -3,64 +3,13 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from fedprikl.checks import Floats, Ints, check_probabilities
 from fedprikl.errors import InvalidInputError
+from fedprikl.planning.design import Spectrum
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.policy import Policy
 from fedprikl.protocol.round import cohort_sizes, size_cohort
-from fedprikl.reference import Reference, Spread, one_each
+from fedprikl.reference import Reference, one_each
 from fedprikl.secure_sum import SumPlan
-
-SINGLE, GROUPS = 1024, 1024  # cells that stand for themselves, and groups of the others
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Spectrum:
-    """Probabilities above 0, falling, and how many cells have each (nearly)."""
-
-    pi: Floats
-    copies: Ints
-
-    @classmethod
-    def of(cls, probabilities: Floats) -> "Spectrum":
-        """The spectrum of a reference. Cost: a sort."""
-        checked = check_probabilities(probabilities, "probabilities")
-        falling = np.sort(checked[checked > 0])[::-1]
-        if len(falling) <= SINGLE + GROUPS:
-            return cls(falling, np.ones(len(falling), np.int64))
-        starts = np.concatenate(
-            [np.arange(SINGLE), np.linspace(SINGLE, len(falling), GROUPS, endpoint=False)]
-        ).astype(np.int64)
-        copies = np.diff(starts, append=len(falling))
-        return cls(np.add.reduceat(falling, starts) / copies, copies)
-
-    @property
-    def cells(self) -> int:
-        """Cells with probability above 0."""
-        return int(self.copies.sum())
-
-    @property
-    def mass(self) -> Floats:
-        """Of all cells of each probability."""
-        mass: Floats = self.pi * self.copies
-        return mass
-
-    def shares(self, points: int, exponent: float) -> Floats:
-        """f(x) = min(1, k Pi^exponent) with sum m: `spread_shares` for the spectrum."""
-        if points >= self.cells:
-            return np.ones(len(self.pi))
-        if not 0 <= exponent <= 1:
-            raise InvalidInputError(f"The exponent lies between 0 and 1, got {exponent}.")
-        sizes = self.pi**exponent  # falling, so those that reach 1 come first
-        before = np.concatenate([[0], np.cumsum(self.copies)[:-1]])
-        rest = np.cumsum((sizes * self.copies)[::-1])[::-1]
-        scale = (points - before) / rest  # if all before are certain and none after
-        first = int(np.argmax(scale * sizes < 1))
-        shares: Floats = np.minimum(1.0, scale[first] * sizes)
-        shares[:first] = 1.0
-        return shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,25 +57,12 @@ class Known:
     payload: int
     cohort: int | None  # clients of one secure sum; None: what is best
 
-    def spread(self, plan: Plan) -> float | Spread:
-        """How counts vary without drift: by the plan, or by the reference."""
-        if plan.verdict.design_effect is not None:
-            return plan.verdict.design_effect
-        batches = plan.sums.batches
-        return self.reference.whole.spread(clients=[self.clients // batches] * batches)
-
-    def design_effect(self, plan: Plan) -> float:
-        """The same as one number, on average over cells."""
-        if plan.verdict.design_effect is not None:
-            return plan.verdict.design_effect
-        return self.reference.whole.design_effect(clients=self.clients, records=self.records)
-
     def notes(self, plan: Plan) -> tuple[str, ...]:
         """What the plan's promises rest on and nobody has said."""
         return (*self._alike(plan), *_few_records(plan))
 
     def _alike(self, plan: Plan) -> tuple[str, ...]:
-        """Where nobody has said how alike the records of one client are."""
+        """Where nobody has said how correlated the records of one client are."""
         pi = self.reference
         known = pi.whole.correlation is not None or any(view.correlation for view in pi.views)
         if known or plan.verdict.design_effect is not None or one_each(self.records, self.clients):
@@ -145,7 +81,7 @@ class Known:
 
     def points_that_fit(self, plan: Plan) -> int:
         """The most points whose counts, packed, fit into the payload."""
-        sums = size_cohort(plan, clients=self._largest_cohort(plan), points=1)
+        sums = size_cohort(plan, clients=self.largest_cohort(plan), points=1)
         first, *others = ((top * sums.clients).bit_length() for top in sums.maxima)
         points = (8 * self.payload - sum(others)) // first
         if points < 1:
@@ -157,17 +93,18 @@ class Known:
 
     def column_bytes(self, plan: Plan) -> int:
         """What the counts of the columns take, packed, with the number of records."""
-        sums = size_cohort(plan, clients=self._largest_cohort(plan), points=0)
+        sums = size_cohort(plan, clients=self.largest_cohort(plan), points=0)
         return sums.ring().packed_bytes
 
     def cost(self, plan: Plan) -> SumCost:
         """Of the secure sums of this plan."""
-        largest = self._largest_cohort(plan)
+        largest = self.largest_cohort(plan)
         sums = size_cohort(plan, clients=largest, points=plan.points)
         members = self.clients // plan.sums.batches
         return SumCost.of(sums, plan.sums.batches * len(cohort_sizes(plan, members)))
 
-    def _largest_cohort(self, plan: Plan) -> int:
+    def largest_cohort(self, plan: Plan) -> int:
+        """Clients of the largest secure sum."""
         return max(cohort_sizes(plan, math.ceil(self.clients / plan.sums.batches)))
 
 

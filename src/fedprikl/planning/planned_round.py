@@ -3,18 +3,20 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
-from fedprikl.planning.drift_cases import Forecast, typical_error
 from fedprikl.planning.explain import Reason
-from fedprikl.planning.known import SumCost
-from fedprikl.planning.liars import LiarBound
+from fedprikl.planning.known import Known, SumCost
+from fedprikl.planning.liars import LiarBound, liar_bounds
+from fedprikl.planning.simulated_round import Forecast, SimulatedRound
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.store import write_whole
 
+DRIFTED = 0.05  # nats: a drift of a column
 RELEASES = {
     "value": "one number with noise",
     "adaptive": "one number with adaptive noise",
@@ -38,9 +40,22 @@ class ColumnForecast:
         return asdict(self)
 
 
+def column_forecast(plan: Plan, known: Known) -> ColumnForecast:
+    """What to expect of the columns under this plan."""
+    about = SimulatedRound.of_column(plan, known)
+    return ColumnForecast(
+        views=len(known.reference.views),
+        counts=plan.column_points,
+        column=about.view.name,
+        smallest_drift=about.smallest_drifts["smooth"],
+        error=about.predict("none", 0.0) or 0.0,
+        error_drifted=about.predict("smooth", DRIFTED),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One way to release the first answer, and the errors it is predicted to have."""
+    """One option to release the first answer, and the errors it is predicted to have."""
 
     name: str
     forecasts: tuple[Forecast, ...]
@@ -52,7 +67,7 @@ class Compared:
         return {"release": self.name, "taken": self.taken, "forecasts": errors}
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PlannedRound:
     """A plan, what it is predicted to achieve, what it costs and why it is as it is.
 
@@ -74,29 +89,47 @@ class PlannedRound:
     """
 
     plan: Plan
-    releases: int
-    forecasts: tuple[Forecast, ...]  # of the first answer, one per kind and size of drift
-    cost: SumCost
+    known: Known
     reasons: tuple[Reason, ...]
-    predict: Callable[[str, float], float | None]  # the error at any kind and size of drift
-    find_smallest: Callable[[], dict[str, float | None]]
-    notes: tuple[str, ...] = ()  # what its promises rest on and nobody has said
-    find_doublings: Callable[[], dict[str, float]]
-    find_comparison: Callable[[], tuple[Compared, ...]]
-    find_columns: Callable[[], ColumnForecast | None] = lambda: None
-    find_liars: Callable[[], tuple[LiarBound, ...]] = tuple
+    taken: SimulatedRound | None = None  # of the whole, as it is released; None: it is not asked
+    options: tuple[SimulatedRound, ...] = ()  # release options that were compared, with that one
+    find_doublings: Callable[[], dict[str, float]] = dict
+
+    @property
+    def releases(self) -> int:
+        """How often the same records may be counted under the plan."""
+        return self.plan.budget.releases
+
+    @property
+    def forecasts(self) -> tuple[Forecast, ...]:
+        """Of the first answer, one per kind and size of drift."""
+        return () if self.taken is None else self.taken.forecasts
 
     @property
     def error(self) -> float:
         """The typical error: the geometric mean of the forecasts; of columns alone, a column's."""
-        if not self.forecasts and (column := self.columns) is not None:
-            return column.error
-        return typical_error([forecast.error for forecast in self.forecasts])
+        if self.taken is None:
+            return 0.0 if self.columns is None else self.columns.error
+        return self.taken.typical
+
+    def predict(self, kind: str, size: float) -> float | None:
+        """The error of the first answer at any kind and size of drift; None if there is none."""
+        return None if self.taken is None else self.taken.predict(kind, size)
 
     @property
+    def cost(self) -> SumCost:
+        """Of the secure sums."""
+        return self.known.cost(self.plan)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the plan's promises rest on and nobody has said."""
+        return self.known.notes(self.plan)
+
+    @cached_property
     def columns(self) -> ColumnForecast | None:
         """What to expect of a typical column, where columns are asked (a second)."""
-        return self.find_columns()
+        return column_forecast(self.plan, self.known) if self.plan.columns else None
 
     @property
     def smallest_drifts(self) -> dict[str, float | None]:
@@ -104,29 +137,31 @@ class PlannedRound:
 
         The verdict is simulated: computed when asked for (seconds).
         """
-        return self.find_smallest()
+        return {} if self.taken is None else self.taken.smallest_drifts
 
     @property
     def smallest_drift(self) -> float | None:
         """The largest of the smallest drifts of all kinds that are found; None if none is."""
-        if not self.plan.points and (column := self.columns) is not None:
-            return column.smallest_drift
+        if self.taken is None and self.columns is not None:
+            return self.columns.smallest_drift
         return max((size for size in self.smallest_drifts.values() if size), default=None)
 
-    @property
+    @cached_property
     def liars(self) -> tuple[LiarBound, ...]:
-        """How far lying clients can move the answers, where whole clients are protected."""
-        return self.find_liars()
+        """How far lying clients can change the answers, where whole clients are protected."""
+        return liar_bounds(self.known, self.plan)
 
-    @property
+    @cached_property
     def doublings(self) -> dict[str, float]:
         """The predicted error with twice the payload, and with twice the epsilon (seconds)."""
         return self.find_doublings()
 
     @property
     def comparison(self) -> tuple[Compared, ...]:
-        """The ways to release the first answer that were compared (seconds)."""
-        return self.find_comparison()
+        """The options to release the first answer that were compared (seconds)."""
+        return tuple(
+            Compared(each.name, each.forecasts, each is self.taken) for each in self.options
+        )
 
     def save(self, path: str | Path) -> None:
         """Writes the plan, unsigned; `fedprikl.compare` and `fedprikl estimate` read it."""

@@ -1,25 +1,35 @@
 """The planner: from what a user knows to the plan with the smallest predicted error.
 
 It reads the reference and public numbers, nothing else: no parameter can depend on private data.
+
+One search, whatever the trust, the unit, the views and the series: candidates differ in the design
+(which cells are asked of which batches), the release option, the shares of the budget, the noise
+and, for whole clients, the records of each. Each is simulated (`simulated_round.py`), and the one
+with the smallest errors is taken.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import divergence_named
 from fedprikl.errors import InvalidInputError
-from fedprikl.planning.column_plan import WHOLE, ask_columns, column_questions, plan_columns
-from fedprikl.planning.drift_cases import least
-from fedprikl.planning.known import Known, Spectrum
-from fedprikl.planning.liars import liar_bounds
+from fedprikl.planning.budget import (
+    ReleaseBudget,
+    afforded,
+    fitted,
+    shared_evenly,
+    shared_over_time,
+    split_budget,
+)
+from fedprikl.planning.design import EXPONENTS, DesignForecast, Spectrum, search_designs
+from fedprikl.planning.explain import column_reasons, plan_reasons, search_reasons
+from fedprikl.planning.known import MOST_POINTS, Known
+from fedprikl.planning.options import ReleaseOptions
 from fedprikl.planning.planned_round import PlannedRound
-from fedprikl.planning.series_plan import plan_series
-from fedprikl.planning.trusted_plan import plan_trusted
-from fedprikl.planning.untrusted_plan import plan_untrusted
+from fedprikl.planning.simulated_round import LEAST_RATE, SimulatedRound, least
 from fedprikl.privacy import Unit
 from fedprikl.protocol.plan import (
     Budget,
@@ -32,15 +42,27 @@ from fedprikl.protocol.plan import (
     WholeClient,
 )
 from fedprikl.protocol.question import AskedView, Question
-from fedprikl.protocol.series import Series
+from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.protocol.series import Once, Series
 from fedprikl.reference import Reference
 
 TRIED = 3  # numbers of records a client, each half of the one before
 MOST = 1024  # of one client: more than these hardly differ
 ASK = ("kl", "tv", "js")  # about the whole, the size first
 COLUMNS = "columns"  # the question about every column
+SIZES = ("tv", "kl")  # of each column, read off its noisy counts
 PAYLOAD = 1024  # bytes of counts of the whole
+LEAST_ROOM = 16  # bytes for the counts of the whole beside columns
 ROOM = 16  # times the average number of records that one client may hold
+WHOLE = 0.5  # of the budget, where the whole is asked beside the columns
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+COHORT: dict[Trust, int] = {  # clients of a secure sum
+    "aggregator": 50,
+    "none": 5000,  # each cohort carries its own noise: as few as possible
+}
+TV = (0.1, 0.25, 0.5)  # shares of the columns' part that are tried
+LOST = 1.0  # nats: for a kind of drift that is not found, however large
+CLOSE = 1.25  # a smallest drift within this factor of the best: then the counts get more
 
 
 def numbers_per_client(average: float) -> tuple[int, ...]:
@@ -68,18 +90,6 @@ def check_per_client(number: int, average: float) -> int:
             f"{most:,} (--per-client; in Python: per_client), or leave it out for the best number."
         )
     return number
-
-
-def best_per_client(plan_with: Callable[[int], PlannedRound], average: float) -> PlannedRound:
-    """The plan with the least predicted error; of plans that are nearly as good, the first."""
-    planned = [plan_with(number) for number in numbers_per_client(average)]
-    return least(planned, lambda each: each.error)
-
-
-PLANNERS: dict[str, Callable[[Known, Plan], PlannedRound]] = {
-    "aggregator": plan_trusted,
-    "none": plan_untrusted,
-}
 
 
 def plan_round(
@@ -153,8 +163,7 @@ def plan_round(
     _check_federation(trust, clients, cohort, threshold)
     names, by_column = _asked(ask, pi)
     beside = (WHOLE if names else 1.0) if by_column else 0.0
-    columns = ask_columns(pi) if by_column else ()
-    room = _room(records / clients) if most_records is None else most_records
+    columns = [AskedView(columns=view.columns, points=view.size) for view in pi.views]
     draft = Plan(
         population=population,
         reference=pi.fingerprint,
@@ -166,12 +175,14 @@ def plan_round(
             total_epsilon=epsilon,
             total_delta=delta,
         ),
-        views=(*((AskedView(points=1),) if names else ()), *columns),
+        views=(*((AskedView(points=1),) if names else ()), *(columns if by_column else ())),
         questions=(
-            *_questions(names, skew, trust, 1 - beside),
-            *(column_questions(columns, counts=beside) if columns else ()),
+            *_whole_questions(names, skew, trust, 1 - beside),
+            *(_column_questions(columns, counts=beside) if by_column else ()),
         ),
-        sums=SumRules(most_records=room),
+        sums=SumRules(
+            most_records=_room(records / clients) if most_records is None else most_records,
+        ),
         verdict=VerdictRules(
             false_alarm=false_alarm,
             design_effect=design_effect,
@@ -188,42 +199,251 @@ def plan_round(
                 "`per_client` and `empty` belong to unit='client': a plan that protects single "
                 "records counts all of them."
             )
-        return _plan(known, draft, payload, series)
-
-    def plan_with(number: int) -> PlannedRound:
-        drawn = draft.changed(unit=WholeClient(number, empty), most_records=number)
-        return _plan(replace(known, records=number * clients), drawn, payload, series)
-
+        return _best_plan(known, draft, payload, series)
     if most_records is not None:
         raise InvalidInputError(
             "Where whole clients are protected, each contributes per_client records, however many "
             "it holds: leave out most_records."
         )
+    numbers = numbers_per_client(records / clients)
     if per_client is not None:
-        return plan_with(check_per_client(per_client, records / clients))
-    return best_per_client(plan_with, records / clients)
+        numbers = (check_per_client(per_client, records / clients),)
+    planned = [
+        _best_plan(
+            replace(known, records=number * clients),
+            draft.changed(unit=WholeClient(number, empty), most_records=number),
+            payload,
+            series,
+        )
+        for number in numbers
+    ]
+    return least(planned, lambda each: each.error) if len(planned) > 1 else planned[0]
 
 
-def _plan(known: Known, draft: Plan, payload: int | None, series: Series | None) -> PlannedRound:
-    """The plan for what is known, with the design effect of clients whose records are alike."""
+def _best_plan(
+    known: Known, draft: Plan, payload: int | None, series: Series | None
+) -> PlannedRound:
+    """The plan with the smallest predicted errors, for one contribution of each client.
+
+    The draft's budget is for all releases together.
+    """
     effect, correlation = draft.verdict.design_effect or 1.0, known.reference.whole.correlation
     if draft.verdict.design_effect is None and correlation is not None:
         effect = correlation.design_effect(clients=known.clients, records=known.records)
-    plan = draft.changed(client_effect=effect)
+    draft = draft.changed(client_effect=effect, cohort=known.cohort_of(COHORT[draft.trust]))
     if series is not None:
-        planned = plan_series(known, plan, series)
-    elif plan.columns:
-        planned = plan_columns(known, plan, payload)
+        planned = _plan_series(known, draft, series)
     else:
-        planned = PLANNERS[plan.trust](known, plan)
-    return replace(planned, find_liars=cache(lambda: liar_bounds(known, planned.plan)))
+        known = replace(known, payload=_payload_of_whole(known, draft, payload))
+        if not draft.points:
+            shares = draft.trust == "none"
+            plan = shared_evenly(draft) if shares else fitted(_split_columns(known, draft))
+            planned = PlannedRound(plan=plan, known=known, reasons=plan_reasons(plan, support=0))
+        elif draft.trust == "none":
+            planned = _plan_shares(known, shared_evenly(draft))
+        elif draft.columns:
+            planned = _plan_beside_columns(known, draft)
+        else:
+            planned = _plan_sums(known, draft)
+    return replace(planned, reasons=(*planned.reasons, *column_reasons(planned.plan)))
+
+
+def _payload_of_whole(known: Known, draft: Plan, payload: int | None) -> int:
+    """Bytes for the counts of the whole; where nobody is trusted, for all counts together.
+
+    `payload` is for all counts; None: as many bytes as the columns need beside those of the whole.
+    """
+    if not draft.columns:
+        return known.payload
+    shares = draft.trust == "none"
+    needed = known.column_bytes(shared_evenly(draft) if shares else draft)
+    fewest = needed + (LEAST_ROOM if draft.points else 0)
+    if payload is None:
+        payload = needed + (known.payload if draft.points else 0)
+    if payload < fewest:
+        alone = ", or ask about the whole only (--ask kl,tv,js)" if draft.points else ""
+        raise InvalidInputError(
+            f"The counts of all columns need {fewest:,} bytes per client, and {payload:,} are "
+            f"allowed. Allow more (--payload), or compare fewer columns or bins{alone}."
+        )
+    return payload if shares else payload - needed
+
+
+def _plan_series(known: Known, draft: Plan, series: Series) -> PlannedRound:
+    """Every release is noisy counts of all cells, so that they add up over time.
+
+    `known` is about one release, and so is what is predicted. The budget is that of one unit.
+    """
+    cells = known.spectrum.cells if draft.points else 0
+    if (asked := cells + draft.column_points) > MOST_POINTS:
+        raise InvalidInputError(
+            f"A series asks for every cell, here {asked:,}, and clients accept "
+            f"{MOST_POINTS:,}. Compare fewer columns or bins, or ask for columns alone "
+            "(--ask columns)."
+        )
+    counts = (draft.asking(cells) if cells else draft).changed(
+        releases=series.exposures(draft.unit.kind),
+        when=series,
+        questions=tuple(replace(each, release="counts") for each in draft.questions),
+    )
+    plan = shared_over_time(known, counts) if draft.trust == "none" else afforded(counts)
+    reasons = plan_reasons(plan, support=cells)
+    if not plan.points:
+        return PlannedRound(plan=plan, known=known, reasons=reasons)
+    once = plan.changed(when=Once(), releases=1)
+    whole = _whole_alone(once, plan.budget.epsilon, plan.budget.delta)
+    taken = SimulatedRound.of(whole.changed(false_alarm=LEAST_RATE), known)
+    richer = replace(taken, plan=taken.plan.changed(epsilon=2 * whole.budget.epsilon))
+    return PlannedRound(
+        plan=plan,
+        known=known,
+        reasons=reasons,
+        taken=taken,
+        options=(taken,),
+        find_doublings=lambda: {"epsilon": richer.typical},
+    )
+
+
+def _plan_shares(known: Known, draft: Plan) -> PlannedRound:
+    """Without a trusted party: one batch, and every divergence is read off the same noisy counts.
+
+    Releases are charged one by one, so the draft has the budget of one of them.
+    """
+    points = known.points_that_fit(draft)
+    exponents = EXPONENTS if points < known.spectrum.cells else (1.0,)
+    candidates = (SimulatedRound.of(draft.asking(points, each), known) for each in exponents)
+    taken = least(candidates, lambda each: each.typical)
+    plan = taken.plan
+
+    def doublings() -> dict[str, float]:
+        wider = replace(known, payload=2 * known.payload)
+        more = plan.asking(wider.points_that_fit(plan), plan.whole.exponent)
+        richer = plan.changed(epsilon=2 * plan.budget.epsilon)
+        best = taken if taken.complete else SimulatedRound.of(more, known)
+        return {
+            "payload": best.typical,
+            "epsilon": SimulatedRound.of(richer, known).typical,
+        }
+
+    return PlannedRound(
+        plan=plan,
+        known=known,
+        taken=taken,
+        options=(taken,),
+        reasons=plan_reasons(plan, support=known.spectrum.cells),
+        find_doublings=doublings,
+    )
+
+
+def _plan_sums(known: Known, draft: Plan) -> PlannedRound:
+    """The whole, with a trusted aggregator: the best design, and its best release option."""
+    total, delta = draft.budget.total
+    budget = split_budget(epsilon=total, delta=delta, releases=draft.budget.releases)
+    searched = _search_designs(known, draft, budget)
+    best = least(searched, lambda each: each.error)
+    options = ReleaseOptions(known, draft, best.design, budget)
+    taken = options.taken
+
+    def doublings() -> dict[str, float]:
+        wider = replace(known, payload=2 * known.payload)
+        richer = draft.changed(epsilon=2 * total, total_epsilon=2 * total)
+        return {
+            "payload": taken.typical if taken.complete else _plan_sums(wider, draft).error,
+            "epsilon": _plan_sums(known, richer).error,
+        }
+
+    return PlannedRound(
+        plan=taken.plan,
+        known=known,
+        taken=taken,
+        options=options.all,
+        reasons=(
+            *plan_reasons(taken.plan, support=known.spectrum.cells),
+            *search_reasons(options, searched, best),
+        ),
+        find_doublings=doublings,
+    )
+
+
+def _search_designs(known: Known, draft: Plan, budget: ReleaseBudget) -> list[DesignForecast]:
+    """Forecasts of all designs that fit, for one number with additive noise."""
+    points = {
+        batches: known.points_that_fit(draft.changed(batches=batches))
+        for batches in BATCHES
+        if batches == 1 or known.clients // batches >= draft.sums.cohort
+    }
+    return search_designs(
+        known.spectrum,
+        score=ScoredSum(draft).score,
+        records=known.records,
+        points=points,
+        noise_per_sensitivity=budget.noise_per_sensitivity,
+        client_effect=draft.verdict.client_effect,
+        contribution_bound=draft.contribution_bound,
+    )
+
+
+def _plan_beside_columns(known: Known, draft: Plan) -> PlannedRound:
+    """The whole is planned with its part of the budget, as if there were no columns."""
+    total, delta = draft.budget.total
+    planned = _plan_sums(known, _whole_alone(draft, total, delta))
+    part = 1 - _columns_share(draft)
+    whole = tuple(replace(each, share=each.share * part) for each in planned.plan.questions)
+    plan = planned.plan.changed(
+        views=planned.plan.views + draft.columns,
+        questions=whole + draft.about_columns,
+        budget=draft.budget,
+        false_alarm=draft.verdict.false_alarm,
+    )
+    return replace(planned, plan=fitted(_split_columns(known, plan)))
+
+
+def _whole_alone(plan: Plan, epsilon: float, delta: float) -> Plan:
+    """The plan about the whole alone, with its part of this budget."""
+    part = 1 - _columns_share(plan)
+    return plan.changed(
+        views=tuple(view for view in plan.views if not view.columns),
+        questions=tuple(replace(each, share=each.share / part) for each in plan.about_whole),
+        epsilon=part * epsilon,
+        delta=part * delta,
+        total_epsilon=part * epsilon,
+        total_delta=part * delta,
+        false_alarm=plan.false_alarm_of_each,
+    )
+
+
+def _columns_share(plan: Plan) -> float:
+    return math.fsum(question.share for question in plan.about_columns)
+
+
+def _split_columns(known: Known, plan: Plan) -> Plan:
+    """The plan, with the columns' share split between tv and counts. Trust: the aggregator.
+
+    The split with the smallest drifts in a typical column is best (the geometric mean of several
+    kinds); of those nearly as good, the one with the most for the counts, which tell sizes and
+    cells. They always have half of it, or more. js finds no drift that tv and counts do not.
+    """
+    share, plans = _columns_share(plan), list[Plan]()
+    for tv in TV:
+        split = _column_questions(plan.columns, tv=tv * share, counts=(1 - tv) * share)
+        plans.append(replace(plan, questions=plan.about_whole + split))
+    found = [_typical_drift(SimulatedRound.of_column(each, known)) for each in plans]
+    if min(found) >= LOST:
+        return plans[-1]
+    return next(plan for plan, size in zip(plans, found, strict=True) if size <= CLOSE * min(found))
+
+
+def _typical_drift(about: SimulatedRound) -> float:
+    """The geometric mean of the smallest drifts of all kinds."""
+    found = [LOST if size is None else size for size in about.smallest_drifts.values()]
+    return math.exp(sum(map(math.log, found)) / len(found))
 
 
 def _check_federation(
     trust: str, clients: int, cohort: int | None, threshold: float | None
 ) -> None:
     """Refuses what no plan can be made for."""
-    if trust not in PLANNERS:
+    if trust not in COHORT:
         raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {trust!r}.")
     if clients < 3:
         raise InvalidInputError("A secure sum needs at least 3 clients, or it hides nobody.")
@@ -255,7 +475,7 @@ def _asked(ask: Sequence[str] | None, reference: Reference) -> tuple[tuple[str, 
     return names, COLUMNS in ask
 
 
-def _questions(
+def _whole_questions(
     ask: Sequence[str], skew: float | None, trust: Trust, share: float
 ) -> tuple[Question, ...]:
     """A question for each divergence, before a design and the shares are chosen."""
@@ -268,6 +488,27 @@ def _questions(
         )
         for name in ask
     )
+
+
+def _column_questions(
+    asked: Sequence[AskedView], *, counts: float, tv: float = 0.0
+) -> tuple[Question, ...]:
+    """Questions about columns, with these shares: sizes read off noisy counts, and values of tv."""
+    views = tuple(view.columns for view in asked)
+    sizes = tuple(
+        Question(
+            divergence=name,
+            views=views,
+            share=counts / len(SIZES),
+            skew=divergence_named(name).skew,
+            release="counts",
+        )
+        for name in SIZES
+    )
+    if tv == 0:
+        return sizes
+    skew = divergence_named("tv").skew
+    return (Question(divergence="tv", views=views, share=tv, skew=skew), *sizes)
 
 
 def _room(average: float) -> int:

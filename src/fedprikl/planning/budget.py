@@ -1,27 +1,27 @@
 """The budget of several planned releases: what each may spend, and with which noise."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from fedprikl.checks import check_delta, check_epsilon, check_positive_int
-from fedprikl.planning.drift_cases import least
-from fedprikl.privacy import (
-    Charge,
-    GaussianMechanism,
-    LaplaceMechanism,
-    calibrate_gaussian,
-    calibrate_laplace,
-    total_epsilon,
-)
+from fedprikl.planning.known import Known
+from fedprikl.planning.simulated_round import least
+from fedprikl.privacy import AccountedRelease, Charge, Mechanism, calibrate, total_epsilon
+from fedprikl.protocol import question_noise
+from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.round import cohort_sizes
+from fedprikl.protocol.trust import trust_of
 
 STEPS = 12  # of the bisection: four digits
 # Of the budget, kept free: the ledger may lie on another processor, whose convolutions differ by
 # 1e-8 at a delta of 1e-9. Without it the last planned release could be refused there.
 STEADY = 1e-6
 AdditiveNoise = Literal["laplace", "gaussian"]
+NOISES: tuple[AdditiveNoise, ...] = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ def split_budget(*, epsilon: float, delta: float, releases: int = 1) -> ReleaseB
     """
 
     def best(kind: AdditiveNoise) -> ReleaseBudget:
-        def charge(share: float) -> LaplaceMechanism | GaussianMechanism:
-            return _mechanism(kind, share, delta)
+        def charge(share: float) -> Mechanism:
+            return calibrate(epsilon=share, delta=delta, sensitivity=1.0, kind=kind)
 
         share = largest_epsilon(charge, epsilon=epsilon, delta=delta, releases=releases)
         return ReleaseBudget(kind, share, charge(share).standard_deviation)
 
-    return least((best("laplace"), best("gaussian")), lambda budget: budget.noise_per_sensitivity)
+    return least(map(best, NOISES), lambda budget: budget.noise_per_sensitivity)
 
 
 def largest_epsilon(
@@ -60,7 +60,7 @@ def largest_epsilon(
     noise. The total is the ledger's own.
 
     >>> one = largest_epsilon(
-    ...     lambda share: calibrate_laplace(epsilon=share, sensitivity=1.0),
+    ...     lambda share: calibrate(epsilon=share, delta=1e-6, sensitivity=1.0, kind="laplace"),
     ...     epsilon=1.0,
     ...     delta=1e-6,
     ...     releases=4,
@@ -118,9 +118,58 @@ def _bisected(ends: tuple[float, float], place: int) -> float:
     return low
 
 
-def _mechanism(
-    kind: AdditiveNoise, epsilon: float, delta: float
-) -> LaplaceMechanism | GaussianMechanism:
-    if kind == "laplace":
-        return calibrate_laplace(epsilon=epsilon, sensitivity=1.0)
-    return calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=1.0)
+def fitted(plan: Plan, cohorts: Sequence[int] = ()) -> Plan:
+    """The plan with the largest epsilon of one release with which all fit into its budget."""
+
+    def charge(epsilon: float) -> Charge:
+        return trust_of(plan.changed(epsilon=epsilon)).charge(cohorts)
+
+    (total, delta), releases = plan.budget.total, plan.budget.releases
+    found = largest_epsilon(charge, epsilon=total, delta=delta, releases=releases)
+    return plan.changed(epsilon=found)
+
+
+def afforded(plan: Plan) -> Plan:
+    """The same with the noise that is smaller, where the aggregator is trusted."""
+    return least((fitted(plan.with_noise(noise)) for noise in NOISES), _noise_size)
+
+
+def _noise_size(plan: Plan) -> float:
+    """Of the first answer and of a column's counts: to compare plans that differ in noise only."""
+    trust, found = trust_of(plan), 0.0
+    assert not isinstance(trust, NoisyHistogram)  # noqa: S101  the aggregator adds the noise
+    if plan.points:
+        match next(noise for noise in trust.noises if plan.question in noise.questions):
+            case question_noise.ValueNoise(calibrated=calibrated):
+                found += calibrated.for_sensitivity(1.0).standard_deviation
+            case question_noise.AdaptiveNoise(charge=charge):
+                found += 1 / charge.epsilon
+            case question_noise.CountsNoise(charge=charge):
+                found += charge.standard_deviation
+    if trust.columns_noise is not None:
+        found += trust.columns_noise.counts.standard_deviation
+    return found
+
+
+def shared_evenly(plan: Plan) -> Plan:
+    """The plan with an even share of its budget for each release, as noise shares are charged."""
+    (total, delta), releases = plan.budget.total, plan.budget.releases
+    return plan.changed(epsilon=total / releases, delta=delta / releases)
+
+
+def shared_over_time(known: Known, plan: Plan) -> Plan:
+    """The plan of a series without a trusted party: an even share for each release of a unit.
+
+    Gaussian shares of many releases compose better where rho is known, as for whole clients.
+    """
+    even = shared_evenly(plan)
+    if plan.unit.kind == "record" or plan.budget.releases == 1:
+        return even
+    cohorts, gaussian = cohort_sizes(plan, known.clients), plan.with_noise("gaussian")
+    first = gaussian.changed(epsilon=even.budget.epsilon)
+    if isinstance(trust_of(first).charge(cohorts), AccountedRelease):
+        return even
+    return least(
+        (even, fitted(gaussian, cohorts)),
+        lambda each: NoisyHistogram(each).expected_noise(cohorts).sd,
+    )
