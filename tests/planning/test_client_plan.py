@@ -60,7 +60,7 @@ def test_the_plan_says_what_its_promises_rest_on() -> None:
     [
         ({"most_records": 100}, "leave out most_records"),
         ({"per_client": 0}, "per_client"),
-        ({"empty": "gone", "per_client": 1}, "stays 'away'"),
+        ({"empty": "gone", "per_client": 1}, "`empty` is 'reference' or 'away', got 'gone'"),
     ],
 )
 def test_what_cannot_be_is_refused(options: Any, words: str) -> None:

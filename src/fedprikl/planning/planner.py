@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import divergence_named
@@ -51,6 +52,10 @@ MOST = 1024  # of one client: more than these hardly differ
 ASK = ("kl", "tv", "js")  # about the whole, the size first
 COLUMNS = "columns"  # the question about every column
 SIZES = ("tv", "kl")  # of each column, read off its noisy counts
+CHOICES = {
+    name: get_args(kind)
+    for name, kind in (("trust", Trust), ("unit", Unit), ("empty", Empty), ("control", Control))
+}
 PAYLOAD = 1024  # bytes of counts of the whole
 LEAST_ROOM = 16  # bytes for the counts of the whole beside columns
 ROOM = 16  # times the average number of records that one client may hold
@@ -160,7 +165,11 @@ def plan_round(
             "A series has a release per period and asks for every cell: leave out releases and "
             "payload."
         )
-    _check_federation(trust, clients, cohort, threshold)
+    for choice, name in ((trust, "trust"), (unit, "unit"), (empty, "empty"), (control, "control")):
+        if choice not in CHOICES[name]:
+            words = " or ".join(map(repr, CHOICES[name]))
+            raise InvalidInputError(f"`{name}` is {words}, got {choice!r:.40}.")
+    _check_federation(clients, cohort, threshold)
     names, by_column = _asked(ask, pi)
     beside = (WHOLE if names else 1.0) if by_column else 0.0
     columns = [AskedView(columns=view.columns, points=view.size) for view in pi.views]
@@ -439,12 +448,8 @@ def _typical_drift(about: SimulatedRound) -> float:
     return math.exp(sum(map(math.log, found)) / len(found))
 
 
-def _check_federation(
-    trust: str, clients: int, cohort: int | None, threshold: float | None
-) -> None:
+def _check_federation(clients: int, cohort: int | None, threshold: float | None) -> None:
     """Refuses what no plan can be made for."""
-    if trust not in COHORT:
-        raise InvalidInputError(f"Trust is 'aggregator' or 'none', got {trust!r}.")
     if clients < 3:
         raise InvalidInputError("A secure sum needs at least 3 clients, or it hides nobody.")
     if cohort is not None and check_positive_int(cohort, "cohort") < 3:
