@@ -29,8 +29,8 @@ from fedprikl.estimation import (
     score_sensitivity,
     weighted_score,
 )
-from fedprikl.privacy import calibrate_shared
-from fedprikl.privacy.shared_noise import SharedLaplaceMechanism
+from fedprikl.privacy import SharedCounts, calibrate
+from fedprikl.privacy.shares import SharedLaplaceMechanism
 from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_points, spread_points
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
@@ -151,7 +151,7 @@ def measure_alone(kind: Any, digits: Any, populations: Any, *, debias: bool) -> 
     honest = int(0.9 * clients) - math.ceil(0.1 * clients)
     errors: list[list[float]] = []
     for epsilon in EPSILONS:
-        share = calibrate_shared(epsilon=epsilon, delta=1e-6, shares=honest, kind=kind)
+        share = calibrate(SharedCounts(shares=honest), epsilon=epsilon, delta=1e-6, law=kind)
         scale = share.scale if isinstance(share, SharedLaplaceMechanism) else None
         row = []
         for a, b in PAIRS:

@@ -35,8 +35,7 @@ from fedprikl.estimation import (
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.statistic import NullValues
-from fedprikl.privacy import SECURE_NOISE, Calibrated
-from fedprikl.privacy.integer_noise import calibrate_integer_gaussian
+from fedprikl.privacy import SECURE_NOISE, Calibrated, Counts, Numbers, calibrate
 from fedprikl.reference import Spread, distinct_points
 
 Floats = npt.NDArray[np.float64]
@@ -126,7 +125,7 @@ class Verdicts:
         self.records = np.array([known.case.records])
         points = known.points
         sensitivity = score_sensitivity(points, self.records, SCORE)
-        self.mechanism = Calibrated(EPSILON, DELTA).for_sensitivity(sensitivity)
+        self.mechanism = Calibrated(Numbers(), EPSILON, DELTA).for_sensitivity(sensitivity)
         verdict = judge_release(
             0.0,
             FALSE_ALARM,
@@ -169,7 +168,7 @@ class NoisyVerdicts:
     def __init__(self, known: Known, spread: float | Spread) -> None:
         case, points = known.case, known.points
         self.points = points
-        self.mechanism = calibrate_integer_gaussian(epsilon=EPSILON, delta=DELTA)
+        self.mechanism = calibrate(Counts(), epsilon=EPSILON, delta=DELTA, law="gaussian")
         self.model = NoDrift.of(points, np.array([case.records]), spread)
         self.sd = np.full(len(points), self.mechanism.standard_deviation)
         design = CountsDesign(points, self.model.records, (CountNoise.of(self.mechanism),))

@@ -20,7 +20,8 @@ import numpy as np
 
 from fedprikl.divergence import Score, Skew, skewed_divergence
 from fedprikl.estimation import CountNoise, NoisyCounts, estimate_noisy_counts
-from fedprikl.privacy import SecureNoise, SharedMechanism, calibrate_shared
+from fedprikl.privacy import SecureNoise, SharedCounts, SharedMechanism, calibrate
+from fedprikl.privacy.shares import SharedLaplaceMechanism
 from fedprikl.reference import distinct_points
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
@@ -48,7 +49,7 @@ def estimate_error(
 def compare(digits: Digits, pairs: int, epsilon: float, kind: Any) -> dict[str, Any]:
     """Spread of the noise and error of the estimate."""
     shares = int(0.8 * digits.writers)
-    noise = calibrate_shared(epsilon=epsilon, delta=DELTA, shares=shares, kind=kind)
+    noise = calibrate(SharedCounts(shares=shares), epsilon=epsilon, delta=DELTA, law=kind)
     chosen = list(permutations(range(10), 2))[:pairs]
     errors = [  # both kinds are asked the same points
         estimate_error(digits, pair, noise, np.random.default_rng(pair)) for pair in chosen
@@ -64,7 +65,9 @@ def compare(digits: Digits, pairs: int, epsilon: float, kind: Any) -> dict[str, 
 def share_cost(clients: int) -> dict[str, float]:
     """Of a share of 500 counts at epsilon 1, once its table is made; the median of 200."""
     start = time.perf_counter()
-    noise = calibrate_shared(epsilon=1.0, delta=DELTA, shares=int(0.8 * clients), kind="laplace")
+    noise = SharedLaplaceMechanism.calibrated(
+        SharedCounts(shares=int(0.8 * clients)), epsilon=1.0, delta=DELTA
+    )
     source = SecureNoise()
     noise.draw_share(ENTRIES, source)
     first = time.perf_counter() - start
@@ -85,7 +88,7 @@ def auto_choices() -> list[dict[str, Any]]:
         {"delta": delta}
         | {
             f"epsilon {epsilon:g}": type(
-                calibrate_shared(epsilon=epsilon, delta=delta, shares=2)
+                calibrate(SharedCounts(shares=2), epsilon=epsilon, delta=delta)
             ).__name__[6:-9]
             for epsilon in (0.1, 1.0, 4.0, 10.0)
         }

@@ -17,7 +17,7 @@ import numpy as np
 from fedprikl import Reference
 from fedprikl.estimation import BatchCounts, trusted_aggregator
 from fedprikl.planning.planner import plan_round
-from fedprikl.privacy import SecureNoise, calibrate_shared
+from fedprikl.privacy import SecureNoise, SharedCounts, calibrate
 from fedprikl.reference import distinct_points
 
 REPEATS = 3
@@ -60,7 +60,7 @@ def verdict(cells: int) -> float:
 
 def share() -> float:
     """A thousand shares of 500 counts."""
-    noise, source = calibrate_shared(epsilon=1.0, delta=1e-6, shares=2800), SecureNoise()
+    noise, source = calibrate(SharedCounts(shares=2800), epsilon=1.0, delta=1e-6), SecureNoise()
     return best(lambda: [noise.draw_share(500, source) for _ in range(1000)])
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import mpmath
 
 from fedprikl.privacy import Ranges
-from fedprikl.privacy.inverse_sensitivity import ring_sizes
+from fedprikl.privacy.adaptive import ring_sizes
 
 
 def lengths(ranges: Ranges, at: list[int]) -> list[int]:

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 from contrib.dap.prio3 import Prio3
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import CountNoise
-from fedprikl.privacy import laplace_variance
-from fedprikl.privacy.integer_noise import calibrate_integer_laplace
+from fedprikl.privacy import Counts, IntegerLaplaceMechanism, laplace_variance
 from fedprikl.protocol import Plan
 
 __all__ = ["AggregatorNoise", "aggregator_noise"]
@@ -73,5 +72,7 @@ def aggregator_noise(plan: Plan, *, blocks: int) -> AggregatorNoise:
             "'auto'."
         )
     sensitivity = 2 * blocks * plan.contribution_bound
-    mechanism = calibrate_integer_laplace(epsilon=plan.budget.epsilon, coordinates=sensitivity)
+    mechanism = IntegerLaplaceMechanism.calibrated(
+        Counts(coordinates=sensitivity), epsilon=plan.budget.epsilon, delta=0.0
+    )
     return AggregatorNoise(scale=mechanism.scale, sensitivity=sensitivity)

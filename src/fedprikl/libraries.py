@@ -11,11 +11,20 @@ installation, and most of the time that importing fedprikl would take.
 
 from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from fedprikl.errors import MissingExtraError
 
-__all__ = ["dp_accounting", "loss_distributions", "opendp", "parquet", "pyarrow", "scipy"]
+__all__ = [
+    "dp_accounting",
+    "load_extensions",
+    "loss_distributions",
+    "opendp",
+    "parquet",
+    "pyarrow",
+    "scipy",
+]
 
 
 class _Library:
@@ -70,3 +79,10 @@ def opendp() -> Any:
     module = _load("opendp.prelude", "plan")
     module.enable_features("contrib")
     return module
+
+
+@cache
+def load_extensions(group: str) -> None:
+    """Imports, once, what installed packages list as entry points of this group."""
+    for point in entry_points(group=group):
+        point.load()

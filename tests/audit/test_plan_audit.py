@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,15 @@ from fedprikl.documents import canonical
 from fedprikl.estimation import weighted_score
 from fedprikl.estimation.trusted_aggregator import noised_score
 from fedprikl.privacy import (
+    Calibrated,
+    Counts,
     InsecureSeededNoise,
+    LaplaceMechanism,
     SecureNoise,
-    VectorCalibrated,
-    calibrate_integer,
-    inverse_sensitivity,
+    adaptive,
+    calibrate,
 )
-from fedprikl.privacy.inverse_sensitivity import ring_weights
-from fedprikl.privacy.real_noise import LaplaceMechanism
+from fedprikl.privacy.adaptive import ring_weights
 from fedprikl.protocol import (
     Plan,
     Question,
@@ -139,21 +141,21 @@ def twice_epsilon(patch: pytest.MonkeyPatch) -> None:
     def weights(epsilon: float) -> tuple[int, ...]:
         return tuple(weight * weight for weight in ring_weights(epsilon))
 
-    patch.setattr(inverse_sensitivity, "ring_weights", weights)
+    patch.setattr(adaptive, "ring_weights", weights)
 
 
 def half_the_vector(patch: pytest.MonkeyPatch) -> None:
-    full = VectorCalibrated.for_sensitivity
-    patch.setattr(VectorCalibrated, "for_sensitivity", lambda self, at: full(self, at / 2))
+    full = Calibrated.for_sensitivity
+    patch.setattr(Calibrated, "for_sensitivity", lambda self, at: full(self, at / 2))
 
 
 def half_the_coordinates(patch: pytest.MonkeyPatch) -> None:
     """Counts of d columns are calibrated for d moved counts instead of 2 d."""
 
-    def calibrate(*, coordinates: int = 2, **settings: Any) -> Any:
-        return calibrate_integer(coordinates=coordinates // 2, **settings)
+    def half(on: Counts, **settings: Any) -> Any:
+        return calibrate(replace(on, coordinates=on.coordinates // 2), **settings)
 
-    patch.setattr(question_noise, "calibrate_integer", calibrate)
+    patch.setattr(question_noise, "calibrate", half)
 
 
 def without_k(patch: pytest.MonkeyPatch) -> None:

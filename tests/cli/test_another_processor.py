@@ -25,9 +25,9 @@ from fedprikl.privacy import (
     AccountedRelease,
     Charge,
     Ledger,
+    Numbers,
     SecureNoise,
-    calibrate_gaussian,
-    calibrate_laplace,
+    calibrate,
     total_epsilon,
 )
 from fedprikl.privacy import account as accounts
@@ -197,8 +197,8 @@ def moved_by(value: float, ulps: int) -> float:
 LAST_BITS = [lambda value, ulps=ulps: moved_by(value, ulps) for ulps in (-8, -1, 1, 8)]
 MORE = [lambda value: value * (1 + 1e-6)]
 CHARGES: list[Charge] = [
-    calibrate_gaussian(epsilon=0.2, delta=1e-6, sensitivity=0.3),
-    *[calibrate_laplace(epsilon=0.1, sensitivity=1.0)] * 4,
+    calibrate(Numbers(0.3), epsilon=0.2, delta=1e-6, law="gaussian"),
+    *[calibrate(Numbers(), epsilon=0.1, law="laplace")] * 4,
 ]
 
 

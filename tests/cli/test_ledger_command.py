@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app, main
-from fedprikl.privacy import AccountedRelease, Ledger, calibrate_laplace
+from fedprikl.privacy import AccountedRelease, Ledger, Numbers, calibrate
 
 runner = CliRunner()
 AT = "2030-01-31T12:00:00+00:00"
@@ -37,7 +37,7 @@ def test_set_show_spend_show(file: Path) -> None:
     assert "phones: spent epsilon 0 of 1 (delta 1e-06), 1 is left." in shown
     assert "One more release fits with epsilon up to 1 (Laplace) or 1 (Gaussian)." in shown
     with Ledger.open(file) as ledger:
-        noise = calibrate_laplace(epsilon=0.25, sensitivity=0.1)
+        noise = calibrate(Numbers(0.1), epsilon=0.25, law="laplace")
         reserved = ledger.reserve("phones", noise, round_id="w1", at=AT, note="[bold]")
         ledger.commit(reserved, release_hash="0" * 64, at=AT)
         ledger.reserve("phones", AccountedRelease(proved_epsilon=0.5), round_id="w2", at=AT)

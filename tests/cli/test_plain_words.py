@@ -13,7 +13,7 @@ import pytest
 from fedprikl.errors import BudgetExceededError, RecordsError
 from fedprikl.estimation.statistic import JudgedStatistic, Verdict
 from fedprikl.front.client_sources import find_clients
-from fedprikl.privacy import Ledger, calibrate_laplace
+from fedprikl.privacy import Ledger, Numbers, calibrate
 from fedprikl.protocol import Release
 from fedprikl.records import CsvFormat
 from fedprikl.reference import Reference
@@ -132,7 +132,7 @@ def test_a_spent_budget_says_how_to_raise_it(
 def test_a_billionth_is_nothing_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    noise = calibrate_laplace(epsilon=1 - 2e-9, sensitivity=0.5)
+    noise = calibrate(Numbers(0.5), epsilon=1 - 2e-9, law="laplace")
     at = "2030-01-31T12:00:00+00:00"
     with Ledger.open(tmp_path / "ledger.db") as book:
         book.set_budget("phones", epsilon=1, delta=0, at=at)

@@ -11,8 +11,7 @@ from fedprikl.estimation import CountNoise, CountsDesign
 from fedprikl.estimation.column_verdict import ColumnCase, ColumnVerdict
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.statistic import ScoredStatistic, Statistic
-from fedprikl.privacy import Mechanism
-from fedprikl.privacy.real_noise import LaplaceMechanism
+from fedprikl.privacy import LaplaceMechanism, Mechanism
 from fedprikl.reference import Spread, all_points
 
 __all__ = ["Column", "alarm_rate", "called", "falling", "score_of"]

@@ -16,9 +16,8 @@ from fedprikl.estimation.adaptive import adaptive_law, adaptive_ranges, adaptive
 from fedprikl.estimation.interval import AdaptiveBound
 from fedprikl.estimation.trials import trial_errors
 from fedprikl.estimation.trusted_aggregator import adaptive_statistic
-from fedprikl.privacy import NoiseLaw, Ranges, reachable
-from fedprikl.privacy.inverse_sensitivity import ring_weights
-from fedprikl.privacy.reachable import reachable_ranges
+from fedprikl.privacy import NoiseLaw, Ranges, adaptive, reachable_ranges
+from fedprikl.privacy.adaptive import ring_weights
 from fedprikl.reference import QueryPoints, all_points
 from tests.adaptive_losses import log, ratios
 from tests.brute_force import Histogram, distance, histograms
@@ -119,7 +118,7 @@ def test_ranges_are_those_of_every_so_many_records(moved: int) -> None:
     scores, counts = convex_scores(rng, 30), rng.negative_binomial(0.7, 0.02, 30)
     records = np.full(30, int(counts.sum()))
     fine = reachable_ranges(counts, records, scores, magnitude=1e4, steps=6 * moved + 1)
-    found = reachable_ranges(counts, records, scores, magnitude=1e4, steps=7, moved=moved)
+    found = reachable_ranges(counts, records, scores, magnitude=1e4, steps=7, contribution=moved)
     assert found.steps == 7
     assert (found.value, found.outer, found.grid) == (fine.value, fine.outer, fine.grid)
     np.testing.assert_array_equal(found.lows, fine.lows[moved - 1 :: moved])
@@ -142,9 +141,11 @@ def test_ranges_of_clients_are_nested(exact: int, seed: int) -> None:
         changed[gaining] += rng.integers(0, 2)
     records = np.full(cells, int(counts.sum()) + moved + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reachable, "EXACT", exact)
+        patch.setattr(adaptive, "EXACT", exact)
         left, right = (
-            reachable_ranges(h, records, scores, magnitude=200.0 * cells, steps=12, moved=moved)
+            reachable_ranges(
+                h, records, scores, magnitude=200.0 * cells, steps=12, contribution=moved
+            )
             for h in (counts, changed)
         )
     assert nested(left, right)

@@ -6,7 +6,7 @@ from scipy import stats
 
 from fedprikl.estimation import CountNoise
 from fedprikl.estimation.shifted_cells import CountLaw, survival_of
-from fedprikl.privacy.integer_noise import calibrate_integer_laplace, laplace_variance
+from fedprikl.privacy import Counts, IntegerLaplaceMechanism, laplace_variance
 from tests.false_alarm import looks_as_frequent, missed
 
 
@@ -16,7 +16,7 @@ def laplace(scale: float, sums: float = 1.0) -> CountNoise:
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 5.0])
 def test_one_laplace_variable_has_its_closed_form(epsilon: float) -> None:
-    mechanism = calibrate_integer_laplace(epsilon=epsilon)
+    mechanism = IntegerLaplaceMechanism.calibrated(Counts(), epsilon=epsilon, delta=0.0)
     found = survival_of(laplace(mechanism.scale))
     x = np.linspace(-20 * mechanism.scale, 20 * mechanism.scale, 1001)
     assert found(x) == pytest.approx(mechanism.survival(x), rel=1e-4, abs=1e-14)

@@ -12,7 +12,13 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise, column_verdict
 from fedprikl.estimation.column_verdict import ColumnNull, common_depth, judge_columns
 from fedprikl.estimation.no_drift import public_simulation
-from fedprikl.privacy import Mechanism, calibrate_gaussian, calibrate_laplace, laplace_variance
+from fedprikl.privacy import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    Mechanism,
+    Numbers,
+    laplace_variance,
+)
 from fedprikl.reference import Correlation, Spread
 from tests.estimation.column_releases import Column, alarm_rate, falling
 from tests.estimation.test_verdict import alarms_too_often
@@ -36,13 +42,13 @@ def columns_of(
     values: dict[str, Mechanism]
     if noise == "laplace":
         values = {
-            "tv": calibrate_laplace(epsilon=1.0, sensitivity=d / records),
-            "js": calibrate_laplace(epsilon=1.0, sensitivity=0.7 * d / records),
+            "tv": LaplaceMechanism.calibrated(Numbers(d / records), epsilon=1.0, delta=0.0),
+            "js": LaplaceMechanism.calibrated(Numbers(0.7 * d / records), epsilon=1.0, delta=0.0),
         }
         law = CountNoise(sd=laplace_variance(scale) ** 0.5, scale=scale)
     else:
         one, other = (
-            calibrate_gaussian(epsilon=1.0, delta=1e-6, sensitivity=s * d**0.5 / records)
+            GaussianMechanism.calibrated(Numbers(s * d**0.5 / records), epsilon=1.0, delta=1e-6)
             for s in (1.0, 0.7)
         )
         values, law = {"tv": one, "js": other}, CountNoise(sd=4 * (2 * d) ** 0.5)

@@ -19,8 +19,7 @@ from fedprikl.estimation import (
     weighted_score,
 )
 from fedprikl.estimation.adaptive import adaptive_law
-from fedprikl.privacy import calibrate_laplace
-from fedprikl.privacy.integer_noise import calibrate_integer_laplace
+from fedprikl.privacy import Counts, IntegerLaplaceMechanism, LaplaceMechanism, Numbers
 from fedprikl.reference import all_points
 
 pytestmark = pytest.mark.slow
@@ -66,7 +65,9 @@ def test_a_cell_that_nearly_vanished_and_clipping() -> None:
     held = np.random.default_rng(1).multinomial(records[0], p / p.sum())
     truth = skewed_divergence(pi, held / records[0], skew=0.01)
     score = Score(maximum_step=0.6 * score_sensitivity(points, records, Score()))
-    noise = calibrate_laplace(epsilon=0.1, sensitivity=score_sensitivity(points, records, score))
+    noise = LaplaceMechanism.calibrated(
+        Numbers(score_sensitivity(points, records, score)), epsilon=0.1, delta=0.0
+    )
     before = weighted_score(BatchCounts(points, held, records), score)
     values = before + np.linspace(-10, 10, 2001) * noise.scale
     limits = [
@@ -111,7 +112,7 @@ def test_intervals_of_noisy_counts_cover(kind: str, records: int, epsilon: float
     pi, rng, score = POINTS.pi, np.random.default_rng(5), Score()
     held = rng.multinomial(records, drifted(pi, kind))
     truth = skewed_divergence(pi, held / records, skew=0.01)
-    mechanism = calibrate_integer_laplace(epsilon=epsilon)
+    mechanism = IntegerLaplaceMechanism.calibrated(Counts(), epsilon=epsilon, delta=0.0)
     scale = mechanism.scale
     covered, widths = 0, []
     for _ in range(30):

@@ -12,7 +12,7 @@ from fedprikl.divergence import Score, Skew, skewed_divergence
 from fedprikl.estimation import BatchCounts, score_ranges
 from fedprikl.estimation.adaptive import adaptive_ranges, dead_zone, gap_ranges, is_whole
 from fedprikl.privacy import InverseSensitivityMechanism, Ranges
-from fedprikl.privacy.inverse_sensitivity import ring_weights
+from fedprikl.privacy.adaptive import ring_weights
 from fedprikl.reference import all_points, spread_points
 from tests.adaptive_losses import log, ratios
 from tests.brute_force import Histogram, histograms, neighbours

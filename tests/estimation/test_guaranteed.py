@@ -11,7 +11,7 @@ from fedprikl.divergence import Score, skewed_divergence
 from fedprikl.estimation import BatchCounts, adaptive_interval, score_sensitivity, weighted_score
 from fedprikl.estimation.adaptive import adaptive_law, dead_zone
 from fedprikl.estimation.interval import AdaptiveBound, largest_raise, value_interval
-from fedprikl.privacy import NoiseLaw, calibrate_laplace
+from fedprikl.privacy import LaplaceMechanism, NoiseLaw, Numbers
 from fedprikl.reference import QueryPoints, all_points
 
 pytestmark = pytest.mark.slow
@@ -120,7 +120,9 @@ def _ratios(counts: Ints, records: int) -> tuple[Floats, Floats]:
 def test_a_value_with_noise_is_covered_for_every_data_set(share: float) -> None:
     """P(cover) from the law of the noise, over all data sets of 14 records."""
     records, scores = np.array([14]), clipped(POINTS, 14, share)
-    noise = calibrate_laplace(epsilon=2.0, sensitivity=score_sensitivity(POINTS, records, scores))
+    noise = LaplaceMechanism.calibrated(
+        Numbers(score_sensitivity(POINTS, records, scores)), epsilon=2.0, delta=0.0
+    )
     values = np.linspace(-8, 12, 2001)
     limits = []
     for value in values:

@@ -30,14 +30,21 @@ from fedprikl.estimation.statistic import (
     joint_thresholds,
     judge_release,
 )
-from fedprikl.privacy import Calibrated, InsecureSeededNoise, calibrate_integer, calibrate_laplace
+from fedprikl.privacy import (
+    Calibrated,
+    Counts,
+    InsecureSeededNoise,
+    LaplaceMechanism,
+    Numbers,
+    calibrate,
+)
 from fedprikl.reference import QueryPoints, spread_points
 from tests.estimation.test_verdict import alarms_too_often
 
 pytestmark = pytest.mark.slow
 
 NORMAL = np.random.default_rng(3).normal(size=(4000, 1))
-LAPLACE = calibrate_laplace(epsilon=1.0, sensitivity=0.5)
+LAPLACE = LaplaceMechanism.calibrated(Numbers(0.5), epsilon=1.0, delta=0.0)
 
 
 def zipf(cells: int) -> Floats:
@@ -98,12 +105,12 @@ def round_of(
     found: list[Statistic] = []
     for score in (Score(Skew(0.01)),):
         estimate = estimate_scored_sum(
-            held, calibrated=Calibrated(0.5, 1e-6), score=score, source=source
+            held, calibrated=Calibrated(Numbers(), 0.5, 1e-6), score=score, source=source
         )
         assert estimate.statistic is not None
         found.append(estimate.statistic)
     if noisy:
-        mechanism = calibrate_integer(epsilon=0.5, delta=1e-6)
+        mechanism = calibrate(Counts(), epsilon=0.5, delta=1e-6)
         released = noise_counts(held, mechanism, source)
         design = CountsDesign.of(points, released)
         found.append(VariationStatistic(design, np.array(released.counts)))
@@ -169,7 +176,7 @@ def test_what_no_drift_gives_is_the_mean_of_many_populations(rng: np.random.Gene
     points, sizes, statistics = round_of(pi, rng.multinomial(records, pi), 0, noisy=False)
     score = Score(Skew(0.01))
     held = BatchCounts(points, rng.multinomial(records, pi)[points.cells], sizes)
-    calibrated = Calibrated(1.0, 1e-6)
+    calibrated = Calibrated(Numbers(), 1.0, 1e-6)
     one = estimate_scored_sum(held, calibrated=calibrated, score=score)
     found = Estimates(each=(one,), privacy=one.privacy, payload=30, records=300)
     verdict, no_drift = found.judge(0.01, 1.0)

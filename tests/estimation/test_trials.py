@@ -27,15 +27,16 @@ from fedprikl.estimation.trials import (
     draw_populations,
     trial_errors,
 )
-from fedprikl.privacy import LaplaceMechanism, calibrate_laplace
-from fedprikl.privacy.integer_noise import calibrate_integer_laplace
+from fedprikl.privacy import Counts, IntegerLaplaceMechanism, LaplaceMechanism, Numbers
 from fedprikl.reference import all_points, spread_points
 
 CELLS, RECORDS, EPSILON = 40, 6000, 1.0
 MASS = np.random.default_rng(2).lognormal(0, 1, CELLS)
 POINTS, N, SCORE = all_points(MASS / MASS.sum()), np.array([RECORDS]), Score()
-LAPLACE = calibrate_laplace(epsilon=EPSILON, sensitivity=score_sensitivity(POINTS, N, SCORE))
-ON_COUNTS = calibrate_integer_laplace(epsilon=EPSILON)
+LAPLACE = LaplaceMechanism.calibrated(
+    Numbers(score_sensitivity(POINTS, N, SCORE)), epsilon=EPSILON, delta=0.0
+)
+ON_COUNTS = IntegerLaplaceMechanism.calibrated(Counts(), epsilon=EPSILON, delta=0.0)
 RELEASES: list[Release] = [
     ValueNoise(LAPLACE),
     AdaptiveNoise(EPSILON),

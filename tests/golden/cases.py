@@ -61,13 +61,16 @@ from fedprikl.planning.planner import plan_round
 from fedprikl.privacy import (
     AccountedRelease,
     Charge,
+    Counts,
     GaussianMechanism,
+    IntegerGaussianMechanism,
+    IntegerLaplaceMechanism,
     LaplaceMechanism,
     Ledger,
+    Numbers,
     PrivacyStatement,
+    SharedCounts,
     calibrate,
-    calibrate_integer,
-    calibrate_shared,
     exact_sensitivity,
     rounding_slack,
     terms_sensitivity,
@@ -75,8 +78,7 @@ from fedprikl.privacy import (
     worst_substitution,
 )
 from fedprikl.privacy.composition import largest_fitting_epsilon
-from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, IntegerLaplaceMechanism
-from fedprikl.privacy.shared_noise import SharedGaussianMechanism, SharedLaplaceMechanism
+from fedprikl.privacy.shares import SharedGaussianMechanism, SharedLaplaceMechanism
 from fedprikl.protocol import (
     Client,
     Plan,
@@ -164,8 +166,8 @@ def show_shared(mechanism: SharedLaplaceMechanism | SharedGaussianMechanism) -> 
         "noise": mechanism.scale
         if isinstance(mechanism, SharedLaplaceMechanism)
         else mechanism.sigma,
-        "shares": mechanism.shares,
-        "failure": mechanism.failure,
+        "shares": mechanism.on.shares,
+        "failure": mechanism.on.failure,
         "standard_deviation": mechanism.standard_deviation,
         "share_variance": mechanism.share_variance,
         "sensitivity": mechanism.sensitivity,
@@ -347,10 +349,10 @@ def without_privacy() -> dict[str, Any]:
 # 2. Mechanisms: noise, sensitivities, composition.
 
 
-def mechanisms(make: Callable[..., Any]) -> dict[str, Any]:
+def mechanisms(on: Counts | Numbers) -> dict[str, Any]:
     return {
         f"epsilon {epsilon:g}, delta {delta:g}, {kind}": show_mechanism(
-            make(epsilon=epsilon, delta=delta, kind=kind)
+            calibrate(on, epsilon=epsilon, delta=delta, law=kind)
         )
         for (epsilon, delta), kind in itertools.product(
             ((0.1, 1e-9), (1.0, 1e-6), (6.0, 1e-4)), KINDS
@@ -361,8 +363,8 @@ def mechanisms(make: Callable[..., Any]) -> dict[str, Any]:
 def shared_mechanisms() -> dict[str, Any]:
     return {
         f"epsilon {epsilon:g}, delta {delta:g}, {shares} shares, {kind}": show_shared(
-            calibrate_shared(
-                epsilon=epsilon, delta=delta, shares=shares, kind=kind, failure=failure
+            calibrate(
+                SharedCounts(shares=shares, failure=failure), epsilon=epsilon, delta=delta, law=kind
             )
         )
         for (epsilon, delta, shares, failure), kind in itertools.product(
@@ -372,9 +374,9 @@ def shared_mechanisms() -> dict[str, Any]:
 
 
 def some_charges() -> dict[str, list[Charge]]:
-    laplace = calibrate(epsilon=0.3, delta=1e-6, sensitivity=1.0, kind="laplace")
-    other = calibrate(epsilon=0.1, delta=1e-6, sensitivity=0.2, kind="laplace")
-    gaussian = calibrate(epsilon=0.5, delta=1e-7, sensitivity=2.0, kind="gaussian")
+    laplace = calibrate(Numbers(), epsilon=0.3, delta=1e-6, law="laplace")
+    other = calibrate(Numbers(0.2), epsilon=0.1, delta=1e-6, law="laplace")
+    gaussian = calibrate(Numbers(2.0), epsilon=0.5, delta=1e-7, law="gaussian")
     integer = IntegerGaussianMechanism(sigma=12.0, coordinates=2)
     accounted = AccountedRelease(proved_epsilon=0.25, proved_delta=2e-7)
     return {
@@ -411,7 +413,7 @@ def fitting() -> dict[str, Any]:
         ("accounted", "gaussian"),
     )
     for name, kind in kinds:
-        fits = largest_fitting_epsilon(charges[name], epsilon=1.5, delta=1e-5, kind=kind)
+        fits = largest_fitting_epsilon(charges[name], epsilon=1.5, delta=1e-5, law=kind)
         found[f"{kind} after {name}"] = fits
     for releases in (1, 3):
         share = split_budget(epsilon=1.0, delta=1e-6, releases=releases)
@@ -891,9 +893,9 @@ CASES: dict[str, Case] = {
     "estimators: baseline, gaussian": partial(baseline_exact, "gaussian"),
     "estimators: baseline, paper's": baseline_paper,
     "estimators: no privacy": without_privacy,
-    "mechanisms: one number": partial(mechanisms, partial(calibrate, sensitivity=0.37)),
-    "mechanisms: one count": partial(mechanisms, partial(calibrate_integer, coordinates=1)),
-    "mechanisms: many counts": partial(mechanisms, calibrate_integer),
+    "mechanisms: one number": partial(mechanisms, Numbers(0.37)),
+    "mechanisms: one count": partial(mechanisms, Counts(coordinates=1)),
+    "mechanisms: many counts": partial(mechanisms, Counts()),
     "mechanisms: shares": shared_mechanisms,
     "mechanisms: composition": composition,
     "mechanisms: what fits": fitting,

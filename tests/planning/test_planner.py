@@ -24,12 +24,7 @@ from fedprikl.planning.budget import largest_epsilon, split_budget
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.planner import plan_round
 from fedprikl.planning.simulated_round import drift_case
-from fedprikl.privacy import (
-    InverseSensitivityMechanism,
-    calibrate_gaussian,
-    calibrate_laplace,
-    total_epsilon,
-)
+from fedprikl.privacy import InverseSensitivityMechanism, Numbers, calibrate, total_epsilon
 from fedprikl.protocol import trust_of
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
@@ -245,8 +240,8 @@ def test_every_parameter_has_a_reason() -> None:
 def test_the_releases_fit_the_budget_and_hardly_less_noise_would(releases: int) -> None:
     budget = split_budget(epsilon=1.0, delta=1e-6, releases=releases)
     make: Any = {
-        "laplace": lambda e: calibrate_laplace(epsilon=e, sensitivity=1.0),
-        "gaussian": lambda e: calibrate_gaussian(epsilon=e, delta=1e-6, sensitivity=1.0),
+        "laplace": lambda e: calibrate(Numbers(), epsilon=e, law="laplace"),
+        "gaussian": lambda e: calibrate(Numbers(), epsilon=e, delta=1e-6, law="gaussian"),
     }[budget.noise]
     assert total_epsilon([make(budget.epsilon)] * releases, delta=1e-6) <= 1.0 + 1e-12
     assert total_epsilon([make(1.01 * budget.epsilon)] * releases, delta=1e-6) > 1.0

@@ -17,14 +17,14 @@ from fedprikl.paper import (
     paper_true_epsilon,
 )
 from fedprikl.privacy import (
+    Counts,
     GaussianMechanism,
+    IntegerGaussianMechanism,
     LaplaceMechanism,
+    Numbers,
     calibrate,
-    calibrate_gaussian,
-    calibrate_laplace,
 )
 from fedprikl.privacy import accounting as gaussian_account
-from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, calibrate_integer_gaussian
 from fedprikl.privacy.noise import GRID_SLACK, _opendp_laplace
 
 epsilons = st.floats(0.01, 20)
@@ -35,12 +35,7 @@ sensitivities = st.floats(1e-6, 10)
 @given(epsilons, deltas, sensitivities)
 def test_no_less_privacy_than_asked_for(epsilon: float, delta: float, sensitivity: float) -> None:
     for kind in ("laplace", "gaussian", "auto"):
-        mechanism = calibrate(
-            epsilon=epsilon,
-            delta=delta,
-            sensitivity=sensitivity,
-            kind=kind,
-        )
+        mechanism = calibrate(Numbers(sensitivity), epsilon=epsilon, delta=delta, law=kind)
         assert mechanism.epsilon(delta) <= epsilon
         assert mechanism.epsilon(delta) > epsilon * (1 - 1e-6)
 
@@ -48,7 +43,7 @@ def test_no_less_privacy_than_asked_for(epsilon: float, delta: float, sensitivit
 @given(epsilons, deltas)
 def test_the_gaussian_profile_is_the_definition(epsilon: float, delta: float) -> None:
     """delta(epsilon) from the two normal tails (Balle and Wang), independently of dp-accounting."""
-    sigma = calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=1.0).sigma
+    sigma = GaussianMechanism.calibrated(Numbers(), epsilon=epsilon, delta=delta).sigma
     first = stats.norm.cdf(0.5 / sigma - epsilon * sigma)
     second = math.exp(epsilon + stats.norm.logcdf(-0.5 / sigma - epsilon * sigma))
     assert first - second <= delta * (1 + 1e-6)
@@ -74,8 +69,8 @@ def test_the_gaussian_account_is_the_librarys(
 @pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
 def test_opendp_agrees_that_the_slack_covers_its_grid(scale: float) -> None:
     mechanism = LaplaceMechanism(scale=scale, sensitivity=0.01)
-    assert _opendp_laplace(scale, 1).map(0.01) <= mechanism.epsilon()
-    assert mechanism.epsilon() < 0.01 / scale * (1 + 1e-8)
+    assert _opendp_laplace(scale, 1).map(0.01) <= mechanism.epsilon(0.0)
+    assert mechanism.epsilon(0.0) < 0.01 / scale * (1 + 1e-8)
 
 
 @pytest.mark.parametrize("steps", [200, 1000])
@@ -97,17 +92,17 @@ def test_the_slack_covers_the_discrete_gaussian(steps: int) -> None:
 
 @pytest.mark.parametrize("delta", [1e-30, 1e-15, 0.5, 0.9])
 def test_integer_noise_for_extreme_deltas(delta: float) -> None:
-    mechanism = calibrate_integer_gaussian(epsilon=1.0, delta=delta)
+    mechanism = IntegerGaussianMechanism.calibrated(Counts(), epsilon=1.0, delta=delta)
     assert math.isfinite(mechanism.sigma)
     assert mechanism.epsilon(delta) <= 1.0
 
 
 def test_auto_takes_the_smaller_noise() -> None:
-    single = calibrate(epsilon=1.0, delta=1e-6, sensitivity=1.0)
+    single = calibrate(Numbers(), epsilon=1.0, delta=1e-6)
     assert isinstance(single, LaplaceMechanism)
-    gaussian = calibrate_gaussian(epsilon=1.0, delta=1e-6, sensitivity=1.0)
+    gaussian = GaussianMechanism.calibrated(Numbers(), epsilon=1.0, delta=1e-6)
     assert gaussian.standard_deviation / single.standard_deviation == pytest.approx(2.99, abs=0.01)
-    tolerant = calibrate(epsilon=0.1, delta=0.2, sensitivity=1.0)
+    tolerant = calibrate(Numbers(), epsilon=0.1, delta=0.2)
     assert isinstance(tolerant, GaussianMechanism)
 
 
@@ -115,7 +110,9 @@ def test_auto_takes_the_smaller_noise() -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-6), (8.0, 1e-3)])
 def test_integer_noise_is_accounted_exactly(coordinates: int, epsilon: float, delta: float) -> None:
     """delta(epsilon) summed over all outcomes of the discrete Gaussian in one or two cells."""
-    mechanism = calibrate_integer_gaussian(epsilon=epsilon, delta=delta, coordinates=coordinates)
+    mechanism = IntegerGaussianMechanism.calibrated(
+        Counts(coordinates=coordinates), epsilon=epsilon, delta=delta
+    )
     sigma = mechanism.sigma
     reach = np.arange(-math.ceil(9 * sigma) - 2, math.ceil(9 * sigma) + 3)
     one = np.exp(-(reach**2) / (2 * sigma**2))
@@ -177,7 +174,7 @@ def test_the_noise_gain() -> None:
 
 
 def test_mechanisms_describe_themselves() -> None:
-    laplace = calibrate_laplace(epsilon=1.0, sensitivity=1.0)
+    laplace = LaplaceMechanism.calibrated(Numbers(), epsilon=1.0, delta=0.0)
     assert str(laplace) == "Laplace noise of scale 1"
     assert laplace.standard_deviation == pytest.approx(math.sqrt(2))
     integer = IntegerGaussianMechanism(sigma=3.0, coordinates=2)
@@ -189,23 +186,26 @@ def test_mechanisms_describe_themselves() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: calibrate_laplace(epsilon=0, sensitivity=1), "above 0"),
-        (lambda: calibrate_laplace(epsilon=-1, sensitivity=1), "above 0"),
-        (lambda: calibrate_laplace(epsilon=math.nan, sensitivity=1), "finite"),
-        (lambda: calibrate_laplace(epsilon=math.inf, sensitivity=1), "finite"),
-        (lambda: calibrate_laplace(epsilon=1e300, sensitivity=1), "no privacy at all"),
-        (lambda: calibrate_laplace(epsilon=10**400, sensitivity=1), "must be a number"),
+        (lambda: calibrate(Numbers(), epsilon=0, law="laplace"), "above 0"),
+        (lambda: calibrate(Numbers(), epsilon=-1, law="laplace"), "above 0"),
+        (lambda: calibrate(Numbers(), epsilon=math.nan, law="laplace"), "finite"),
+        (lambda: calibrate(Numbers(), epsilon=math.inf, law="laplace"), "finite"),
+        (lambda: calibrate(Numbers(), epsilon=1e300, law="laplace"), "no privacy at all"),
+        (lambda: calibrate(Numbers(), epsilon=10**400, law="laplace"), "must be a number"),
         (
             lambda: paper_true_epsilon(epsilon=math.nan, delta=0.1, points=1, batches=1),
             "finite",
         ),
-        (lambda: calibrate_laplace(epsilon="a", sensitivity=1), "must be a number"),  # type: ignore[arg-type]
-        (lambda: calibrate_laplace(epsilon=1, sensitivity=-1), "negative"),
-        (lambda: calibrate_laplace(epsilon=1, sensitivity=math.inf), "finite"),
-        (lambda: calibrate_gaussian(epsilon=1, delta=0, sensitivity=1), "strictly between"),
-        (lambda: calibrate_gaussian(epsilon=1, delta=1, sensitivity=1), "strictly between"),
-        (lambda: calibrate(epsilon=1, delta=0.1, sensitivity=1, kind="x"), "'auto'"),
-        (lambda: calibrate_integer_gaussian(epsilon=1, delta=0.1, coordinates=0), "at least 1"),
+        (lambda: calibrate(Numbers(), epsilon="a", law="laplace"), "must be a number"),  # type: ignore[arg-type]
+        (lambda: calibrate(Numbers(-1), epsilon=1, law="laplace"), "negative"),
+        (lambda: calibrate(Numbers(math.inf), epsilon=1, law="laplace"), "finite"),
+        (lambda: calibrate(Numbers(), epsilon=1, delta=0, law="gaussian"), "strictly between"),
+        (lambda: calibrate(Numbers(), epsilon=1, delta=1, law="gaussian"), "under 1"),
+        (lambda: calibrate(Numbers(), epsilon=1, delta=0.1, law="x"), "known are auto"),
+        (
+            lambda: calibrate(Counts(coordinates=0), epsilon=1, delta=0.1, law="gaussian"),
+            "at least 1",
+        ),
         (
             lambda: paper_true_epsilon(
                 epsilon=1,

@@ -17,17 +17,18 @@ from fedprikl import InvalidInputError
 from fedprikl.privacy import (
     AccountedRelease,
     Charge,
+    Counts,
     GaussianMechanism,
+    IntegerGaussianMechanism,
     InverseSensitivityMechanism,
     LaplaceMechanism,
-    calibrate_gaussian,
-    calibrate_laplace,
+    Numbers,
     total_epsilon,
 )
 from fedprikl.privacy.accounting import concentrated_epsilon
-from fedprikl.privacy.composition import basic_epsilon, largest_fitting_epsilon
-from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, calibrate_integer_gaussian
-from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
+from fedprikl.privacy.charges import charge_from_dict, charge_to_dict
+from fedprikl.privacy.composition import largest_fitting_epsilon
+from tests.privacy.basic import basic_epsilon
 
 pytestmark = pytest.mark.slow
 
@@ -35,11 +36,11 @@ DELTA = 1e-6
 
 
 def laplace(epsilon: float) -> LaplaceMechanism:
-    return calibrate_laplace(epsilon=epsilon, sensitivity=1.0)
+    return LaplaceMechanism.calibrated(Numbers(), epsilon=epsilon, delta=0.0)
 
 
 def gaussian(epsilon: float) -> GaussianMechanism:
-    return calibrate_gaussian(epsilon=epsilon, delta=DELTA, sensitivity=1.0)
+    return GaussianMechanism.calibrated(Numbers(), epsilon=epsilon, delta=DELTA)
 
 
 def accounted(epsilon: float, delta: float = 0.0) -> AccountedRelease:
@@ -74,9 +75,9 @@ def test_one_release_costs_its_own_epsilon(charge: Any) -> None:
 @pytest.mark.parametrize("delta", [1e-9, 1e-5])
 def test_a_release_calibrated_to_the_whole_budget_fits(epsilon: float, delta: float) -> None:
     for release in (
-        calibrate_laplace(epsilon=epsilon, sensitivity=0.3),
-        calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=0.3),
-        calibrate_integer_gaussian(epsilon=epsilon, delta=delta),
+        LaplaceMechanism.calibrated(Numbers(0.3), epsilon=epsilon, delta=0.0),
+        GaussianMechanism.calibrated(Numbers(0.3), epsilon=epsilon, delta=delta),
+        IntegerGaussianMechanism.calibrated(Counts(), epsilon=epsilon, delta=delta),
     ):
         assert total_epsilon([release], delta=delta) <= epsilon
 
@@ -183,8 +184,11 @@ def test_never_below_the_optimistic_estimate(epsilons: tuple[float, ...], delta:
 def test_rounds_of_equal_epsilon_are_convolved_together() -> None:
     """Sensitivities change from round to round, and with them the last bit of epsilon."""
     same = [laplace(0.05)] * 60
-    other = [calibrate_laplace(epsilon=0.05, sensitivity=0.001 * (7 + i)) for i in range(60)]
-    assert len({release.epsilon() for release in other}) > 1
+    other = [
+        LaplaceMechanism.calibrated(Numbers(0.001 * (7 + i)), epsilon=0.05, delta=0.0)
+        for i in range(60)
+    ]
+    assert len({release.epsilon(0.0) for release in other}) > 1
     total = total_epsilon(other, delta=DELTA)
     assert total == pytest.approx(total_epsilon(same, delta=DELTA), rel=1e-5)
     assert total < 60 * 0.05 * 0.8
@@ -389,7 +393,7 @@ PASTS: list[list[Charge]] = [
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("kind", ["laplace", "gaussian", "adaptive"])
 def test_what_would_fit_fits_and_a_little_more_does_not(past: list[Charge], kind: Any) -> None:
-    fits = largest_fitting_epsilon(past, epsilon=1.0, delta=DELTA, kind=kind)
+    fits = largest_fitting_epsilon(past, epsilon=1.0, delta=DELTA, law=kind)
     make: Any = {"laplace": laplace, "gaussian": gaussian, "adaptive": adaptive}[kind]
     assert fits > 0
     assert total_epsilon([*past, make(fits)], delta=DELTA) <= 1.0
@@ -398,11 +402,11 @@ def test_what_would_fit_fits_and_a_little_more_does_not(past: list[Charge], kind
 
 def test_what_would_fit_at_the_ends() -> None:
     full: list[Charge] = [accounted(1.0)]
-    assert largest_fitting_epsilon([], epsilon=1.0, delta=DELTA, kind="laplace") == 1.0
-    assert largest_fitting_epsilon(full, epsilon=1.0, delta=DELTA, kind="laplace") == 0
-    assert largest_fitting_epsilon([], epsilon=1.0, delta=0.0, kind="gaussian") == 0
-    with pytest.raises(InvalidInputError, match="'laplace', 'gaussian' or 'adaptive'"):
-        largest_fitting_epsilon([], epsilon=1.0, delta=DELTA, kind="x")  # type: ignore[arg-type]
+    assert largest_fitting_epsilon([], epsilon=1.0, delta=DELTA, law="laplace") == 1.0
+    assert largest_fitting_epsilon(full, epsilon=1.0, delta=DELTA, law="laplace") == 0
+    assert largest_fitting_epsilon([], epsilon=1.0, delta=0.0, law="gaussian") == 0
+    with pytest.raises(InvalidInputError, match="known are auto, adaptive, gaussian, laplace"):
+        largest_fitting_epsilon([], epsilon=1.0, delta=DELTA, law="x")
 
 
 @given(charges)
@@ -436,4 +440,7 @@ def test_bad_input_says_what_to_do(make: Any, words: str) -> None:
 
 def test_charges_describe_themselves() -> None:
     assert str(accounted(0.5, 1e-7)) == "a release of epsilon 0.5, delta 1e-07"
-    assert calibrate_integer_gaussian(epsilon=1.0, delta=DELTA).epsilon(DELTA) <= 1.0
+    assert (
+        IntegerGaussianMechanism.calibrated(Counts(), epsilon=1.0, delta=DELTA).epsilon(DELTA)
+        <= 1.0
+    )

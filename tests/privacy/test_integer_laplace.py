@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
-from fedprikl.privacy import SecureNoise, calibrate_integer
-from fedprikl.privacy.integer_noise import (
+from fedprikl.privacy import (
+    Counts,
     IntegerGaussianMechanism,
     IntegerLaplaceMechanism,
-    calibrate_integer_laplace,
+    SecureNoise,
+    calibrate,
 )
 from tests.false_alarm import looks_centred
 from tests.privacy.test_polya import fits
@@ -32,10 +33,12 @@ def test_the_variance_is_the_definition(scale: float) -> None:
 @pytest.mark.parametrize("coordinates", [1, 2])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 7.0])
 def test_epsilon_is_the_log_ratio(epsilon: float, coordinates: int) -> None:
-    mechanism = calibrate_integer_laplace(epsilon=epsilon, coordinates=coordinates)
+    mechanism = IntegerLaplaceMechanism.calibrated(
+        Counts(coordinates=coordinates), epsilon=epsilon, delta=0.0
+    )
     step = np.abs(np.diff(-np.abs(K) / mechanism.scale)).max()
     assert coordinates * step == pytest.approx(epsilon, rel=1e-9)
-    assert epsilon * (1 - 1e-9) < mechanism.epsilon() <= epsilon
+    assert epsilon * (1 - 1e-9) < mechanism.epsilon(0.0) <= epsilon
     assert mechanism.sensitivity == coordinates
 
 
@@ -49,7 +52,7 @@ def test_draws_have_their_probabilities(source: Any) -> None:
 
 def test_noise_is_added_to_the_counts() -> None:
     """A z-test at 1e-9; half a count is 12 standard errors, missed once in 1e10."""
-    mechanism = calibrate_integer_laplace(epsilon=1.0)
+    mechanism = IntegerLaplaceMechanism.calibrated(Counts(), epsilon=1.0, delta=0.0)
     noisy = mechanism.add_to(np.full(5000, 10**6), SecureNoise())
     assert noisy.dtype == np.float64
     assert looks_centred(noisy, 10**6)
@@ -58,10 +61,10 @@ def test_noise_is_added_to_the_counts() -> None:
 
 
 def test_the_smaller_noise_is_taken() -> None:
-    assert isinstance(calibrate_integer(epsilon=1.0, delta=1e-6), IntegerLaplaceMechanism)
-    assert isinstance(calibrate_integer(epsilon=1.0, delta=0.05), IntegerGaussianMechanism)
+    assert isinstance(calibrate(Counts(), epsilon=1.0, delta=1e-6), IntegerLaplaceMechanism)
+    assert isinstance(calibrate(Counts(), epsilon=1.0, delta=0.05), IntegerGaussianMechanism)
     for kind in ("laplace", "gaussian"):
-        chosen = calibrate_integer(epsilon=1.0, delta=1e-6, kind=kind)
+        chosen = calibrate(Counts(), epsilon=1.0, delta=1e-6, law=kind)
         assert kind in str(chosen).lower()
 
 
@@ -69,15 +72,10 @@ def test_the_smaller_noise_is_taken() -> None:
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 10.0])
 def test_many_moved_counts(epsilon: float, coordinates: int) -> None:
     """As many as 200 columns and their joint domain have: what is asked for is proved."""
-    chosen = calibrate_integer(epsilon=epsilon, delta=1e-6, coordinates=coordinates)
+    chosen = calibrate(Counts(coordinates=coordinates), epsilon=epsilon, delta=1e-6)
     assert 0.97 * epsilon < chosen.epsilon(1e-6) <= epsilon
     for kind in ("laplace", "gaussian"):
-        other = calibrate_integer(
-            epsilon=epsilon,
-            delta=1e-6,
-            coordinates=coordinates,
-            kind=kind,
-        )
+        other = calibrate(Counts(coordinates=coordinates), epsilon=epsilon, delta=1e-6, law=kind)
         assert other.epsilon(1e-6) <= epsilon
         assert chosen.standard_deviation <= other.standard_deviation
 
@@ -85,9 +83,9 @@ def test_many_moved_counts(epsilon: float, coordinates: int) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: calibrate_integer(epsilon=0.0, delta=1e-6), "above 0"),
-        (lambda: calibrate_integer_laplace(epsilon=1.0, coordinates=0), "at least 1"),
-        (lambda: calibrate_integer(epsilon=1.0, delta=1e-6, kind="x"), "'laplace' or"),  # type: ignore[arg-type]
+        (lambda: calibrate(Counts(), epsilon=0.0, delta=1e-6), "above 0"),
+        (lambda: calibrate(Counts(coordinates=0), epsilon=1.0, law="laplace"), "at least 1"),
+        (lambda: calibrate(Counts(), epsilon=1.0, delta=1e-6, law="x"), "There is no noise"),
         (lambda: SecureNoise().integer_laplace([0.5], scale=1.0), "whole numbers"),
         (lambda: SecureNoise().integer_laplace([math.nan], scale=1.0), "finite numbers"),
     ],

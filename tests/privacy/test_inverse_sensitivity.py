@@ -27,8 +27,8 @@ from fedprikl.privacy import (
     Ranges,
     adaptive_release,
 )
-from fedprikl.privacy.inverse_sensitivity import ring_sizes, ring_weights
-from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
+from fedprikl.privacy.adaptive import ring_sizes, ring_weights
+from fedprikl.privacy.charges import charge_from_dict, charge_to_dict
 from fedprikl.reference import all_points
 from tests.adaptive_losses import lengths, log, ratios
 from tests.brute_force import Histogram, histograms, neighbours

@@ -28,16 +28,16 @@ from fedprikl.privacy import (
     AccountedRelease,
     Charge,
     Head,
+    IntegerGaussianMechanism,
     InverseSensitivityMechanism,
     Ledger,
+    Numbers,
     Reservation,
     RoundState,
-    calibrate_gaussian,
-    calibrate_laplace,
+    calibrate,
     total_epsilon,
 )
 from fedprikl.privacy.account import LEDGER, worst_epsilon
-from fedprikl.privacy.integer_noise import IntegerGaussianMechanism
 from fedprikl.store import Store
 
 AT = "2030-01-31T12:00:00+00:00"
@@ -136,7 +136,7 @@ def test_an_open_reservation_stays_charged(path: Path, ledger: Ledger) -> None:
 
 
 def test_gaussian_rounds_compose_exactly_and_populations_are_apart(ledger: Ledger) -> None:
-    part = calibrate_gaussian(epsilon=0.5, delta=1e-6, sensitivity=0.1)
+    part = calibrate(Numbers(0.1), epsilon=0.5, delta=1e-6, law="gaussian")
     for i in range(3):
         ledger.reserve("phones", part, round_id=f"r{i}", at=AT)
     spent = ledger.account("phones").spent
@@ -149,7 +149,7 @@ def test_gaussian_rounds_compose_exactly_and_populations_are_apart(ledger: Ledge
 
 def test_ten_tenths_make_one(ledger: Ledger) -> None:
     for i in range(10):
-        noise = calibrate_laplace(epsilon=0.1, sensitivity=3.0)
+        noise = calibrate(Numbers(3.0), epsilon=0.1, law="laplace")
         mechanism: Charge = noise if i % 2 else release(0.1)
         ledger.reserve("phones", mechanism, round_id=f"r{i}", at=AT)
     with pytest.raises(BudgetExceededError):
@@ -171,13 +171,12 @@ def test_an_exhausted_budget_says_what_would_fit(ledger: Ledger, kind: str) -> N
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
     assert (str(copied), copied.fits) == (str(error), error.fits)
     epsilon = error.fits[kind]
-    settings_: dict[str, Any] = {"sensitivity": 1.0}
-    make = calibrate_laplace if kind == "laplace" else calibrate_gaussian
-    if kind == "gaussian":
-        settings_["delta"] = 1e-6
+    more, fitting = (
+        calibrate(Numbers(), epsilon=factor * epsilon, delta=1e-6, law=kind) for factor in (1.02, 1)
+    )
     with pytest.raises(BudgetExceededError):
-        ledger.reserve("phones", make(epsilon=epsilon * 1.02, **settings_), round_id="two", at=AT)
-    ledger.reserve("phones", make(epsilon=epsilon, **settings_), round_id="two", at=AT)
+        ledger.reserve("phones", more, round_id="two", at=AT)
+    ledger.reserve("phones", fitting, round_id="two", at=AT)
 
 
 def test_a_full_budget_and_a_pure_budget(ledger: Ledger) -> None:
@@ -186,7 +185,7 @@ def test_a_full_budget_and_a_pure_budget(ledger: Ledger) -> None:
         ledger.reserve("phones", release(0.1), round_id="more", at=AT)
     assert caught.value.fits == {"laplace": 0, "gaussian": 0}
     ledger.set_budget("pure", epsilon=1.0, delta=0.0, at=AT)
-    noise = calibrate_gaussian(epsilon=0.1, delta=1e-6, sensitivity=1.0)
+    noise = calibrate(Numbers(), epsilon=0.1, delta=1e-6, law="gaussian")
     with pytest.raises(BudgetExceededError, match="epsilon 1 with Laplace noise\\.") as caught:
         ledger.reserve("pure", noise, round_id="more", at=AT)
     assert caught.value.needed == math.inf
@@ -214,7 +213,7 @@ def test_a_budget_may_rise_but_not_fall_below_what_is_spent(ledger: Ledger) -> N
         ledger.set_budget("phones", epsilon=0.5, delta=1e-6, at=AT)
     assert ledger.set_budget("phones", epsilon=2.0, delta=1e-6, at=AT).left == 1.25
     assert ledger.set_budget("phones", epsilon=0.75, delta=1e-6, at=AT).left == 0
-    noise = calibrate_gaussian(epsilon=0.1, delta=1e-6, sensitivity=1.0)
+    noise = calibrate(Numbers(), epsilon=0.1, delta=1e-6, law="gaussian")
     ledger.set_budget("phones", epsilon=1.0, delta=1e-6, at=AT)
     ledger.reserve("phones", noise, round_id="two", at=AT)
     with pytest.raises(InvalidInputError, match="cannot be set"):
@@ -750,8 +749,8 @@ def _whole_ledger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Head, bytes
 
 def test_mechanisms_survive_the_file(ledger: Ledger) -> None:
     made: list[Charge] = [
-        calibrate_laplace(epsilon=0.1, sensitivity=1 / 3),
-        calibrate_gaussian(epsilon=0.1, delta=1e-6, sensitivity=1 / 3),
+        calibrate(Numbers(1 / 3), epsilon=0.1, law="laplace"),
+        calibrate(Numbers(1 / 3), epsilon=0.1, delta=1e-6, law="gaussian"),
         IntegerGaussianMechanism(sigma=100 / 3, coordinates=1),
     ]
     for i, mechanism in enumerate(made):

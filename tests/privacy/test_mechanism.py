@@ -15,26 +15,23 @@ from fedprikl.privacy import (
     AccountedRelease,
     Calibrated,
     Charge,
+    Counts,
     GaussianMechanism,
+    IntegerGaussianMechanism,
+    IntegerLaplaceMechanism,
     LaplaceMechanism,
     Ledger,
     Mechanism,
+    Numbers,
     PureLoss,
     SecureNoise,
+    SharedCounts,
     calibrate,
-    calibrate_gaussian,
-    calibrate_laplace,
-    calibrate_shared,
+    charges,
+    register_charge,
     total_epsilon,
 )
-from fedprikl.privacy import mechanism as module
-from fedprikl.privacy.integer_noise import (
-    IntegerGaussianMechanism,
-    IntegerLaplaceMechanism,
-    calibrate_integer_laplace,
-)
-from fedprikl.privacy.losses import GaussianLoss, IntegerGaussianLoss, ProvedLoss
-from fedprikl.privacy.mechanism import AdditiveMechanism, check_charge, register_mechanism
+from fedprikl.privacy.charges import GaussianLoss, IntegerGaussianLoss, charge_to_dict, check_charge
 from tests.false_alarm import FALSE_ALARM
 
 AT = "2030-01-31T12:00:00+00:00"
@@ -98,7 +95,7 @@ def test_the_default_quantile_is_the_closed_form(name: str) -> None:
     noise = MECHANISMS[name]
     for probability in (0.6, 0.95, 0.9999):
         for sd in (0.0, 0.2, 4.0):
-            general = AdditiveMechanism.quantile(noise, probability, error_sd=sd)
+            general = Mechanism.quantile(noise, probability, error_sd=sd)
             assert general == pytest.approx(noise.quantile(probability, error_sd=sd), rel=1e-5)
 
 
@@ -112,13 +109,13 @@ def test_a_law_without_quantiles_is_refused(chance: float) -> None:
 
     wrong: Any = Wrong()
     with pytest.raises(InvalidInputError, match="must fall from 1 to 0"):
-        AdditiveMechanism.quantile(wrong, 0.9)
+        Mechanism.quantile(wrong, 0.9)
 
 
 @every_kind
 def test_the_stated_delta_is_0_only_where_it_is_proved(noise: Mechanism) -> None:
     proved = noise.proved_delta(1e-6)
-    assert proved == AdditiveMechanism.proved_delta(noise, 1e-6)
+    assert proved == Mechanism.proved_delta(noise, 1e-6)
     assert math.isfinite(total_epsilon([noise], delta=proved))
     assert (proved == 0) is math.isfinite(total_epsilon([noise], delta=0.0))
 
@@ -130,7 +127,7 @@ def test_the_loss_alone_is_the_mechanism(noise: Mechanism) -> None:
 
 
 def test_integer_laplace_noise_can_be_charged(tmp_path: Path) -> None:
-    noise = calibrate_integer_laplace(epsilon=0.5)
+    noise = calibrate(Counts(), epsilon=0.5, law="laplace")
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.set_budget("people", epsilon=1.0, delta=0.0, at=AT)
         for name in ("one", "two"):
@@ -153,15 +150,15 @@ def test_integer_laplace_noise_composes_exactly(coordinates: int) -> None:
         return float(losing @ -np.expm1(np.minimum(epsilon - loss, 0.0)))
 
     assert exact(found) <= delta < exact(found * 0.99)
-    assert found < releases * noise.epsilon()
+    assert found < releases * noise.epsilon(0.0)
 
 
 def test_pure_releases_that_are_tiny_or_huge_are_added() -> None:
-    tiny = calibrate_integer_laplace(epsilon=1e-7)
-    large = calibrate_laplace(epsilon=1.0, sensitivity=1.0)
+    tiny = calibrate(Counts(), epsilon=1e-7, law="laplace")
+    large = calibrate(Numbers(), epsilon=1.0, law="laplace")
     both = total_epsilon([tiny, large], delta=1e-6)
-    assert large.epsilon() <= both <= large.epsilon() + tiny.epsilon()
-    huge = calibrate_integer_laplace(epsilon=400.0)
+    assert large.epsilon(0.0) <= both <= large.epsilon(0.0) + tiny.epsilon(0.0)
+    huge = calibrate(Counts(), epsilon=400.0, law="laplace")
     assert total_epsilon([huge, huge], delta=1e-6) == pytest.approx(800.0)
 
 
@@ -192,20 +189,20 @@ def test_a_ledger_is_written_as_ever(tmp_path: Path) -> None:
 def test_calibrated_is_resolved_once(kind: str, epsilon: float, delta: float) -> None:
     if kind == "gaussian" and delta < 1e-30:
         with pytest.raises(InvalidInputError, match="Raise delta"):
-            Calibrated(epsilon, delta, kind)
+            Calibrated(Numbers(), epsilon, delta, kind)
         return
-    noise = Calibrated(epsilon, delta, kind)
-    assert noise.kind in ("laplace", "gaussian")
-    assert Calibrated(epsilon, delta, noise.kind) == noise
+    noise = Calibrated(Numbers(), epsilon, delta, kind)
+    assert noise.law in ("laplace", "gaussian")
+    assert Calibrated(Numbers(), epsilon, delta, noise.law) == noise
     for sensitivity in (0.0, 1e-12, 0.037, 1.0, 1e3):
-        options: list[Mechanism] = [calibrate_laplace(epsilon=epsilon, sensitivity=sensitivity)]
+        options: list[Mechanism] = [calibrate(Numbers(sensitivity), epsilon=epsilon, law="laplace")]
         if delta > 1e-30:
             options.append(
-                calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=sensitivity)
+                calibrate(Numbers(sensitivity), epsilon=epsilon, delta=delta, law="gaussian")
             )
         least = min(options, key=lambda each: each.standard_deviation)
         drawn = noise.for_sensitivity(sensitivity)
-        assert drawn == calibrate(epsilon=epsilon, delta=delta, sensitivity=sensitivity, kind=kind)
+        assert drawn == calibrate(Numbers(sensitivity), epsilon=epsilon, delta=delta, law=kind)
         assert drawn in ([least] if kind == "auto" else options)
         assert type(drawn) is type(noise.charge)
         assert drawn.epsilon(delta) == pytest.approx(noise.charge.epsilon(delta), rel=1e-6)
@@ -213,8 +210,8 @@ def test_calibrated_is_resolved_once(kind: str, epsilon: float, delta: float) ->
 
 
 def test_both_shared_kinds_answer_alike() -> None:
-    laplace = calibrate_shared(epsilon=1.0, delta=1e-6, shares=50, kind="laplace")
-    gaussian = calibrate_shared(epsilon=1.0, delta=1e-6, shares=50, kind="gaussian")
+    laplace = calibrate(SharedCounts(shares=50), epsilon=1.0, delta=1e-6, law="laplace")
+    gaussian = calibrate(SharedCounts(shares=50), epsilon=1.0, delta=1e-6, law="gaussian")
     assert laplace.laplace_scale == pytest.approx(2.0)
     assert gaussian.laplace_scale is None
     assert laplace.proved_delta(1e-6) < 1e-6 == gaussian.proved_delta(1e-6)
@@ -225,10 +222,14 @@ def test_both_shared_kinds_answer_alike() -> None:
 
 
 @dataclass(frozen=True)
-class Odd(AdditiveMechanism):
+class Odd(Mechanism):
     """Charges whatever it is told."""
 
-    loss: Any
+    stated: Any
+
+    @property
+    def loss(self) -> Any:
+        return self.stated
 
     def check(self) -> None: ...
 
@@ -237,15 +238,15 @@ def test_what_cannot_be_composed_is_refused() -> None:
     odd: Any = Odd(PureLoss(1.0))
     with pytest.raises(InvalidInputError, match="A Odd cannot be charged"):
         check_charge(odd)
-    register_mechanism("odd")(Odd)
+    register_charge("odd")(Odd)
     try:
         wrong: Any = Odd("nothing at all")
         with pytest.raises(InvalidInputError, match="cannot be composed"):
             total_epsilon([wrong], delta=1e-6)
         with pytest.raises(InvalidInputError, match="cannot be composed"):
-            odd.to_dict()  # its loss comes back as a mapping
+            charge_to_dict(odd)  # its loss comes back as a mapping
     finally:
-        module._NAMES.pop(module._KINDS.pop("odd"))
+        charges._NAMES.pop(charges._KINDS.pop("odd"))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +256,7 @@ def test_what_cannot_be_composed_is_refused() -> None:
         lambda: PureLoss(math.nan),
         lambda: GaussianLoss(-1.0),
         lambda: IntegerGaussianLoss(math.nan, 1),
-        lambda: ProvedLoss(0.1, -1e-9),
+        lambda: check_charge(AccountedRelease(proved_epsilon=0.1, proved_delta=-1e-9)),
     ],
 )
 def test_no_loss_is_negative(make: Any) -> None:

@@ -13,33 +13,33 @@ from fedprikl.checks import Floats
 from fedprikl.privacy import (
     AccountedRelease,
     Charge,
+    Counts,
     InsecureSeededNoise,
-    InverseSensitivityMechanism,
-    SecureNoise,
-    calibrate_integer,
-    calibrate_laplace,
-    calibrate_shared,
-    total_epsilon,
-)
-from fedprikl.privacy.accounting import concentrated_epsilon, concentration_of
-from fedprikl.privacy.composition import basic_epsilon
-from fedprikl.privacy.integer_noise import (
     IntegerGaussianMechanism,
     IntegerLaplaceMechanism,
-    calibrate_integer_gaussian,
-    calibrate_integer_laplace,
+    InverseSensitivityMechanism,
+    LaplaceMechanism,
+    Numbers,
+    SecureNoise,
+    SharedCounts,
+    calibrate,
+    total_epsilon,
 )
-from fedprikl.privacy.losses import ConcentratedLoss
-from fedprikl.privacy.many_counts import ROUND_OFF, moved_counts_delta
-from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
+from fedprikl.privacy.accounting import (
+    LOG_ROUND_OFF,
+    client_counts_delta,
+    concentrated_epsilon,
+    concentration_of,
+)
+from fedprikl.privacy.charges import ConcentratedRelease, charge_from_dict, charge_to_dict
 from fedprikl.privacy.noise import tail_bits
-from fedprikl.privacy.shared_noise import (
+from fedprikl.privacy.shares import (
     SharedGaussianMechanism,
     SharedLaplaceMechanism,
-    calibrate_shared_gaussian,
     sum_probabilities,
 )
 from tests.brute_force import Histogram, histograms
+from tests.privacy.basic import basic_epsilon
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +94,7 @@ def test_one_client_moves_the_counts_of_all_columns_by_what_is_assumed(moved: in
 @pytest.mark.parametrize("moved", [1, 2, 3, 4])
 def test_laplace_noise_hides_a_client(moved: int) -> None:
     """No outcome of three cells is e^epsilon times as likely; half the noise would not do."""
-    noise = calibrate_integer_laplace(epsilon=0.8, moved=moved)
+    noise = IntegerLaplaceMechanism.calibrated(Counts(contribution=moved), epsilon=0.8, delta=0.0)
     logs = np.log(masses(noise, 30))
     worst = 0.0
     for shift in shifts(3, moved):
@@ -102,20 +102,22 @@ def test_laplace_noise_hides_a_client(moved: int) -> None:
         worst = max(worst, sum(losses))
     assert worst == pytest.approx(0.8, rel=1e-6)
     assert noise.sensitivity == 2 * moved
-    half = IntegerLaplaceMechanism(scale=noise.scale / 2, coordinates=2, moved=moved)
-    assert half.epsilon() == pytest.approx(1.6)
+    half = IntegerLaplaceMechanism(scale=noise.scale / 2, coordinates=2, contribution=moved)
+    assert half.epsilon(0.0) == pytest.approx(1.6)
 
 
 @pytest.mark.parametrize("moved", [2, 3, 4])
 def test_gaussian_noise_hides_a_client(moved: int) -> None:
     """All shifts of three cells, by summing all outcomes. Half the noise would not do."""
     epsilon, delta = 3.0, 1e-2
-    noise = calibrate_integer(epsilon=epsilon, delta=delta, moved=moved, kind="gaussian")
+    noise = IntegerGaussianMechanism.calibrated(
+        Counts(contribution=moved), epsilon=epsilon, delta=delta
+    )
     assert isinstance(noise, IntegerGaussianMechanism)
     found = largest_delta(masses(noise, round(6 * noise.sigma)), 3, moved, epsilon)
     assert 0.2 * delta < found <= delta
     assert noise.epsilon(delta) <= epsilon
-    half = IntegerGaussianMechanism(sigma=noise.sigma / 2, coordinates=2, moved=moved)
+    half = IntegerGaussianMechanism(sigma=noise.sigma / 2, coordinates=2, contribution=moved)
     assert largest_delta(masses(half, round(8 * half.sigma)), 3, moved, epsilon) > 3 * delta
     assert half.epsilon(delta) > 2 * epsilon
 
@@ -125,13 +127,17 @@ def test_gaussian_noise_hides_a_client(moved: int) -> None:
 def test_gaussian_noise_in_shares_hides_a_client(moved: int, shares: int) -> None:
     """All shifts of three cells under the summed noise. Half the noise would not do."""
     epsilon, delta = 3.0, 1e-2
-    noise = calibrate_shared_gaussian(epsilon=epsilon, delta=delta, shares=shares, moved=moved)
+    noise = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=shares, contribution=moved), epsilon=epsilon, delta=delta
+    )
     reach = round(6 * noise.standard_deviation)
     found = largest_delta(centre(sum_probabilities(noise.sigma, shares), reach), 3, moved, epsilon)
     assert 0.15 * delta < found <= delta
     assert noise.epsilon(delta) <= epsilon
-    fewer = SharedGaussianMechanism(sigma=noise.sigma, shares=max(1, shares // 4), moved=moved)
-    few = centre(sum_probabilities(fewer.sigma, fewer.shares), reach)
+    fewer = SharedGaussianMechanism(
+        on=SharedCounts(shares=max(1, shares // 4), contribution=moved), sigma=noise.sigma
+    )
+    few = centre(sum_probabilities(fewer.sigma, fewer.on.shares), reach)
     assert largest_delta(few, 3, moved, epsilon) > delta
     assert fewer.epsilon(delta) > epsilon
 
@@ -152,7 +158,7 @@ def cut_short(reach: int) -> Floats:
 def test_outcomes_of_one_world_only_are_a_certain_loss(moved: int, epsilon: float) -> None:
     """delta is never below that of any shift, nor below what gives a world away for certain."""
     noise = cut_short(12)
-    found = moved_counts_delta(noise, 2, moved)(epsilon)
+    found = client_counts_delta(noise, 2, moved)(epsilon)
     assert found >= largest_delta(noise, 3, moved, epsilon) > 0
 
 
@@ -161,7 +167,7 @@ def test_beyond_all_losses_what_is_cut_is_left(coordinates: int, moved: int) -> 
     """At most coordinates k counts move, each by at most k, with and without the shift."""
     noise = cut_short(12)
     expected = 2 * coordinates * moved * noise[-moved:].sum()
-    found = moved_counts_delta(noise, coordinates, moved)(1e4)
+    found = client_counts_delta(noise, coordinates, moved)(1e4)
     assert found == pytest.approx(expected, rel=1e-6)
 
 
@@ -170,7 +176,7 @@ def test_renyi_divergences_of_all_shifts_are_bounded(sigma: float, shares: int) 
     """Shares that are mostly 0 add up to no Gaussian: the delta is above that of each shift."""
     noise = sum_probabilities(sigma, shares)
     for moved in (2, 4):
-        delta_at = moved_counts_delta(noise, 2, moved)
+        delta_at = client_counts_delta(noise, 2, moved)
         for epsilon in (0.5, 2.0, 5.0):
             kept = centre(noise, 70)
             assert largest_delta(kept, 3, moved, epsilon) <= delta_at(epsilon)
@@ -181,14 +187,17 @@ def test_a_bound_from_the_largest_shift_alone_would_fail() -> None:
     even = np.zeros(61)
     even[::2] = np.exp(-(np.arange(-30, 31, 2) ** 2) / 50)
     noise = np.maximum(even / even.sum(), 1e-12)
-    assert moved_counts_delta(noise, 2, 2)(1.0) > 0.9
+    assert client_counts_delta(noise, 2, 2)(1.0) > 0.9
     assert true_delta(noise, (2, -2), 1.0) < 0.1
 
 
 def test_more_records_than_the_noise_reaches_are_not_hidden() -> None:
     noise = sum_probabilities(0.5, 3)
-    assert moved_counts_delta(noise, 2, 500)(5.0) == 1.0
-    assert SharedGaussianMechanism(sigma=0.5, shares=3, moved=500).epsilon(DELTA) == math.inf
+    assert client_counts_delta(noise, 2, 500)(5.0) == 1.0
+    assert (
+        SharedGaussianMechanism(on=SharedCounts(3, contribution=500), sigma=0.5).epsilon(DELTA)
+        == math.inf
+    )
 
 
 def test_probabilities_of_sums_are_as_precise_as_assumed() -> None:
@@ -211,20 +220,17 @@ def test_probabilities_of_sums_are_as_precise_as_assumed() -> None:
             if b > 1e-45
         ]
     assert len(errors) > 180
-    assert max(errors) < ROUND_OFF / 5
+    assert max(errors) < LOG_ROUND_OFF / 5
 
 
 @pytest.mark.parametrize("coordinates", [2, 12])
 @pytest.mark.parametrize("moved", [1, 7])
 def test_laplace_noise_in_shares_counts_every_record(coordinates: int, moved: int) -> None:
     """L1 of coordinates times moved; and the sampler is as fine as for so many counts."""
-    noise = calibrate_shared(
+    noise = SharedLaplaceMechanism.calibrated(
+        SharedCounts(shares=50, coordinates=coordinates, contribution=moved),
         epsilon=0.9,
         delta=DELTA,
-        shares=50,
-        kind="laplace",
-        coordinates=coordinates,
-        moved=moved,
     )
     assert isinstance(noise, SharedLaplaceMechanism)
     assert noise.scale == pytest.approx(coordinates * moved / 0.9)
@@ -239,52 +245,63 @@ def test_laplace_noise_in_shares_counts_every_record(coordinates: int, moved: in
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 @pytest.mark.parametrize("coordinates", [2, 40])
 def test_one_record_is_a_client_of_one(kind: Any, coordinates: int) -> None:
-    asked = {"epsilon": 0.7, "delta": DELTA, "coordinates": coordinates, "kind": kind}
-    assert calibrate_integer(**asked, moved=1) == calibrate_integer(**asked)
-    assert calibrate_shared(**asked, shares=30, moved=1) == calibrate_shared(**asked, shares=30)
+    asked: dict[str, Any] = {"epsilon": 0.7, "delta": DELTA, "law": kind}
+    one = Counts(coordinates, contribution=1)
+    assert calibrate(one, **asked) == calibrate(Counts(coordinates), **asked)
+    share = SharedCounts(30, coordinates, contribution=1)
+    assert calibrate(share, **asked) == calibrate(SharedCounts(30, coordinates), **asked)
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
 @pytest.mark.parametrize("moved", [2, 20])
 def test_noise_grows_with_the_records_of_a_client(epsilon: float, moved: int) -> None:
     """Laplace: exactly. Gaussian: up to 9% more than k times, for not knowing the worst case."""
-    one = calibrate_integer(epsilon=epsilon, delta=DELTA, kind="laplace")
-    many = calibrate_integer(epsilon=epsilon, delta=DELTA, kind="laplace", moved=moved)
+    one = IntegerLaplaceMechanism.calibrated(Counts(), epsilon=epsilon, delta=DELTA)
+    many = IntegerLaplaceMechanism.calibrated(
+        Counts(contribution=moved), epsilon=epsilon, delta=DELTA
+    )
     assert isinstance(one, IntegerLaplaceMechanism)
     assert isinstance(many, IntegerLaplaceMechanism)
     assert many.scale == pytest.approx(moved * one.scale)
-    one_normal = calibrate_integer_gaussian(epsilon=epsilon, delta=DELTA)
-    normal = calibrate_integer_gaussian(epsilon=epsilon, delta=DELTA, moved=moved)
+    one_normal = IntegerGaussianMechanism.calibrated(Counts(), epsilon=epsilon, delta=DELTA)
+    normal = IntegerGaussianMechanism.calibrated(
+        Counts(contribution=moved), epsilon=epsilon, delta=DELTA
+    )
     assert 1.0 < normal.sigma / (moved * one_normal.sigma) < 1.09
-    shared = calibrate_shared_gaussian(epsilon=epsilon, delta=DELTA, shares=200, moved=moved)
+    shared = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=200, contribution=moved), epsilon=epsilon, delta=DELTA
+    )
     assert 0.99 < shared.standard_deviation / normal.sigma < 1.01
     assert shared.epsilon(DELTA) <= epsilon
 
 
 @pytest.mark.parametrize("coordinates", [2, 4, 20, 80])
 def test_the_smaller_noise_is_taken(coordinates: int) -> None:
-    asked: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA, "coordinates": coordinates}
-    kinds = [calibrate_integer(**asked, moved=20, kind=kind) for kind in ("laplace", "gaussian")]
-    found = calibrate_integer(**asked, moved=20)
+    asked: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA}
+    on, shared_on = Counts(coordinates, 20), SharedCounts(100, coordinates, 20)
+    kinds = [calibrate(on, law=kind, **asked) for kind in ("laplace", "gaussian")]
+    found = calibrate(on, **asked)
     assert found.standard_deviation == min(kind.standard_deviation for kind in kinds)
-    shared = calibrate_shared(**asked, moved=20, shares=100)
+    shared = calibrate(shared_on, **asked)
     assert type(shared).__name__.removeprefix("Shared") == type(found).__name__.removeprefix(
         "Integer"
     )
 
 
-CLIENT = calibrate_integer_gaussian(epsilon=0.5, delta=DELTA, moved=20)
+CLIENT = IntegerGaussianMechanism.calibrated(Counts(contribution=20), epsilon=0.5, delta=DELTA)
 OTHERS: list[Charge] = [
-    calibrate_laplace(epsilon=0.2, sensitivity=1.0),
+    LaplaceMechanism.calibrated(Numbers(), epsilon=0.2, delta=0.0),
     InverseSensitivityMechanism(epsilon=0.3),
     IntegerGaussianMechanism(sigma=40.0, coordinates=2),
-    calibrate_integer_laplace(epsilon=0.4, moved=20),
-    calibrate_integer_gaussian(epsilon=0.1, delta=DELTA, coordinates=40, moved=3),
+    IntegerLaplaceMechanism.calibrated(Counts(contribution=20), epsilon=0.4, delta=0.0),
+    IntegerGaussianMechanism.calibrated(
+        Counts(coordinates=40, contribution=3), epsilon=0.1, delta=DELTA
+    ),
 ]
 
 
 def test_losses_known_by_rho_add_up() -> None:
-    assert isinstance(CLIENT.loss, ConcentratedLoss)
+    assert isinstance(CLIENT.loss, ConcentratedRelease)
     expected = concentrated_epsilon(10 * CLIENT.loss.rho, DELTA)
     assert total_epsilon([CLIENT] * 10, delta=DELTA) == pytest.approx(expected, rel=1e-9)
     assert total_epsilon([CLIENT], delta=DELTA) <= 0.5
@@ -307,7 +324,7 @@ def test_they_compose_with_every_other_loss(size: int) -> None:
 
 def test_two_releases_cost_no_less_than_all_outcomes_say() -> None:
     """Two releases of one count that one client moves by 3: delta by definition."""
-    one = IntegerGaussianMechanism(sigma=6.0, coordinates=1, moved=3)
+    one = IntegerGaussianMechanism(sigma=6.0, coordinates=1, contribution=3)
     epsilon = total_epsilon([one, one], delta=1e-3)
     noise = masses(one, 60)
     assert true_delta(noise, (3, 3), epsilon) <= 1e-3
@@ -317,12 +334,13 @@ def test_two_releases_cost_no_less_than_all_outcomes_say() -> None:
 @pytest.mark.parametrize("charge", [CLIENT, OTHERS[3]])
 def test_a_ledger_writes_and_reads_it(charge: Charge) -> None:
     document = charge_to_dict(charge)
-    assert document["moved"] == 20
+    assert document["contribution"] == 20
     assert charge_from_dict(document) == charge
-    old = {name: value for name, value in document.items() if name != "moved"}
-    one = charge_from_dict(old)
-    assert one.moved == 1  # type: ignore[attr-defined]
-    assert charge_to_dict(one) == old
+    one_record = {name: value for name, value in document.items() if name != "contribution"}
+    one = charge_from_dict(one_record)
+    assert one.contribution == 1  # type: ignore[attr-defined]
+    assert charge_to_dict(one) == one_record
+    assert charge_from_dict(one_record | {"moved": 20}) == charge  # as it was called once
 
 
 def test_draws_are_those_of_the_noise() -> None:
@@ -333,38 +351,43 @@ def test_draws_are_those_of_the_noise() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: calibrate_integer(epsilon=1.0, delta=DELTA, moved=0),
-        lambda: calibrate_integer(epsilon=1.0, delta=DELTA, moved=1.5, kind="gaussian"),  # type: ignore[arg-type]
-        lambda: calibrate_shared(epsilon=1.0, delta=DELTA, shares=5, moved=0),
-        lambda: calibrate_shared(epsilon=1.0, delta=DELTA, shares=5, moved=-1, kind="gaussian"),
-        lambda: SharedGaussianMechanism(sigma=1.0, shares=5, moved=0),
-        lambda: SharedLaplaceMechanism(scale=1.0, shares=5, moved=0),
-        lambda: charge_to_dict(IntegerGaussianMechanism(sigma=2.0, coordinates=2, moved=0)),
-        lambda: charge_to_dict(IntegerLaplaceMechanism(scale=2.0, coordinates=2, moved=0)),
+        lambda: calibrate(Counts(contribution=0), epsilon=1.0, delta=DELTA),
+        lambda: calibrate(Counts(contribution=1.5), epsilon=1.0, delta=DELTA, law="gaussian"),  # type: ignore[arg-type]
+        lambda: calibrate(SharedCounts(shares=5, contribution=0), epsilon=1.0, delta=DELTA),
+        lambda: calibrate(
+            SharedCounts(shares=5, contribution=-1), epsilon=1.0, delta=DELTA, law="gaussian"
+        ),
+        lambda: SharedGaussianMechanism(on=SharedCounts(5, contribution=0), sigma=1.0),
+        lambda: SharedLaplaceMechanism(on=SharedCounts(5, contribution=0), scale=1.0),
+        lambda: charge_to_dict(IntegerGaussianMechanism(sigma=2.0, coordinates=2, contribution=0)),
+        lambda: charge_to_dict(IntegerLaplaceMechanism(scale=2.0, coordinates=2, contribution=0)),
     ],
 )
 def test_bad_input_says_what_to_do(make: Any) -> None:
-    with pytest.raises(InvalidInputError, match="moved must be"):
+    with pytest.raises(InvalidInputError, match="contribution must be"):
         make()
 
 
 def test_what_no_rho_gives_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="No Gaussian noise"):
         concentration_of(1e-9, 1e-30)
-    assert IntegerGaussianMechanism(sigma=50.0, coordinates=2, moved=3).epsilon(1e-31) == math.inf
+    assert (
+        IntegerGaussianMechanism(sigma=50.0, coordinates=2, contribution=3).epsilon(1e-31)
+        == math.inf
+    )
 
 
 @pytest.mark.parametrize("releases", [1, 2, 52])
 def test_wide_shares_of_clients_compose_by_their_concentration(releases: int) -> None:
     """A year costs far less than the sum, and never less than its exact rho says."""
-    share = calibrate_shared(
-        epsilon=0.5, delta=1e-6, shares=50, kind="gaussian", moved=20, failure=2.0**-40
+    share = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=50, contribution=20, failure=2.0**-40), epsilon=0.5, delta=1e-6
     )
     assert isinstance(share, SharedGaussianMechanism)
     charge = share.charge(1e-6)
     assert charge_from_dict(charge_to_dict(charge)) == charge
     total = total_epsilon([charge] * releases, delta=1e-6)
-    variance = share.shares * share.sigma**2
+    variance = share.on.shares * share.sigma**2
     rho = releases * 2 * 20**2 / (2 * variance)
     assert total >= concentrated_epsilon(rho, 1e-6 - releases * 2.0**-40)
     assert total <= 1.001 * 0.5 * math.sqrt(releases) * (1.0 if releases == 1 else 1.3)
@@ -374,14 +397,16 @@ def test_wide_shares_of_clients_compose_by_their_concentration(releases: int) ->
 
 def test_a_total_beyond_all_delta_is_refused() -> None:
     """Failures add up: a million of them leave nothing of delta."""
-    share = calibrate_shared(
-        epsilon=0.5, delta=1e-6, shares=50, kind="gaussian", moved=20, failure=1e-7
+    share = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=50, contribution=20, failure=1e-7), epsilon=0.5, delta=1e-6
     )
     assert total_epsilon([share.charge(1e-6)] * 11, delta=1e-6) == math.inf
 
 
 def test_narrow_shares_are_charged_by_epsilon_and_delta() -> None:
-    share = calibrate_shared(epsilon=1.0, delta=1e-6, shares=5000, kind="gaussian", moved=2)
+    share = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=5000, contribution=2), epsilon=1.0, delta=1e-6
+    )
     assert isinstance(share, SharedGaussianMechanism)
     assert share.sigma < 3
     assert isinstance(share.charge(1e-6), AccountedRelease)

@@ -20,7 +20,7 @@ from fedprikl.estimation import (
     weighted_score,
 )
 from fedprikl.estimation.scoring import _scores_per_batch
-from fedprikl.privacy import moved_anywhere, moved_sensitivity
+from fedprikl.privacy import contribution_sensitivity, joint_sensitivity
 from fedprikl.privacy import sensitivity as module
 from fedprikl.reference import QueryPoints, all_points
 from tests.brute_force import Histogram, distance, histograms, within
@@ -115,7 +115,7 @@ def test_the_sensitivity_of_a_client_is_brute_force(name: str, kind: str) -> Non
         points, records, score = case
         brute = largest_moves(case, 4)
         for k, expected in enumerate(brute, start=1):
-            exact = moved_sensitivity(_scores_per_batch(points, records, score), k)
+            exact = contribution_sensitivity(_scores_per_batch(points, records, score), k)
             assert exact == pytest.approx(expected, rel=1e-11, abs=1e-13 * scale_of(case))
             assert score_sensitivity(points, records, score, k) >= expected
 
@@ -139,7 +139,7 @@ def test_gains_are_not_free_of_each_other() -> None:
     free = batch.scores(cells, n) - batch.scores(cells, n - 1)
     loss = batch.scores(cells, np.array(0)) - batch.scores(cells, np.array(2))
     brute = largest_moves((points, records, score), 2)[-1]
-    assert moved_sensitivity([batch], 2) == pytest.approx(brute, rel=1e-12)
+    assert contribution_sensitivity([batch], 2) == pytest.approx(brute, rel=1e-12)
     assert free[0] + free[1] + max(loss.max(), 0.0) > 1.0001 * brute
 
 
@@ -150,7 +150,7 @@ def test_one_record_is_a_client_of_one(seed: int) -> None:
     points, records, score = random_design(rng, divergence_named(str(name)), str(kind))
     one = score_sensitivity(points, records, score)
     assert score_sensitivity(points, records, score, 1) == one
-    found = moved_sensitivity(_scores_per_batch(points, records, score), 1)
+    found = contribution_sensitivity(_scores_per_batch(points, records, score), 1)
     assert found == pytest.approx(one, rel=1e-9, abs=1e-12)
 
 
@@ -186,7 +186,7 @@ def test_looking_at_few_cells_gives_a_little_more(
     records = np.array([200])
     score = Score(Skew(0.01), divergence_named(name), control=0.2)
     for k in (3, 50, 150, 500):
-        exact = moved_sensitivity(_scores_per_batch(points, records, score), k)
+        exact = contribution_sensitivity(_scores_per_batch(points, records, score), k)
         assert exact == pytest.approx(as_written(points, records, score, k), rel=1e-11)
         found = score_sensitivity(points, records, score, k)
         assert exact < found == pytest.approx(exact, rel=1e-9)
@@ -205,9 +205,9 @@ def test_a_large_table_has_the_sensitivity_of_a_small_one(
     points, records = all_points(rng.dirichlet(np.full(cells, 2.0))), np.array([200])
     score = Score(Skew(0.01), divergence_named(name))
     scores = _scores_per_batch(points, records, score)
-    small = moved_sensitivity(scores, moved), moved_anywhere(scores[0], moved)
+    small = contribution_sensitivity(scores, moved), joint_sensitivity(scores[0], moved)
     monkeypatch.setattr(module, "SMALL_TABLE", 0)
-    large = moved_sensitivity(scores, moved), moved_anywhere(scores[0], moved)
+    large = contribution_sensitivity(scores, moved), joint_sensitivity(scores[0], moved)
     assert large == pytest.approx(small, rel=1e-12)
 
 
@@ -298,7 +298,7 @@ def test_bad_input_says_what_to_do(moved: Any) -> None:
     points, records = all_points(np.array([0.6, 0.4])), np.array([5])
     with pytest.raises(InvalidInputError, match="moved"):
         score_sensitivity(points, records, Score(), moved)
-    with pytest.raises(InvalidInputError, match="moved"):
-        moved_sensitivity([], moved)
+    with pytest.raises(InvalidInputError, match="contribution"):
+        contribution_sensitivity([], moved)
     with pytest.raises(InvalidInputError, match="no batch"):
-        moved_sensitivity([], 1)
+        contribution_sensitivity([], 1)

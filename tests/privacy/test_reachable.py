@@ -14,8 +14,14 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Floor, Score, Skew
 from fedprikl.divergence.kl import KullbackLeibler
 from fedprikl.estimation import BatchCounts, score_ranges, weighted_score
-from fedprikl.privacy import InverseSensitivityMechanism, Ranges, adaptive_release, reachable
-from fedprikl.privacy.reachable import Scores, reachable_ranges
+from fedprikl.privacy import (
+    InverseSensitivityMechanism,
+    Ranges,
+    adaptive,
+    adaptive_release,
+    reachable_ranges,
+)
+from fedprikl.privacy.adaptive import Scores
 from fedprikl.reference import QueryPoints, all_points, spread_points
 from tests.brute_force import histograms, neighbours
 
@@ -143,7 +149,7 @@ def test_ranges_of_neighbours_are_nested(exact: int, seed: int) -> None:
     changed[gaining] += rng.integers(0, 2)
     records = np.full(cells, int(counts.sum()) + 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reachable, "EXACT", exact)
+        patch.setattr(adaptive, "EXACT", exact)
         left, right = (
             reachable_ranges(h, records, scores, magnitude=200.0 * cells, steps=30)
             for h in (counts, changed)
@@ -187,7 +193,7 @@ def test_the_knapsack_is_exact(seed: int) -> None:
         best = np.array(
             [max(best[j - r] + gain[r] for r in removed if r <= j) for j in range(most + 1)]
         )
-    found = reachable._rises(counts, scores, 2.0**-40, np.arange(1, most + 1)) * 2.0**-40
+    found = adaptive._rises(counts, scores, 2.0**-40, np.arange(1, most + 1)) * 2.0**-40
     assert found == pytest.approx(best[1:], abs=1e-9)
 
 
@@ -198,10 +204,10 @@ def test_divisible_records_reach_a_little_further(seed: int) -> None:
     rng = np.random.default_rng(seed)
     cells = int(rng.integers(1, 60))
     scores, counts = convex_scores(rng, cells), rng.negative_binomial(0.7, 0.1, cells)
-    exact = reachable._rises(counts, scores, 2.0**-40, np.arange(1, 61))
+    exact = adaptive._rises(counts, scores, 2.0**-40, np.arange(1, 61))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reachable, "EXACT", 0)
-        found = reachable._rises(counts, scores, 2.0**-40, np.arange(1, 61))
+        patch.setattr(adaptive, "EXACT", 0)
+        found = adaptive._rises(counts, scores, 2.0**-40, np.arange(1, 61))
     entries = np.arange(cells)
     removed = np.minimum(np.arange(1, 61)[:, None], counts)
     one = ((scores(entries, counts - removed) - scores(entries, counts)) * 2.0**40).max(axis=1)
@@ -222,13 +228,13 @@ def test_large_tables_have_the_ranges_of_small_ones(seed: int) -> None:
 
     def found() -> Ranges:
         return reachable_ranges(
-            counts, records, scores, magnitude=200.0 * cells, steps=steps, moved=moved
+            counts, records, scores, magnitude=200.0 * cells, steps=steps, contribution=moved
         )
 
     small = found()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reachable, "SMALL_TABLE", 0)
-        patch.setattr(reachable, "LARGEST_TABLE", 50)
+        patch.setattr(adaptive, "SMALL_TABLE", 0)
+        patch.setattr(adaptive, "LARGEST_TABLE", 50)
         large = found()
     rounding = 8 * np.arange(1, steps) * moved  # of each gain, in steps of the grid
     assert np.all(np.abs(large.lows - small.lows) <= rounding)

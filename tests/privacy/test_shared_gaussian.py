@@ -9,16 +9,18 @@ from scipy import stats
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.privacy import SecureNoise, calibrate_gaussian
-from fedprikl.privacy import accounting as integer_account
-from fedprikl.privacy.accounting import integer_gaussian_delta, two_counts_delta
-from fedprikl.privacy.integer_noise import calibrate_integer_gaussian
-from fedprikl.privacy.many_counts import many_counts_delta
-from fedprikl.privacy.shared_noise import (
-    SharedGaussianMechanism,
-    calibrate_shared_gaussian,
-    sum_probabilities,
+from fedprikl.privacy import (
+    Counts,
+    GaussianMechanism,
+    IntegerGaussianMechanism,
+    Numbers,
+    SecureNoise,
+    SharedCounts,
+    calibrate,
 )
+from fedprikl.privacy import accounting as integer_account
+from fedprikl.privacy.accounting import integer_gaussian_delta, many_counts_delta, two_counts_delta
+from fedprikl.privacy.shares import SharedGaussianMechanism, sum_probabilities
 from tests.false_alarm import FALSE_ALARM
 
 
@@ -58,7 +60,9 @@ def test_wide_noise_has_the_account_of_any_noise(
 )
 def test_the_account_is_the_definition(epsilon: float, delta: float, shares: int) -> None:
     """delta(epsilon) summed over all outcomes of two cells, one losing and one gaining a record."""
-    mechanism = calibrate_shared_gaussian(epsilon=epsilon, delta=delta, shares=shares)
+    mechanism = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=shares), epsilon=epsilon, delta=delta
+    )
     one = sum_probabilities(mechanism.sigma, shares)
     p, q = np.append(one, 0.0), np.append(0.0, one)
     worlds = np.outer(p, q), np.outer(q, p)
@@ -70,7 +74,9 @@ def test_the_account_is_the_definition(epsilon: float, delta: float, shares: int
 
 def test_many_counts_by_definition() -> None:
     """Three counts, by enumeration of all outcomes; and one more than are accounted for."""
-    mechanism = calibrate_shared_gaussian(epsilon=2.0, delta=1e-4, shares=9, coordinates=3)
+    mechanism = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=9, coordinates=3), epsilon=2.0, delta=1e-4
+    )
     assert mechanism.epsilon(1e-4) <= 2.0
     one = sum_probabilities(mechanism.sigma, 9)
     p, q = np.append(one, 0.0), np.append(0.0, one)
@@ -110,30 +116,30 @@ def test_two_counts_by_both_methods(sigma: float, shares: int) -> None:
 
 @pytest.mark.parametrize(("coordinates", "shares"), [(2, 40), (22, 40), (402, 2800)])
 def test_more_moved_counts_need_more_noise(coordinates: int, shares: int) -> None:
-    mechanism = calibrate_shared_gaussian(
-        epsilon=1.0, delta=1e-6, shares=shares, coordinates=coordinates
+    mechanism = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=shares, coordinates=coordinates), epsilon=1.0, delta=1e-6
     )
-    continuous = calibrate_gaussian(
-        epsilon=1.0, delta=1e-6, sensitivity=math.sqrt(coordinates)
+    continuous = GaussianMechanism.calibrated(
+        Numbers(math.sqrt(coordinates)), epsilon=1.0, delta=1e-6
     ).sigma
     assert 0.999 < mechanism.epsilon(1e-6) <= 1.0
     assert mechanism.standard_deviation == pytest.approx(continuous, rel=0.03)
     assert mechanism.sensitivity == math.sqrt(coordinates)
     fewer = SharedGaussianMechanism(
-        sigma=mechanism.sigma, shares=shares, coordinates=2 * coordinates
+        on=SharedCounts(shares=shares, coordinates=2 * coordinates), sigma=mechanism.sigma
     )
     assert fewer.epsilon(1e-6) > 1.3
 
 
 def test_half_the_shares_do_not_suffice() -> None:
-    mechanism = calibrate_shared_gaussian(epsilon=1.0, delta=1e-6, shares=40)
-    fewer = SharedGaussianMechanism(sigma=mechanism.sigma, shares=20)
+    mechanism = SharedGaussianMechanism.calibrated(SharedCounts(shares=40), epsilon=1.0, delta=1e-6)
+    fewer = SharedGaussianMechanism(on=SharedCounts(shares=20), sigma=mechanism.sigma)
     assert fewer.epsilon(1e-6) > 1.3
 
 
 def test_one_share_is_the_integer_gaussian() -> None:
-    shared = calibrate_shared_gaussian(epsilon=1.0, delta=1e-6, shares=1)
-    alone = calibrate_integer_gaussian(epsilon=1.0, delta=1e-6)
+    shared = SharedGaussianMechanism.calibrated(SharedCounts(shares=1), epsilon=1.0, delta=1e-6)
+    alone = IntegerGaussianMechanism.calibrated(Counts(), epsilon=1.0, delta=1e-6)
     assert shared.sigma == pytest.approx(alone.sigma, rel=1e-3)
 
 
@@ -144,7 +150,7 @@ def test_drawn_shares_add_up_to_the_stated_spread(source: Any) -> None:
     Of noise that is a third less, the test sees a ratio of 0.7, ten standard deviations (0.022) of
     the ratio away from the limit of 0.86.
     """
-    mechanism = calibrate_shared_gaussian(epsilon=0.3, delta=1e-6, shares=12)
+    mechanism = SharedGaussianMechanism.calibrated(SharedCounts(shares=12), epsilon=0.3, delta=1e-6)
     total = np.sum([mechanism.draw_share(4000, source) for _ in range(12)], axis=0)
     ratio = total.var() / mechanism.standard_deviation**2
     low = float(stats.chi2.ppf(FALSE_ALARM / 2, 4000)) / 4000
@@ -154,25 +160,28 @@ def test_drawn_shares_add_up_to_the_stated_spread(source: Any) -> None:
 
 
 def test_a_share_stays_within_its_reach() -> None:
-    mechanism = SharedGaussianMechanism(sigma=0.4, shares=50)
+    mechanism = SharedGaussianMechanism(on=SharedCounts(shares=50), sigma=0.4)
     assert mechanism.reach == 16
     assert np.abs(mechanism.draw_share(2000, SecureNoise())).max() <= mechanism.reach
     assert "in shares" in str(mechanism)
 
 
 def test_hardly_any_noise_is_no_privacy() -> None:
-    assert SharedGaussianMechanism(sigma=0.05, shares=10).epsilon(1e-6) == math.inf
+    assert SharedGaussianMechanism(on=SharedCounts(shares=10), sigma=0.05).epsilon(1e-6) == math.inf
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"epsilon": 0.0}, "above 0"),
-        ({"delta": 1.0}, "strictly between"),
+        ({"delta": 1.0}, "under 1"),
         ({"shares": 0}, "at least 1"),
         ({"coordinates": 0}, "at least 1"),
     ],
 )
 def test_bad_input_says_what_to_do(settings: dict[str, Any], words: str) -> None:
+    on, asked = {"shares": 5}, {"epsilon": 1.0, "delta": 1e-6}
+    for name, value in settings.items():
+        (on if name in ("shares", "coordinates") else asked)[name] = value
     with pytest.raises(InvalidInputError, match=words):
-        calibrate_shared_gaussian(**({"epsilon": 1.0, "delta": 1e-6, "shares": 5} | settings))
+        calibrate(SharedCounts(**on), law="gaussian", **asked)

@@ -13,29 +13,28 @@ from fedprikl.audit import audit
 from fedprikl.checks import Floats
 from fedprikl.privacy import (
     AccountedRelease,
+    GaussianMechanism,
+    Numbers,
     SecureNoise,
-    calibrate_gaussian,
-    calibrate_shared,
+    SharedCounts,
+    calibrate,
 )
-from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
+from fedprikl.privacy.charges import charge_from_dict, charge_to_dict
 from fedprikl.privacy.noise import MOST_SHARES, PolyaTable, tail_bits
-from fedprikl.privacy.shared_noise import (
-    SAMPLER_DELTA,
-    SharedGaussianMechanism,
-    SharedLaplaceMechanism,
-    calibrate_shared_laplace,
-)
+from fedprikl.privacy.shares import SAMPLER_DELTA, SharedGaussianMechanism, SharedLaplaceMechanism
 from tests.false_alarm import FALSE_ALARM, looks_as_frequent, missed
 from tests.privacy.polya_exactly import masses, share_probabilities, summed, worst_loss
 
 
 def share_of(mechanism: SharedLaplaceMechanism) -> Floats:
-    return share_probabilities(PolyaTable.build(mechanism.scale, mechanism.shares))
+    return share_probabilities(PolyaTable.build(mechanism.scale, mechanism.on.shares))
 
 
 @pytest.mark.parametrize(("epsilon", "shares"), [(1.0, 1), (1.0, 40), (0.2, 7), (6.0, 12)])
 def test_epsilon_is_the_largest_log_ratio_and_is_attained(epsilon: float, shares: int) -> None:
-    mechanism = calibrate_shared_laplace(epsilon=epsilon, shares=shares)
+    mechanism = SharedLaplaceMechanism.calibrated(
+        SharedCounts(shares=shares), epsilon=epsilon, delta=1e-6
+    )
     total = summed(share_of(mechanism), shares)
     assert worst_loss(total) == pytest.approx(epsilon, rel=1e-6)
     assert mechanism.epsilon(1e-6) <= epsilon
@@ -48,7 +47,9 @@ def test_epsilon_is_the_largest_log_ratio_and_is_attained(epsilon: float, shares
 @pytest.mark.parametrize("coordinates", [1, 4, 10])
 def test_epsilon_of_more_moved_counts(coordinates: int) -> None:
     """Each count loses as much at most, and all of them can at once."""
-    mechanism = calibrate_shared_laplace(epsilon=1.0, shares=7, coordinates=coordinates)
+    mechanism = SharedLaplaceMechanism.calibrated(
+        SharedCounts(shares=7, coordinates=coordinates), epsilon=1.0, delta=1e-6
+    )
     table = PolyaTable.build(mechanism.scale, 7, coordinates)
     one = worst_loss(summed(share_probabilities(table), 7)) / 2
     assert coordinates * one == pytest.approx(1.0, rel=1e-6)
@@ -59,7 +60,7 @@ def test_epsilon_of_more_moved_counts(coordinates: int) -> None:
 
 @pytest.mark.parametrize("present", [8, 9, 16, 40])
 def test_more_shares_than_needed_are_no_less_private(present: int) -> None:
-    mechanism = calibrate_shared_laplace(epsilon=1.0, shares=8)
+    mechanism = SharedLaplaceMechanism.calibrated(SharedCounts(shares=8), epsilon=1.0, delta=1e-6)
     loss = worst_loss(summed(share_of(mechanism), present))
     assert loss <= 1 + 1e-9
     assert present == 8 or loss < 1
@@ -68,13 +69,13 @@ def test_more_shares_than_needed_are_no_less_private(present: int) -> None:
 @pytest.mark.parametrize("present", [1, 4, 7])
 def test_fewer_shares_than_needed_break_epsilon(present: int) -> None:
     """The teeth of the two tests above."""
-    mechanism = calibrate_shared_laplace(epsilon=1.0, shares=8)
+    mechanism = SharedLaplaceMechanism.calibrated(SharedCounts(shares=8), epsilon=1.0, delta=1e-6)
     assert worst_loss(summed(share_of(mechanism), present)) > 1.1
 
 
 def test_the_cut_off_tail_costs_a_delta_and_less_than_stated() -> None:
     """delta at epsilon = 20, from the exact probabilities of the table: not 0, and under 2^-60."""
-    mechanism = calibrate_shared_laplace(epsilon=20.0, shares=1)
+    mechanism = SharedLaplaceMechanism.calibrated(SharedCounts(shares=1), epsilon=20.0, delta=1e-6)
     table = PolyaTable.build(mechanism.scale, 1)
     one = masses(table)
     reach = mechanism.reach
@@ -106,7 +107,9 @@ def test_the_stated_delta_covers_the_sampler_for_as_many_shares_as_are_allowed(
     """(1 + e^epsilon) times the distance of the moved counts, of `shares` shares of two variables
     each.
     """
-    mechanism = calibrate_shared_laplace(epsilon=epsilon, shares=1, coordinates=coordinates)
+    mechanism = SharedLaplaceMechanism.calibrated(
+        SharedCounts(shares=1, coordinates=coordinates), epsilon=epsilon, delta=1e-6
+    )
     bits = tail_bits(mechanism.scale, coordinates)
     log_distance = math.log(2 * coordinates * MOST_SHARES) + (1 - bits) * math.log(2)
     assert np.logaddexp(0, epsilon) + log_distance <= math.log(2.0**-64) + 1e-9
@@ -114,17 +117,21 @@ def test_the_stated_delta_covers_the_sampler_for_as_many_shares_as_are_allowed(
 
 
 def test_below_the_samplers_delta_nothing_is_claimed() -> None:
-    mechanism = calibrate_shared_laplace(epsilon=1.0, shares=5)
+    mechanism = SharedLaplaceMechanism.calibrated(SharedCounts(shares=5), epsilon=1.0, delta=1e-6)
     assert mechanism.epsilon(SAMPLER_DELTA) <= 1.0
     assert mechanism.epsilon(SAMPLER_DELTA / 2) == math.inf
 
 
 def test_a_release_is_charged_its_epsilon_and_the_samplers_delta() -> None:
-    charge = calibrate_shared_laplace(epsilon=0.5, shares=5).charge(1e-6)
+    charge = SharedLaplaceMechanism.calibrated(
+        SharedCounts(shares=5), epsilon=0.5, delta=1e-6
+    ).charge(1e-6)
     assert 0.5 * (1 - 1e-9) < charge.proved_epsilon <= 0.5
     assert charge.proved_delta == SAMPLER_DELTA
     assert charge_from_dict(charge_to_dict(charge)) == charge
-    gaussian = calibrate_shared(epsilon=3.0, delta=1e-3, shares=5, kind="gaussian").charge(1e-3)
+    gaussian = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=5), epsilon=3.0, delta=1e-3
+    ).charge(1e-3)
     assert isinstance(gaussian, AccountedRelease)
     assert gaussian.proved_delta == 1e-3
 
@@ -140,7 +147,7 @@ def test_drawn_shares_add_up_to_the_stated_spread(source: Any) -> None:
     """How many of 20,000 sums of 12 shares are large: binomial, with an exact false-alarm rate of
     1e-9; 30% more or less variance would pass with a probability below 1e-9, also exact.
     """
-    mechanism = calibrate_shared_laplace(epsilon=0.3, shares=12)
+    mechanism = SharedLaplaceMechanism.calibrated(SharedCounts(shares=12), epsilon=0.3, delta=1e-6)
     total = np.sum([mechanism.draw_share(20_000, source) for _ in range(12)], axis=0)
     cut, sums = 11, len(total)
     large = int(np.count_nonzero(np.abs(total) >= cut))
@@ -161,7 +168,7 @@ class Extreme(InsecureSeededNoise):
 
 
 def test_a_share_stays_within_its_reach() -> None:
-    mechanism = calibrate_shared_laplace(epsilon=8.0, shares=3)
+    mechanism = SharedLaplaceMechanism.calibrated(SharedCounts(shares=3), epsilon=8.0, delta=1e-6)
     table = PolyaTable.build(mechanism.scale, 3)
     assert mechanism.reach == len(table.thresholds)  # so the secure source needs no clipping
     assert int(table.draw(1, lambda size: b"\xff" * size)[0]) == mechanism.reach
@@ -193,7 +200,7 @@ def test_an_audit_does_not_refute_enough_shares_and_refutes_too_few() -> None:
     """False alarms: 1e-9. With 3 of 10 shares the bound is 1.90 with a standard deviation of 0.02,
     45 of them above the claimed 1.
     """
-    mechanism = calibrate_shared_laplace(epsilon=2.0, shares=10)
+    mechanism = SharedLaplaceMechanism.calibrated(SharedCounts(shares=10), epsilon=2.0, delta=1e-6)
     assert not audited(mechanism, 10).refuted
     assert not audited(mechanism, 15).refuted
     assert audited(mechanism, 3).refuted
@@ -202,28 +209,30 @@ def test_an_audit_does_not_refute_enough_shares_and_refutes_too_few() -> None:
 def test_the_smaller_noise_is_taken() -> None:
     """Laplace at every usual delta; Gaussian where delta is large. Neither depends on `shares`."""
     for epsilon in (0.01, 0.1, 1.0, 4.0, 16.0, 60.0):
-        chosen = calibrate_shared(epsilon=epsilon, delta=1e-6, shares=9)
+        chosen = calibrate(SharedCounts(shares=9), epsilon=epsilon, delta=1e-6)
         assert isinstance(chosen, SharedLaplaceMechanism)
-        formula = calibrate_gaussian(epsilon=epsilon, delta=1e-6, sensitivity=math.sqrt(2))
+        formula = GaussianMechanism.calibrated(Numbers(math.sqrt(2)), epsilon=epsilon, delta=1e-6)
         assert chosen.standard_deviation < formula.sigma
     for shares in (1, 30):
-        chosen = calibrate_shared(epsilon=1.0, delta=0.05, shares=shares)
+        chosen = calibrate(SharedCounts(shares=shares), epsilon=1.0, delta=0.05)
         assert isinstance(chosen, SharedGaussianMechanism)
-        laplace = calibrate_shared(epsilon=1.0, delta=0.05, shares=shares, kind="laplace")
+        laplace = SharedLaplaceMechanism.calibrated(
+            SharedCounts(shares=shares), epsilon=1.0, delta=0.05
+        )
         assert chosen.standard_deviation < laplace.standard_deviation
 
 
 def test_the_smaller_noise_depends_on_how_many_counts_move() -> None:
     """Laplace noise for a table of two columns beside its joint domain, Gaussian for many."""
     for coordinates, kind in ((2, SharedLaplaceMechanism), (6, SharedLaplaceMechanism)):
-        chosen = calibrate_shared(epsilon=1.0, delta=1e-6, shares=9, coordinates=coordinates)
+        chosen = calibrate(SharedCounts(shares=9, coordinates=coordinates), epsilon=1.0, delta=1e-6)
         assert isinstance(chosen, kind)
-        assert chosen.coordinates == coordinates
+        assert chosen.on.coordinates == coordinates
     for coordinates in (10, 42, 402):
-        chosen = calibrate_shared(epsilon=1.0, delta=1e-6, shares=9, coordinates=coordinates)
+        chosen = calibrate(SharedCounts(shares=9, coordinates=coordinates), epsilon=1.0, delta=1e-6)
         assert isinstance(chosen, SharedGaussianMechanism)
-        laplace = calibrate_shared(
-            epsilon=1.0, delta=1e-6, shares=9, coordinates=coordinates, kind="laplace"
+        laplace = SharedLaplaceMechanism.calibrated(
+            SharedCounts(shares=9, coordinates=coordinates), epsilon=1.0, delta=1e-6
         )
         assert chosen.standard_deviation < laplace.standard_deviation
         assert chosen.epsilon(1e-6) <= 1.0
@@ -231,13 +240,16 @@ def test_the_smaller_noise_depends_on_how_many_counts_move() -> None:
 
 def test_where_laplace_cannot_be_drawn_the_gaussian_is_taken() -> None:
     assert isinstance(
-        calibrate_shared(epsilon=10.0, delta=1e-20, shares=3), SharedGaussianMechanism
+        calibrate(SharedCounts(shares=3), epsilon=10.0, delta=1e-20), SharedGaussianMechanism
     )
 
 
 def test_a_share_of_500_counts_takes_milliseconds() -> None:
     """A blow-up only: the best of 20 is usually 0.2 ms (`benchmarks/noise_in_shares.py`)."""
-    mechanism, source = calibrate_shared_laplace(epsilon=1.0, shares=2800), SecureNoise()
+    mechanism, source = (
+        SharedLaplaceMechanism.calibrated(SharedCounts(shares=2800), epsilon=1.0, delta=1e-6),
+        SecureNoise(),
+    )
     took = []
     for _ in range(20):
         start = time.process_time()
@@ -252,16 +264,18 @@ def test_a_share_of_500_counts_takes_milliseconds() -> None:
         ({"epsilon": 0.0}, "above 0"),
         ({"epsilon": 1e-5}, "from 0.0008 to 500"),
         ({"epsilon": 1e4}, "Use Gaussian"),
-        ({"delta": 1.0}, "strictly between"),
+        ({"delta": 1.0}, "under 1"),
         ({"delta": 1e-30}, "Raise delta"),
         ({"shares": 0}, "at least 1"),
         ({"coordinates": 0}, "at least 1"),
         ({"epsilon": 0.1, "coordinates": 402}, "from 0.1608 to"),
         ({"shares": 2**40}, "at most"),
-        ({"kind": "x"}, "'laplace' or 'gaussian'"),
+        ({"law": "x"}, "There is no noise"),
     ],
 )
 def test_bad_input_says_what_to_do(settings: dict[str, Any], words: str) -> None:
-    usual: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "shares": 5, "kind": "laplace"}
+    on, asked = {"shares": 5}, {"epsilon": 1.0, "delta": 1e-6, "law": "laplace"}
+    for name, value in settings.items():
+        (on if name in ("shares", "coordinates") else asked)[name] = value
     with pytest.raises(InvalidInputError, match=words):
-        calibrate_shared(**(usual | settings))
+        calibrate(SharedCounts(**on), **asked)  # type: ignore[arg-type]

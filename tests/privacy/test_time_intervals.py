@@ -12,14 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedprikl.errors import BudgetExceededError, InvalidInputError
-from fedprikl.privacy import (
-    Charge,
-    Ledger,
-    TimeInterval,
-    calibrate_gaussian,
-    calibrate_laplace,
-    total_epsilon,
-)
+from fedprikl.privacy import Charge, Ledger, Numbers, TimeInterval, calibrate, total_epsilon
 from fedprikl.privacy.account import Account, TimedCharge, exposures, worst_epsilon
 
 pytestmark = pytest.mark.slow
@@ -27,7 +20,7 @@ pytestmark = pytest.mark.slow
 AT = "2030-01-31T12:00:00+00:00"
 MONDAY = datetime(2027, 1, 4, tzinfo=UTC)
 DELTA = 1e-6
-CHARGES = tuple(calibrate_laplace(epsilon=each, sensitivity=1.0) for each in (0.25, 0.5))
+CHARGES = tuple(calibrate(Numbers(), epsilon=each, law="laplace") for each in (0.25, 0.5))
 DAYS = 8
 FAST = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -112,8 +105,8 @@ def test_a_ledger_refuses_exactly_when_a_moment_would_lose_too_much(drawn: Drawn
 @pytest.mark.parametrize(
     "charge",
     [
-        calibrate_laplace(epsilon=1.0, sensitivity=1.0),
-        calibrate_gaussian(epsilon=1.0, delta=DELTA, sensitivity=1.0),
+        calibrate(Numbers(), epsilon=1.0, law="laplace"),
+        calibrate(Numbers(), epsilon=1.0, delta=DELTA, law="gaussian"),
     ],
     ids=["laplace", "gaussian"],
 )
@@ -131,7 +124,7 @@ def test_a_year_of_weeks_spends_what_one_of_them_does(charge: Charge) -> None:
 
 
 def test_overlapping_windows_compose_like_releases() -> None:
-    charge = calibrate_gaussian(epsilon=0.2, delta=DELTA / 10, sensitivity=1.0)
+    charge = calibrate(Numbers(), epsilon=0.2, delta=DELTA / 10, law="gaussian")
     with phones(epsilon=5.0) as ledger:
         for week in range(12):
             window = days(7 * max(week - 3, 0), 7 * week + 7)
@@ -141,7 +134,7 @@ def test_overlapping_windows_compose_like_releases() -> None:
 
 def test_a_cancelled_round_gives_its_moments_back() -> None:
     with phones() as ledger:
-        charge = calibrate_laplace(epsilon=1.0, sensitivity=1.0)
+        charge = calibrate(Numbers(), epsilon=1.0, law="laplace")
         held = ledger.reserve("phones", charge, round_id="a", at=AT, times=days(0, 7))
         ledger.cancel(held, reason="nothing was opened", at=AT)
         ledger.reserve("phones", charge, round_id="b", at=AT, times=days(3, 5))

@@ -11,22 +11,18 @@ import pytest
 
 from fedprikl import InvalidInputError
 from fedprikl.privacy import (
+    Counts,
     GaussianMechanism,
+    IntegerGaussianMechanism,
     LaplaceMechanism,
+    Numbers,
+    SharedCounts,
     calibrate,
-    calibrate_gaussian,
-    calibrate_shared,
     total_epsilon,
 )
 from fedprikl.privacy.accounting import SMALLEST_DELTA
-from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, calibrate_integer_gaussian
 from fedprikl.privacy.noise import GRID_SLACK, NoiseSource
-from fedprikl.privacy.shared_noise import (
-    SAMPLER_DELTA,
-    SharedGaussianMechanism,
-    SharedLaplaceMechanism,
-    calibrate_shared_gaussian,
-)
+from fedprikl.privacy.shares import SAMPLER_DELTA, SharedGaussianMechanism, SharedLaplaceMechanism
 
 pytestmark = pytest.mark.slow
 
@@ -126,15 +122,17 @@ def test_more_counts_than_two(sigma: float, coordinates: int) -> None:
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize(("sigma", "shares"), [(0.3, 5), (0.5, 12), (1.0, 3)])
 def test_noise_in_shares(sigma: float, shares: int, delta: float) -> None:
-    found = SharedGaussianMechanism(sigma=sigma, shares=shares).epsilon(delta)
+    found = SharedGaussianMechanism(on=SharedCounts(shares=shares), sigma=sigma).epsilon(delta)
     assert is_right(summed(sigma, shares), 2, found, delta)
 
 
 @pytest.mark.parametrize("delta", [1e-16, SMALLEST_DELTA])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 8.0])
 def test_calibrated_noise_gives_what_was_asked_for(epsilon: float, delta: float) -> None:
-    integer = calibrate_integer_gaussian(epsilon=epsilon, delta=delta)
-    shared = calibrate_shared_gaussian(epsilon=epsilon, delta=delta, shares=9)
+    integer = IntegerGaussianMechanism.calibrated(Counts(), epsilon=epsilon, delta=delta)
+    shared = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=9), epsilon=epsilon, delta=delta
+    )
     assert epsilon * 0.9 < integer.epsilon(delta) <= epsilon
     assert epsilon * 0.999 < shared.epsilon(delta) <= epsilon
     assert not shared.epsilon(delta * 0.99) <= epsilon * 0.999
@@ -157,15 +155,15 @@ def test_the_analytic_gaussian(sigma: float, delta: float) -> None:
     assert gaussian_profile(mu, mpf(found)) <= mpf(delta) < gaussian_profile(mu, nearly)
     four = total_epsilon([GaussianMechanism(sigma=2 * sigma, sensitivity=1.0)] * 4, delta=delta)
     assert gaussian_profile(mu, mpf(four)) <= mpf(delta)
-    noise = calibrate_gaussian(epsilon=found, delta=delta, sensitivity=1.0).sigma
+    noise = GaussianMechanism.calibrated(Numbers(), epsilon=found, delta=delta).sigma
     assert gaussian_profile((1 + mpf(GRID_SLACK)) / mpf(noise), mpf(found)) <= mpf(delta)
 
 
 def test_gaussian_noise_is_not_accounted_for_below_the_smallest_delta() -> None:
     assert GaussianMechanism(sigma=2.0, sensitivity=1.0).epsilon(1e-31) == math.inf
     with pytest.raises(InvalidInputError, match="Raise delta, or use Laplace noise"):
-        calibrate_gaussian(epsilon=1.0, delta=1e-31, sensitivity=1.0)
-    auto = calibrate(epsilon=1.0, delta=1e-31, sensitivity=1.0)
+        GaussianMechanism.calibrated(Numbers(), epsilon=1.0, delta=1e-31)
+    auto = calibrate(Numbers(), epsilon=1.0, delta=1e-31)
     assert isinstance(auto, LaplaceMechanism)
 
 
@@ -183,19 +181,23 @@ def test_cutting_off_the_shares_is_paid_for(sigma: float, monkeypatch: pytest.Mo
     """At 3 sigma instead of 16, so that it costs something: what is drawn is cut off, and what is
     stated covers it, but what the uncut noise would give does not.
     """
-    uncut = SharedGaussianMechanism(sigma=sigma, shares=2)
+    uncut = SharedGaussianMechanism(on=SharedCounts(shares=2), sigma=sigma)
     uncut_epsilon = uncut.epsilon(0.1)
-    monkeypatch.setattr("fedprikl.privacy.shared_noise._reach", lambda sigma: math.ceil(3 * sigma))
-    cut = SharedGaussianMechanism(sigma=sigma * (1 + 1e-12), shares=2)  # not in any cache
+    monkeypatch.setattr("fedprikl.privacy.shares._reach", lambda sigma: math.ceil(3 * sigma))
+    cut = SharedGaussianMechanism(
+        on=SharedCounts(shares=2), sigma=sigma * (1 + 1e-12)
+    )  # not in any cache
     law = summed(sigma, 2, cut.reach)
     assert cut.epsilon(0.1) > uncut_epsilon
     assert true_delta(law, 2, cut.epsilon(0.1)) <= 0.1
 
 
 def test_shares_are_cut_off_where_even_the_smallest_delta_can_pay() -> None:
-    mechanism = calibrate_shared_gaussian(epsilon=1.0, delta=SMALLEST_DELTA, shares=5000)
+    mechanism = SharedGaussianMechanism.calibrated(
+        SharedCounts(shares=5000), epsilon=1.0, delta=SMALLEST_DELTA
+    )
     assert mechanism.reach == 16
-    one = SharedGaussianMechanism(sigma=3.0, shares=1)
+    one = SharedGaussianMechanism(on=SharedCounts(shares=1), sigma=3.0)
     assert one.reach == 48
     tail = 2 * mpmath.fsum(mpmath.exp(-mpf(x * x) / 18) for x in range(49, 100))
     assert 5000 * tail < SMALLEST_DELTA / 1e15
@@ -209,10 +211,12 @@ def test_shares_are_cut_off_where_even_the_smallest_delta_can_pay() -> None:
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_the_failure_of_a_sparse_graph_is_part_of_delta(kind: Any) -> None:
-    plain = calibrate_shared(epsilon=1.0, delta=1e-6, shares=10, kind=kind)
-    sparse = calibrate_shared(epsilon=1.0, delta=1e-6, shares=10, kind=kind, failure=GRAPH_FAILURE)
-    assert plain.failure == 0
-    assert sparse.failure == GRAPH_FAILURE
+    plain = calibrate(SharedCounts(shares=10), epsilon=1.0, delta=1e-6, law=kind)
+    sparse = calibrate(
+        SharedCounts(shares=10, failure=GRAPH_FAILURE), epsilon=1.0, delta=1e-6, law=kind
+    )
+    assert plain.on.failure == 0
+    assert sparse.on.failure == GRAPH_FAILURE
     assert sparse.epsilon(1e-6) <= 1.0
     assert sparse.epsilon(GRAPH_FAILURE) == math.inf
     assert sparse.proved_delta(1e-6) >= GRAPH_FAILURE
@@ -220,7 +224,7 @@ def test_the_failure_of_a_sparse_graph_is_part_of_delta(kind: Any) -> None:
 
 
 def test_laplace_shares_prove_the_sampler_and_the_failure() -> None:
-    sparse = calibrate_shared(epsilon=1.0, delta=1e-6, shares=10, failure=GRAPH_FAILURE)
+    sparse = calibrate(SharedCounts(shares=10, failure=GRAPH_FAILURE), epsilon=1.0, delta=1e-6)
     assert isinstance(sparse, SharedLaplaceMechanism)
     assert sparse.charge(1e-6).proved_delta == SAMPLER_DELTA + GRAPH_FAILURE
     just = SAMPLER_DELTA + GRAPH_FAILURE
@@ -230,32 +234,44 @@ def test_laplace_shares_prove_the_sampler_and_the_failure() -> None:
 
 def test_gaussian_shares_carry_more_noise_for_it() -> None:
     """With a delta of twice the failure, only half of it is left for the noise."""
-    settings: dict[str, Any] = {"epsilon": 1.0, "shares": 10}
-    sparse = calibrate_shared_gaussian(**settings, delta=2 * GRAPH_FAILURE, failure=GRAPH_FAILURE)
-    half = calibrate_shared_gaussian(**settings, delta=GRAPH_FAILURE)
+    make, on = SharedGaussianMechanism.calibrated, SharedCounts(shares=10)
+    failing = SharedCounts(shares=10, failure=GRAPH_FAILURE)
+    sparse = make(failing, epsilon=1.0, delta=2 * GRAPH_FAILURE)
+    half = make(on, epsilon=1.0, delta=GRAPH_FAILURE)
     assert sparse.sigma == half.sigma
     assert sparse.epsilon(2 * GRAPH_FAILURE) == half.epsilon(GRAPH_FAILURE)
-    assert half.sigma > calibrate_shared_gaussian(**settings, delta=2 * GRAPH_FAILURE).sigma
+    assert half.sigma > make(on, epsilon=1.0, delta=2 * GRAPH_FAILURE).sigma
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: calibrate_integer_gaussian(epsilon=1, delta=9e-31), "down to a delta of 1e-30"),
         (
-            lambda: calibrate_shared_gaussian(epsilon=1, delta=9e-31, shares=3),
+            lambda: calibrate(Counts(), epsilon=1, delta=9e-31, law="gaussian"),
             "down to a delta of 1e-30",
         ),
         (
-            lambda: calibrate_shared(epsilon=1, delta=1e-13, shares=3, failure=GRAPH_FAILURE),
+            lambda: calibrate(SharedCounts(shares=3), epsilon=1, delta=9e-31, law="gaussian"),
+            "down to a delta of 1e-30",
+        ),
+        (
+            lambda: calibrate(
+                SharedCounts(shares=3, failure=GRAPH_FAILURE), epsilon=1, delta=1e-13
+            ),
             "less than its cohort",
         ),
         (
-            lambda: calibrate_shared(epsilon=1, delta=1e-6, shares=3, failure=-1e-9),
+            lambda: calibrate(SharedCounts(shares=3, failure=-1e-9), epsilon=1, delta=1e-6),
             "failure must be",
         ),
-        (lambda: SharedLaplaceMechanism(scale=2.0, shares=3, failure=1.0), "failure must be"),
-        (lambda: SharedGaussianMechanism(sigma=2.0, shares=3, failure=1.0), "failure must be"),
+        (
+            lambda: SharedLaplaceMechanism(on=SharedCounts(shares=3, failure=1.0), scale=2.0),
+            "failure must be",
+        ),
+        (
+            lambda: SharedGaussianMechanism(on=SharedCounts(shares=3, failure=1.0), sigma=2.0),
+            "failure must be",
+        ),
     ],
 )
 def test_what_cannot_be_accounted_is_refused(make: Any, words: str) -> None:
@@ -265,4 +281,4 @@ def test_what_cannot_be_accounted_is_refused(make: Any, words: str) -> None:
 
 def test_below_the_smallest_delta_nothing_is_claimed() -> None:
     assert IntegerGaussianMechanism(sigma=2.0, coordinates=2).epsilon(9e-31) == math.inf
-    assert SharedGaussianMechanism(sigma=2.0, shares=2).epsilon(9e-31) == math.inf
+    assert SharedGaussianMechanism(on=SharedCounts(shares=2), sigma=2.0).epsilon(9e-31) == math.inf

@@ -13,35 +13,36 @@ from fedprikl import InvalidInputError
 from fedprikl.privacy import (
     Calibrated,
     Charge,
+    ComposedCharge,
+    Counts,
     InverseSensitivityMechanism,
     Ledger,
-    Together,
-    calibrate_integer,
-    calibrate_laplace,
-    charge_together,
+    Numbers,
+    calibrate,
+    compose_charges,
     share_out,
     total_epsilon,
 )
-from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
+from fedprikl.privacy.charges import charge_from_dict, charge_to_dict
 
 AT = "2030-01-31T12:00:00+00:00"
 DELTA = 1e-6
 
 
 def laplace(epsilon: float) -> Charge:
-    return calibrate_laplace(epsilon=epsilon, sensitivity=1.0)
+    return calibrate(Numbers(), epsilon=epsilon, law="laplace")
 
 
 PARTS: tuple[Charge, ...] = (
     laplace(0.1),
-    Calibrated(0.3, DELTA / 3, "gaussian").charge,
+    Calibrated(Numbers(), 0.3, DELTA / 3, "gaussian").charge,
     InverseSensitivityMechanism(epsilon=0.4),
-    calibrate_integer(epsilon=0.2, delta=DELTA / 3),
+    calibrate(Counts(), epsilon=0.2, delta=DELTA / 3),
 )
 
 
 def test_it_is_written_and_read_with_all_its_parts() -> None:
-    charge = Together(PARTS)
+    charge = ComposedCharge(PARTS)
     document = charge_to_dict(charge)
     assert document["kind"] == "together"
     assert [part["kind"] for part in document["parts"]] == [
@@ -50,31 +51,31 @@ def test_it_is_written_and_read_with_all_its_parts() -> None:
         "adaptive",
         "integer_laplace",
     ]
-    assert charge_from_dict(document) == charge == charge_from_dict(charge.to_dict())
+    assert charge_from_dict(document) == charge == charge_from_dict(charge_to_dict(charge))
     assert "Laplace noise of scale 10 and Gaussian noise" in str(charge)
     assert "per unit of sensitivity and adaptive noise" in charge.per_unit()
 
 
 @pytest.mark.parametrize("parts", list(itertools.combinations(PARTS, 2)))
 def test_its_parts_are_composed_one_by_one(parts: tuple[Charge, ...]) -> None:
-    assert total_epsilon([Together(parts)], delta=DELTA) == total_epsilon(parts, delta=DELTA)
+    assert total_epsilon([ComposedCharge(parts)], delta=DELTA) == total_epsilon(parts, delta=DELTA)
     more = [laplace(0.05)] * 3
-    assert total_epsilon([Together(parts), *more], delta=DELTA) == total_epsilon(
+    assert total_epsilon([ComposedCharge(parts), *more], delta=DELTA) == total_epsilon(
         [*parts, *more], delta=DELTA
     )
 
 
 @pytest.mark.parametrize(
-    "parts", [(), (PARTS[0],), (PARTS[0], Together(PARTS[:2])), (PARTS[0], object())]
+    "parts", [(), (PARTS[0],), (PARTS[0], ComposedCharge(PARTS[:2])), (PARTS[0], object())]
 )
 def test_what_is_no_charge_of_several_parts_is_refused(parts: Any) -> None:
     with pytest.raises(InvalidInputError):
-        charge_to_dict(Together(parts))
+        charge_to_dict(ComposedCharge(parts))
 
 
 def test_one_mechanism_is_charged_as_itself() -> None:
-    assert charge_together([PARTS[0]]) is PARTS[0]
-    assert charge_together(PARTS) == Together(PARTS)
+    assert compose_charges([PARTS[0]]) is PARTS[0]
+    assert compose_charges(PARTS) == ComposedCharge(PARTS)
 
 
 @given(
@@ -97,11 +98,11 @@ def test_a_release_of_the_whole_budget_fits_into_it(
     """Whatever the rounding and the accountant's safety; a second one does not."""
     epsilons, deltas = share_out(1.0, shares), share_out(DELTA, shares)
     parts: list[Charge] = [
-        Calibrated(epsilon, delta, kind).charge
+        Calibrated(Numbers(), epsilon, delta, kind).charge
         for epsilon, delta in zip(epsilons[:-1], deltas[:-1], strict=True)
     ]
-    last: Any = calibrate_integer(epsilon=epsilons[-1], delta=deltas[-1], kind=kind)  # type: ignore[arg-type]
-    charge = Together((*parts, last))
+    last: Any = calibrate(Counts(), epsilon=epsilons[-1], delta=deltas[-1], law=kind)
+    charge = ComposedCharge((*parts, last))
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.set_budget("p", epsilon=1.0, delta=DELTA, at=AT)
         ledger.reserve("p", charge, round_id="1", at=AT)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy import Ledger, PrivacyStatement, TimeInterval, calibrate_laplace
+from fedprikl.privacy import Ledger, Numbers, PrivacyStatement, TimeInterval, calibrate
 
 AT = "2030-01-31T12:00:00+00:00"
-CHARGE = calibrate_laplace(epsilon=0.5, sensitivity=1.0)
+CHARGE = calibrate(Numbers(), epsilon=0.5, law="laplace")
 JANUARY = TimeInterval("2030-01-01T00:00:00+00:00", "2030-02-01T00:00:00+00:00")
 
 

@@ -16,20 +16,19 @@ from fedprikl.checks import Floats
 from fedprikl.privacy import (
     Calibrated,
     Charge,
+    ComposedCharge,
+    Counts,
     GaussianMechanism,
     LaplaceMechanism,
     Ledger,
+    Numbers,
     SecureNoise,
-    Together,
-    VectorCalibrated,
     VectorMechanism,
-    calibrate_integer,
-    calibrate_laplace,
+    calibrate,
     share_out,
     total_epsilon,
 )
-from fedprikl.privacy.losses import LaplaceVectorLoss
-from fedprikl.privacy.mechanism import charge_from_dict, charge_to_dict
+from fedprikl.privacy.charges import LaplaceLoss, charge_from_dict, charge_to_dict
 from fedprikl.privacy.noise import GRID_EXPONENT, GRID_SLACK
 from tests.false_alarm import FALSE_ALARM
 
@@ -51,13 +50,14 @@ def test_the_charge_holds_for_every_sensitivity(
     epsilon: float, coordinates: int, kind: Any, sensitivity: float
 ) -> None:
     """Every number loses what its share of the charge allows, slack of the grid included."""
-    noise = VectorCalibrated(epsilon, DELTA, coordinates, kind)
+    noise = Calibrated(Numbers(coordinates=coordinates), epsilon, DELTA, kind)
     assert epsilon * (1 - 1e-4) < noise.charge.epsilon(DELTA) <= epsilon
     one = noise.for_sensitivity(sensitivity)
     if isinstance(one, LaplaceMechanism):
         assert (sensitivity + GRID_SLACK) / one.scale * coordinates <= epsilon
         assert noise.charge.proved_delta(DELTA) == 0
     else:
+        assert isinstance(one, GaussianMechanism)
         ratio = math.sqrt(coordinates) * (sensitivity + GRID_SLACK) / one.sigma
         whole = GaussianMechanism(sigma=(1 + GRID_SLACK) / ratio, sensitivity=1.0)
         assert whole.epsilon(DELTA) <= epsilon
@@ -66,28 +66,35 @@ def test_the_charge_holds_for_every_sensitivity(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_number_costs_what_one_number_costs(kind: Any) -> None:
-    vector, one = VectorCalibrated(0.7, DELTA, 1, kind), Calibrated(0.7, DELTA, kind)
+    vector, one = (
+        Calibrated(Numbers(coordinates=1), 0.7, DELTA, kind),
+        Calibrated(Numbers(), 0.7, DELTA, kind),
+    )
     for sensitivity in (1.0, 0.003):
         assert vector.for_sensitivity(sensitivity) == one.for_sensitivity(sensitivity)
     assert vector.charge.epsilon(DELTA) == pytest.approx(one.charge.epsilon(DELTA), rel=1e-6)
 
 
 def test_the_smaller_noise_is_taken() -> None:
-    kinds = [VectorCalibrated(1.0, DELTA, d).kind for d in range(1, 31)]
+    kinds = [Calibrated(Numbers(coordinates=d), 1.0, DELTA).law for d in range(1, 31)]
     switch = kinds.index("gaussian")
     assert kinds == ["laplace"] * switch + ["gaussian"] * (30 - switch)
     for d in (switch, switch + 1):  # the last with Laplace noise, the first without
         laplace, gaussian = (
-            VectorCalibrated(1.0, DELTA, d, kind).for_sensitivity(1.0).standard_deviation
+            Calibrated(Numbers(coordinates=d), 1.0, DELTA, kind)
+            .for_sensitivity(1.0)
+            .standard_deviation
             for kind in KINDS
         )
         assert (laplace <= gaussian) == (d == switch)
-    assert VectorCalibrated(1.0, 1e-31, 30).kind == "laplace"  # nothing else is accounted there
+    assert (
+        Calibrated(Numbers(coordinates=30), 1.0, 1e-31).law == "laplace"
+    )  # nothing else is accounted there
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_written_and_read_and_kept_by_a_ledger(kind: Any, tmp_path: Path) -> None:
-    charge = VectorCalibrated(0.5, DELTA, 4, kind).charge
+    charge = Calibrated(Numbers(coordinates=4), 0.5, DELTA, kind).charge
     document = charge_to_dict(charge)
     assert document["kind"] == "vector"
     assert document["one"]["kind"] == kind
@@ -96,16 +103,16 @@ def test_it_is_written_and_read_and_kept_by_a_ledger(kind: Any, tmp_path: Path) 
     assert charge.per_unit() == str(charge)
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.set_budget("p", epsilon=1.0, delta=DELTA, at=AT)
-        ledger.reserve("p", Together((charge, charge)), round_id="1", at=AT)
-        assert ledger.account("p").charges == [Together((charge, charge))]
+        ledger.reserve("p", ComposedCharge((charge, charge)), round_id="1", at=AT)
+        assert ledger.account("p").charges == [ComposedCharge((charge, charge))]
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"coordinates": 0}, "at least 1"),
-        ({"one": calibrate_laplace(epsilon=1.0, sensitivity=2.0)}, "sensitivity of 1"),
-        ({"one": calibrate_integer(epsilon=1.0, delta=DELTA)}, "Laplace or Gaussian"),
+        ({"one": calibrate(Numbers(2.0), epsilon=1.0, law="laplace")}, "sensitivity of 1"),
+        ({"one": calibrate(Counts(), epsilon=1.0, delta=DELTA)}, "sensitivity of 1"),
         ({"one": LaplaceMechanism(scale=0.0, sensitivity=1.0)}, "no privacy"),
     ],
 )
@@ -119,18 +126,20 @@ def test_a_charge_that_cannot_be_computed_is_refused(change: Any, words: str) ->
     ("settings", "words"),
     [
         ({"epsilon": 0.0}, "above 0"),
-        ({"epsilon": 0.0, "kind": "laplace"}, "above 0"),
-        ({"epsilon": 0.0, "kind": "gaussian"}, "above 0"),
-        ({"epsilon": -1.0, "kind": "gaussian"}, "above 0"),
-        ({"delta": 1.0}, "strictly between"),
+        ({"epsilon": 0.0, "law": "laplace"}, "above 0"),
+        ({"epsilon": 0.0, "law": "gaussian"}, "above 0"),
+        ({"epsilon": -1.0, "law": "gaussian"}, "above 0"),
+        ({"delta": 1.0}, "under 1"),
         ({"coordinates": 0}, "at least 1"),
-        ({"kind": "x"}, "'laplace' or 'gaussian'"),
-        ({"kind": "gaussian", "delta": 1e-31}, "Raise delta"),
+        ({"law": "x"}, "There is no noise"),
+        ({"law": "gaussian", "delta": 1e-31}, "Raise delta"),
     ],
 )
 def test_bad_settings_say_what_to_do(settings: Any, words: str) -> None:
+    asked = {"epsilon": 1.0, "delta": DELTA, "coordinates": 3} | settings
+    on = Numbers(coordinates=asked.pop("coordinates"))
     with pytest.raises(InvalidInputError, match=words):
-        VectorCalibrated(**({"epsilon": 1.0, "delta": DELTA, "coordinates": 3} | settings))
+        Calibrated(on, **asked)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +156,17 @@ def test_bad_settings_say_what_to_do(settings: Any, words: str) -> None:
 )
 def test_bad_vectors_are_refused_and_not_shown(values: Any, sensitivities: Any) -> None:
     with pytest.raises(InvalidInputError) as error:
-        VectorCalibrated(1.0, DELTA, 3).add_to(values, sensitivities, SecureNoise())
+        Calibrated(Numbers(coordinates=3), 1.0, DELTA).add_to(values, sensitivities, SecureNoise())
     assert "12345" not in str(error.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_number_is_drawn_with_its_own_noise(kind: Any) -> None:
     """What the mechanism of each number draws from the same source, in order."""
-    noise, sensitivities = VectorCalibrated(1.0, DELTA, 3, kind), [0.5, 2e-4, 30.0]
+    noise, sensitivities = (
+        Calibrated(Numbers(coordinates=3), 1.0, DELTA, kind),
+        [0.5, 2e-4, 30.0],
+    )
     source = InsecureSeededNoise(5)
     expected = [
         float(noise.for_sensitivity(s).add_to([v], source)[0])
@@ -171,16 +183,14 @@ def test_every_released_number_lies_on_the_grid(kind: Any) -> None:
     """Whatever the sensitivity: low bits tell nothing. They would if noise were multiplied."""
     values, sensitivities = np.full(40, math.pi), np.geomspace(1e-4, 10, 40)
     steps = 2.0**-GRID_EXPONENT
-    noise = VectorCalibrated(1.0, DELTA, 40, kind)
+    noise = Calibrated(Numbers(coordinates=40), 1.0, DELTA, kind)
     on_grid = noise.add_to(values, sensitivities, SecureNoise()) * steps
     assert np.array_equal(on_grid, np.rint(on_grid))
     careless = noise.add_to(values, sensitivities, InsecureSeededNoise(1)) * steps
     assert not np.array_equal(careless, np.rint(careless))
 
 
-def released_losses(
-    noise: VectorCalibrated, sensitivities: Floats, *, moved: bool, factor: float
-) -> Any:
+def released_losses(noise: Calibrated, sensitivities: Floats, *, moved: bool, factor: float) -> Any:
     """n releases in one of two worlds, as the statistic that tells the worlds apart best: the
     privacy loss itself. `factor` is the part of the noise that is drawn.
     """
@@ -192,14 +202,14 @@ def released_losses(
             centre = 0.4 + sensitivity * moved
             drawn = centre + factor * (one.add_to(np.full(n, centre), SecureNoise()) - centre)
             unit = (drawn - 0.4) / sensitivity
-            total += unit if noise.kind == "gaussian" else np.abs(unit) - np.abs(unit - 1)
+            total += unit if noise.law == "gaussian" else np.abs(unit) - np.abs(unit - 1)
         return total
 
     return sample
 
 
 def audited(kind: Any, coordinates: int, trials: int, factor: float) -> Any:
-    noise = VectorCalibrated(1.0, AUDITED_DELTA, coordinates, kind)
+    noise = Calibrated(Numbers(coordinates=coordinates), 1.0, AUDITED_DELTA, kind)
     moves = np.resize([0.1, 2, 0.01], coordinates)
     return audit(
         released_losses(noise, moves, moved=False, factor=factor),
@@ -248,7 +258,7 @@ def test_the_account_of_the_vector_covers_every_split_of_the_moves(
 ) -> None:
     """delta at several epsilons: what dp-accounting has for the worst case is never below."""
     step, scale = 2.0**-11, 2.0
-    loss = LaplaceVectorLoss(len(shifts) / scale, len(shifts)).distribution(step)
+    loss = LaplaceLoss(len(shifts) / scale, len(shifts)).distribution(step)
     for epsilon in (0.0, 0.3, 0.9, 1.3):
         true = joint_delta([laplace_losses(shift / scale) for shift in shifts], epsilon)
         bound = loss.get_delta_for_epsilon(epsilon)
@@ -296,13 +306,15 @@ def test_the_joint_release_is_charged_for_what_it_loses() -> None:
     """
     delta, columns = 1e-3, 2
     tv, js, counts, whole = share_out(2.0, (0.2, 0.2, 0.3, 0.3))
-    vectors = [VectorCalibrated(share, delta, columns, "laplace") for share in (tv, js)]
-    noisy: Any = calibrate_integer(
-        epsilon=counts, delta=delta, coordinates=2 * columns, kind="laplace"
+    vectors = [
+        Calibrated(Numbers(coordinates=columns), share, delta, "laplace") for share in (tv, js)
+    ]
+    noisy: Any = calibrate(
+        Counts(coordinates=2 * columns), epsilon=counts, delta=delta, law="laplace"
     )
-    number = calibrate_laplace(epsilon=whole, sensitivity=1.0)
+    number = calibrate(Numbers(), epsilon=whole, law="laplace")
     parts: tuple[Charge, ...] = (*(vector.charge for vector in vectors), noisy, number)
-    charge = Together(parts)
+    charge = ComposedCharge(parts)
     losses = [
         *[laplace_losses(tv / columns)] * columns,
         *[laplace_losses(js / columns)] * columns,
@@ -318,12 +330,12 @@ def test_the_joint_release_is_charged_for_what_it_loses() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_release_of_the_whole_budget_fits_into_it(kind: Any, tmp_path: Path) -> None:
     epsilons, deltas = (share_out(total, (0.2, 0.2, 0.3, 0.3)) for total in (1.0, DELTA))
-    charge = Together(
+    charge = ComposedCharge(
         (
-            VectorCalibrated(epsilons[0], deltas[0], 20, kind).charge,
-            VectorCalibrated(epsilons[1], deltas[1], 20, kind).charge,
-            calibrate_integer(epsilon=epsilons[2], delta=deltas[2], coordinates=40, kind=kind),
-            Calibrated(epsilons[3], deltas[3]).charge,
+            Calibrated(Numbers(coordinates=20), epsilons[0], deltas[0], kind).charge,
+            Calibrated(Numbers(coordinates=20), epsilons[1], deltas[1], kind).charge,
+            calibrate(Counts(coordinates=40), epsilon=epsilons[2], delta=deltas[2], law=kind),
+            Calibrated(Numbers(), epsilons[3], deltas[3]).charge,
         )
     )
     with Ledger.open(tmp_path / "ledger.db") as ledger:

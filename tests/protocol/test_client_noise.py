@@ -11,8 +11,8 @@ import pytest
 from fedprikl import InsecureSeededNoise
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import score_sensitivity
-from fedprikl.privacy.integer_noise import IntegerLaplaceMechanism
-from fedprikl.privacy.shared_noise import SharedLaplaceMechanism
+from fedprikl.privacy import IntegerLaplaceMechanism
+from fedprikl.privacy.shares import SharedLaplaceMechanism
 from fedprikl.protocol import Plan, Question, WholeClient
 from fedprikl.protocol.cohort_sums import OpenedSum
 from fedprikl.protocol.noisy_histogram import NoisyHistogram

@@ -12,7 +12,8 @@ import pytest
 
 from fedprikl import BudgetExceededError, InvalidInputError, Reference
 from fedprikl.planning import plan_round
-from fedprikl.privacy import InsecureSeededNoise, Ledger, NoiseSource, SecureNoise, Together
+from fedprikl.privacy import ComposedCharge, InsecureSeededNoise, Ledger, NoiseSource, SecureNoise
+from fedprikl.privacy.charges import charge_to_dict
 from fedprikl.protocol import (
     AskedView,
     Client,
@@ -157,10 +158,10 @@ def test_everything_is_one_charge_within_the_plan(plan: Plan, tmp_path: Path) ->
 def test_what_is_charged_is_what_draws() -> None:
     plan = plan_of(REFERENCE, trust="aggregator")
     charge = ScoredSum(plan).charge(())
-    assert isinstance(charge, Together)
+    assert isinstance(charge, ComposedCharge)
     noise = ScoredSum(plan).columns_noise
     assert noise is not None
-    assert noise.counts.coordinates == 2 * len(plan.columns)
+    assert charge_to_dict(noise.counts)["coordinates"] == 2 * len(plan.columns)
     assert {vector.charge.coordinates for _, vector in noise.values} == {len(plan.columns)}
     assert set(noise.charges) <= set(charge.parts)
 

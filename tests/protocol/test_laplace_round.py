@@ -10,12 +10,8 @@ from scipy import stats
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.privacy.mechanism import charge_to_dict
-from fedprikl.privacy.shared_noise import (
-    SAMPLER_DELTA,
-    SharedGaussianMechanism,
-    SharedLaplaceMechanism,
-)
+from fedprikl.privacy.charges import charge_to_dict
+from fedprikl.privacy.shares import SAMPLER_DELTA, SharedGaussianMechanism, SharedLaplaceMechanism
 from fedprikl.protocol import RoundResult
 from fedprikl.protocol.noisy_histogram import LARGEST_MARK, NoisyHistogram
 from fedprikl.secure_sum import Leaves
@@ -97,7 +93,7 @@ def test_the_sum_carries_the_noise_that_the_release_tells() -> None:
     (law,) = told.noise
     assert law.kind == "laplace"
     assert law.scale == pytest.approx(10.0)
-    assert law.variables == pytest.approx(39 / share.shares)
+    assert law.variables == pytest.approx(39 / share.on.shares)
     assert law.sd == pytest.approx(np.sqrt(39 * share.share_variance))
     noise, cut, scale = released_noise(world, result), 15, law.scale or 0.0
     large, sums = int(np.count_nonzero(np.abs(noise) >= cut)), law.variables
@@ -117,7 +113,7 @@ def test_the_plan_chooses_the_noise() -> None:
     assert either.minimum(40) == other.minimum(40) == 36
     assert isinstance(laplace, SharedLaplaceMechanism)
     assert isinstance(gaussian, SharedGaussianMechanism)
-    assert laplace.shares == gaussian.shares == 32  # four may collude
+    assert laplace.on.shares == gaussian.on.shares == 32  # four may collude
     for trust in (either, other):
         reach = trust.share(40).reach
         maxima = trust.maxima(clients=40, points=6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedprikl.privacy import SharedMechanism
-from fedprikl.privacy.shared_noise import SAMPLER_DELTA, SharedLaplaceMechanism
+from fedprikl.privacy.shares import SAMPLER_DELTA, SharedLaplaceMechanism
 from fedprikl.protocol import Roster, SigningKey
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.round import size_cohort
@@ -29,7 +29,7 @@ def epsilon_of_the_rest(share: SharedLaplaceMechanism, left: int) -> float:
     size = 2**12
     angles = 2 * np.pi * np.arange(size) / size
     p = np.exp(-1 / share.scale)
-    one = ((1 - p) ** 2 / np.abs(1 - p * np.exp(1j * angles)) ** 2) ** (left / share.shares)
+    one = ((1 - p) ** 2 / np.abs(1 - p * np.exp(1j * angles)) ** 2) ** (left / share.on.shares)
     masses = np.fft.ifft(one).real
     near = masses[:15]  # beyond, rounding shows
     return 2 * float(np.max(np.abs(np.diff(np.log(near)))))
@@ -49,8 +49,8 @@ def test_the_failure_of_a_sparse_graph_is_in_the_stated_delta(noise: str) -> Non
     plan = WORLD.plan(trust="none", noise=noise, cohort=400, epsilon=4.0)
     among_known = replace(plan, roster=ROSTER.fingerprint)
     sparse, complete = NoisyHistogram(plan).share(400), NoisyHistogram(among_known).share(400)
-    assert sparse.failure == DEFAULT_FAILURE
-    assert complete.failure == 0.0
+    assert sparse.on.failure == DEFAULT_FAILURE
+    assert complete.on.failure == 0.0
     if noise == "laplace":
         assert sparse.proved_delta(1e-6) >= DEFAULT_FAILURE + SAMPLER_DELTA
         assert complete.proved_delta(1e-6) == SAMPLER_DELTA

@@ -323,7 +323,7 @@ def test_sums_withstand_as_many_colluders_as_their_noise(clients: int, corruptio
     assert 2 * sums.threshold > sums.neighbours + colluding
     share = NoisyHistogram(plan).share(clients)
     assert share is not None
-    assert share.shares == sums.minimum - max(1, colluding)  # everybody knows its own
+    assert share.on.shares == sums.minimum - max(1, colluding)  # everybody knows its own
 
 
 def test_a_cohort_that_no_plan_allows_is_refused_and_not_an_error() -> None:

@@ -14,9 +14,14 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import KL, Divergence, f_divergence
 from fedprikl.estimation import weighted_score
 from fedprikl.planning import plan_round
-from fedprikl.privacy import InverseSensitivityMechanism, SecureNoise, Together, total_epsilon
-from fedprikl.privacy.integer_noise import IntegerLaplaceMechanism
-from fedprikl.privacy.real_noise import LaplaceMechanism
+from fedprikl.privacy import (
+    ComposedCharge,
+    IntegerLaplaceMechanism,
+    InverseSensitivityMechanism,
+    LaplaceMechanism,
+    SecureNoise,
+    total_epsilon,
+)
 from fedprikl.protocol import Plan, Question, Release
 from fedprikl.protocol.question_noise import CountsNoise, ValueNoise
 from fedprikl.protocol.scored_sum import ScoredSum
@@ -132,11 +137,11 @@ def test_what_is_charged_is_drawn_and_stated(tmp_path: Path) -> None:
         release = WORLD.run(asked, ledger=ledger, source=source).release
         [charged] = ledger.account("testers").rounds
     value, counts = charged.charge.parts  # type: ignore[attr-defined]
-    assert charged.charge == Together((value, counts)) == ScoredSum(asked).charge([24])
+    assert charged.charge == ComposedCharge((value, counts)) == ScoredSum(asked).charge([24])
     assert isinstance(value, LaplaceMechanism)
     assert isinstance(counts, IntegerLaplaceMechanism)
-    assert value.epsilon() == pytest.approx(0.7, rel=1e-8)
-    assert counts.epsilon() == pytest.approx(0.3, rel=1e-8)
+    assert value.epsilon(0.0) == pytest.approx(0.7, rel=1e-8)
+    assert counts.epsilon(0.0) == pytest.approx(0.3, rel=1e-8)
     [(kind, scale), *integers] = source.drawn
     assert kind == "laplace"
     assert integers == [("integer", counts.scale)] * (ALL + 1)  # the rest too

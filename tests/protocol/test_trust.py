@@ -8,10 +8,9 @@ import numpy.typing as npt
 import pytest
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.privacy import Calibrated, SecureNoise
-from fedprikl.privacy.mechanism import charge_to_dict
-from fedprikl.privacy.real_noise import GaussianMechanism, LaplaceMechanism
-from fedprikl.privacy.shared_noise import SharedLaplaceMechanism
+from fedprikl.privacy import Calibrated, GaussianMechanism, LaplaceMechanism, SecureNoise
+from fedprikl.privacy.charges import charge_to_dict
+from fedprikl.privacy.shares import SharedLaplaceMechanism
 from fedprikl.protocol import trust_of
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.round import size_cohort
@@ -77,7 +76,7 @@ def test_noise_shares_are_drawn_charged_and_stated_alike(tmp_path: Path) -> None
     share = trust.share(40)
     assert isinstance(share, SharedLaplaceMechanism)
     assert trust.share(40) is share
-    assert source.drawn == [("laplace share", share.scale, share.shares)] * 40
+    assert source.drawn == [("laplace share", share.scale, share.on.shares)] * 40
     assert charged.charge == trust.charge([40]) == trust.client_charge(40)
     assert privacy.mechanism == str(share)
     assert privacy.epsilon == charge_to_dict(charged.charge)["proved_epsilon"]

@@ -19,10 +19,15 @@ import numpy.typing as npt
 from fedprikl.audit.lower_bounds import AuditResult, Sampler, audit
 from fedprikl.checks import Floats, Ints
 from fedprikl.libraries import scipy
-from fedprikl.privacy import NoiseSource, Ranges, adaptive_release
+from fedprikl.privacy import (
+    IntegerGaussianMechanism,
+    NoiseSource,
+    Ranges,
+    adaptive_release,
+    laplace_variance,
+)
 from fedprikl.privacy.accounting import gaussian_epsilon
-from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, laplace_variance
-from fedprikl.privacy.inverse_sensitivity import ring_sizes, ring_weights
+from fedprikl.privacy.adaptive import ring_sizes, ring_weights
 
 DRAWS = 200_000  # numbers with noise that are drawn for a question, about
 FEWEST = 500  # releases of either data set; of as many numbers as can be drawn so often
@@ -208,7 +213,7 @@ def account_of(attack: Additive, factor: float, delta: float) -> float:
     if not law.whole:
         return gaussian_epsilon(1 / float(np.linalg.norm(shifts / scales)), delta)
     found = IntegerGaussianMechanism(
-        sigma=float(scales.min()), coordinates=len(shifts), moved=round(float(shifts.max()))
+        sigma=float(scales.min()), coordinates=len(shifts), contribution=round(float(shifts.max()))
     )
     return found.epsilon(delta)
 

@@ -26,7 +26,7 @@ from fedprikl.privacy import (
     SECURE_NOISE,
     GaussianMechanism,
     Mechanism,
-    NoiseKind,
+    Numbers,
     calibrate,
     worst_substitution,
 )
@@ -70,15 +70,13 @@ class AuditCase:
         return np.asarray(noisy @ (shift / np.linalg.norm(shift)))
 
 
-def exact_case(
-    *, epsilon: float, delta: float, points: int, batches: int, noise: NoiseKind
-) -> AuditCase:
+def exact_case(*, epsilon: float, delta: float, points: int, batches: int, noise: str) -> AuditCase:
     """The exact calibration on the data where one record changes the release the most."""
     asked = _flat_points(points, batches)
     records = np.full(batches, 40 * check_positive_int(points, "points"))
     score = Score(correction=1.0)
     sensitivity = score_sensitivity(asked, records, score)
-    mechanism = calibrate(epsilon=epsilon, delta=delta, sensitivity=sensitivity, kind=noise)
+    mechanism = calibrate(Numbers(sensitivity), epsilon=epsilon, delta=delta, law=noise)
     left, right = (
         _always(weighted_score(counts, score)) for counts in worst_neighbours(asked, records, score)
     )
@@ -125,16 +123,15 @@ def paper_case(
     )
 
 
-def client_case(*, epsilon: float, delta: float, per_client: int, noise: NoiseKind) -> AuditCase:
+def client_case(*, epsilon: float, delta: float, per_client: int, noise: str) -> AuditCase:
     """The calibration for whole clients on the client that changes the release the most.
 
     In one population it holds `per_client` records, each the only one of its cell; in the other ten
     times as many out-of-domain records, as all that the other clients hold.
     """
     release = ClientRelease(per_client)
-    mechanism = calibrate(
-        epsilon=epsilon, delta=delta, sensitivity=release.sensitivity(per_client), kind=noise
-    )
+    on = Numbers(release.sensitivity(per_client))
+    mechanism = calibrate(on, epsilon=epsilon, delta=delta, law=noise)
     return AuditCase(
         description=(
             f"one number with {mechanism}, about {OTHERS + 1} clients that draw {per_client:,} "

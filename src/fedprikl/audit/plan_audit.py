@@ -37,9 +37,8 @@ from fedprikl.divergence import Score
 from fedprikl.estimation import BatchCounts, Estimates, weighted_score
 from fedprikl.estimation.adaptive import adaptive_ranges
 from fedprikl.estimation.scoring import Terms
-from fedprikl.privacy import SECURE_NOISE, NoiseSource
-from fedprikl.privacy.integer_noise import laplace_variance
-from fedprikl.privacy.shared_noise import SharedGaussianMechanism
+from fedprikl.privacy import SECURE_NOISE, NoiseSource, SharedCounts, laplace_variance
+from fedprikl.privacy.shares import SharedGaussianMechanism
 from fedprikl.protocol import (
     Plan,
     Question,
@@ -397,13 +396,8 @@ def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> Attack:
         if not law.gaussian or factor == math.inf:
             missing = math.sqrt(law.variance / laplace_variance(law.scale))
             return account_of(attack, factor * min(1.0, missing), delta)
-        summed = SharedGaussianMechanism(
-            sigma=factor * law.scale,
-            shares=honest,
-            failure=share.failure,
-            coordinates=len(shifts),
-            moved=round(float(shifts.max())),
-        )
+        on = SharedCounts(honest, len(shifts), round(float(shifts.max())), share.on.failure)
+        summed = SharedGaussianMechanism(on=on, sigma=factor * law.scale)
         return summed.epsilon(delta)
 
     made = additive_attack([listen(0)], [listen(1)])

@@ -12,7 +12,7 @@ from fedprikl.audit import AuditedPlan, audit_plan, client_case, exact_case, pap
 from fedprikl.checks import check_delta, check_epsilon
 from fedprikl.cli.console import notes, print_json, say, shown_progress
 from fedprikl.cli.options import Json, ReferenceFile, given_of, reference_of
-from fedprikl.privacy import NoiseKind, Unit
+from fedprikl.privacy import Unit
 from fedprikl.protocol import SignedPlan
 
 OF_CALIBRATIONS = (
@@ -41,7 +41,9 @@ def audit_command(
     delta: Annotated[float, typer.Option(help="The claimed delta.")] = 1e-6,
     points: Annotated[int, typer.Option(min=2, help="Points per batch, m.")] = 10,
     batches: Annotated[int, typer.Option(min=1, help="Batches, T.")] = 20,
-    noise: Annotated[NoiseKind, typer.Option(help="Only for exact.")] = "auto",
+    noise: Annotated[
+        str, typer.Option(help="Only for exact: auto, laplace, gaussian or an installed law.")
+    ] = "auto",
     released: Annotated[
         Literal["terms", "mean"], typer.Option(help="Only for paper: what its server sees.")
     ] = "terms",

@@ -64,10 +64,15 @@ def gap_ranges(
     held = np.append(counts.counts, n - int(counts.counts.sum()))
     everybody = np.full(len(held), n)
     falling = reachable_ranges(
-        held, everybody, parts.falling, magnitude=parts.magnitude, steps=steps, moved=moved
+        held, everybody, parts.falling, magnitude=parts.magnitude, steps=steps, contribution=moved
     )
     rising = reachable_ranges(
-        n - held, everybody, parts.rising, magnitude=parts.magnitude, steps=steps, moved=moved
+        n - held,
+        everybody,
+        parts.rising,
+        magnitude=parts.magnitude,
+        steps=steps,
+        contribution=moved,
     )
     least = round(math.fsum(parts.least.tolist()) / falling.grid)
     outer = [one + other - least for one, other in zip(falling.outer, rising.outer, strict=True)]

@@ -121,7 +121,7 @@ class CountNoise:
     @classmethod
     def of(cls, mechanism: Mechanism) -> "CountNoise":
         """Of a mechanism that adds integer noise to each count."""
-        return cls(sd=mechanism.standard_deviation, scale=getattr(mechanism, "scale", None))
+        return cls(sd=mechanism.standard_deviation, scale=mechanism.laplace_scale)
 
     @property
     def kind(self) -> str:

@@ -17,8 +17,7 @@ from fedprikl.estimation.noisy_counts import (
 )
 from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.scoring import BatchCounts
-from fedprikl.privacy import NoiseSource, PrivacyStatement
-from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, IntegerLaplaceMechanism
+from fedprikl.privacy import Mechanism, NoiseSource, PrivacyStatement
 from fedprikl.reference import QueryPoints, Spread
 
 POPULATIONS, RESAMPLES = 200, 20
@@ -59,11 +58,7 @@ def estimates_from_counts(
     )
 
 
-def noise_counts(
-    counts: BatchCounts,
-    mechanism: IntegerLaplaceMechanism | IntegerGaussianMechanism,
-    source: NoiseSource,
-) -> NoisyCounts:
+def noise_counts(counts: BatchCounts, mechanism: Mechanism, source: NoiseSource) -> NoisyCounts:
     """Exact counts of the points, and of all other cells of a batch, with integer noise on each."""
     points, records = counts.points, counts.records
     asked = np.bincount(points.batch, weights=counts.counts, minlength=points.batches)

@@ -23,8 +23,7 @@ from fedprikl.estimation.statistic import (
     judge_together,
     simulate_together,
 )
-from fedprikl.privacy import NoiseSource, PrivacyStatement, VectorCalibrated
-from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, IntegerLaplaceMechanism
+from fedprikl.privacy import Calibrated, Mechanism, NoiseSource, PrivacyStatement
 from fedprikl.reference import OutOfDomain, QueryPoints, Spread
 
 
@@ -73,7 +72,7 @@ class ViewVector:
     score: Score
     values: Floats  # per view
     sensitivities: Floats  # Delta of each: the noise is proportional to it
-    noise: VectorCalibrated
+    noise: Calibrated
 
     def statistic(self, view: int, points: QueryPoints, records: Ints) -> ScoredStatistic:
         """What a verdict on one view rests on."""
@@ -110,8 +109,8 @@ def noise_views(
     exact: Sequence[Ints],
     records: int,
     *,
-    vectors: Sequence[tuple[Score, VectorCalibrated]],
-    mechanism: IntegerLaplaceMechanism | IntegerGaussianMechanism,
+    vectors: Sequence[tuple[Score, Calibrated]],
+    mechanism: Mechanism,
     source: NoiseSource,
     moved: int = 1,
 ) -> NoisyViews:
@@ -134,8 +133,8 @@ def read_views(
     noised: Sequence[Floats],
     values: Sequence[Floats],
     *,
-    vectors: Sequence[tuple[Score, VectorCalibrated]],
-    mechanism: IntegerLaplaceMechanism | IntegerGaussianMechanism,
+    vectors: Sequence[tuple[Score, Calibrated]],
+    mechanism: Mechanism,
     moved: int = 1,
 ) -> NoisyViews:
     """The same of noised numbers: `noised` counts of each view, the rest last, and vectors."""
@@ -158,7 +157,7 @@ def read_views(
 def _vector(
     counts: Sequence[BatchCounts],
     score: Score,
-    noise: VectorCalibrated,
+    noise: Calibrated,
     source: NoiseSource,
     moved: int,
 ) -> ViewVector:

@@ -16,9 +16,9 @@ from fedprikl.privacy import (
     BatchIncrements,
     BatchScores,
     Ranges,
+    contribution_sensitivity,
     exact_sensitivity,
-    moved_anywhere,
-    moved_sensitivity,
+    joint_sensitivity,
     reachable_ranges,
     rounding_slack,
 )
@@ -148,7 +148,7 @@ def score_sensitivity(points: QueryPoints, records: Ints, score: Score, moved: i
     one, slack = _of_one(points, records, score, moved)
     if moved == 1 or not _is_convex(score, points.weights):
         return moved * one + slack
-    return moved_sensitivity(_scores_per_batch(points, records, score), moved) + slack
+    return contribution_sensitivity(_scores_per_batch(points, records, score), moved) + slack
 
 
 def score_reach(points: QueryPoints, records: Ints, score: Score, moved: int) -> float:
@@ -169,7 +169,7 @@ def score_reach(points: QueryPoints, records: Ints, score: Score, moved: int) ->
         kinds=np.arange(len(terms.pi)),
         scores=_cell_scores(terms, score),
     )
-    return min(moved_anywhere(everything, moved), moved * one) + slack
+    return min(joint_sensitivity(everything, moved), moved * one) + slack
 
 
 def _of_one(points: QueryPoints, records: Ints, score: Score, moved: int) -> tuple[float, float]:
@@ -320,5 +320,5 @@ def score_ranges(counts: BatchCounts, score: Score, *, steps: int, moved: int = 
         scores,
         magnitude=float(np.sum(terms.weights * reach)),
         steps=steps,
-        moved=moved,
+        contribution=moved,
     )

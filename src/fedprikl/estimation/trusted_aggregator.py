@@ -21,8 +21,8 @@ from fedprikl.privacy import (
     Calibrated,
     InverseSensitivityMechanism,
     Mechanism,
-    NoiseKind,
     NoiseSource,
+    Numbers,
     PrivacyStatement,
 )
 from fedprikl.reference import QueryPoints
@@ -37,7 +37,7 @@ def trusted_aggregator(
     epsilon: float,
     delta: float = 1e-6,
     score: Score | None = None,
-    noise: NoiseKind = "auto",
+    noise: str = "auto",
     client_effect: float = 1.0,
     moved: int = 1,
     source: NoiseSource = SECURE_NOISE,
@@ -68,7 +68,7 @@ def trusted_aggregator(
     """
     return estimate_scored_sum(
         counts,
-        calibrated=Calibrated(check_epsilon(epsilon), check_delta(delta), noise),
+        calibrated=Calibrated(Numbers(), check_epsilon(epsilon), check_delta(delta), noise),
         score=score or Score(correction=1.0),
         client_effect=client_effect,
         moved=moved,

@@ -18,11 +18,11 @@ from fedprikl.paper.calibration import classic_constant
 from fedprikl.paper.printed_aggregator import warn_of_paper_noise
 from fedprikl.privacy import (
     SECURE_NOISE,
+    Counts,
     GaussianMechanism,
-    NoiseKind,
     NoiseSource,
     PrivacyStatement,
-    calibrate_integer,
+    calibrate,
 )
 
 TRUST = "whoever adds the noise to the sums; nobody, where clients add it in shares."
@@ -37,7 +37,7 @@ def baseline(
     delta: float = 1e-6,
     score: Score = PAPER_SCORE,
     calibration: Literal["exact", "paper"] = "exact",
-    noise: NoiseKind = "auto",
+    noise: str = "auto",
     source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """D(Pi || P) from noisy counts: the server floors them and applies Phi.
@@ -70,10 +70,10 @@ def baseline(
 
 
 def _integer_noise(
-    counts: BatchCounts, epsilon: float, delta: float, noise: NoiseKind, source: NoiseSource
+    counts: BatchCounts, epsilon: float, delta: float, noise: str, source: NoiseSource
 ) -> tuple[Floats, PrivacyStatement]:
-    coordinates = min(2, counts.points.payload)
-    mechanism = calibrate_integer(epsilon=epsilon, delta=delta, coordinates=coordinates, kind=noise)
+    on = Counts(coordinates=min(2, counts.points.payload))
+    mechanism = calibrate(on, epsilon=epsilon, delta=delta, law=noise)
     noisy = mechanism.add_to(counts.counts, source)
     return noisy, PrivacyStatement(
         epsilon=mechanism.epsilon(delta),

@@ -9,7 +9,7 @@ from typing import Literal
 from fedprikl.checks import check_delta, check_epsilon, check_positive_int
 from fedprikl.planning.known import Known
 from fedprikl.planning.simulated_round import least
-from fedprikl.privacy import AccountedRelease, Charge, Mechanism, calibrate, total_epsilon
+from fedprikl.privacy import AccountedRelease, Charge, Mechanism, Numbers, calibrate, total_epsilon
 from fedprikl.protocol import question_noise
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.plan import Plan
@@ -43,7 +43,7 @@ def split_budget(*, epsilon: float, delta: float, releases: int = 1) -> ReleaseB
 
     def best(kind: AdditiveNoise) -> ReleaseBudget:
         def charge(share: float) -> Mechanism:
-            return calibrate(epsilon=share, delta=delta, sensitivity=1.0, kind=kind)
+            return calibrate(Numbers(), epsilon=share, delta=delta, law=kind)
 
         share = largest_epsilon(charge, epsilon=epsilon, delta=delta, releases=releases)
         return ReleaseBudget(kind, share, charge(share).standard_deviation)
@@ -60,7 +60,7 @@ def largest_epsilon(
     noise. The total is the ledger's own.
 
     >>> one = largest_epsilon(
-    ...     lambda share: calibrate(epsilon=share, delta=1e-6, sensitivity=1.0, kind="laplace"),
+    ...     lambda share: calibrate(Numbers(), epsilon=share, law="laplace"),
     ...     epsilon=1.0,
     ...     delta=1e-6,
     ...     releases=4,

@@ -16,7 +16,7 @@ from fedprikl.planning.budget import ReleaseBudget, afforded
 from fedprikl.planning.design import Design, six_digits
 from fedprikl.planning.known import Known
 from fedprikl.planning.simulated_round import SimulatedRound, least, typical_error
-from fedprikl.privacy import Calibrated, NoiseKind
+from fedprikl.privacy import Calibrated, Numbers
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ADAPTIVE, Question, ReleaseOption
 
@@ -41,7 +41,7 @@ class ReleaseOptions:
     draft: Plan
     design: Design
     budget: ReleaseBudget  # of one number
-    _affordable: dict[tuple[tuple[str, float], ...], tuple[NoiseKind, float]] = field(
+    _affordable: dict[tuple[tuple[str, float], ...], tuple[str, float]] = field(
         default_factory=dict
     )
 
@@ -127,7 +127,9 @@ class ReleaseOptions:
         drift anyway: from there on more budget hardly helps the verdict. Where that is far out of
         reach, the least that is given at all.
         """
-        calibrated = Calibrated(self.budget.epsilon, self.draft.budget.total[1], self.budget.noise)
+        calibrated = Calibrated(
+            Numbers(), self.budget.epsilon, self.draft.budget.total[1], self.budget.noise
+        )
         counts, found = self._first.no_drift.counts(DRAWS, public_simulation()), {}
         for question in self.draft.questions[1:]:
             score = question.score(correction=self.draft.verdict.client_effect, limited=True)

@@ -1,102 +1,105 @@
-"""Privacy: sensitivity, mechanisms, calibration, ledger. Knows no divergence."""
+"""Privacy: sensitivity, laws of noise, calibration, accounts, ledger. Knows no divergence."""
 
 from fedprikl.privacy.account import Account, RoundState, TimeInterval
-from fedprikl.privacy.calibrated import (
-    Calibrated,
-    NoiseKind,
-    VectorCalibrated,
-    VectorMechanism,
-    calibrate,
-)
-from fedprikl.privacy.composition import total_epsilon
-from fedprikl.privacy.integer_noise import calibrate_integer, laplace_variance
-from fedprikl.privacy.inverse_sensitivity import (
+from fedprikl.privacy.adaptive import (
     InverseSensitivityMechanism,
     NoiseLaw,
+    Ranges,
     adaptive_release,
+    reachable_ranges,
 )
-from fedprikl.privacy.ledger import Ledger, Reservation
-from fedprikl.privacy.losses import BoundedRangeLoss, PureLoss, Unit
-from fedprikl.privacy.mechanism import (
+from fedprikl.privacy.charges import (
     AccountedRelease,
-    AdditiveMechanism,
+    BoundedRangeLoss,
     Charge,
-    Mechanism,
-    Together,
-    charge_together,
-    register_mechanism,
+    ComposedCharge,
+    PureLoss,
+    Unit,
+    compose_charges,
+    register_charge,
     share_out,
 )
-from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
-from fedprikl.privacy.reachable import Ranges, reachable_ranges
-from fedprikl.privacy.real_noise import (
+from fedprikl.privacy.composition import total_epsilon
+from fedprikl.privacy.laws import (
+    Calibrated,
+    Counts,
     GaussianMechanism,
+    IntegerGaussianMechanism,
+    IntegerLaplaceMechanism,
     LaplaceMechanism,
-    calibrate_gaussian,
-    calibrate_laplace,
+    Mechanism,
+    Numbers,
+    SharedCounts,
+    VectorMechanism,
+    calibrate,
+    check_law,
+    laplace_variance,
+    register_law,
 )
+from fedprikl.privacy.ledger import Ledger, Reservation
+from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
 from fedprikl.privacy.sensitivity import (
     BatchIncrements,
     BatchScores,
+    contribution_sensitivity,
     exact_sensitivity,
-    moved_anywhere,
-    moved_sensitivity,
+    joint_sensitivity,
     rounding_slack,
     terms_sensitivity,
     worst_substitution,
 )
-from fedprikl.privacy.shared_noise import SharedMechanism, calibrate_shared
-from fedprikl.privacy.statement import PrivacyStatement, state_together
+from fedprikl.privacy.shares import SharedMechanism
+from fedprikl.privacy.statement import PrivacyStatement, compose_statements
 from fedprikl.store import Head
 
 __all__ = [
     "SECURE_NOISE",
     "Account",
     "AccountedRelease",
-    "AdditiveMechanism",
     "BatchIncrements",
     "BatchScores",
     "BoundedRangeLoss",
     "Calibrated",
     "Charge",
+    "ComposedCharge",
+    "Counts",
     "GaussianMechanism",
     "Head",
     "InsecureSeededNoise",
+    "IntegerGaussianMechanism",
+    "IntegerLaplaceMechanism",
     "InverseSensitivityMechanism",
     "LaplaceMechanism",
     "Ledger",
     "Mechanism",
-    "NoiseKind",
     "NoiseLaw",
     "NoiseSource",
+    "Numbers",
     "PrivacyStatement",
     "PureLoss",
     "Ranges",
     "Reservation",
     "RoundState",
     "SecureNoise",
+    "SharedCounts",
     "SharedMechanism",
     "TimeInterval",
-    "Together",
     "Unit",
-    "VectorCalibrated",
     "VectorMechanism",
     "adaptive_release",
     "calibrate",
-    "calibrate_gaussian",
-    "calibrate_integer",
-    "calibrate_laplace",
-    "calibrate_shared",
-    "charge_together",
+    "check_law",
+    "compose_charges",
+    "compose_statements",
+    "contribution_sensitivity",
     "exact_sensitivity",
+    "joint_sensitivity",
     "laplace_variance",
-    "moved_anywhere",
-    "moved_sensitivity",
     "reachable_ranges",
-    "register_mechanism",
+    "register_charge",
+    "register_law",
     "rounding_slack",
     "share_out",
-    "state_together",
     "terms_sensitivity",
     "total_epsilon",
     "worst_substitution",

@@ -9,19 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, product
-from typing import Any, Literal
+from typing import Any
 
 from fedprikl.checks import check_epsilon, check_instant
 from fedprikl.documents import to_plain
 from fedprikl.errors import InvalidInputError, LedgerDamagedError, LedgerError
-from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
-from fedprikl.privacy.losses import Unit, check_unit
-from fedprikl.privacy.mechanism import (
+from fedprikl.privacy.charges import (
     Charge,
+    Unit,
     charge_from_dict,
+    charge_named,
+    charge_to_dict,
+    check_unit,
     check_zero_or_delta,
-    mechanism_named,
 )
+from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
+from fedprikl.privacy.laws import AUTOMATIC
 from fedprikl.store import StoreKind
 
 LEDGER = StoreKind(
@@ -138,8 +141,8 @@ def exposures(charges: Iterable[TimedCharge]) -> tuple[tuple[Charge, ...], ...]:
 
     Cost: the number of intervals times how many of them overlap; of several clocks, the product.
 
-    >>> from fedprikl.privacy import calibrate_laplace
-    >>> one, two = (calibrate_laplace(epsilon=each, sensitivity=1.0) for each in (0.5, 1.0))
+    >>> from fedprikl.privacy import Numbers, calibrate
+    >>> one, two = (calibrate(Numbers(), epsilon=each, law="laplace") for each in (0.5, 1.0))
     >>> monday = TimeInterval("2027-01-04T00:00:00+00:00", "2027-01-05T00:00:00+00:00")
     >>> tuesday = TimeInterval("2027-01-05T00:00:00+00:00", "2027-01-06T00:00:00+00:00")
     >>> sorted(map(len, exposures([(one, monday), (two, tuesday)])))
@@ -192,7 +195,6 @@ class RoundState(StrEnum):
     CANCELLED = "cancelled"
 
 
-FITTING_KINDS: tuple[Literal["laplace", "gaussian"], ...] = ("laplace", "gaussian")
 _CLOSED = {"commit": RoundState.COMMITTED, "cancel": RoundState.CANCELLED}
 
 
@@ -230,7 +232,7 @@ class LedgerRound:
             "state": self.state.value,
             "charged": self.charged,
             "epsilon": total_epsilon([self.charge], delta=delta),
-            "mechanism": self.charge.to_dict(),
+            "mechanism": charge_to_dict(self.charge),
             "times": to_plain(self.times),
             "unit": self.unit,
             "at": self.at,
@@ -295,8 +297,8 @@ class Account:
         """
         worst = max(exposures(self.timed), key=lambda each: total_epsilon(each, delta=self.delta))
         return {
-            kind: largest_fitting_epsilon(worst, epsilon=self.epsilon, delta=self.delta, kind=kind)
-            for kind in FITTING_KINDS
+            law: largest_fitting_epsilon(worst, epsilon=self.epsilon, delta=self.delta, law=law)
+            for law in AUTOMATIC
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -405,7 +407,7 @@ def _refuse_unknown_kind(body: Mapping[str, Any]) -> None:
     """Not damaged, but written by a process that knew one more mechanism."""
     charge = body["mechanism"]
     kind = charge.get("kind") if isinstance(charge, Mapping) else None
-    if isinstance(kind, str) and mechanism_named(kind) is None:
+    if isinstance(kind, str) and charge_named(kind) is None:
         raise LedgerError(
             f"The ledger charges round {body['round']!r:.60} for a mechanism of kind {kind!r:.60}, "
             "which is not known here. Import the module that registers it; nothing can be reserved."

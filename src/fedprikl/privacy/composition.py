@@ -7,27 +7,29 @@ The noise of every release must have been chosen without looking at the results 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy.accounting import SAFETY, concentrated_epsilon
-from fedprikl.privacy.inverse_sensitivity import InverseSensitivityMechanism
-from fedprikl.privacy.losses import (
+from fedprikl.privacy.charges import (
+    AccountedRelease,
     BoundedRangeLoss,
-    ConcentratedLoss,
+    Charge,
+    ComposedCharge,
+    ConcentratedRelease,
     GaussianLoss,
     IntegerGaussianLoss,
     Loss,
-    ProvedLoss,
     PureLoss,
+    check_charge,
+    check_zero_or_delta,
     repeat,
 )
-from fedprikl.privacy.mechanism import Charge, Together, check_charge, check_zero_or_delta
-from fedprikl.privacy.real_noise import calibrate_gaussian, calibrate_laplace
+from fedprikl.privacy.laws import Numbers, calibrate
 
 SHARES = (0.1, 0.5, 0.9)  # of delta, for the losses of bounded range beside others
 GRID_POINTS = 8192  # of the discretised privacy loss, over the range of the expected total
@@ -36,52 +38,30 @@ TINY = 2.0**-10, 2.0**-20  # of a budget: where not even these fit, nothing is l
 FFT_ERROR = 1e-12  # of delta, per convolution; observed below 1e-14
 
 
-def bounded_range_epsilon(
-    losses: Sequence[Loss], delta: float, others: Callable[[tuple[Loss, ...], float], float]
+def _concentrated_total(
+    losses: Sequence[Loss], delta: float, kinds: type[Loss], *, without: bool
 ) -> float:
-    """The epsilon at `delta` of losses of which some have a bounded range; infinite if none has.
+    """The epsilon at `delta` of losses, those of these `kinds` known by their rho.
 
-    The smaller of: all of them as zCDP; or these as zCDP with a share of delta, and the `others` on
-    their own with the rest (basic composition of the two). Both hold for adaptive choices. Never
-    less than the others alone, whose own bound may be a looser one.
+    The smallest of: all of them as zCDP; these as zCDP with a share of delta and the others with
+    the rest (basic composition of the two); or, if `without`, these with all of delta and the
+    others with none. All hold for adaptive choices. Never less than the others alone, whose own
+    bound may be a looser one.
     """
-    bounded = [loss for loss in losses if isinstance(loss, BoundedRangeLoss)]
-    rest = tuple(loss for loss in losses if not isinstance(loss, BoundedRangeLoss))
-    if not bounded or delta <= 0:
-        return math.inf
-    rho = math.fsum(loss.concentrated for loss in bounded)
-    together = concentrated_epsilon(rho + math.fsum(map(_concentration, rest)), delta)
-    if not rest:
-        return together
-    apart = (
-        concentrated_epsilon(rho, share * delta) + others(rest, (1 - share) * delta)
-        for share in SHARES
-    )
-    return max(min(together, *apart), others(rest, delta))
-
-
-def known_by_rho_epsilon(
-    losses: Sequence[Loss], delta: float, others: Callable[[tuple[Loss, ...], float], float]
-) -> float:
-    """The epsilon at `delta` of losses of which some are known by their rho only.
-
-    The smaller of: all of them as zCDP; these with a share of delta and the `others` with the rest;
-    or these with all of delta, if the others need none. Never less than the others alone.
-    """
-    known = [loss for loss in losses if isinstance(loss, ConcentratedLoss)]
-    rest = tuple(loss for loss in losses if not isinstance(loss, ConcentratedLoss))
+    others = tuple(loss for loss in losses if not isinstance(loss, kinds))
+    rho = math.fsum(_concentration(loss) for loss in losses if isinstance(loss, kinds))
     if delta <= 0:
         return math.inf
-    rho = math.fsum(loss.rho for loss in known)
-    if not rest:
-        return concentrated_epsilon(rho, delta)
-    together = concentrated_epsilon(rho + math.fsum(map(_concentration, rest)), delta)
-    apart = (
-        concentrated_epsilon(rho, share * delta) + others(rest, (1 - share) * delta)
+    together = concentrated_epsilon(rho + math.fsum(map(_concentration, others)), delta)
+    if not others:
+        return together
+    apart = [
+        concentrated_epsilon(rho, share * delta) + _known_epsilon(others, (1 - share) * delta)
         for share in SHARES
-    )
-    without = concentrated_epsilon(rho, delta) + others(rest, 0.0)
-    return max(min(together, without, *apart), others(rest, delta))
+    ]
+    if without:
+        apart.append(concentrated_epsilon(rho, delta) + _known_epsilon(others, 0.0))
+    return max(min(together, *apart), _known_epsilon(others, delta))
 
 
 def _concentration(loss: Loss) -> float:
@@ -89,7 +69,7 @@ def _concentration(loss: Loss) -> float:
     match loss:
         case BoundedRangeLoss():
             return loss.concentrated
-        case ConcentratedLoss(rho):
+        case ConcentratedRelease(rho=rho):
             return rho
         case PureLoss(epsilon):
             return epsilon * epsilon / 2
@@ -111,54 +91,32 @@ def total_epsilon(charges: Iterable[Charge], *, delta: float) -> float:
     An `AccountedRelease` adds its epsilon, and takes its delta from what the rest may use.
     Infinite if no finite epsilon holds at this delta. Only the charges' losses are looked at.
 
-    >>> releases = [calibrate_laplace(epsilon=0.1, sensitivity=1.0)] * 50
+    >>> releases = [calibrate(Numbers(), epsilon=0.1, law="laplace")] * 50
     >>> round(total_epsilon(releases, delta=1e-6), 2)
     3.12
     """
     proved, known = _split(charges)
-    left = check_zero_or_delta(delta) - math.fsum(loss.delta for loss in proved)
+    left = check_zero_or_delta(delta) - math.fsum(loss.proved_delta for loss in proved)
     if left < -1e-12 * delta:  # more than rounding
         return math.inf
-    spent = math.fsum(loss.epsilon for loss in proved)
+    spent = math.fsum(loss.proved_epsilon for loss in proved)
     return spent + _known_epsilon(known, max(left, 0.0))
 
 
-def basic_epsilon(charges: Iterable[Charge], *, delta: float) -> float:
-    """The sum of all epsilons, delta shared out equally among those that need one.
-
-    Looser than `total_epsilon`; kept as an independent bound that a reader can check by hand.
-    """
-    proved, known = _split(charges)
-    pure = [loss.epsilon for loss in known if isinstance(loss, PureLoss)]
-    noisy = [loss for loss in known if not isinstance(loss, PureLoss)]
-    left = check_zero_or_delta(delta) - math.fsum(loss.delta for loss in proved)
-    if left < 0 or (noisy and left == 0):
-        return math.inf
-    shares = [loss.alone(left / len(noisy)) for loss in noisy]
-    return math.fsum([*pure, *(loss.epsilon for loss in proved), *shares])
-
-
-def _split(charges: Iterable[Charge]) -> tuple[list[ProvedLoss], tuple[Loss, ...]]:
+def _split(charges: Iterable[Charge]) -> tuple[list[AccountedRelease], tuple[Loss, ...]]:
     """Losses known by (epsilon, delta) only, and the others; in an order of their own, so that the
     total does not depend on the order of the charges.
     """
-    checked = [check_charge(charge) for charge in charges]
-    single = [part for charge in checked for part in _parts(charge)]
+    single: list[Charge] = []
+    for charge in map(check_charge, charges):
+        single += charge.parts if isinstance(charge, ComposedCharge) else (charge,)
     losses = [charge.loss for charge in sorted(single, key=repr)]
-    proved = [loss for loss in losses if isinstance(loss, ProvedLoss)]
-    return proved, tuple(loss for loss in losses if not isinstance(loss, ProvedLoss))
-
-
-def _parts(charge: Charge) -> tuple[Charge, ...]:
-    return charge.parts if isinstance(charge, Together) else (charge,)
+    proved = [loss for loss in losses if isinstance(loss, AccountedRelease)]
+    return proved, tuple(loss for loss in losses if not isinstance(loss, AccountedRelease))
 
 
 def largest_fitting_epsilon(
-    charges: Sequence[Charge],
-    *,
-    epsilon: float,
-    delta: float,
-    kind: Literal["laplace", "gaussian", "adaptive"],
+    charges: Sequence[Charge], *, epsilon: float, delta: float, law: str
 ) -> float:
     """The largest epsilon (at `delta`) of one more release that keeps the total within `epsilon`.
 
@@ -167,31 +125,21 @@ def largest_fitting_epsilon(
     check_epsilon(epsilon)
 
     def fits(candidate: float) -> bool:
-        more = _release(kind, epsilon=candidate, delta=delta)
+        more = calibrate(Numbers(), epsilon=candidate, delta=delta, law=law)
         return total_epsilon([*charges, more], delta=delta) <= epsilon
 
-    if kind == "gaussian" and delta == 0:
+    if law == "gaussian" and delta == 0:
         return 0.0
-    low, high = 0.0, epsilon
-    if fits(high):
-        return high
+    if fits(epsilon):
+        return epsilon
     if not any(fits(share * epsilon) for share in TINY):
         return 0.0
+    low, high = 0.0, epsilon
     while high - low > 1e-3 * high and high > 1e-6 * epsilon:
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     typed = _round_down(low)
     return typed if typed > 0 and fits(typed) else 0.0
-
-
-def _release(kind: str, *, epsilon: float, delta: float) -> Charge:
-    if kind == "laplace":
-        return calibrate_laplace(epsilon=epsilon, sensitivity=1.0)
-    if kind == "gaussian":
-        return calibrate_gaussian(epsilon=epsilon, delta=delta, sensitivity=1.0)
-    if kind == "adaptive":
-        return InverseSensitivityMechanism(epsilon=epsilon)
-    raise InvalidInputError(f"`kind` must be 'laplace', 'gaussian' or 'adaptive', got {kind!r}.")
 
 
 def _round_down(value: float, digits: int = 3) -> float:
@@ -207,7 +155,7 @@ class _Parts:
 
     pure: Counter[PureLoss]  # how many
     mu: float
-    integer: Counter[float]  # sigma: how many counts moved by 1
+    integer: Counter[float]  # sigma: how many counts changed by 1
 
     @classmethod
     def of(cls, losses: Iterable[Loss]) -> "_Parts":
@@ -249,8 +197,8 @@ def _normal_tail(variance: float, delta: float) -> float:
 def _known_epsilon(losses: tuple[Loss, ...], delta: float) -> float:
     if len(losses) == 1:  # its own account: a release calibrated to the whole budget fits into it
         return losses[0].alone(delta)
-    if any(isinstance(loss, ConcentratedLoss) for loss in losses):
-        return known_by_rho_epsilon(losses, delta, _known_epsilon)
+    if any(isinstance(loss, ConcentratedRelease) for loss in losses):
+        return _concentrated_total(losses, delta, ConcentratedRelease, without=True)
     parts = _Parts.of(losses)
     basic = parts.pure_sum + _without_pure(parts, delta)
     if not parts.pure:
@@ -258,7 +206,10 @@ def _known_epsilon(losses: tuple[Loss, ...], delta: float) -> float:
     # One pure release alone counts its whole epsilon (Laplace: 2 delta above the truth); more of
     # them must not count less.
     least = max(loss.epsilon for loss in parts.pure)
-    composed = min(_pld_epsilon(parts, delta), bounded_range_epsilon(losses, delta, _known_epsilon))
+    composed = _pld_epsilon(parts, delta)
+    if any(isinstance(loss, BoundedRangeLoss) for loss in losses):
+        by_range = _concentrated_total(losses, delta, BoundedRangeLoss, without=False)
+        composed = min(composed, by_range)
     return min(basic, max(composed, least))
 
 
@@ -303,11 +254,17 @@ def _convolved(
     step: float,
 ) -> Any:
     """The distribution of the sum of all losses, on a grid of this step."""
-    losses = [repeat(loss.distribution(step), count) for loss, count in pure]
-    losses += [IntegerGaussianLoss(s, n).distribution(step) for s, n in integer]
+    losses = [repeat(_distribution(loss, step), count) for loss, count in pure]
+    losses += [repeat(_distribution(IntegerGaussianLoss(s), step), n) for s, n in integer]
     if mu > 0:
-        losses.append(GaussianLoss(mu).distribution(step))
+        losses.append(_distribution(GaussianLoss(mu), step))
     return _compose_all(losses)
+
+
+@lru_cache(maxsize=256)
+def _distribution(loss: PureLoss | IntegerGaussianLoss | GaussianLoss, step: float) -> Any:
+    """dp-accounting's privacy loss distribution on a grid of this step, rounded up."""
+    return loss.distribution(step)
 
 
 def _round_up(epsilon: float) -> float:

@@ -15,8 +15,14 @@ from typing import Self
 from fedprikl.checks import check_epsilon, check_instant
 from fedprikl.errors import BudgetExceededError, InvalidInputError, LedgerDamagedError, LedgerError
 from fedprikl.privacy.account import LEDGER, Account, Accounts, TimeInterval, worst_epsilon
-from fedprikl.privacy.losses import Unit, check_unit, unit_entry
-from fedprikl.privacy.mechanism import Charge, charge_to_dict, check_zero_or_delta
+from fedprikl.privacy.charges import (
+    Charge,
+    Unit,
+    charge_to_dict,
+    check_unit,
+    check_zero_or_delta,
+    unit_entry,
+)
 from fedprikl.store import TIMEOUT, Entry, Head, Store, locked, sync_folder
 
 # Of a budget: ten releases of 0.1 fit into 1, whatever the order of the sum; and totals that were

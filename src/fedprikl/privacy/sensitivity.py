@@ -11,7 +11,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError, UnboundedSensitivityError
-from fedprikl.privacy.reachable import Scores
+from fedprikl.privacy.adaptive import Scores
 
 ENUMERATION_LIMIT = 2**22  # increments of one batch that may be tabulated to settle a tie
 SMALL_TABLE = 2**14  # of steps that are computed sooner than it is found out which ones matter
@@ -184,10 +184,10 @@ class BatchScores:
     scores: Scores  # of cells (positions) at counts; both broadcast
 
 
-def moved_sensitivity(batches: Sequence[BatchScores], moved: int) -> float:
-    """Delta_k: the largest change of `sum_t sum_x S_x` if `moved` records of one batch change.
+def contribution_sensitivity(batches: Sequence[BatchScores], contribution: int) -> float:
+    """Delta_k: the largest change of `sum_t sum_x S_x` if k records of one batch change.
 
-    With k = `moved` and d_y(j) = S_y(j) - S_y(j + 1), which falls with j,
+    With k = `contribution` and d_y(j) = S_y(j) - S_y(j + 1), which falls with j,
 
         Delta_k = max over batches, n <= min(k, N_t) and z of
                   S_z(N(z)) - S_z(N(z) - n)  +  the n largest of all d_y(j) > 0, y != z, j < n
@@ -201,22 +201,25 @@ def moved_sensitivity(batches: Sequence[BatchScores], moved: int) -> float:
     >>> batch = BatchScores(
     ...     size=10, records=np.array([10, 10]), kinds=np.array([0, 0]), scores=scores
     ... )
-    >>> [round(moved_sensitivity([batch], moved), 3) for moved in (1, 2, 10)]
+    >>> [round(contribution_sensitivity([batch], k), 3) for k in (1, 2, 10)]
     [0.1, 0.2, 0.5]
     """
-    check_positive_int(moved, "moved")
+    check_positive_int(contribution, "contribution")
     if not batches:
         raise InvalidInputError("There is no batch, so nothing can be released.")
-    return max(_worst_of_records(batch, min(moved, batch.size)) for batch in batches)
+    return max(_worst_of_records(batch, min(contribution, batch.size)) for batch in batches)
 
 
-def moved_anywhere(everything: BatchScores, moved: int) -> float:
-    """At least the largest change of the sum if `moved` records of any batches change.
+def joint_sensitivity(everything: BatchScores, contribution: int) -> float:
+    """At least the largest change of the sum if so many records of any batches change.
 
     For several clients, as those that lie: the largest losses and the largest gains, as if none
     stood in the way of another. `everything` has all terms, and the records of all batches.
     """
-    most, records = min(check_positive_int(moved, "moved"), everything.size), everything.records
+    most, records = (
+        min(check_positive_int(contribution, "contribution"), everything.size),
+        everything.records,
+    )
 
     def falling(cells: Ints, removed: Ints) -> Floats:
         return everything.scores(cells, np.minimum(removed, records[cells]))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedprikl.documents import read_fields
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.losses import Unit, check_unit
+from fedprikl.privacy.charges import Unit, check_unit
 
 ONE = "one number"
 SEVERAL = 1.5  # records a client, from which on the unit matters
@@ -189,7 +189,7 @@ class PrivacyStatement:
         return replace(found, epsilon=math.inf) if epsilon is None else found
 
 
-def state_together(
+def compose_statements(
     parts: Sequence[PrivacyStatement], *, claimed_epsilon: float
 ) -> PrivacyStatement:
     """The statement on a release with the noise of all parts: epsilons and deltas are added.
@@ -205,7 +205,7 @@ def state_together(
     ...     )
     ...     for share in (0.25, 0.75)
     ... )
-    >>> both = state_together([tv, kl], claimed_epsilon=1.0)
+    >>> both = compose_statements([tv, kl], claimed_epsilon=1.0)
     >>> both.epsilon, both.released, both.holds
     (1.0, '2 numbers', True)
     """

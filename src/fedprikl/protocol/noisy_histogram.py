@@ -22,8 +22,9 @@ from fedprikl.privacy import (
     Charge,
     NoiseSource,
     PrivacyStatement,
+    SharedCounts,
     SharedMechanism,
-    calibrate_shared,
+    calibrate,
 )
 from fedprikl.protocol.cohort_sums import (
     Noised,
@@ -113,15 +114,14 @@ class NoisyHistogram:
                 "smaller corruption."
             )
         sparse = self.degree(clients).neighbours < clients - 1
-        return calibrate_shared(
-            epsilon=plan.budget.epsilon,
-            delta=plan.budget.delta,
+        on = SharedCounts(
             shares=honest,
-            kind=plan.questions[0].noise,
             coordinates=2 * len(self._blocks(plan.points)),
-            moved=plan.contribution_bound,
+            contribution=plan.contribution_bound,
             failure=DEFAULT_FAILURE if sparse else 0.0,  # a complete graph leaves none to chance
         )
+        budget, law = plan.budget, plan.questions[0].noise
+        return calibrate(on, epsilon=budget.epsilon, delta=budget.delta, law=law)
 
     def _blocks(self, points: int) -> list[int]:
         """How many noisy counts stand for the whole, and for each view: all cells, and the rest.

@@ -25,7 +25,6 @@ from fedprikl.documents import (
     to_plain,
 )
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy import NoiseKind
 from fedprikl.protocol.keys import SigningKey, is_fingerprint, is_sealing_key, verify_signature
 from fedprikl.protocol.question import WHOLE, AskedView, Question
 from fedprikl.protocol.series import Once, Series
@@ -415,7 +414,7 @@ class Plan:
         whole = AskedView(points=points, exponent=exponent)
         return replace(self, views=tuple(view if view.columns else whole for view in self.views))
 
-    def with_noise(self, noise: NoiseKind) -> "Plan":
+    def with_noise(self, noise: str) -> "Plan":
         """The plan with this noise on the whole, or on all counts where nobody is trusted."""
         return replace(
             self,

@@ -7,7 +7,7 @@ from typing import Literal
 from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import Score, Skew, check_skew, divergence_named
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy import NoiseKind
+from fedprikl.privacy import Counts, Numbers, check_law
 
 ReleaseOption = Literal["value", "adaptive", "counts"]
 ADAPTIVE = ("kl",)  # divergences with adaptive noise
@@ -76,10 +76,11 @@ class Question:
     skew: float = 0.01  # gamma, share of Pi mixed into P so that the divergence stays finite
     maximum_step: float | None = None  # c, in the unit of the divergence; None: no limit
     release: ReleaseOption = "value"
-    noise: NoiseKind = "auto"  # law of the noise; "auto": whichever is smaller
+    noise: str = "auto"  # law of the noise; "auto": whichever is smaller
 
     def __post_init__(self) -> None:
         divergence = divergence_named(self.divergence)
+        check_law(self.noise, on=Counts if self.release == "counts" else Numbers)
         if not 0 < check_finite(self.share, "share") <= 1:
             raise InvalidInputError("A question's share of the budget is above 0 and at most 1.")
         if divergence.empty(check_skew(self.skew)) == math.inf:

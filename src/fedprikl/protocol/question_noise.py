@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from fedprikl.privacy import (
     Calibrated,
     Charge,
+    Counts,
     InverseSensitivityMechanism,
-    VectorCalibrated,
-    calibrate_integer,
+    Mechanism,
+    Numbers,
+    calibrate,
     share_out,
 )
-from fedprikl.privacy.integer_noise import IntegerGaussianMechanism, IntegerLaplaceMechanism
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import Question
 
@@ -26,7 +27,8 @@ class ValueNoise:
     @property
     def charge(self) -> Charge:
         """What the ledger reserves."""
-        return self.calibrated.charge
+        charge: Charge = self.calibrated.charge
+        return charge
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class CountsNoise:
     """Integer noise on every count, from which all these questions are answered."""
 
     questions: tuple[Question, ...]
-    charge: IntegerLaplaceMechanism | IntegerGaussianMechanism
+    charge: Mechanism
     epsilon: float
     delta: float
 
@@ -54,8 +56,8 @@ QuestionNoise = ValueNoise | AdaptiveNoise | CountsNoise
 class ColumnsNoise:
     """Noise on a vector of one divergence per view, and integer noise on all counts of views."""
 
-    values: tuple[tuple[str, VectorCalibrated], ...]  # tv and js, where they have a share
-    counts: IntegerLaplaceMechanism | IntegerGaussianMechanism
+    values: tuple[tuple[str, Calibrated], ...]  # tv and js, where they have a share
+    counts: Mechanism
     epsilon: float  # of the counts
     delta: float
 
@@ -74,34 +76,32 @@ def noises_of(plan: Plan) -> tuple[tuple[QuestionNoise, ...], ColumnsNoise | Non
     budget = plan.budget
     epsilons, deltas = share_out(budget.epsilon, shares), share_out(budget.delta, shares)
     whole: list[QuestionNoise] = []
-    values: list[tuple[str, VectorCalibrated]] = []
+    values: list[tuple[str, Calibrated]] = []
     columns = None
     for group, epsilon, delta in zip(plan.groups, epsilons, deltas, strict=True):
         first, views = group[0], len(group[0].views)  # a record is in a cell of every view
         if first.of_whole:
             whole.append(_noise(group, epsilon, delta, plan.contribution_bound))
         elif first.release == "value":
-            noise = VectorCalibrated(epsilon, delta, coordinates=views)
+            noise = Calibrated(Numbers(coordinates=views), epsilon, delta)
             values.append((first.divergence, noise))
         else:
-            counts = calibrate_integer(
-                epsilon=epsilon,
-                delta=delta,
-                kind=first.noise,
-                coordinates=2 * views,
-                moved=plan.contribution_bound,
-            )
+            on = Counts(2 * views, plan.contribution_bound)
+            counts = calibrate(on, epsilon=epsilon, delta=delta, law=first.noise)
             columns = ColumnsNoise(tuple(values), counts, epsilon, delta)
     return tuple(whole), columns
 
 
-def _noise(group: tuple[Question, ...], epsilon: float, delta: float, moved: int) -> QuestionNoise:
-    kind = group[0].noise
+def _noise(
+    group: tuple[Question, ...], epsilon: float, delta: float, contribution: int
+) -> QuestionNoise:
+    law = group[0].noise
     match group[0].release:
         case "value":
-            return ValueNoise(group, Calibrated(epsilon, delta, kind))
+            return ValueNoise(group, Calibrated(Numbers(), epsilon, delta, law))
         case "adaptive":
             return AdaptiveNoise(group, InverseSensitivityMechanism(epsilon=epsilon))
         case "counts":
-            mechanism = calibrate_integer(epsilon=epsilon, delta=delta, kind=kind, moved=moved)
+            on = Counts(contribution=contribution)
+            mechanism = calibrate(on, epsilon=epsilon, delta=delta, law=law)
             return CountsNoise(group, mechanism, epsilon, delta)

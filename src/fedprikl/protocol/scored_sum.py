@@ -35,8 +35,8 @@ from fedprikl.privacy import (
     Charge,
     NoiseSource,
     PrivacyStatement,
-    charge_together,
-    state_together,
+    compose_charges,
+    compose_statements,
 )
 from fedprikl.protocol.cohort_sums import (
     Noised,
@@ -183,7 +183,7 @@ class ScoredSum:
         charges = [noise.charge for noise in self.noises]
         if self.columns_noise is not None:
             charges += self.columns_noise.charges
-        return charge_together(charges)
+        return compose_charges(charges)
 
     def client_charge(self, clients: int) -> Charge | None:  # noqa: ARG002
         """What a client of a cohort charges to a ledger of its own: the aggregator's will do."""
@@ -279,7 +279,7 @@ class ScoredSum:
         return Estimates(
             each=tuple(answers[question] for question in self.plan.about_whole),
             columns=columns,
-            privacy=state_together(stated, claimed_epsilon=self.plan.budget.epsilon),
+            privacy=compose_statements(stated, claimed_epsilon=self.plan.budget.epsilon),
             payload=(0 if points is None else points.payload) + self.plan.column_points,
             records=int(records.sum()),
             noisy_counts=noisy,
@@ -295,9 +295,13 @@ class ScoredSum:
 
     def _stated(self, noise: ColumnsNoise, insecure: bool) -> list[PrivacyStatement]:
         """What it costs."""
-        views = noise.counts.coordinates // 2
         vectors = [
-            (f"{name} of {views} columns", vector.charge, vector.epsilon, vector.delta)
+            (
+                f"{name} of {vector.on.coordinates} columns",
+                vector.charge,
+                vector.epsilon,
+                vector.delta,
+            )
             for name, vector in noise.values
         ]
         cells = f"the noisy counts of {self.plan.column_points} cells of columns"

@@ -1,17 +1,18 @@
-"""The mechanism of docs/extending.md, one file, goes wherever the built-in ones go."""
+"""The noise law of docs/extending.md, one file, goes wherever the built-in ones go."""
 
 import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from fedprikl import InvalidInputError
+from fedprikl import InvalidInputError, libraries
 from fedprikl.audit import audit
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
@@ -20,24 +21,26 @@ from fedprikl.estimation import BatchCounts, trusted_aggregator
 from fedprikl.estimation.interval import value_interval
 from fedprikl.estimation.statistic import alarm_threshold
 from fedprikl.privacy import (
-    AdditiveMechanism,
     Calibrated,
     InsecureSeededNoise,
     LaplaceMechanism,
     Ledger,
     Mechanism,
+    Numbers,
     PureLoss,
     SecureNoise,
     calibrate,
-    calibrate_gaussian,
-    calibrate_laplace,
-    mechanism,
-    register_mechanism,
+    charges,
+    laws,
+    register_charge,
+    register_law,
     total_epsilon,
 )
+from fedprikl.protocol import Plan
 from fedprikl.reference import spread_points
 from tests.extending.page import module
 from tests.false_alarm import FALSE_ALARM
+from tests.protocol.worlds import World, budgeted
 
 pytestmark = pytest.mark.slow
 
@@ -47,14 +50,15 @@ KIND = "twice_laplace"
 
 @pytest.fixture(scope="module")
 def extension(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    yield module("A mechanism", tmp_path_factory.mktemp("extension"), name="twice_laplace_example")
+    yield module("A noise law", tmp_path_factory.mktemp("extension"), name="twice_laplace_example")
     forget()
     del sys.modules["twice_laplace_example"]
 
 
 def forget() -> None:
     """As in a process that has not imported the file."""
-    mechanism._NAMES.pop(mechanism._KINDS.pop(KIND, object), None)
+    charges._NAMES.pop(charges._KINDS.pop(KIND, object), None)
+    laws._LAWS.pop(KIND, None)
 
 
 @pytest.fixture
@@ -93,14 +97,15 @@ def test_a_process_without_the_file_says_what_it_lacks(noise: Mechanism, tmp_pat
         with pytest.raises(LedgerError, match=r"'twice_laplace'.*Import the module"):
             Ledger.open(path)
     finally:
-        register_mechanism(KIND)(type(noise))
+        register_charge(KIND)(type(noise))
+        register_law(KIND, on=Numbers)(type(noise))
     with Ledger.open(path) as ledger:
         assert ledger.account("people").charges == [noise]
 
 
 def test_it_composes_with_other_kinds(noise: Mechanism) -> None:
-    laplace = calibrate_laplace(epsilon=0.5, sensitivity=1.0)
-    gaussian = calibrate_gaussian(epsilon=0.5, delta=1e-6, sensitivity=1.0)
+    laplace = calibrate(Numbers(), epsilon=0.5, law="laplace")
+    gaussian = calibrate(Numbers(), epsilon=0.5, delta=1e-6, law="gaussian")
     alone = total_epsilon([noise], delta=0.0)
     assert alone == noise.epsilon(0.0) == pytest.approx(0.5)
     mixed = total_epsilon([noise, laplace, gaussian], delta=1e-6)
@@ -114,15 +119,17 @@ def test_many_compose_like_randomised_response() -> None:
     """Against the exact sum over how often of n answers are true: the worst pure mechanism."""
     epsilon, n, delta = 0.3, 40, 1e-6
 
-    @register_mechanism("test_pure")
+    @register_charge("test_pure")
     @dataclass(frozen=True)
-    class Pure(AdditiveMechanism):
-        loss = PureLoss(epsilon)
+    class Pure(Mechanism):
+        @property
+        def loss(self) -> PureLoss:
+            return PureLoss(epsilon)
 
         def check(self) -> None: ...
 
-    charges: Any = [Pure()] * n
-    found = total_epsilon(charges, delta=delta)
+    releases: Any = [Pure()] * n
+    found = total_epsilon(releases, delta=delta)
     true = stats.binom.pmf(np.arange(n + 1), n, 1 / (1 + np.exp(-epsilon)))
     loss = epsilon * (2 * np.arange(n + 1) - n)
 
@@ -130,7 +137,7 @@ def test_many_compose_like_randomised_response() -> None:
         return float(true @ np.maximum(0.0, -np.expm1(np.minimum(at - loss, 0.0))))
 
     assert exact(found) <= delta < exact(found * 0.995)
-    mechanism._NAMES.pop(mechanism._KINDS.pop("test_pure"))
+    charges._NAMES.pop(charges._KINDS.pop("test_pure"))
 
 
 def test_its_law_is_what_it_draws(noise: Mechanism) -> None:
@@ -212,11 +219,58 @@ def test_it_makes_a_release_by_its_name(noise: Mechanism) -> None:
     assert "twice Laplace noise" in str(estimate.privacy)
     assert estimate.interval is not None
     assert 0 < estimate.verdict().statistics[0].threshold < math.log(100)
-    resolved = Calibrated(1.0, 1e-6, KIND)
+    resolved = Calibrated(Numbers(), 1.0, 1e-6, KIND)
     assert type(resolved.charge) is type(noise)
     assert resolved.for_sensitivity(0.2) == calibrate(
-        epsilon=1.0, delta=1e-6, sensitivity=0.2, kind=KIND
+        Numbers(0.2), epsilon=1.0, delta=1e-6, law=KIND
     )
+
+
+def test_a_plan_names_it_and_clients_agree(noise: Mechanism, tmp_path: Path) -> None:
+    """From the plan's text to the release: policy, draw, charge, ledger and privacy statement."""
+    world = World.make()
+    plan = Plan.from_dict(world.plan(noise=KIND).to_dict())
+    with budgeted(tmp_path / "ledger.db") as ledger:
+        found = world.run(plan, ledger=ledger)
+        (charge,) = ledger.account("testers").charges
+    assert charge == type(noise).calibrated(Numbers(), epsilon=1.0, delta=1e-6)
+    assert found.release.privacy.holds
+    assert "twice Laplace noise" in found.release.privacy.mechanism
+    with pytest.raises(InvalidInputError, match="is not for Counts"):
+        world.plan(noise=KIND, release="counts")
+
+
+def test_a_party_without_the_file_refuses_the_plan(noise: Mechanism) -> None:
+    document = World.make().plan(noise=KIND).to_dict()
+    forget()
+    try:
+        with pytest.raises(InvalidInputError, match=r"no noise 'twice_laplace'.*install it"):
+            Plan.from_dict(document)
+    finally:
+        register_charge(KIND)(type(noise))
+        register_law(KIND, on=Numbers)(type(noise))
+
+
+def test_an_installed_extension_is_found(noise: Mechanism, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its entry point, when its name is met: in a plan and in a ledger."""
+    written = charges.charge_to_dict(noise)
+
+    def load() -> None:
+        register_charge(KIND)(type(noise))
+        register_law(KIND, on=Numbers)(type(noise))
+
+    points = {"fedprikl.laws": [SimpleNamespace(load=load)]}
+    monkeypatch.setattr(libraries, "entry_points", lambda *, group: points.get(group, []))
+    for where in ("plan", "ledger"):
+        forget()
+        libraries.load_extensions.cache_clear()
+        found: Any = (
+            calibrate(Numbers(), epsilon=1.0, law=KIND)
+            if where == "plan"
+            else charges.charge_from_dict(written)
+        )
+        assert type(found) is type(noise)
+    libraries.load_extensions.cache_clear()
 
 
 @pytest.mark.parametrize(("claim", "refuted"), [(1.0, False), (0.25, True)])
@@ -237,7 +291,7 @@ def test_the_audit_tries_it(extension: Any, claim: float, refuted: bool) -> None
 
 def test_a_name_stands_for_one_class(noise: Mechanism) -> None:
     with pytest.raises(InvalidInputError, match="exists already"):
-        register_mechanism(KIND)(LaplaceMechanism)
+        register_charge(KIND)(LaplaceMechanism)
     with pytest.raises(InvalidInputError, match="frozen dataclass"):
-        register_mechanism("new")(object)
-    register_mechanism(KIND)(type(noise))  # the same class again, as after a reload
+        register_charge("new")(object)
+    register_charge(KIND)(type(noise))  # the same class again, as after a reload
