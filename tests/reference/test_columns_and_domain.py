@@ -330,7 +330,7 @@ def test_numbers_read_at_once_give_the_columns_of_one_by_one(texts: list[str], m
     for values in kinds:
         with pytest.MonkeyPatch.context() as patch:
             at_once = read_as_csv(values)
-            patch.setattr(fitting, "_numbers", lambda *_, **__: None)
+            patch.setattr(fitting._ColumnFit, "_numbers", lambda *_: None)
             assert at_once == read_as_csv(values)
 
 

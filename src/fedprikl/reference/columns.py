@@ -8,6 +8,7 @@ domain's "other" cell.
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from fedprikl.reference.values import (
 )
 
 UNSEEN = -1
+REMEMBERED = 2**16  # values of a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +76,6 @@ class Categories:
         """Number of levels, the missing level included."""
         return len(self.values) + 1
 
-    @classmethod
-    def from_tally(cls, name: str, tally: dict[str, int]) -> "Categories":
-        """The texts {text: how often}, most frequent first, ties in text order."""
-        return cls(name, tuple(sorted(tally, key=lambda text: (-tally[text], text))))
-
     def rule(self) -> Rule:
         """From a value to its level."""
         by_text: dict[str | None, int] = {text: level for level, text in enumerate(self.values)}
@@ -119,12 +116,24 @@ class Bins:
                 f"Column {name!r} has no finite number in the reference. Leave it out, "
                 "or list it in `categorical`."
             )
-        edges = (float(edge) + 0.0 for edge in _inner_edges(finite, bins))  # -0.0 is 0.0
-        return cls(name, tuple(edges))
+        return cls(name, tuple(edge + 0.0 for edge in _inner_edges(finite, bins)))  # -0.0 is 0.0
+
+    def read(self, value: Simple) -> float | None:
+        """The value as the edges are; None if it is none."""
+        return number(value)
+
+    def show(self, edge: float | None) -> str:
+        """An edge for people; None: there is no edge."""
+        return "any number" if edge is None else f"{edge:g}"
 
     def rule(self) -> Rule:
         """From a value to its level."""
-        return lambda value: _bin(self.edges, number(value))
+
+        def level(value: Simple) -> int:
+            found = self.read(value)
+            return UNSEEN if found is None else bisect_left(self.edges, found)
+
+        return level
 
     def of_array(self, values: npt.NDArray[Any]) -> Ints | None:
         """Levels of a whole array at once, where that is possible."""
@@ -137,33 +146,38 @@ class Bins:
 
     def label(self, level: int) -> str:
         """What a person calls the level."""
-        return _bin_label(self.edges, level, "any number", lambda edge: f"{edge:g}")
+        if level == self.size - 1:
+            return "missing"
+        below, above = ([None, *self.edges, None][at] for at in (level, level + 1))
+        if below is None:
+            return self.show(None) if above is None else f"<= {self.show(above)}"
+        if above is None:
+            return f"> {self.show(below)}"
+        return f"({self.show(below)}, {self.show(above)}]"
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class Times(Bins):
     """A column of dates or times cut at the reference's quantiles, like `Bins`.
 
     A time without a zone is taken as UTC, a date as its first moment; what is no time is unseen.
     """
 
     kind: ClassVar[str] = "times"
-    name: str
     edges: tuple[int, ...]  # microseconds since 1970 in UTC; inner edges, strictly increasing
-
-    @property
-    def size(self) -> int:
-        """Number of levels, the missing level included."""
-        return len(self.edges) + 2
 
     @classmethod
     def from_instants(cls, name: str, moments: Ints, bins: int) -> "Times":
         """Edges at the k/bins quantiles; equal edges are merged."""
-        return cls(name, tuple(map(int, _inner_edges(moments, bins))))
+        return cls(name, tuple(_inner_edges(moments, bins)))
 
-    def rule(self) -> Rule:
-        """From a value to its level."""
-        return lambda value: _bin(self.edges, instant(value))
+    def read(self, value: Simple) -> float | None:
+        """The value as the edges are; None if it is none."""
+        return instant(value)
+
+    def show(self, edge: float | None) -> str:
+        """An edge for people; None: there is no edge."""
+        return "any time" if edge is None else time_text(int(edge))
 
     def of_array(self, values: npt.NDArray[Any]) -> Ints | None:
         """Levels of a whole array at once, where that is possible."""
@@ -176,12 +190,8 @@ class Times:
         levels[np.isnat(values)] = self.size - 1
         return levels
 
-    def label(self, level: int) -> str:
-        """What a person calls the level."""
-        return _bin_label(self.edges, level, "any time", time_text)
 
-
-Column = Categories | Bins | Times
+Column = Categories | Bins
 
 
 class Reader:
@@ -195,11 +205,11 @@ class Reader:
         self._column = column
         self._gaps, self._gap = Gaps.of(missing), column.size - 1
         self._rule = column.rule()
-        self._memory = _Memory(self._level)
+        self._remembered = lru_cache(REMEMBERED)(self._level)
 
     def __call__(self, values: Values) -> Ints:
         """One level per value."""
-        if isinstance(self._column, Bins) and not isinstance(values, np.ndarray):
+        if self._column.kind == "bins" and not isinstance(values, np.ndarray):
             numbers = plain_numbers(values, self._gaps.texts)
             values = values if numbers is None else numbers
         if isinstance(values, np.ndarray):
@@ -209,11 +219,9 @@ class Reader:
                     gaps = np.isin(values.astype(np.float64), list(self._gaps.numbers))
                     at_once[gaps] = self._gap
                 return at_once
-            values = value_list(values)
-        # True == 1 as a key, and odd objects may not hash: only these kinds can be remembered.
-        known = set(map(type, values)) <= {str, int, float, Instant, type(None)}
-        level = self._memory.__getitem__ if known else self._level
-        return np.fromiter(map(level, values), np.int64, len(values))
+        listed = value_list(values)
+        level = self._remembered if is_plain(listed) else self._level
+        return np.fromiter(map(level, listed), np.int64, len(listed))
 
     def _level(self, value: Any) -> int:
         try:
@@ -223,20 +231,9 @@ class Reader:
             return UNSEEN
 
 
-class _Memory(dict[Any, int]):
-    """The levels of the latest values."""
-
-    LARGEST = 2**16
-
-    def __init__(self, level: Callable[[Any], int]) -> None:
-        super().__init__()
-        self._level = level
-
-    def __missing__(self, value: Any) -> int:
-        if len(self) >= self.LARGEST:
-            self.clear()
-        level = self[value] = self._level(value)
-        return level
+def is_plain(values: Sequence[Any]) -> bool:
+    """Whether equal values mean the same: True == 1 as a key, and odd objects may not hash."""
+    return set(map(type, values)) <= {str, int, float, Instant, type(None)}
 
 
 def value_list(values: Values) -> Sequence[Any]:
@@ -252,24 +249,8 @@ def value_list(values: Values) -> Sequence[Any]:
     ]
 
 
-def _inner_edges(values: npt.NDArray[Any], bins: int) -> Iterable[Any]:
+def _inner_edges(values: npt.NDArray[Any], bins: int) -> list[Any]:
     edges = np.unique(np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf"))
     # An edge at the maximum would leave the last bin empty in the reference.
-    inner: npt.NDArray[Any] = edges[edges < values.max()]
+    inner: list[Any] = edges[edges < values.max()].tolist()
     return inner
-
-
-def _bin(edges: Sequence[float], value: float | None) -> int:
-    return UNSEEN if value is None else bisect_left(edges, value)
-
-
-def _bin_label(edges: Sequence[Any], level: int, no_edges: str, show: Callable[[Any], str]) -> str:
-    if level == len(edges) + 1:
-        return "missing"
-    if not edges:
-        return no_edges
-    if level == 0:
-        return f"<= {show(edges[0])}"
-    if level == len(edges):
-        return f"> {show(edges[-1])}"
-    return f"({show(edges[level - 1])}, {show(edges[level])}]"

@@ -195,10 +195,10 @@ def _levels(column: Column) -> list[Any]:
     match column:
         case Categories(values=values):
             return list(values)
+        case Times(edges=moments):
+            return [time_text(moment) for moment in moments]
         case Bins(edges=edges):
             return list(edges)
-        case Times():
-            return [time_text(edge) for edge in column.edges]
 
 
 def _parse_encoder(records: dict[str, Any]) -> Encoder:

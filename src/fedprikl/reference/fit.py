@@ -1,14 +1,13 @@
-"""The columns of a table from its rows, read twice: what kind each is, then its levels."""
+"""A table and its views from public rows, read three times: kinds of columns, levels, cells."""
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints, check_positive_int
+from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.reference.columns import (
     UNSEEN,
@@ -18,6 +17,7 @@ from fedprikl.reference.columns import (
     Gaps,
     Times,
     Values,
+    is_plain,
     value_list,
 )
 from fedprikl.reference.correlation import Correlation
@@ -43,37 +43,26 @@ from fedprikl.reference.values import (
 )
 from fedprikl.reference.views import View
 
-Chunk = Mapping[str, Values]  # some rows, column by column
+Rows = Mapping[str, Values]  # some of them, column by column
 MakeView = Callable[[Table], ViewKind]
 LEADING_ZERO = re.compile(r"[+-]?0[0-9]")  # 007 is a name that looks like a number
-NEARLY, SHOWN = 0.9, 5
+NEARLY, SHOWN, REMEMBERED = 0.9, 5, 1000
 TRUTHS = ("True", "False", "true", "false", "TRUE", "FALSE")
 MANY = 4096  # combinations that are never too many
 CROWDED = 0.5  # combinations per record
 
 
-def fit_views(
-    source: Source,
-    *,
-    columns: Sequence[str] | None,
-    bins: int,
-    categorical: Iterable[str],
-    clients: str | None,
-    missing: Iterable[str],
-    pairs: Sequence[Sequence[str]],
-    views: Sequence[MakeView],
-    joint: bool | None,
-    note: Callable[[str], None] | None,
-) -> tuple[View, tuple[View, ...]]:
-    """The whole and the views of public rows: `Reference.fit`."""
-    check_positive_int(bins, "bins")
-    lists = {"columns": columns, "categorical": categorical, "missing": missing}
-    for option, given in lists.items():
-        if isinstance(given, str):  # its letters would be taken one by one
-            raise InvalidInputError(f"Give a list: {option}=[{given!r:.40}].")
-    names = _compared_columns(source.names, columns, clients)
-    forced, ids = set(categorical), [] if clients is None else [clients]
-    wanted = list(dict.fromkeys([*names, *ids]))
+def compared_columns(
+    source: Source, columns: Sequence[str] | None, forced: set[str], clients: str | None
+) -> list[str]:
+    """The columns that make up a cell: those named, or all but the clients' ids."""
+    if columns is not None and clients in columns:
+        raise InvalidInputError(
+            f"Column {clients!r} holds the clients' ids, so it cannot be compared. Leave it out of "
+            "the columns."
+        )
+    names = [name for name in source.names if name != clients] if columns is None else [*columns]
+    wanted = names if clients is None else [*names, clients]
     source.require([*wanted, *sorted(forced)])
     stray = sorted(forced - set(names))
     if stray:
@@ -82,242 +71,181 @@ def fit_views(
         )
     if isinstance(source, FrameSource):
         check_types(source.frame, wanted)
-
-    def rows() -> Iterator[Chunk]:
-        for chunk in source.chunks(wanted):
-            if chunk.unreadable:
-                raise RecordsError(
-                    f"{source.where} is not a well-formed CSV file at line {chunk.unreadable[0]}. "
-                    f"Every row needs as many fields as the header ({len(source.names)}), with "
-                    "quotes closed on the same line, in the encoding of the file. Correct or "
-                    "remove the line."
-                )
-            yield chunk.columns
-
-    table = fit_table(
-        names,
-        rows,
-        bins=bins,
-        categorical=forced,
-        missing=missing,
-        texts=source.texts,
-        note=note,
-    )
-    return views_of(table, rows(), clients, pairs=pairs, views=views, joint=joint)
+    return names
 
 
-def _compared_columns(
-    available: Sequence[str], columns: Sequence[str] | None, clients: str | None
-) -> list[str]:
-    """The columns that make up a cell: those named, or all but the clients' ids."""
-    if columns is None:
-        return [name for name in available if name != clients]
-    if clients in columns:
-        raise InvalidInputError(
-            f"Column {clients!r} holds the clients' ids, so it cannot be compared. Leave it out of "
-            "the columns."
-        )
-    return list(columns)
+def public_rows(source: Source, columns: Iterable[str]) -> Iterator[Rows]:
+    """All rows of public data, in which a line that cannot be read is worth a word."""
+    for chunk in source.chunks(list(dict.fromkeys(columns))):
+        if chunk.unreadable:
+            raise RecordsError(
+                f"{source.where} is not a well-formed CSV file at line {chunk.unreadable[0]}. "
+                f"Every row needs as many fields as the header ({len(source.names)}), with quotes "
+                "closed on the same line, in the encoding of the file. Correct or remove the line."
+            )
+        yield chunk.columns
 
 
 def fit_table(
     names: Sequence[str],
-    passes: Callable[[], Iterable[Chunk]],
+    passes: Callable[[], Iterable[Rows]],
     *,
     bins: int,
     categorical: Iterable[str],
     missing: Iterable[str],
     texts: bool = False,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Table:
     """How rows become codes; `passes` reads all of them, and is called twice.
 
     With `texts`, as in a CSV file, a column whose texts are all numbers (without leading zeros),
     or all dates or times, is one of numbers or times.
     """
-    gaps = Gaps.of(missing)
-    surveys = {name: _Survey(bins + 1, texts) for name in names}
-    for chunk in passes():
-        for name, survey in surveys.items():
-            if (numbers := _numbers(chunk[name], gaps, texts=texts)) is not None:
-                survey.add_numbers(numbers, len(chunk[name]))
-            else:
-                survey.add(_tally(chunk[name], gaps))
-    forced = set(categorical)
-    makers = {
-        name: _Maker(name, "categories" if name in forced else survey.kind)
-        for name, survey in surveys.items()
-    }
-    for name in [name for name in names if name not in forced] if note else []:
-        if note and (remark := surveys[name].remark(name)):
+    gaps, forced = Gaps.of(missing), set(categorical)
+    fits = {name: _ColumnFit(name, bins, gaps, texts=texts) for name in names}
+    for rows in passes():
+        for name, fit in fits.items():
+            fit.survey(rows[name])
+    for name, fit in fits.items():
+        if name in forced:
+            fit.kind = "categories"
+        elif remark := fit.settle():
             note(remark)
-    for chunk in passes():
-        for name, maker in makers.items():
-            numbers = _numbers(chunk[name], gaps, texts=texts) if maker.kind == "bins" else None
-            if numbers is not None:
-                maker.arrays.append(numbers)
-            else:
-                maker.add(_tally(chunk[name], gaps))
-    columns = {name: maker.column(bins) for name, maker in makers.items()}
-    return Table(tuple(columns[name] for name in names), tuple(sorted(gaps.texts)))
+    for rows in passes():
+        for name, fit in fits.items():
+            fit.gather(rows[name])
+    return Table(tuple(fits[name].column() for name in names), tuple(sorted(gaps.texts)))
 
 
-def present(value: Any, gaps: Gaps) -> Simple:
-    """The value as one of the simple kinds; None where it is missing."""
-    found = value if isinstance(value, Instant) else simple(value)
-    return None if gaps.hold(found) else found
+class _ColumnFit:
+    """One column: what kind it is, from a first reading in bounded memory, and then its levels."""
 
+    def __init__(self, name: str, bins: int, gaps: Gaps, *, texts: bool) -> None:
+        self._name, self._bins, self._gaps = name, bins, gaps
+        self._texts = texts  # whether texts may be numbers or times
+        self.kind = ""
+        self._rows = Counter[str]()  # with gaps, numbers, times and others
+        self._distinct = set[float]()  # numbers and times: enough of them are cut into bins
+        self._odd = Counter[str]()  # texts that are neither
+        self._levels = Counter[str]()
+        self._arrays: list[Any] = []
 
-def _numbers(values: Values, gaps: Gaps, *, texts: bool) -> Floats | None:
-    """The numbers among the values, if all others are gaps and that is seen at once.
+    def survey(self, values: Values) -> None:
+        """What the values are."""
+        numbers = self._numbers(values)
+        if numbers is not None:
+            self._rows["numbers"] += len(numbers)
+            self._rows["gaps"] += len(values) - len(numbers)
+            if len(self._distinct) <= self._bins:
+                self._distinct.update(np.unique(numbers)[: self._bins + 1].tolist())
+            return
+        for value, rows in self._tally(values):
+            what, found = self._read(value)
+            self._rows[what] += rows
+            if found is not None and len(self._distinct) <= self._bins:
+                self._distinct.add(found)
+            if what == "others" and len(self._odd) < REMEMBERED:
+                self._odd[text_of(value) or ""] += rows
 
-    The same as one by one, for columns of very many distinct numbers.
-    """
-    found: Floats | None = None
-    if isinstance(values, np.ndarray):
-        found = values.astype(np.float64) if values.dtype.kind in "iuf" else None
-    elif texts:
-        found = plain_numbers(values, gaps.texts)
-        if found is not None and any(map(LEADING_ZERO.match, values)):
+    def _read(self, value: Simple) -> tuple[str, float | None]:
+        """What one value is, and which number or moment."""
+        if value is None:
+            return "gaps", None
+        if not isinstance(value, str | bool) or (isinstance(value, str) and self._texts):
+            named = isinstance(value, str) and (LEADING_ZERO.match(value) or value in TRUTHS)
+            if not named and (found := number(value)) is not None:
+                return "numbers", found
+            if (moment := instant(value)) is not None:
+                return "times", moment
+        return "others", None
+
+    def settle(self) -> str | None:
+        """Decides on the kind; a remark if only a few texts prevent one of numbers or times."""
+        numbers, times, others = (self._rows[name] for name in ("numbers", "times", "others"))
+        self.kind = "categories"
+        if len(self._distinct) + (self._rows["gaps"] > 0) > self._bins and not others:
+            if numbers and not times:
+                self.kind = "bins"
+            elif times and not numbers:
+                self.kind = "times"
+        present = numbers + times + others
+        most, what = max((numbers, "numbers"), (times, "dates or times"))
+        if not self._odd or len(self._distinct) <= self._bins or most < NEARLY * present:
             return None
-    if found is None:
-        return None
-    kept = found[~np.isnan(found)]
-    return kept[~np.isin(kept, list(gaps.numbers))] if gaps.numbers else kept
-
-
-def _tally(values: Values, gaps: Gaps) -> Iterator[tuple[Simple, int]]:
-    """The distinct values with their rows; a value may come more than once."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
-        kept = values.astype(np.float64)
-        distinct, rows = np.unique(kept, return_counts=True)
-        yield from zip(
-            (None if value != value or gaps.hold(value) else value for value in distinct.tolist()),
-            rows.tolist(),
-            strict=True,
-        )  # fmt: skip
-        return
-    plain = value_list(values)
-    if set(map(type, plain)) <= {str, int, float, Instant, type(None)}:
-        yield from ((present(value, gaps), rows) for value, rows in Counter(plain).items())
-    else:
-        yield from ((present(value, gaps), 1) for value in plain)
-
-
-@dataclass(slots=True)
-class _Survey:
-    """What a column holds, from a first reading in bounded memory."""
-
-    enough: int  # distinct values, to be cut into bins
-    texts: bool  # whether texts may be numbers or times
-    gaps: int = 0
-    numbers: int = 0
-    times: int = 0
-    others: int = 0
-    distinct: set[float] = field(default_factory=set)
-    odd: Counter[str] = field(default_factory=Counter)
-
-    def add(self, tally: Iterable[tuple[Simple, int]]) -> None:
-        for value, rows in tally:
-            if value is None:
-                self.gaps += rows
-            elif (found := self._number(value)) is not None:
-                self.numbers += rows
-                self._remember(found)
-            elif (moment := self._instant(value)) is not None:
-                self.times += rows
-                self._remember(moment)
-            else:
-                self.others += rows
-                text = text_of(value)
-                if len(self.odd) < 1000 and text is not None:
-                    self.odd[text] += rows
-
-    def add_numbers(self, numbers: Floats, rows: int) -> None:
-        """Like `add`, of values that are numbers or gaps."""
-        self.numbers += len(numbers)
-        self.gaps += rows - len(numbers)
-        if len(self.distinct) < self.enough:
-            for value in np.unique(numbers)[: self.enough].tolist():
-                self._remember(value)
-
-    @property
-    def kind(self) -> str:
-        if len(self.distinct) + (self.gaps > 0) >= self.enough and not self.others:
-            if self.numbers and not self.times:
-                return "bins"
-            if self.times and not self.numbers:
-                return "times"
-        return "categories"
-
-    def remark(self, name: str) -> str | None:
-        """If the column nearly is one of numbers or times, but a few texts prevent it."""
-        present = self.numbers + self.times + self.others
-        most, what = max((self.numbers, "numbers"), (self.times, "dates or times"))
-        if not self.odd or len(self.distinct) < self.enough or not NEARLY * present <= most:
-            return None
-        shown = ", ".join(repr(text)[:40] for text, _ in self.odd.most_common(SHOWN))
-        more = ", ..." if len(self.odd) > SHOWN else ""
+        shown = ", ".join(repr(text)[:40] for text, _ in self._odd.most_common(SHOWN))
+        more = ", ..." if len(self._odd) > SHOWN else ""
         return (
-            f"Column {name!r} is taken as categories, although {most:,} of its {present:,} values "
-            f"are {what}: {shown}{more} are not. If they stand for gaps, name them as missing "
-            "texts; otherwise clean the column."
+            f"Column {self._name!r} is taken as categories, although {most:,} of its {present:,} "
+            f"values are {what}: {shown}{more} are not. If they stand for gaps, name them as "
+            "missing texts; otherwise clean the column."
         )
 
-    def _number(self, value: Simple) -> float | None:
-        if isinstance(value, bool) or (isinstance(value, str) and not self.texts):
-            return None
-        if isinstance(value, str) and (LEADING_ZERO.match(value) or value in TRUTHS):
-            return None
-        return number(value)
-
-    def _instant(self, value: Simple) -> int | None:
-        return None if isinstance(value, str) and not self.texts else instant(value)
-
-    def _remember(self, value: float) -> None:
-        if len(self.distinct) < self.enough:
-            self.distinct.add(value)
-
-
-@dataclass(slots=True)
-class _Maker:
-    """Gathers what a column of a known kind is made from."""
-
-    name: str
-    kind: str
-    found: Counter[Any] = field(default_factory=Counter)
-    arrays: list[Any] = field(default_factory=list)
-
-    def add(self, tally: Iterable[tuple[Simple, int]]) -> None:
-        present = [(value, rows) for value, rows in tally if value is not None]
+    def gather(self, values: Values) -> None:
+        """What the levels of a column of this kind are made from."""
+        numbers = self._numbers(values) if self.kind == "bins" else None
+        if numbers is not None:
+            self._arrays.append(numbers)
+            return
+        present = [(value, rows) for value, rows in self._tally(values) if value is not None]
         if self.kind == "categories":
             for value, rows in present:
                 text = text_of(value)
                 if text is None or value is Odd.VALUE:
                     raise InvalidInputError(
-                        f"Column {self.name!r} holds lists or other values which have no natural "
+                        f"Column {self._name!r} holds lists or other values which have no natural "
                         "cells. Turn them into numbers or texts first, or leave the column out "
                         "with `columns`."
                     )
-                self.found[text] += rows
+                self._levels[text] += rows
             return
-        read: Callable[[Simple], float | int | None] = number if self.kind == "bins" else instant
+        read: Callable[[Simple], float | None] = number if self.kind == "bins" else instant
         kind = np.float64 if self.kind == "bins" else np.int64
-        values = np.array([read(value) for value, _ in present], dtype=kind)
-        self.arrays.append(np.repeat(values, [rows for _, rows in present]))
+        found = np.array([read(value) for value, _ in present], dtype=kind)
+        self._arrays.append(np.repeat(found, [rows for _, rows in present]))
 
-    def column(self, bins: int) -> Column:
+    def column(self) -> Column:
+        """The column; categories most frequent first, ties in the order of their texts."""
         if self.kind == "categories":
-            return Categories.from_tally(self.name, dict(self.found))
-        values = np.concatenate(self.arrays)
+            tally = self._levels
+            return Categories(self._name, tuple(sorted(tally, key=lambda t: (-tally[t], t))))
+        values = np.concatenate(self._arrays)
         if self.kind == "bins":
-            return Bins.from_numbers(self.name, values, bins)
-        return Times.from_instants(self.name, values, bins)
+            return Bins.from_numbers(self._name, values, self._bins)
+        return Times.from_instants(self._name, values, self._bins)
+
+    def _numbers(self, values: Values) -> Floats | None:
+        """The numbers among the values, if all others are gaps and that is seen at once.
+
+        The same as one by one, for columns of very many distinct numbers.
+        """
+        found: Floats | None = None
+        if isinstance(values, np.ndarray):
+            found = values.astype(np.float64) if values.dtype.kind in "iuf" else None
+        elif self._texts:
+            found = plain_numbers(values, self._gaps.texts)
+            if found is not None and any(map(LEADING_ZERO.match, values)):
+                return None
+        if found is None:
+            return None
+        kept = found[~np.isnan(found)]
+        return kept[~np.isin(kept, list(self._gaps.numbers))] if self._gaps.numbers else kept
+
+    def _tally(self, values: Values) -> Iterator[tuple[Simple, int]]:
+        """The distinct values with their rows, None where missing; one may come more than once."""
+        listed = value_list(values)
+        counted = Counter(listed).items() if is_plain(listed) else ((value, 1) for value in listed)
+        return ((_present(value, self._gaps), rows) for value, rows in counted)
+
+
+def _present(value: Any, gaps: Gaps) -> Simple:
+    """The value as one of the simple kinds; None where it is missing."""
+    found = value if isinstance(value, Instant) else simple(value)
+    return None if gaps.hold(found) else found
 
 
 def views_of(
     table: Table,
-    chunks: Iterable[Chunk],
+    chunks: Iterable[Rows],
     clients: str | None,
     *,
     pairs: Sequence[Sequence[str]] = (),
@@ -381,23 +309,19 @@ class _Rows:
         self._numbers: dict[str, int] = {}  # of the clients, in the order of their first record
         self.number = 0
 
-    def read(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Ints, Levels]]:
+    def read(self, chunks: Iterable[Rows]) -> Iterator[tuple[Ints, Levels]]:
         """All rows; those without a client are named in an error at the end."""
-        nameless = 0
+        nameless, numbers = 0, self._numbers
         for chunk in chunks:
             levels = self._read(chunk)
             if any(np.any(of_column == UNSEEN) for of_column in levels.values()):
                 raise InvalidInputError("The public data changed while it was read. Try again.")
             holders = np.zeros(len(next(iter(levels.values()))), dtype=np.int64)
             if self._clients is not None:
-                ids = _client_texts(chunk[self._clients], self._gaps)
+                values = (_present(v, self._gaps) for v in value_list(chunk[self._clients]))
+                ids = [text_of(value) for value in values]  # 1, 1.0 and "1" are one client
                 nameless += ids.count(None)
-                numbers = self._numbers
-                named = [numbers.setdefault(i, len(numbers)) for i in ids if i is not None]
-                holders = np.array(named, dtype=np.int64)
-                if None in ids:
-                    kept = [i is not None for i in ids]
-                    levels = {name: level[kept] for name, level in levels.items()}
+                holders[:] = [0 if i is None else numbers.setdefault(i, len(numbers)) for i in ids]
             self.number += len(holders)
             yield holders, levels
         if nameless:
@@ -472,9 +396,3 @@ def _distinct(keys: Ints) -> tuple[Ints, Ints]:
     there = np.zeros(bound, dtype=np.bool_)
     there[keys] = True
     return np.flatnonzero(there), (np.cumsum(there) - 1)[keys]
-
-
-def _client_texts(values: Values, gaps: Gaps) -> list[str | None]:
-    """Client ids as texts: 1, 1.0 and "1" are one client; None where there is none."""
-    found = (present(value, gaps) for value in value_list(values))
-    return [None if value is None else text_of(value) for value in found]

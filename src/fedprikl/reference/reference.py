@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl.checks import Floats, Ints, check_counts, check_probabilities
+from fedprikl.checks import Floats, Ints, check_counts, check_positive_int, check_probabilities
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import Domain, Indices, Table, ViewKind, all_codes
-from fedprikl.reference.fit import fit_views
+from fedprikl.reference.fit import compared_columns, fit_table, public_rows, views_of
 from fedprikl.reference.images import BlockCode
 from fedprikl.reference.rows import FrameSource, Source
 from fedprikl.reference.values import MISSING_TEXTS, level_text
@@ -60,7 +61,7 @@ class Reference:
         pairs: Sequence[tuple[str, str]] = (),
         views: Sequence[Callable[[Table], ViewKind]] = (),
         joint: bool | None = None,
-        note: Callable[[str], None] | None = None,
+        note: Callable[[str], None] = lambda _: None,
     ) -> "Reference":
         """Pi of public rows: a data frame (pandas, polars, pyarrow, ...), or any other `Source`.
 
@@ -85,20 +86,24 @@ class Reference:
         >>> [(view.columns, view.labels[0]) for view in reference.views]
         [(('plan',), 'basic'), (('age',), '20'), (('plan', 'age'), 'plan=basic, age=20')]
         """
-        source = data if isinstance(data, Source) else FrameSource(data)
-        fitted = fit_views(
-            source,
-            columns=columns,
+        check_positive_int(bins, "bins")
+        lists = {"columns": columns, "categorical": categorical, "missing": missing}
+        for option, given in lists.items():
+            if isinstance(given, str):  # its letters would be taken one by one
+                raise InvalidInputError(f"Give a list: {option}=[{given!r:.40}].")
+        source, forced = data if isinstance(data, Source) else FrameSource(data), set(categorical)
+        names = compared_columns(source, columns, forced, clients)
+        rows = partial(public_rows, source, names if clients is None else [*names, clients])
+        table = fit_table(
+            names,
+            rows,
             bins=bins,
-            categorical=categorical,
-            clients=clients,
+            categorical=forced,
             missing=missing,
-            pairs=pairs,
-            views=views,
-            joint=joint,
+            texts=source.texts,
             note=note,
         )
-        return cls(*fitted)
+        return cls(*views_of(table, rows(), clients, pairs=pairs, views=views, joint=joint))
 
     @classmethod
     def fit_images(
