@@ -27,12 +27,12 @@ from fedprikl.privacy import (
     Ledger,
     Numbers,
     SecureNoise,
+    SharedCounts,
     calibrate,
     total_epsilon,
 )
 from fedprikl.privacy import account as accounts
-from fedprikl.privacy import shared_noise as shared_gaussian
-from fedprikl.privacy import shared_noise as shared_laplace
+from fedprikl.privacy import shares as noise_shares
 from fedprikl.privacy.noise import tail_bits
 from fedprikl.protocol import Invitation, Release, Server, SignedPlan, trust_of
 from fedprikl.secure_sum import choose_degree
@@ -168,8 +168,10 @@ def numbers() -> dict[str, Any]:
     rates = [(size, rate) for size in (9, 40, 200, 1000) for rate in (0.05, 0.1, 1 / 3, 0.45)]
     degrees = [choose_degree(n, dropout=0.1, corruption=rate) for n, rate in rates]
     shares = [
-        shared_gaussian.calibrate_shared_gaussian(
-            epsilon=epsilon, delta=1e-6, shares=30, coordinates=4, moved=moved
+        noise_shares.SharedGaussianMechanism.calibrated(
+            SharedCounts(30, coordinates=4, contribution=moved),
+            epsilon=epsilon,
+            delta=1e-6,
         ).reach
         for epsilon in (0.1, 0.7, 2.0)
         for moved in (1, 20)
@@ -264,11 +266,9 @@ def test_a_client_whose_shares_reach_one_further(
     (cohort,), mode = current.cohorts, trust_of(plan)
     asked = Invitation.to_member(current, cohort, 0).to_bytes()
     client = federation.clients()[cohort.members[0]]
-    module, name = (
-        (shared_laplace, "polya_reach") if noise == "laplace" else (shared_gaussian, "_reach")
-    )
-    real: Callable[..., int] = getattr(module, name)
-    monkeypatch.setattr(module, name, lambda *law: real(*law) + more)
+    name = "polya_reach" if noise == "laplace" else "_reach"
+    real: Callable[..., int] = getattr(noise_shares, name)
+    monkeypatch.setattr(noise_shares, name, lambda *law: real(*law) + more)
     if abs(more) > 1:
         with pytest.raises(PolicyRefusal, match="does not fit the plan"):
             client.join(asked, at=AT)

@@ -2,8 +2,7 @@
 
 from fedprikl.reference.columns import Bins, Categories, Times
 from fedprikl.reference.correlation import Correlation, Factors
-from fedprikl.reference.domain import Domain, Indices, Table, ViewKind
-from fedprikl.reference.images import BlockCode
+from fedprikl.reference.domain import BlockCode, Domain, Indices, Table, ViewKind
 from fedprikl.reference.points import (
     QueryPoints,
     all_points,

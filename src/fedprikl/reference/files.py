@@ -15,8 +15,15 @@ from fedprikl.documents import check_version, digest, is_same, parse_document, r
 from fedprikl.errors import InvalidInputError, ReferenceFileError
 from fedprikl.reference.columns import Bins, Categories, Column, Times
 from fedprikl.reference.correlation import Correlation
-from fedprikl.reference.domain import Domain, Encoder, Indices, Table, ViewKind, all_codes
-from fedprikl.reference.images import BlockCode
+from fedprikl.reference.domain import (
+    BlockCode,
+    Domain,
+    Encoder,
+    Indices,
+    Table,
+    ViewKind,
+    all_codes,
+)
 from fedprikl.reference.values import instant, time_text
 from fedprikl.reference.views import View, check_views
 from fedprikl.store import replace_file

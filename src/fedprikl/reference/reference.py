@@ -14,9 +14,8 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
 from fedprikl.reference.columns import UNSEEN, Categories
 from fedprikl.reference.correlation import Correlation
-from fedprikl.reference.domain import Domain, Indices, Table, ViewKind, all_codes
+from fedprikl.reference.domain import BlockCode, Domain, Indices, Table, ViewKind, all_codes
 from fedprikl.reference.fit import compared_columns, fit_table, public_rows, views_of
-from fedprikl.reference.images import BlockCode
 from fedprikl.reference.rows import FrameSource, Source
 from fedprikl.reference.values import MISSING_TEXTS, level_text
 from fedprikl.reference.views import View, check_views
