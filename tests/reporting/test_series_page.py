@@ -295,6 +295,8 @@ def test_dates_below_a_chart() -> None:
     ticks = list(Frame.of(SCENES["three years"]).dates())
     assert [words for _, words, _ in ticks] == ["4 Jan 2027", "3 Jul 2028", "24 Dec 2029"]
     assert [words for _, words, _ in Frame.of(SCENES["first week"]).dates()] == ["4 Jan 2027"]
+    two = [(at, end) for at, _, end in Frame.of(series(2)).dates()]
+    assert two == [(0.0, "start"), (100.0, "end")]
 
 
 def test_heat_colours_are_told_apart_by_lightness() -> None:

@@ -16,9 +16,8 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager, nullcontext
-from threading import Thread
-from types import FrameType
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -180,13 +179,6 @@ def _by_need(connection: _Connection) -> tuple[bool, float]:
     return cycle is not None and not cycle.response_complete, connection.since
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to its caller."""
-
-    def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]
-        return nullcontext()
-
-
 def open_socket(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 is any that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -212,37 +204,19 @@ def address_of(listening: socket.socket) -> str:
 
 def serve(app: ASGIApp, listening: socket.socket) -> None:
     """Serves until Ctrl-C or SIGTERM, and then ends what it is doing."""
-    server = _server(app)
-
-    def stop(_: int, __: FrameType | None) -> None:
-        server.should_exit = True
-
-    before = {number: signal.signal(number, stop) for number in STOPS}
+    stopped = Event()
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in STOPS}
     try:
-        server.run(sockets=[listening])
+        with serving(app, listening):
+            stopped.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def serving(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """Serves while the block runs; yields the address."""
-    listening = open_socket(host, port)
-    server = _server(app)
-    thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    try:
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
-        yield address_of(listening)
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
-
-
-def _server(app: ASGIApp) -> uvicorn.Server:
+def serving(app: ASGIApp, listening: socket.socket | None = None) -> Iterator[str]:
+    """Serves while the block runs, on a free port or the given socket; yields the address."""
     config = uvicorn.Config(
         app,
         lifespan="off",
@@ -255,4 +229,14 @@ def _server(app: ASGIApp) -> uvicorn.Server:
         timeout_keep_alive=5,
         timeout_graceful_shutdown=3,
     )
-    return _Server(config)
+    server = uvicorn.Server(config)  # in a thread of its own, it leaves signals to others
+    with listening or open_socket("127.0.0.1", 0) as opened:
+        thread = Thread(target=server.run, kwargs={"sockets": [opened]}, daemon=True)
+        thread.start()
+        try:
+            while not server.started and thread.is_alive():
+                time.sleep(0.01)
+            yield address_of(opened)
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -205,7 +205,6 @@ def _axis(scale: Scale, height: int, *, shares: bool) -> Iterator[Html]:
 # threshold, how many times its threshold it is, and in which period. None: no release.
 Cell = tuple[bool, float, int] | None
 CELLS = 160  # across a heat map; more periods than that share cells
-DATES = 3  # below a chart: as many as a phone has room for
 TOP, HEIGHT, BOTTOM = 20, 130, 22  # pixels: flags of alarms, values, dates
 UP = 7  # steps between the numbers beside values, at most
 DOTS = 60  # periods: up to so many, each has a dot
@@ -261,15 +260,13 @@ class Frame:
         ]
 
     def dates(self) -> Iterator[tuple[float, str, str]]:
-        """Dates below a chart: words, place in percent, anchor."""
-        many = min(DATES, len(self))
-        if many == 1:
-            yield 50.0, short_day(self.points[0].start), "middle"
-            return
-        for n in range(many):
-            place = round(n * (len(self) - 1) / (many - 1))
-            ends = {0: (0.0, "start"), many - 1: (100.0, "end")}
-            at, anchor = ends.get(n, (self.middle(place), "middle"))
+        """Dates below a chart, as many as a phone has room for: place in percent, words, anchor."""
+        last = len(self) - 1
+        between = round(last / 2)
+        places = {between: (self.middle(between), "middle")}
+        if last:
+            places |= {0: (0.0, "start"), last: (100.0, "end")}
+        for place, (at, anchor) in sorted(places.items()):
             yield at, short_day(self.points[place].start), anchor
 
 

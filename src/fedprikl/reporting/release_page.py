@@ -32,6 +32,7 @@ KEY = {
     "drifted": "now, shifted",
     "whisker": "95% interval",
 }
+OUTSIDE = "other: not in the reference's list"
 UNTOLD = "Which categories shifted cannot be told from noise."
 ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
 SHIFTS = {"up": "more", "down": "fewer", "": "cannot be told"}
@@ -119,11 +120,12 @@ def column_story(column: ColumnAnswer) -> str:
 def cells_chart(column: ColumnAnswer, records: int) -> Html:
     """The reference beside the population, cell by cell; of many cells, those that differ most."""
     order = sorted(column.cells, key=lambda cell: (not cell.shifted, -facts.difference(cell)))
-    rows = [_cell_row(cell) for cell in column.cells if cell in order[:CELLS]]
+    shown = order[:CELLS]
+    rows = [_cell_row(cell) for cell in column.cells if cell in shown]
     before, now = _outside(column), max(0.0, column.counts.out_of_domain[0] / max(records, 1))
     if max(before, now) * records > CLEARLY * column.counts.noise[0].sd:
         bars = [_before(before), Bar(value=now, says=f"about {percent(now)}")]
-        rows.append(("other: not in the reference's list", bars))
+        rows.append((OUTSIDE, bars))
     title = f"{column.name}: shares of all records, in the reference and now"
     return bar_chart(rows, title=title, shares=True)
 
@@ -316,7 +318,7 @@ def _cells(column: ColumnAnswer) -> Html:
         for cell, count in zip(column.cells, column.counts.counts, strict=True)
     ]
     (outside,) = column.counts.out_of_domain
-    rows.append(("in no category above", percent(_outside(column)), "", "", _count(outside), ""))
+    rows.append((OUTSIDE, percent(_outside(column)), "", "", _count(outside), ""))
     sizes = "".join(
         f" {each.target} = {each.value:.4g} {each.unit}".rstrip() + "." for each in column.answers
     )
