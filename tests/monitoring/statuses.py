@@ -8,10 +8,9 @@ from functools import cache
 import numpy as np
 
 from fedprikl.estimation import Answer
+from fedprikl.monitoring.alarms import Alarm, JudgedView
 from fedprikl.monitoring.status import (
-    AlarmFacts,
     BudgetFacts,
-    ColumnPoint,
     PeriodPoint,
     SeriesStatus,
     SiteHealth,
@@ -51,16 +50,18 @@ def sizes_of(drift: float, rng: np.random.Generator) -> tuple[Answer, ...]:
     )
 
 
-def column_point(name: str, drift: float, weeks: int, rng: np.random.Generator) -> ColumnPoint:
+def column_point(name: str, drift: float, weeks: int, rng: np.random.Generator) -> JudgedView:
     alone = float(rng.normal() + 90 * drift)
     window = min(max(weeks, 1), 13)
     together = float(rng.normal() + 1.0 + 90 * drift * math.sqrt(window if drift else 0))
-    return ColumnPoint(
+    return JudgedView(
         name=name,
         statistic=alone,
         cumulative=together,
         window=window,
-        exceeds=alone > THRESHOLD or together > CUMULATIVE,
+        period_exceeds=alone > THRESHOLD,
+        cumulative_exceeds=together > CUMULATIVE,
+        shortest=1 if alone > THRESHOLD else window * (together > CUMULATIVE),
         sizes=sizes_of(drift, rng),
     )
 
@@ -91,13 +92,10 @@ def point(
         release=f"{number:064x}",
         records=int(rng.integers(7_500, 8_000)),
         clients=int(rng.integers(36, 41)),
-        sizes=one.sizes if one else (),
-        statistic=one.statistic if one else None,
-        cumulative=one.cumulative if one else None,
-        window=one.window if one else 0,
         threshold=THRESHOLD,
         cumulative_threshold=CUMULATIVE,
         exceeds=any(column.exceeds for column in found) or bool(one and one.exceeds),
+        whole=one,
         columns=found,
     )
 
@@ -134,10 +132,10 @@ def series(
         end=(end + timedelta(weeks=1)).isoformat(),
         state="ahead",
     )
-    alarms: tuple[AlarmFacts, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
     if since < periods:
         alarms = (
-            AlarmFacts(
+            Alarm(
                 number=1,
                 raised=since + 1,
                 since=since,
@@ -180,20 +178,16 @@ def series(
 def _calm(point: PeriodPoint) -> PeriodPoint:
     """No drift: nothing of a made-up period exceeds by chance."""
 
-    def calm(value: float | None) -> float | None:
-        return None if value is None else min(value, 3.5)
+    def calm(view: JudgedView) -> JudgedView:
+        alone, over = min(view.statistic, 3.5), min(view.cumulative or 0.0, 3.5)
+        below = replace(view, period_exceeds=False, cumulative_exceeds=False, shortest=0)
+        return replace(below, statistic=alone, cumulative=over)
 
-    columns = tuple(
-        replace(each, statistic=calm(each.statistic), cumulative=calm(each.cumulative),
-                exceeds=False)
-        for each in point.columns
-    )  # fmt: skip
     return replace(
         point,
-        statistic=calm(point.statistic),
-        cumulative=calm(point.cumulative),
         exceeds=False,
-        columns=columns,
+        whole=None if point.whole is None else calm(point.whole),
+        columns=tuple(map(calm, point.columns)),
     )
 
 
@@ -224,8 +218,8 @@ def empty() -> SeriesStatus:
     """Before the first release."""
     full = series(1)
     ahead = replace(full.points[0], state="ahead", released_at="", release="", records=0,
-                    clients=0, sizes=(), statistic=None, cumulative=None, window=0, threshold=None,
-                    cumulative_threshold=None, exceeds=None, columns=())  # fmt: skip
+                    clients=0, threshold=None, cumulative_threshold=None, exceeds=None,
+                    whole=None, columns=())  # fmt: skip
     return replace(
         full,
         at="2027-01-06T09:00:00+00:00",

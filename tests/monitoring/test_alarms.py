@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedprikl.monitoring.alarms import JudgedChannel, JudgedPeriod, follow_alarms
-from fedprikl.monitoring.status import AlarmFacts
+from fedprikl.monitoring.alarms import (
+    Acknowledgement,
+    Alarm,
+    JudgedPeriod,
+    JudgedView,
+    after_people,
+    follow_alarms,
+)
 
 NAMES = ("", "a", "b")
 
@@ -18,8 +24,8 @@ def period(number: int, exceeding: str, baseline: tuple[int, int] | None = None)
     order = [letter.replace("w", "") for letter in exceeding]
     return JudgedPeriod(
         period=number,
-        channels=tuple(
-            JudgedChannel(
+        views=tuple(
+            JudgedView(
                 name=name,
                 statistic=9.0 - order.index(name) if name in order else 0.0,
                 cumulative=None,
@@ -42,9 +48,13 @@ def trace(number: int, names: Sequence[str], after: int) -> tuple[int, tuple[str
     return number - 1, tuple(name for name in names if name)
 
 
-def follow(said: Sequence[str], **people: object) -> tuple[AlarmFacts, ...]:
+def follow(
+    said: Sequence[str],
+    acknowledged: Sequence[Acknowledgement] = (),
+    rebaselined: Sequence[tuple[int, int]] = (),
+) -> tuple[Alarm, ...]:
     judged = [period(number, exceeding) for number, exceeding in enumerate(said)]
-    return follow_alarms(judged, trace, **people)  # type: ignore[arg-type]
+    return after_people(follow_alarms(judged, trace), acknowledged, rebaselined)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +96,8 @@ def test_an_alarm_ends_by_itself_after_four_quiet_periods(
     quiet: int, *, acknowledged: bool, state: str
 ) -> None:
     """Whether somebody has seen it or not; what was said about it is kept."""
-    notes = [(1, "2027-01-31T12:00:00+00:00", "known")] if acknowledged else []
+    said = Acknowledgement(alarm=1, at="2027-01-31T12:00:00+00:00", note="known")
+    notes = [said] if acknowledged else []
     (alarm,) = follow(["a", "a"] + quiet * [""], acknowledged=notes)
     assert alarm.state == state
     assert alarm.until == (1 if state == "ended" else None)
@@ -98,9 +109,9 @@ def windows(*shortest: int) -> list[JudgedPeriod]:
     found = []
     for number, length in enumerate(shortest):
         judged = period(number, "")
-        whole, a, b = judged.channels
+        whole, a, b = judged.views
         a = replace(a, cumulative_exceeds=length > 1, period_exceeds=length == 1, shortest=length)
-        found.append(replace(judged, channels=(whole, a, b)))
+        found.append(replace(judged, views=(whole, a, b)))
     return found
 
 
@@ -124,13 +135,14 @@ def test_a_window_that_still_holds_an_old_drift_is_no_new_evidence(
 
 def test_acknowledging_what_does_not_exist_changes_nothing() -> None:
     """A later baseline may have explained the alarm."""
-    assert follow(["a"], acknowledged=[(7, "2027-01-31", "?")]) == follow(["a"])
+    other = Acknowledgement(alarm=7, at="2027-01-31T12:00:00+00:00", note="?")
+    assert follow(["a"], acknowledged=[other]) == follow(["a"])
 
 
 def test_a_baseline_closes_what_was_before_it() -> None:
     """The same column may then raise another alarm at once."""
     judged = [period(0, "a"), period(1, "a"), period(2, "", (0, 1)), period(3, "a", (0, 1))]
-    first, second = follow_alarms(judged, trace, rebaselined=[(0, 1)])
+    first, second = after_people(follow_alarms(judged, trace), (), [(0, 1)])
     assert (first.state, second.state, second.raised) == ("rebaselined", "open", 3)
 
 
@@ -141,7 +153,7 @@ def test_a_baseline_closes_an_alarm_before_any_later_period() -> None:
 
 
 @given(st.lists(st.sets(st.sampled_from("wab")).map("".join), max_size=30))
-def test_every_speaking_column_belongs_to_an_alarm(said: list[str]) -> None:
+def test_every_column_above_its_threshold_belongs_to_an_alarm(said: list[str]) -> None:
     """And an alarm is raised only where something exceeds."""
     alarms = follow(said)
     assert bool(alarms) is any(said)
@@ -154,7 +166,7 @@ def test_every_speaking_column_belongs_to_an_alarm(said: list[str]) -> None:
 
 @given(st.lists(st.sets(st.sampled_from("wab")).map("".join), max_size=20), st.integers(0, 20))
 def test_later_periods_never_change_earlier_alarms(said: list[str], cut: int) -> None:
-    """Alarms are news: they are not taken back, they only end."""
+    """Alarms are not taken back, they only end."""
     before = follow(said[:cut])
     for then, now in zip(before, follow(said)[: len(before)], strict=True):
         assert now in (then, replace(then, state="ended", until=now.until))

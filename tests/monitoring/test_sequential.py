@@ -6,7 +6,7 @@ import pytest
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import CountNoise, NoisyCounts
 from fedprikl.monitoring import null_series as nominal
-from fedprikl.monitoring.alarms import SeriesVerdict
+from fedprikl.monitoring.alarms import SeriesVerdict, after_people
 from fedprikl.monitoring.channels import Channel, Grouping, PeriodCounts, groupings_of
 from fedprikl.monitoring.null_series import WindowStatistic
 from fedprikl.monitoring.sequential import baseline_of, judge_series
@@ -123,7 +123,7 @@ def test_drift_is_found_at_once_and_dated() -> None:
     found = judge(drifting(6, 3))
     (alarm,) = found.alarms
     assert (alarm.raised, alarm.since, alarm.test, alarm.columns) == (6, 6, "period", ())
-    assert alarm.words == "Drift since period 6."
+    assert (alarm.since, alarm.columns) == (6, ())
     assert [period.exceeds for period in found.judged] == 6 * [False] + 3 * [True]
 
 
@@ -144,7 +144,7 @@ def test_the_column_that_drifted_is_named() -> None:
     periods = weeks([[PI, PI, PI]] * 3 + [[PI, MOVED, PI]] * 2, rng)
     (alarm,) = judge(periods, *channels).alarms
     assert alarm.columns == ("delay",)
-    assert alarm.words == "Drift since period 3, mostly delay."
+    assert (alarm.since, alarm.columns[0]) == (3, "delay")
 
 
 def test_records_in_no_cell_are_drift() -> None:
@@ -166,9 +166,7 @@ def test_later_periods_change_nothing_that_was_said() -> None:
     for seen in range(1, len(periods)):
         assert judge(periods[:seen]).judged == whole.judged[:seen]
     assert [period.period for period in whole.judged] == [0, 1, 2, 3, 7, 8, 9, 10]
-    assert [period.channels[0].cumulative is None for period in whole.judged] == [True] + 7 * [
-        False
-    ]
+    assert [period.views[0].cumulative is None for period in whole.judged] == [True] + 7 * [False]
 
 
 def test_after_a_baseline_the_same_drift_is_usual() -> None:
@@ -177,8 +175,9 @@ def test_after_a_baseline_the_same_drift_is_usual() -> None:
     people = {"rebaselined": [(4, 7)]}
     found = judge(periods, **people)
     assert [period.baseline for period in found.judged] == 8 * [None] + 4 * [(4, 7)]
-    assert found.judged[8].channels[0].window == 0
-    assert [alarm.state for alarm in found.alarms] == ["rebaselined"]
+    assert found.judged[8].views[0].window == 0
+    (alarm,) = after_people(found.alarms, (), people["rebaselined"])
+    assert alarm.state == "rebaselined"
     assert not any(period.exceeds for period in found.judged[8:])
     back = periods[:8] + weeks([[PI]] * 2, np.random.default_rng(8), start=8)
     assert [alarm.raised for alarm in judge(back, **people).alarms] == [4, 8]
@@ -219,7 +218,7 @@ def test_columns_that_say_little_are_judged(pi: list[float], noise_sd: float) ->
     periods = [PeriodCounts(number=n, records=10, clients=1, channels=(seen,)) for n in range(3)]
     found = judge(periods, channel(np.array(pi)))
     for each in found.judged:
-        assert np.isfinite(each.channels[0].statistic)
+        assert np.isfinite(each.views[0].statistic)
         assert np.isfinite([each.threshold, each.cumulative_threshold]).all()
     assert not found.alarms
 

@@ -5,7 +5,7 @@ import pytest
 
 from fedprikl.estimation import answers_from_counts, sum_counts
 from fedprikl.monitoring.channels import Channel
-from fedprikl.monitoring.findings import window_values
+from fedprikl.monitoring.periods import window_values
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Reference
 from tests.monitoring.series_worlds import MOVED, PI, SCALE, channel, drifting

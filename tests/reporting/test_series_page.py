@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from fedprikl.monitoring.status import AlarmFacts, SeriesStatus, headline
+from fedprikl.monitoring.alarms import Alarm
+from fedprikl.monitoring.status import SeriesStatus, headline
 from fedprikl.protocol import Release
 from fedprikl.reporting.charts import Frame, Scale
 from fedprikl.reporting.facts import relative
@@ -137,7 +138,7 @@ def test_the_empty_state_says_what_will_happen() -> None:
 def test_a_series_that_never_released_and_is_over() -> None:
     status = SCENES["drift"]
     points = tuple(
-        replace(p, state="missed", reason=MISSED, columns=(), sizes=()) for p in status.points[:3]
+        replace(p, state="missed", reason=MISSED, columns=(), whole=None) for p in status.points[:3]
     )
     text = series_page(replace(status, points=points, next_due="", alarms=(), windows=()))
     assert "The series is over, and nothing was released." in text
@@ -262,7 +263,7 @@ def test_a_thousand_periods_take_less_than_a_second() -> None:
 def test_many_alarms_share_labels() -> None:
     status = SCENES["three years"]
     many = tuple(
-        AlarmFacts(number=n, raised=n, since=n, columns=(), test="period", state="ended")
+        Alarm(number=n, raised=n, since=n, columns=(), test="period", state="ended")
         for n in range(1, 120)
     )
     text = series_page(replace(status, alarms=many))
@@ -335,7 +336,10 @@ def test_the_report_of_a_period() -> None:
 
 def test_a_period_where_only_the_whole_speaks() -> None:
     status, release = SCENES["drift"], Release.from_bytes(RELEASE)
-    point = replace(status.points[24], columns=(), statistic=9.0)
+    whole = status.points[24].whole
+    assert whole is not None
+    above = replace(whole, statistic=9.0, period_exceeds=True)
+    point = replace(status.points[24], columns=(), whole=above)
     text = period_page(status, point, release, PLAN)
     assert "<h1>Week 24: the whole is above its threshold.</h1>" in text
     unjudged = period_page(status, replace(point, exceeds=None), release, PLAN)

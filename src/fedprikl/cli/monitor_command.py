@@ -35,10 +35,10 @@ from fedprikl.errors import HistoryError, HookError, InvalidInputError
 from fedprikl.front.monitoring import HistorySource, monitor, read_status, verify_history
 from fedprikl.front.plan_checks import check_limits, now
 from fedprikl.front.series_news import deliver_locked, deliver_news
-from fedprikl.monitoring.due import run_due
 from fedprikl.monitoring.history import History
 from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.monitoring.notifications import CommandHook, Hook, Webhook, WebhookSecret
+from fedprikl.monitoring.periods import run_due
 from fedprikl.monitoring.status import SeriesStatus, headline
 from fedprikl.protocol import SignedPlan
 from fedprikl.reporting.facts import series_lines

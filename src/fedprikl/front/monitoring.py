@@ -10,9 +10,8 @@ from pathlib import Path
 from fedprikl.errors import HistoryError, LedgerError
 from fedprikl.front.local_series import LocalSeries, check_charged
 from fedprikl.front.plan_checks import AnyPlan, Progress, check_plan, now, signed_plan, silent
-from fedprikl.monitoring.due import run_due
-from fedprikl.monitoring.findings import broken_status, status_of
 from fedprikl.monitoring.history import History, SeriesHistory, is_begun
+from fedprikl.monitoring.periods import broken_status, run_due, status_of
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import Plan, Policy, Server, SignedPlan, SigningKey

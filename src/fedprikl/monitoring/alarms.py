@@ -13,17 +13,21 @@ Until then a second one is raised only for columns that are not part of it. Afte
 column may raise another, by windows that begin after the drift of the first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from fedprikl.monitoring.status import AlarmFacts, AlarmState
+from fedprikl.estimation import Answer
 
 QUIET = 4  # counted periods without new evidence, after which an alarm ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedChannel:
-    """One channel in one period. Statistics are in standard deviations from no drift."""
+class JudgedView:
+    """The whole, a column or a pair of columns, in one period.
+
+    Statistics are in standard deviations from no drift.
+    """
 
     name: str  # of the column; empty: the whole
     statistic: float  # of this period alone
@@ -32,14 +36,15 @@ class JudgedChannel:
     period_exceeds: bool  # the statistic is above the period's threshold
     cumulative_exceeds: bool
     shortest: int  # counted periods of the shortest window above its threshold, 1: alone; 0: none
+    sizes: tuple[Answer, ...] = ()  # how large the drift of this period alone is
 
     @property
     def exceeds(self) -> bool:
-        """Whether this channel is above a threshold, in this period alone or over a window."""
+        """Whether it is above a threshold, in this period alone or over a window."""
         return self.period_exceeds or self.cumulative_exceeds
 
     @property
-    def loudness(self) -> float:
+    def excess(self) -> float:
         """The larger statistic of those above their threshold."""
         alone = self.statistic if self.period_exceeds else float("-inf")
         over = self.cumulative if self.cumulative_exceeds else None
@@ -48,24 +53,48 @@ class JudgedChannel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPeriod:
-    """One counted period: all channels beside two thresholds that they share."""
+    """One counted period: all views beside two thresholds that they share."""
 
     period: int
-    channels: tuple[JudgedChannel, ...]
+    views: tuple[JudgedView, ...]
     threshold: float
     cumulative_threshold: float
     baseline: tuple[int, int] | None = None  # first and last period of it; None: the reference
 
     @property
     def exceeding(self) -> tuple[str, ...]:
-        """Names of the channels above a threshold, the loudest first."""
-        heard = [channel for channel in self.channels if channel.exceeds]
-        return tuple(each.name for each in sorted(heard, key=lambda each: -each.loudness))
+        """Names of the views above a threshold, the largest first."""
+        above = sorted((view for view in self.views if view.exceeds), key=lambda v: -v.excess)
+        return tuple(view.name for view in above)
 
     @property
     def exceeds(self) -> bool:
         """Whether anything is above its threshold."""
-        return any(channel.exceeds for channel in self.channels)
+        return any(view.exceeds for view in self.views)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """One alarm: when it was raised, since when and where, and what people did about it."""
+
+    number: int  # from 1
+    raised: int  # period
+    since: int  # the period in which the drift probably began
+    columns: tuple[str, ...]  # above their thresholds, largest first; empty: only the whole is
+    test: Literal["period", "cumulative"]
+    state: Literal["open", "acknowledged", "rebaselined", "ended"]
+    acknowledged_at: str = ""
+    note: str = ""
+    until: int | None = None  # of an ended one: the last period with new evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """Somebody has seen an alarm."""
+
+    alarm: int  # its number
+    note: str
+    at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +102,10 @@ class SeriesVerdict:
     """All judged periods and the alarms of a series."""
 
     judged: tuple[JudgedPeriod, ...]
-    alarms: tuple[AlarmFacts, ...]
-    false_alarm: float  # per year, of everything together
+    alarms: tuple[Alarm, ...]
 
 
-Acknowledgement = tuple[int, str, str]  # the alarm's number, when, and a note
-# Period of the alarm, channels above their threshold (largest first), and the last period of an
+# Period of the alarm, the views above a threshold (largest first), and the last period of an
 # earlier drift of the first of them -> since when, and columns, largest first.
 Trace = Callable[[int, Sequence[str], int], tuple[int, tuple[str, ...]]]
 
@@ -89,32 +116,22 @@ class _Lasting:
 
     number: int
     seen: int  # the last period in which there was new evidence of it
-    names: set[str] = field(default_factory=set)  # channels that belong to it
+    names: set[str] = field(default_factory=set)  # views that belong to it
     quiet: int = 0
 
 
-def follow_alarms(
-    judged: Sequence[JudgedPeriod],
-    trace: Trace,
-    *,
-    rebaselined: Sequence[tuple[int, int]] = (),
-    acknowledged: Sequence[Acknowledgement] = (),
-) -> tuple[AlarmFacts, ...]:
-    """The alarms of judged periods, in the order in which they were raised.
-
-    Of several acknowledgements of an alarm the last one counts; one of an alarm that does not
-    exist, or not any more (a later baseline may explain it), is ignored.
-    """
-    alarms: list[AlarmFacts] = []
+def follow_alarms(judged: Sequence[JudgedPeriod], trace: Trace) -> tuple[Alarm, ...]:
+    """The alarms of judged periods, in the order in which they were raised."""
+    alarms: list[Alarm] = []
     over: dict[int, int] = {}  # alarms that ended, with the last period in which they were seen
     lasting: list[_Lasting] = []
-    ended: dict[str, int] = {}  # the last period of an earlier drift, by channel
+    ended: dict[str, int] = {}  # the last period of an earlier drift, by view
     begins: dict[str, int] = {}  # the latest place where a window above its threshold began
     baseline: tuple[int, int] | None = None
     for place, period in enumerate(judged):
         if period.baseline != baseline:  # everything begins anew
             baseline, lasting, begins = period.baseline, [], {}
-        latest = {c.name: place + 1 - c.shortest for c in period.channels if c.exceeds}
+        latest = {c.name: place + 1 - c.shortest for c in period.views if c.exceeds}
         new = {name for name, start in latest.items() if start > begins.get(name, -1)}
         begins |= {name: latest[name] for name in new}
         lasting = [_listen(each, period.period, new) for each in lasting]
@@ -132,13 +149,14 @@ def follow_alarms(
             after = ended.get(fresh[0], -1)
             alarms.append(_raise(period, fresh, len(alarms) + 1, trace, after))
             lasting.append(_Lasting(len(alarms), period.period, set(fresh)))
-    said = {number: (at, note) for number, at, note in acknowledged}
-    accepted = max((last for _, last in rebaselined), default=-1)
-    return tuple(_as_it_stands(alarm, said, over, accepted) for alarm in alarms)
+    return tuple(
+        replace(each, state="ended", until=over[each.number]) if each.number in over else each
+        for each in alarms
+    )
 
 
 def _listen(alarm: _Lasting, period: int, new: set[str]) -> _Lasting:
-    """The alarm after one more period, with new evidence in these channels."""
+    """The alarm after one more period, with new evidence in these views."""
     if alarm.names & new:
         return replace(alarm, seen=period, quiet=0)
     return replace(alarm, quiet=alarm.quiet + 1)
@@ -146,27 +164,38 @@ def _listen(alarm: _Lasting, period: int, new: set[str]) -> _Lasting:
 
 def _raise(
     period: JudgedPeriod, fresh: Sequence[str], number: int, trace: Trace, after: int
-) -> AlarmFacts:
+) -> Alarm:
     since, columns = trace(period.period, fresh, after)
-    loudest = next(each for each in period.channels if each.name == fresh[0])
-    return AlarmFacts(
+    largest = next(each for each in period.views if each.name == fresh[0])
+    return Alarm(
         number=number,
         raised=period.period,
         since=since,
         columns=columns,
-        test="period" if loudest.period_exceeds else "cumulative",
+        test="period" if largest.period_exceeds else "cumulative",
         state="open",
     )
 
 
-def _as_it_stands(
-    alarm: AlarmFacts, said: dict[int, tuple[str, str]], over: dict[int, int], accepted: int
-) -> AlarmFacts:
-    at, note = said.get(alarm.number, ("", ""))
-    state: AlarmState = "acknowledged" if alarm.number in said else "open"
-    if alarm.number in over:
-        state = "ended"
-    elif alarm.raised <= accepted:
-        state = "rebaselined"
-    until = over.get(alarm.number)
-    return replace(alarm, state=state, acknowledged_at=at, note=note, until=until)
+def after_people(
+    alarms: Iterable[Alarm],
+    acknowledged: Iterable[Acknowledgement],
+    rebaselined: Iterable[tuple[int, int]],
+) -> tuple[Alarm, ...]:
+    """The alarms with what people did about them.
+
+    Of several acknowledgements of an alarm the last one counts; one of an alarm that does not
+    exist, or not any more (a later baseline may explain it), is ignored.
+    """
+    seen = {each.alarm: each for each in acknowledged}
+    accepted = max((last for _, last in rebaselined), default=-1)
+    found = []
+    for alarm in alarms:
+        if alarm.number in seen:
+            said = seen[alarm.number]
+            state = "acknowledged" if alarm.state == "open" else alarm.state
+            alarm = replace(alarm, state=state, acknowledged_at=said.at, note=said.note)
+        if alarm.raised <= accepted and alarm.state != "ended":
+            alarm = replace(alarm, state="rebaselined")
+        found.append(alarm)
+    return tuple(found)

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 
 from fedprikl.documents import read_fields
 from fedprikl.errors import HistoryDamagedError, HistoryError
+from fedprikl.monitoring.alarms import Acknowledgement
 from fedprikl.protocol import Plan, Release, SignedPlan
 from fedprikl.store import TIMEOUT, Entry, Store, StoreKind
 
@@ -41,15 +42,6 @@ class KeptRelease:
     document: str  # SHA-256 of its bytes
     asked: tuple[str, ...]
     answered: tuple[str, ...]
-    at: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgement:
-    """Somebody has seen an alarm."""
-
-    alarm: int  # its number
-    note: str
     at: str
 
 

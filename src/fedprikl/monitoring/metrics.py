@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from fedprikl.estimation import Answer
+from fedprikl.monitoring.alarms import JudgedView
 from fedprikl.monitoring.status import PeriodPoint, SeriesStatus
 
 Labels = Mapping[str, str]
@@ -87,21 +88,21 @@ def _escaped(text: str) -> str:
     return "".join(each if each.isprintable() else "\ufffd" for each in plain)
 
 
-def told_apart(names: Iterable[str]) -> Iterator[str]:
+def distinct_labels(names: Iterable[str]) -> Iterator[str]:
     """Labels of columns: no two alike, and none like the whole's.
 
     A table may have a column without a name, or one that is called like a pair of others; its
     numbers would stand in place of theirs, and a drift would not be seen.
 
-    >>> list(told_apart(["", "age", "age"]))
+    >>> list(distinct_labels(["", "age", "age"]))
     ['(column 1)', 'age', 'age (column 3)']
     """
-    told = {sample_name("", {"": ""})}
+    taken = {sample_name("", {"": ""})}
     for place, name in enumerate(names, start=1):
         label = name
-        while (shown := sample_name("", {"": label})) in told:
+        while (shown := sample_name("", {"": label})) in taken:
             label = f"{label} (column {place})".strip()
-        told.add(shown)
+        taken.add(shown)
         yield label
 
 
@@ -179,19 +180,19 @@ def _last(point: PeriodPoint) -> Iterator[Sample]:
             yield "threshold", {"test": test}, limit
     if point.exceeds is not None:
         yield "drift", {"column": ""}, point.exceeds
-    yield from _statistics("", point.statistic, point.cumulative)
-    yield from _sizes("value", {"column": ""}, point.sizes)
-    names = told_apart(column.name for column in point.columns)
+    if point.whole is not None:
+        yield from _view("", point.whole)
+    names = distinct_labels(column.name for column in point.columns)
     for name, column in zip(names, point.columns, strict=True):
         yield "drift", {"column": name}, column.exceeds
-        yield from _statistics(name, column.statistic, column.cumulative)
-        yield from _sizes("value", {"column": name}, column.sizes)
+        yield from _view(name, column)
 
 
-def _statistics(column: str, alone: float | None, together: float | None) -> Iterator[Sample]:
-    for test, value in {"period": alone, "cumulative": together}.items():
-        if value is not None:
-            yield "statistic", {"column": column, "test": test}, value
+def _view(column: str, view: JudgedView) -> Iterator[Sample]:
+    yield "statistic", {"column": column, "test": "period"}, view.statistic
+    if view.cumulative is not None:
+        yield "statistic", {"column": column, "test": "cumulative"}, view.cumulative
+    yield from _sizes("value", {"column": column}, view.sizes)
 
 
 def _sizes(name: str, labels: dict[str, str], sizes: Sequence[Answer]) -> Iterator[Sample]:

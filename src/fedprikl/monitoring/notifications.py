@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from fedprikl.documents import canonical, digest, to_plain
 from fedprikl.errors import HookError, InvalidInputError
-from fedprikl.monitoring.status import AlarmFacts, SeriesStatus, alarm_words, headline, period_name
+from fedprikl.monitoring.alarms import Alarm
+from fedprikl.monitoring.status import SeriesStatus, alarm_words, headline, period_name
 
 NO_REASON = "no reason is known"
 Kind = Literal["alarm", "missed", "fault"]
@@ -45,7 +46,7 @@ class Notification:
     at: str
     plan: str  # fingerprint
     reference: str  # fingerprint
-    alarm: AlarmFacts | None = None
+    alarm: Alarm | None = None
 
     @property
     def identity(self) -> str:
@@ -70,7 +71,7 @@ def notifications(status: SeriesStatus) -> tuple[Notification, ...]:
 
 def _found(status: SeriesStatus) -> Iterator[Notification]:
     def made(
-        kind: Kind, period: int | None, words: str, alarm: AlarmFacts | None = None
+        kind: Kind, period: int | None, words: str, alarm: Alarm | None = None
     ) -> Notification:
         return Notification(
             kind=kind,

@@ -21,9 +21,8 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import sum_counts
 from fedprikl.estimation.noisy_counts import project_counts
 from fedprikl.monitoring.alarms import (
-    Acknowledgement,
-    JudgedChannel,
     JudgedPeriod,
+    JudgedView,
     SeriesVerdict,
     Trace,
     follow_alarms,
@@ -181,8 +180,7 @@ def judge_series(
     per_year: int,
     horizon: int,
     rebaselined: Sequence[Range] = (),
-    acknowledged: Sequence[Acknowledgement] = (),
-    said: Mapping[int, Mapping[str, JudgedChannel]] = MappingProxyType({}),
+    said: Mapping[int, Mapping[str, JudgedView]] = MappingProxyType({}),
 ) -> SeriesVerdict:
     """Every counted period of a series, judged with those before it, and the alarms.
 
@@ -212,8 +210,8 @@ def judge_series(
     ...     per_year=52,
     ...     horizon=4,
     ... )
-    >>> [period.exceeds for period in found.judged], found.alarms[0].words
-    ([False, True], 'Drift since period 1.')
+    >>> [period.exceeds for period in found.judged], found.alarms[0].since
+    ([False, True], 1)
     """
     rate = check_false_alarm(false_alarm)
     check_positive_int(per_year, "per_year")
@@ -227,17 +225,14 @@ def judge_series(
         judged += [_as_said(period, said.get(period.period, {})) for period in found]
     return SeriesVerdict(
         judged=tuple(judged),
-        alarms=follow_alarms(
-            judged, _tracer(segments), rebaselined=rebaselined, acknowledged=acknowledged
-        ),
-        false_alarm=rate,
+        alarms=follow_alarms(judged, _tracer(segments)),
     )
 
 
-def _as_said(period: JudgedPeriod, said: Mapping[str, JudgedChannel]) -> JudgedPeriod:
+def _as_said(period: JudgedPeriod, said: Mapping[str, JudgedView]) -> JudgedPeriod:
     """The period with what was said about its channels, wherever this processor says otherwise."""
 
-    def kept(channel: JudgedChannel) -> JudgedChannel:
+    def kept(channel: JudgedView) -> JudgedView:
         known = said.get(channel.name, channel)
         same = (known.period_exceeds, known.cumulative_exceeds) == (
             channel.period_exceeds,
@@ -245,7 +240,7 @@ def _as_said(period: JudgedPeriod, said: Mapping[str, JudgedChannel]) -> JudgedP
         )
         return channel if same else known
 
-    return replace(period, channels=tuple(map(kept, period.channels)))
+    return replace(period, views=tuple(map(kept, period.views)))
 
 
 def thresholds(nulls: Sequence[ChannelNull], rate: float) -> tuple[float, float]:
@@ -362,7 +357,7 @@ def _period(
         known = bool(np.isfinite(over[best]))
         above = np.append(alone > period_limit, over > window_limit)
         channels.append(
-            JudgedChannel(
+            JudgedView(
                 name=watched.channel.name,
                 statistic=float(alone),
                 cumulative=float(over[best]) if known else None,
@@ -374,7 +369,7 @@ def _period(
         )
     return JudgedPeriod(
         period=segment.periods[place].number,
-        channels=tuple(channels),
+        views=tuple(channels),
         threshold=period_limit,
         cumulative_threshold=window_limit,
         baseline=segment.baseline,

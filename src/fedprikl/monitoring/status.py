@@ -6,21 +6,9 @@ from typing import Any, Literal
 
 from fedprikl.documents import to_plain
 from fedprikl.estimation import Answer
+from fedprikl.monitoring.alarms import Alarm, JudgedView
 
 PeriodState = Literal["released", "missed", "due", "ahead"]
-AlarmState = Literal["open", "acknowledged", "rebaselined", "ended"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnPoint:
-    """One column, or pair of columns, in one period."""
-
-    name: str
-    statistic: float | None  # of this period alone, in standard deviations from no drift
-    cumulative: float | None  # the largest of the windows that end here, likewise
-    window: int  # in periods, where `cumulative` was largest; 0: none
-    exceeds: bool  # above its threshold, alone or over a window
-    sizes: tuple[Answer, ...]  # of this period alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +24,21 @@ class PeriodPoint:
     release: str = ""  # fingerprint
     records: int = 0
     clients: int = 0  # whose records are counted
-    sizes: tuple[Answer, ...] = ()  # of the whole; empty if only columns are asked
-    statistic: float | None = None  # of the whole, in standard deviations from no drift
-    cumulative: float | None = None
-    window: int = 0
     threshold: float | None = None  # of every statistic of this period, whole and columns
     cumulative_threshold: float | None = None
     exceeds: bool | None = None  # whether anything is above its threshold; None: not judged
-    columns: tuple[ColumnPoint, ...] = ()
+    whole: JudgedView | None = None  # None: not judged, or only columns are asked
+    columns: tuple[JudgedView, ...] = ()
+
+    @property
+    def views(self) -> tuple[JudgedView, ...]:
+        """The whole, if it is asked, and all columns."""
+        return self.columns if self.whole is None else (self.whole, *self.columns)
+
+    @property
+    def sizes(self) -> tuple[Answer, ...]:
+        """How large the drift of the whole is; empty if only columns are asked."""
+        return () if self.whole is None else self.whole.sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,27 +51,6 @@ class WindowFacts:
     last: int
     records: int
     sizes: tuple[Answer, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlarmFacts:
-    """One alarm: when it was raised, since when and where, and what people did about it."""
-
-    number: int  # from 1
-    raised: int  # period
-    since: int  # the period in which the drift probably began
-    columns: tuple[str, ...]  # above their thresholds, largest first; empty: only the whole is
-    test: Literal["period", "cumulative"]
-    state: AlarmState
-    acknowledged_at: str = ""
-    note: str = ""
-    until: int | None = None  # of an ended one: the last period with new evidence
-
-    @property
-    def words(self) -> str:
-        """For people: like "Drift since period 23, mostly departure delay"."""
-        where = f", mostly {self.columns[0]}" if self.columns else ""
-        return f"Drift since period {self.since}{where}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +88,7 @@ class SeriesStatus:
     at: str  # when this was asked
     points: tuple[PeriodPoint, ...]  # all periods up to the last that is over, and the next one
     windows: tuple[WindowFacts, ...] = ()
-    alarms: tuple[AlarmFacts, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
     budget: BudgetFacts | None = None  # None: no ledger is kept
     sites: tuple[SiteHealth, ...] = ()
     privacy: str = ""  # the statement, in words
@@ -123,7 +97,7 @@ class SeriesStatus:
     faults: tuple[str, ...] = ()  # what is wrong with the history, in words
 
     @property
-    def open_alarms(self) -> tuple[AlarmFacts, ...]:
+    def open_alarms(self) -> tuple[Alarm, ...]:
         """Alarms that last and that nobody has acknowledged."""
         return tuple(alarm for alarm in self.alarms if alarm.state == "open")
 
@@ -179,7 +153,7 @@ def headline(status: SeriesStatus) -> str:
     return _quiet(status)
 
 
-def alarm_words(alarm: AlarmFacts, status: SeriesStatus) -> str:
+def alarm_words(alarm: Alarm, status: SeriesStatus) -> str:
     """Since when and where: "Drift since week 23 (14 June 2027), mostly departure delay."."""
     where = f", mostly {alarm.columns[0]}" if alarm.columns else ""
     since = _dated(alarm.since, status)

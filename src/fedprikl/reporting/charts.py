@@ -12,8 +12,8 @@ from datetime import datetime
 from itertools import groupby
 from typing import Literal, TypeVar
 
+from fedprikl.monitoring.alarms import Alarm
 from fedprikl.monitoring.status import (
-    AlarmFacts,
     PeriodPoint,
     SeriesStatus,
     counted,
@@ -279,7 +279,7 @@ def timeline_chart(
     band: Sequence[tuple[float, float] | None] = (),
     threshold: Values = (),
     below: Values = (),
-    alarms: Sequence[AlarmFacts] = (),
+    alarms: Sequence[Alarm] = (),
     pointed: bool = True,
 ) -> Html:
     """Values over periods. `tips` say each of them, to those who point at a period.
@@ -336,7 +336,7 @@ def _grid(scale: Scale) -> Iterator[Html]:
         yield tag("text", f"{value:g}", class_="c-tick", x=-6, y=y + 4, text_anchor="end")
 
 
-def _shades(frame: Frame, alarms: Sequence[AlarmFacts]) -> Iterator[Html]:
+def _shades(frame: Frame, alarms: Sequence[Alarm]) -> Iterator[Html]:
     """Missed periods, and the counted periods of a drift as its alarm dates it."""
     states = [point.state for point in frame.points]
     for place, state in enumerate(states):
@@ -423,7 +423,7 @@ def _dots(frame: Frame, values: Values, above: set[int], scale: Scale) -> Iterat
         yield tag("circle", class_=style, cx=x, cy=y, r=radius)
 
 
-def _flags(frame: Frame, alarms: Sequence[AlarmFacts]) -> Iterator[Html]:
+def _flags(frame: Frame, alarms: Sequence[Alarm]) -> Iterator[Html]:
     """Where alarms were raised, and where somebody acknowledged them."""
     starts = [datetime.fromisoformat(point.start) for point in frame.points]
     known = [datetime.fromisoformat(a.acknowledged_at) for a in alarms if a.acknowledged_at]

@@ -12,12 +12,10 @@ from datetime import datetime
 
 from fedprikl.estimation import JudgedStatistic
 from fedprikl.estimation.statistic import OUT_OF_DOMAIN
-from fedprikl.monitoring.alarms import QUIET
+from fedprikl.monitoring.alarms import QUIET, Alarm, JudgedView
 from fedprikl.monitoring.notifications import NO_REASON
 from fedprikl.monitoring.status import (
-    AlarmFacts,
     BudgetFacts,
-    ColumnPoint,
     PeriodPoint,
     SeriesStatus,
     alarm_words,
@@ -564,7 +562,7 @@ COUNTED = {
 }
 
 
-def relative(point: PeriodPoint, column: ColumnPoint) -> float | None:
+def relative(point: PeriodPoint, column: JudgedView) -> float | None:
     """A column's statistic over its threshold, of the period alone or of a window that ends here.
 
     The larger of both; None if the period was not judged.
@@ -579,17 +577,8 @@ def relative(point: PeriodPoint, column: ColumnPoint) -> float | None:
 
 def largest(point: PeriodPoint, *, cumulative: bool) -> tuple[float, str] | None:
     """The largest statistic of a period, and whose it is; an empty name is the whole."""
-    found = [(point.cumulative if cumulative else point.statistic, "")]
-    for column in point.columns:
-        found.append((column.cumulative if cumulative else column.statistic, column.name))
+    found = [(view.cumulative if cumulative else view.statistic, view.name) for view in point.views]
     return max(((value, name) for value, name in found if value is not None), default=None)
-
-
-def whole_above(point: PeriodPoint) -> bool:
-    """Whether the whole exceeds a threshold, alone or over a window."""
-    limits = (point.threshold, point.cumulative_threshold)
-    pairs = zip((point.statistic, point.cumulative), limits, strict=True)
-    return any(value is not None and limit and value > limit for value, limit in pairs)
 
 
 def above_words(judged: Sequence[tuple[bool, float, int]], every: str) -> str:
@@ -627,7 +616,7 @@ def beside(value: float | None, limit: float | None) -> str:
     return f"{value:.2f}" if limit is None else f"{value:.2f} / {limit:.2f}"
 
 
-def period_verdict(point: PeriodPoint, order: Sequence[ColumnPoint]) -> str:
+def period_verdict(point: PeriodPoint, order: Sequence[JudgedView]) -> str:
     """What is above its threshold in a period; `order` are its columns, most urgent first."""
     if point.exceeds is None:
         return "not judged."
@@ -638,7 +627,7 @@ def period_verdict(point: PeriodPoint, order: Sequence[ColumnPoint]) -> str:
     return f"{listed(names)} {verb}."
 
 
-def alarm_state(alarm: AlarmFacts, every: str) -> str:
+def alarm_state(alarm: Alarm, every: str) -> str:
     """How it stands, and what people said about it."""
     stands = STATES[alarm.state].format(QUIET, every)
     if not alarm.acknowledged_at:
@@ -647,7 +636,7 @@ def alarm_state(alarm: AlarmFacts, every: str) -> str:
     return f"{stands} Acknowledged on {day(alarm.acknowledged_at)}{said}".strip()
 
 
-def alarm_raised(alarm: AlarmFacts, every: str) -> str:
+def alarm_raised(alarm: Alarm, every: str) -> str:
     """When an alarm was raised, and by what."""
     return f"Raised in {period_name(alarm.raised, every)} by {TESTS[alarm.test].format(every)}."
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fedprikl.estimation import Answer
+from fedprikl.monitoring.alarms import JudgedView
 from fedprikl.monitoring.notifications import NO_REASON
 from fedprikl.monitoring.status import (
-    ColumnPoint,
     PeriodPoint,
     SeriesStatus,
     WindowFacts,
@@ -441,14 +441,13 @@ def _neighbours(status: SeriesStatus, point: PeriodPoint) -> dict[str, str]:
     return links
 
 
-def _statistics(point: PeriodPoint, order: Sequence[ColumnPoint], every: str) -> Html:
+def _statistics(point: PeriodPoint, order: Sequence[JudgedView], every: str) -> Html:
     """Every statistic of the period beside its threshold, and how large the difference is."""
-    judged: list[tuple[str, PeriodPoint | ColumnPoint, bool]]
-    judged = [(column.name, column, column.exceeds) for column in order]
-    if point.statistic is not None or point.cumulative is not None:
-        judged.insert(0, ("the whole", point, facts.whole_above(point)))
+    judged = [(column.name, column) for column in order]
+    if point.whole is not None:
+        judged.insert(0, ("the whole", point.whole))
     rows = []
-    for name, found, above in judged:
+    for name, found in judged:
         tv = facts.named(found.sizes, "tv")
         rows.append(
             (
@@ -457,7 +456,7 @@ def _statistics(point: PeriodPoint, order: Sequence[ColumnPoint], every: str) ->
                 facts.beside(found.cumulative, point.cumulative_threshold),
                 counted(found.window, every) if found.window else facts.UNKNOWN,
                 f"tv {facts.size_words(tv)}" if tv else facts.UNKNOWN,
-                html.marked("above" if above else "below", above),
+                html.marked("above" if found.exceeds else "below", found.exceeds),
             )
         )
     if not rows:

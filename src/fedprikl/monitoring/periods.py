@@ -1,30 +1,121 @@
-"""What the releases of a series say, computed once and kept in its history."""
+"""The periods of a series: what is due is counted once, judged once, and kept in the history."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from fedprikl.documents import canonical, read_fields, to_plain
-from fedprikl.errors import FedPriKLError, HistoryDamagedError
+from fedprikl.errors import FedPriKLError, HistoryDamagedError, HistoryError
 from fedprikl.estimation import Answer, answers_from_counts, sum_counts
-from fedprikl.monitoring.alarms import JudgedChannel, JudgedPeriod, SeriesVerdict
+from fedprikl.monitoring.alarms import Alarm, JudgedPeriod, JudgedView, after_people
 from fedprikl.monitoring.channels import Channel, PeriodCounts, channels_of, counts_of
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.sequential import judge_series
 from fedprikl.monitoring.status import (
-    AlarmFacts,
     BudgetFacts,
-    ColumnPoint,
     PeriodPoint,
     SeriesStatus,
     SiteHealth,
     WindowFacts,
 )
 from fedprikl.privacy import Account
-from fedprikl.protocol import Plan, Release
+from fedprikl.protocol import Plan, Release, SignedPlan
 from fedprikl.reference import Reference
+from fedprikl.store import locked
+
+
+class PeriodRunner(Protocol):
+    """Counts one period, wherever the clients are."""
+
+    def recover(self, history: History, *, at: str) -> None:
+        """Settles rounds that were begun and never ended."""
+        ...
+
+    def run(self, history: History, number: int, *, previous: str, at: str) -> None:
+        """Counts a period and keeps its release, or the reason why there will never be one.
+
+        An error means that it is still due, and that nothing was lost.
+        """
+        ...
+
+
+def run_due(
+    path: Path,
+    signed: SignedPlan,
+    reference: Reference,
+    runner: PeriodRunner,
+    *,
+    signer: str,
+    at: str,
+    note: Callable[[str], None],
+    after: Callable[[], None] = lambda: None,
+) -> tuple[int, ...]:
+    """Counts every period that is over and not yet in the history; the numbers of those.
+
+    Where something is due, `after` is called before the first period and after each: what is known
+    by then can be told, whatever becomes of the others.
+    """
+    with locked(path, timeout=0, error=HistoryError) as alone:
+        if not alone:
+            note("Another process is at work on this series; nothing was done here.")
+            return ()
+        with History.open(path) as history:
+            history.start(signed, signer=signer, at=at)
+            runner.recover(history, at=at)
+            keep_findings(history, reference, at=at)
+            due = history.read().due(at)
+            if due:  # before anything is charged
+                history.check_documents()
+                after()
+            for number in due:
+                last = history.read().last
+                previous = "" if last is None else last.release
+                runner.run(history, number, previous=previous, at=at)
+                keep_findings(history, reference, at=at)
+                after()
+            return tuple(due)
+
+
+def keep_findings(history: History, reference: Reference, *, at: str) -> None:
+    """Judges every release that is not judged yet, and keeps what was found.
+
+    Anybody who has the releases and the reference can repeat it. Cost: all releases are read; the
+    first time, thresholds are simulated (seconds).
+    """
+    found = history.read()
+    plan, todo = found.plan, sorted(found.kept.keys() - found.judged.keys())
+    if not todo:
+        return
+    releases, channels = history.releases(), channels_of(plan, reference)
+    counts = {n: counts_of(release, plan, reference, n) for n, release in sorted(releases.items())}
+    with _readable():
+        said = {
+            number: {view.name: view for view in read_point(kept).views}
+            for number, kept in found.judged.items()
+        }
+    verdict = judge_series(
+        channels,
+        list(counts.values()),
+        false_alarm=plan.verdict.false_alarm,
+        per_year=plan.series.per_year,
+        horizon=plan.series.periods,
+        rebaselined=found.rebaselined,
+        said=said,
+    )
+    judged = {each.period: each for each in verdict.judged}
+    for number in todo:
+        sizes = [sizes_of(each, [counts[number]], place) for place, each in enumerate(channels)]
+        point = _point(releases[number], judged[number], plan, sizes)
+        body = {"point": to_plain(point), "privacy": str(releases[number].privacy)}
+        if number == todo[-1]:
+            # Windows as text: those of the last period are read, the many before are passed over.
+            windows = to_plain(window_values(channels, list(counts.values())))
+            body |= {"windows": canonical(windows).decode(), "alarms": to_plain(verdict.alarms)}
+        history.judge(number, body, at=at)
 
 
 def window_values(
@@ -76,100 +167,15 @@ def sizes_of(channel: Channel, periods: Sequence[PeriodCounts], place: int) -> t
     return answers_from_counts(channel.points, noisy, spread, channel.scores, mechanism=noise)
 
 
-def keep_findings(history: History, reference: Reference, *, at: str) -> None:
-    """Judges every release that is not judged yet, and keeps what was found.
-
-    Cost: all releases are read; the first time, thresholds are simulated (seconds).
-    """
-    found = history.read()
-    todo = [period for period in sorted(found.kept) if period not in found.judged]
-    if not todo:
-        return
-    releases = history.releases()
-    verdict, windows = find_series(found, releases, reference)
-    channels = channels_of(found.plan, reference)
-    judged = {each.period: each for each in verdict.judged}
-    for period in todo:
-        last = period == todo[-1]
-        body: dict[str, Any] = {
-            "point": to_plain(
-                _point(
-                    releases[period],
-                    judged[period],
-                    found.plan,
-                    _sizes(channels, counts_of(releases[period], found.plan, reference, period)),
-                )
-            ),
-            "privacy": str(releases[period].privacy),
-        }
-        if last:
-            # Windows as text: those of the last period are read, the many before are passed over.
-            text = canonical(to_plain(windows)).decode()
-            body |= {"windows": text, "alarms": to_plain(verdict.alarms)}
-        history.judge(period, body, at=at)
-
-
-def find_series(
-    found: SeriesHistory, releases: Mapping[int, Release], reference: Reference
-) -> tuple[SeriesVerdict, tuple[WindowFacts, ...]]:
-    """The verdict on the series and its windows, from all its releases: anybody can repeat it."""
-    plan, series = found.plan, found.plan.series
-    channels = channels_of(plan, reference)
-    periods = [counts_of(release, plan, reference, n) for n, release in sorted(releases.items())]
-    with _readable():
-        said = {number: _said(kept) for number, kept in found.judged.items()}
-    verdict = judge_series(
-        channels,
-        periods,
-        false_alarm=plan.verdict.false_alarm,
-        per_year=series.per_year,
-        horizon=series.periods,
-        rebaselined=found.rebaselined,
-        acknowledged=[(each.alarm, each.at, each.note) for each in found.acknowledged],
-        said=said,
-    )
-    return verdict, window_values(channels, periods)
-
-
-def _said(found: Mapping[str, Any]) -> dict[str, JudgedChannel]:
-    """The channels of a period as they were judged when it was counted."""
-    kept = found["point"]
-    whole = [kept | {"name": ""}] if kept["statistic"] is not None else []
-    limits = kept["threshold"], kept["cumulative_threshold"]
-    return {each["name"]: _said_of(each, *limits) for each in (*whole, *kept["columns"])}
-
-
-def _said_of(kept: Mapping[str, Any], alone: float, over: float) -> JudgedChannel:
-    period_exceeds = kept["statistic"] > alone
-    window_exceeds = kept["cumulative"] is not None and kept["cumulative"] > over
-    return JudgedChannel(
-        name=kept["name"],
-        statistic=kept["statistic"],
-        cumulative=kept["cumulative"],
-        window=kept["window"],
-        period_exceeds=period_exceeds,
-        cumulative_exceeds=window_exceeds,
-        shortest=1 if period_exceeds else kept["window"] * window_exceeds,  # the loudest stands in
-    )
-
-
-def _sizes(channels: Sequence[Channel], counts: PeriodCounts) -> dict[str, tuple[Answer, ...]]:
-    """How large the drift of one period is, in every channel."""
-    return {
-        channel.name: sizes_of(channel, [counts], place) for place, channel in enumerate(channels)
-    }
-
-
 def _point(
-    release: Release, judged: JudgedPeriod, plan: Plan, sizes: Mapping[str, tuple[Answer, ...]]
+    release: Release, judged: JudgedPeriod, plan: Plan, sizes: Sequence[tuple[Answer, ...]]
 ) -> PeriodPoint:
-    """One period, as pages show it."""
-    place, series = release.period, plan.series
-    assert place is not None  # noqa: S101  a release of a series
-    by_name = {channel.name: channel for channel in judged.channels}
-    whole, times = by_name.get(""), series.period(place.number).times
+    """One period, as pages show it; its views and their sizes are in the order of the channels."""
+    number = judged.period
+    times = plan.series.period(number).times
+    views = tuple(replace(v, sizes=s) for v, s in zip(judged.views, sizes, strict=True))
     return PeriodPoint(
-        number=place.number,
+        number=number,
         start=times.start,
         end=times.end,
         state="released",
@@ -177,27 +183,11 @@ def _point(
         release=release.fingerprint,
         records=release.records,
         clients=sum(cohort.included for cohort in release.cohorts),
-        sizes=sizes.get("", ()),
-        statistic=None if whole is None else whole.statistic,
-        cumulative=None if whole is None else whole.cumulative,
-        window=0 if whole is None else whole.window,
         threshold=judged.threshold,
         cumulative_threshold=judged.cumulative_threshold,
         exceeds=judged.exceeds,
-        columns=tuple(
-            _column(by_name[column.name], sizes[column.name]) for column in release.columns
-        ),
-    )
-
-
-def _column(judged: JudgedChannel, sizes: tuple[Answer, ...]) -> ColumnPoint:
-    return ColumnPoint(
-        name=judged.name,
-        statistic=judged.statistic,
-        cumulative=judged.cumulative,
-        window=judged.window,
-        exceeds=judged.exceeds,
-        sizes=sizes,
+        whole=views[0] if plan.points else None,
+        columns=views[1:] if plan.points else views,
     )
 
 
@@ -211,7 +201,7 @@ def read_point(found: Mapping[str, Any]) -> PeriodPoint:
         content = found["point"]
         point = read_fields(PeriodPoint, content | {"columns": []})
         columns = [
-            ColumnPoint(**column | {"sizes": tuple(map(_read_size, column["sizes"]))})
+            JudgedView(**column | {"sizes": tuple(map(_read_size, column["sizes"]))})
             for column in content["columns"]
         ]
         return replace(point, columns=tuple(columns))
@@ -234,18 +224,6 @@ def _read_size(size: dict[str, Any]) -> Answer:
     return Answer(**size | {"interval": None if limits is None else (limits[0], limits[1])})
 
 
-def read_windows(found: Mapping[str, Any]) -> tuple[WindowFacts, ...]:
-    """The windows that ended with it."""
-    with _readable():
-        return tuple(read_fields(WindowFacts, each) for each in json.loads(found["windows"]))
-
-
-def read_alarms(found: Mapping[str, Any]) -> tuple[AlarmFacts, ...]:
-    """All alarms of the series up to it."""
-    with _readable():
-        return tuple(read_fields(AlarmFacts, each) for each in found.get("alarms", ()))
-
-
 def status_of(found: SeriesHistory, account: Account | None, *, at: str) -> SeriesStatus:
     """What the page, the metrics and the hooks show. Cost: a fraction of a second for years."""
     plan, series = found.plan, found.plan.series
@@ -257,7 +235,7 @@ def status_of(found: SeriesHistory, account: Account | None, *, at: str) -> Seri
         _empty(plan, found.signer, at),
         points=tuple(_status_point(found, n, over) for n in range(over + 1 + ahead)),
         windows=windows,
-        alarms=_as_told(alarms, found),
+        alarms=after_people(alarms, found.acknowledged, found.rebaselined),
         budget=None if account is None else _budget(account),
         sites=_sites(found),
         privacy=_privacy(found),
@@ -298,28 +276,16 @@ def _status_point(found: SeriesHistory, number: int, over: int) -> PeriodPoint:
     return empty if number <= over else replace(empty, state="ahead")
 
 
-def _newest(found: SeriesHistory) -> tuple[tuple[WindowFacts, ...], tuple[AlarmFacts, ...]]:
+def _newest(found: SeriesHistory) -> tuple[tuple[WindowFacts, ...], tuple[Alarm, ...]]:
     """Windows and alarms as they were found last."""
-    for number in sorted(found.judged, reverse=True):
-        if "alarms" in found.judged[number]:
-            return read_windows(found.judged[number]), read_alarms(found.judged[number])
+    with _readable():
+        for number in sorted(found.judged, reverse=True):
+            last = found.judged[number]
+            if "alarms" in last:
+                windows = [read_fields(WindowFacts, each) for each in json.loads(last["windows"])]
+                alarms = [read_fields(Alarm, each) for each in last["alarms"]]
+                return tuple(windows), tuple(alarms)
     return (), ()
-
-
-def _as_told(alarms: Iterable[AlarmFacts], found: SeriesHistory) -> tuple[AlarmFacts, ...]:
-    """With what people did about them since."""
-    told = {each.alarm: each for each in found.acknowledged}
-    accepted = max((last for _, last in found.rebaselined), default=-1)
-    seen = []
-    for alarm in alarms:
-        if alarm.number in told:
-            said = told[alarm.number]
-            state = "acknowledged" if alarm.state == "open" else alarm.state
-            alarm = replace(alarm, state=state, acknowledged_at=said.at, note=said.note)
-        if alarm.raised <= accepted and alarm.state in ("open", "acknowledged"):
-            alarm = replace(alarm, state="rebaselined")
-        seen.append(alarm)
-    return tuple(seen)
 
 
 def _budget(account: Account) -> BudgetFacts:
@@ -334,18 +300,12 @@ def _budget(account: Account) -> BudgetFacts:
 
 
 def _sites(found: SeriesHistory) -> tuple[SiteHealth, ...]:
-    asked: dict[str, int] = {}
-    answered: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for number in sorted(found.kept):
-        kept = found.kept[number]
-        for name in kept.asked:
-            asked[name] = asked.get(name, 0) + 1
-        for name in kept.answered:
-            answered[name] = answered.get(name, 0) + 1
-            last[name] = number
+    kept = [found.kept[number] for number in sorted(found.kept)]
+    asked = Counter(name for each in kept for name in each.asked)
+    answered = Counter(name for each in kept for name in each.answered)
+    last = {name: each.period for each in kept for name in each.answered}
     return tuple(
-        SiteHealth(name=name, asked=times, answered=answered.get(name, 0), last=last.get(name))
+        SiteHealth(name=name, asked=times, answered=answered[name], last=last.get(name))
         for name, times in sorted(asked.items())
     )
 
