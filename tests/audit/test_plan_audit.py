@@ -160,7 +160,7 @@ def half_the_coordinates(patch: pytest.MonkeyPatch) -> None:
 
 def without_k(patch: pytest.MonkeyPatch) -> None:
     """Clients are protected as if each had one record."""
-    patch.setattr(Plan, "moved", property(lambda _: 1))
+    patch.setattr(Plan, "contribution_bound", property(lambda _: 1))
 
 
 def without_k_in_the_release(patch: pytest.MonkeyPatch) -> None:

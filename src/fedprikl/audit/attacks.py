@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,14 +41,6 @@ class Claim(NamedTuple):
     question: str
     epsilon: float
     delta: float
-
-
-class Attack(Protocol):
-    """Two data sets, and how to tell the releases about them apart."""
-
-    def run(self, claim: Claim, trials: int | None, false_alarm: float, /) -> AuditResult:
-        """Bounds from so many releases of either data set (default: some seconds' worth)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,18 +114,17 @@ class Listener:
         return self.given[-1]
 
 
-class NothingHidden:
-    """Numbers that are released without noise, or with noise whose size depends on the data."""
-
-    def run(self, claim: Claim, _: int | None, false_alarm: float) -> AuditResult:
-        """No epsilon is large enough."""
-        return AuditResult(
-            claimed_epsilon=claim.epsilon,
-            delta=claim.delta,
-            trials=0,
-            false_alarm=false_alarm,
-            bounds={ASKED: math.inf},
-        )
+def nothing_hidden(claim: Claim, false_alarm: float) -> AuditResult:
+    """Of numbers without noise, or with noise whose size depends on the data: no epsilon is large
+    enough.
+    """
+    return AuditResult(
+        claimed_epsilon=claim.epsilon,
+        delta=claim.delta,
+        trials=0,
+        false_alarm=false_alarm,
+        bounds={ASKED: math.inf},
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -147,7 +138,10 @@ class Additive:
     budget: int  # numbers with noise that may be drawn
 
     def run(self, claim: Claim, trials: int | None, false_alarm: float) -> AuditResult:
-        """All bounds, from the noise of the first numbers; the others would only help."""
+        """All bounds, from the noise of the first numbers; the others would only help.
+
+        `trials` are releases of either data set (default: as many as take some seconds).
+        """
         width = min(len(self.laws), max(1, self.budget // (2 * FEWEST)))
         squares, worlds = list[Floats](), (self.left[:width], self.right[:width])
         return _all_bounds(
@@ -189,17 +183,19 @@ class Additive:
         return math.sqrt(float(found.mean()) / (1 - short)) if short < 1 else math.inf
 
 
-def additive_attack(left: Sequence[Asked], right: Sequence[Asked]) -> Additive | NothingHidden:
-    """The attack on noise that was asked for in either world, which must be the same."""
+def additive_attack(left: Sequence[Asked], right: Sequence[Asked]) -> Additive | None:
+    """The attack on noise that was asked for in either world, which must be the same; None:
+    nothing is hidden.
+    """
     if [each.scale for each in left] != [each.scale for each in right]:
-        return NothingHidden()
+        return None
     ends, laws = list[tuple[float, float]](), list[Asked]()
     for one, other in zip(left, right, strict=True):
         places = np.flatnonzero(one.values != other.values)
         ends += zip(one.values[places].tolist(), other.values[places].tolist(), strict=True)
         laws += [one] * len(places)
     if not laws:
-        return NothingHidden()
+        return None
     first, last = np.array(ends).T
     return Additive(left=first, right=last, laws=tuple(laws), account=account_of, budget=DRAWS)
 
@@ -279,6 +275,9 @@ class Adaptive:
             asked=Losses.of(self.hardest, self.epsilon).largest if self.same else math.inf,
             size=size,
         )
+
+
+Attack = Additive | Adaptive
 
 
 @dataclass(frozen=True, slots=True, eq=False)

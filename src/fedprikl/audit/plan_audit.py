@@ -25,26 +25,22 @@ from fedprikl.audit.attacks import (
     Claim,
     Listener,
     Losses,
-    NothingHidden,
     account_of,
     additive_attack,
     drawn_below,
+    nothing_hidden,
 )
 from fedprikl.audit.calibrations import worst_neighbours
 from fedprikl.audit.lower_bounds import AuditResult
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import BatchCounts, Estimates, weighted_score
+from fedprikl.estimation import BatchCounts, weighted_score
 from fedprikl.estimation.adaptive import adaptive_ranges
 from fedprikl.estimation.scoring import Terms
 from fedprikl.privacy import SECURE_NOISE, NoiseSource, SharedCounts, laplace_variance
 from fedprikl.privacy.shares import SharedGaussianMechanism
-from fedprikl.protocol import (
-    Plan,
-    Question,
-    trust_of,
-)
-from fedprikl.protocol.cohort_sums import OpenedSum, asked_views, view_score
+from fedprikl.protocol import Plan, Question, trust_of
+from fedprikl.protocol.cohort_sums import Noised, OpenedSum, asked_views, view_score
 from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.protocol.question_noise import AdaptiveNoise, CountsNoise
 from fedprikl.protocol.round import size_cohort
@@ -56,26 +52,27 @@ HELD = (0, 1, 2, 4, 8)  # units in a cell that gets one more
 UNITS = (200, 2000, 20_000)  # units in all
 MOST_STEPS = 2**20  # that are looked at
 SHARES = 500_000  # noise shares that are drawn; of Laplace noise, which is faster, 5 times as many
-UNIT_WORDS = 20  # records of a batch, times those of whoever is protected
+BATCH = 20  # units of a batch
 COHORT = 50  # clients of the audited cohort, at most
+Report = Callable[[str, int, int], None]
 
 
-def counts_pair(points: QueryPoints, records: Ints, moved: int) -> Pair:
-    """One cell holds all records; then `moved` of them are in another, or outside all cells.
+def counts_pair(points: QueryPoints, records: Ints, k: int) -> Pair:
+    """One cell holds all records; then k of them are in another, or outside all cells.
 
-    No other change moves counts further, in sum or in square.
+    No other change of a unit with k records is larger, in sum or in square.
     """
     left = np.zeros(len(points), np.int64)
     left[0] = records[0]
     right = left.copy()
-    right[0] -= moved
-    right[1:2] += moved
+    right[0] -= k
+    right[1:2] += k
     return left, right
 
 
-def value_pair(points: QueryPoints, records: Ints, score: Score, moved: int) -> Pair:
+def value_pair(points: QueryPoints, records: Ints, score: Score, k: int) -> Pair:
     """The data sets whose weighted scores lie furthest apart; of several records, nearly so."""
-    if moved == 1:
+    if k == 1:
         one, other = worst_neighbours(points, records, score)
         return one.counts, other.counts
 
@@ -83,12 +80,12 @@ def value_pair(points: QueryPoints, records: Ints, score: Score, moved: int) -> 
         left, right = (weighted_score(BatchCounts(points, h, records), score) for h in pair)
         return abs(left - right)
 
-    return max(_client_pairs(points, records, score, moved), key=distance)
+    return max(_client_pairs(points, records, score, k), key=distance)
 
 
-def _client_pairs(points: QueryPoints, records: Ints, score: Score, moved: int) -> Iterator[Pair]:
-    """A client of the first batch moves to the empty cells whose scores fall fastest: from outside,
-    or from the cell whose score rises fastest, which holds all records.
+def _client_pairs(points: QueryPoints, records: Ints, score: Score, k: int) -> Iterator[Pair]:
+    """All records of a client change to the empty cells whose scores fall fastest: from outside, or
+    from the cell whose score rises fastest, which holds all records.
     """
     terms, mine = Terms.of(points, records), np.flatnonzero(points.batch == 0)
 
@@ -100,8 +97,8 @@ def _client_pairs(points: QueryPoints, records: Ints, score: Score, moved: int) 
         return np.asarray(terms.weights[at] * found)
 
     first = steps(mine, np.zeros((1, 1), np.int64))[:, 0]
-    steepest = mine[np.argsort(first, kind="stable")][: MOST_STEPS // moved + 1]
-    falls = -steps(steepest, np.arange(moved)[None, :])
+    steepest = mine[np.argsort(first, kind="stable")][: MOST_STEPS // k + 1]
+    falls = -steps(steepest, np.arange(k)[None, :])
     full = terms.records[terms.of_point[mine]][:, None]
     source = int(mine[np.argmax(steps(mine, full - 1)[:, 0])])
     for filled in (False, True):
@@ -111,12 +108,12 @@ def _client_pairs(points: QueryPoints, records: Ints, score: Score, moved: int) 
             left[same] = records[points.batch[same]]
             open_[steepest == source] = -np.inf
         right = left.copy()
-        right[source] -= moved * filled
-        chosen = np.argsort(-open_.ravel(), kind="stable")[:moved] // moved
+        right[source] -= k * filled
+        chosen = np.argsort(-open_.ravel(), kind="stable")[:k] // k
         yield left, right + np.bincount(steepest[chosen], minlength=len(points))
 
 
-def adaptive_pairs(points: QueryPoints, moved: int) -> Iterator[tuple[Ints, Pair]]:
+def adaptive_pairs(points: QueryPoints, k: int) -> Iterator[tuple[Ints, Pair]]:
     """One more unit in a cell that holds none or few, with the records of each batch.
 
     All others are spread as the reference says, or outside all cells.
@@ -126,16 +123,13 @@ def adaptive_pairs(points: QueryPoints, moved: int) -> Iterator[tuple[Ints, Pair
     for cell in sorted({int(order[place]) for place in (0, len(order) // 2, -1)}):
         for units in UNITS:
             for held in HELD:
-                records = np.full(points.batches, units * moved)
+                records = np.full(points.batches, units * k)
                 for shares in (points.pi, np.zeros(len(points))):
-                    left = np.floor((units - held - 1) * moved * shares).astype(np.int64)
-                    left[cell] = held * moved
+                    left = np.floor((units - held - 1) * k * shares).astype(np.int64)
+                    left[cell] = held * k
                     right = left.copy()
-                    right[cell] += moved
+                    right[cell] += k
                     yield records, (left, right)
-
-
-Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,208 +168,156 @@ def audit_plan(
     """
     trust, found = trust_of(plan), list[tuple[str, AuditResult]]()
     if isinstance(trust, NoisyHistogram):
-        claims = [_shares_claim(trust)]
-        attacks = iter([_shares_attack(trust, source)])
+        attacks, number = iter([_shares_attack(trust, source)]), 1
     else:
-        claims, attacks = _claims(trust), _attacks(trust, reference, source)
-    progress("attacking", 0, len(claims))
-    for claim, attack in zip(claims, attacks, strict=True):
-        found.append((claim.question, attack.run(claim, trials, false_alarm / len(claims))))
-        progress("attacking", len(found), len(claims))
+        attacks, number = _World(trust, reference, source).attacks(), len(plan.groups)
+    progress("attacking", 0, number)
+    for claim, attack in attacks:
+        chance = false_alarm / number
+        result = attack.run(claim, trials, chance) if attack else nothing_hidden(claim, chance)
+        found.append((claim.question, result))
+        progress("attacking", len(found), number)
     return AuditedPlan(tuple(found), false_alarm)
 
 
-def _attacks(trust: ScoredSum, reference: Reference, source: NoiseSource) -> Iterator[Attack]:
-    """One for each noise of a trusted aggregator."""
-    plan, rng = trust.plan, np.random.default_rng(1)
-    points = trust.draw_points(reference.probabilities, rng) if plan.points else None
-    views = [view.points() for view in asked_views(plan, reference)]
-    world = _World(trust, points, views, source)
-    records = np.full(plan.sums.batches, UNIT_WORDS * _moved(plan))
-    additive = [noise for noise in trust.noises if not isinstance(noise, AdaptiveNoise)]
-    for noise in trust.noises:
-        assert points is not None  # noqa: S101  there are questions
-        counted = isinstance(noise, CountsNoise)
-        score = trust.score_of(noise.questions[0])
-        if isinstance(noise, AdaptiveNoise):
-            yield _adaptive_attack(world, noise)
-            continue
-        pair = (
-            counts_pair(points, records, _moved(plan))
-            if counted
-            else value_pair(points, records, score, _moved(plan))
-        )
-        place = additive.index(noise)
-        heard = [world.listen(pair, side, records) for side in (0, 1)]
-        yield _attack(heard, slice(place, place + 1))
-    first, total = len(additive), np.array([int(records.sum())])
-    for group in _released_of(plan):
-        pairs = [
-            counts_pair(view, total, _moved(plan))
-            if group[0].release == "counts"
-            else value_pair(view, total, view_score(group[0].divergence), _moved(plan))
-            for view in views
-        ]
-        heard = [world.listen_to_views(pairs, side, records) for side in (0, 1)]
-        yield _attack(heard, slice(first, first + len(views)))
-        first += len(views)
-
-
-def _claims(trust: ScoredSum) -> list[Claim]:
-    """What each noise may cost: its share of the plan's epsilon and delta."""
-    plan, found = trust.plan, list[Claim]()
-    for noise in trust.noises:
-        share = math.fsum(question.share for question in noise.questions)
-        asked = ", ".join(question.divergence for question in noise.questions)
-        how = "noisy counts" if isinstance(noise, CountsNoise) else noise.questions[0].release
-        found.append(
-            Claim(f"{asked}: {how}", share * plan.budget.epsilon, share * plan.budget.delta)
-        )
-    for group in _released_of(plan):
-        share = math.fsum(question.share for question in group)
-        what = "noisy counts" if group[0].release == "counts" else group[0].divergence
-        title = f"{what} of {len(plan.columns)} columns"
-        found.append(Claim(title, share * plan.budget.epsilon, share * plan.budget.delta))
-    return found
-
-
-def _released_of(plan: Plan) -> list[tuple[Question, ...]]:
-    """What is released about columns, in the order in which noise is asked for."""
-    groups = [group for group in plan.groups if not group[0].of_whole]
-    return groups[-1:] + groups[:-1]  # noisy counts first
-
-
-def _moved(plan: Plan) -> int:
+def _records_of_unit(plan: Plan) -> int:
     """Records in which neighbours differ, by the plan's own words."""
     return plan.unit.records if plan.unit.kind == "client" else 1
 
 
-def _attack(heard: Sequence[list[Asked] | None], places: slice) -> Attack:
-    left, right = heard
-    if left is None or right is None:
-        return NothingHidden()
-    return additive_attack(left[places], right[places])
+def _name(group: Sequence[Question]) -> str:
+    """What the audit calls questions that one noise answers."""
+    first, asked = group[0], ", ".join(each.divergence for each in group)
+    if first.of_whole:
+        return f"{asked}: {'noisy counts' if first.release == 'counts' else first.release}"
+    what = "noisy counts" if first.release == "counts" else asked
+    return f"{what} of {len(first.views)} columns"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _World:
-    """Releases about made-up data."""
+    """Releases of a trusted aggregator about made-up data, with the code that releases."""
 
-    trust: ScoredSum
-    points: QueryPoints | None
-    views: Sequence[QueryPoints]
-    source: NoiseSource
+    def __init__(self, trust: ScoredSum, reference: Reference, source: NoiseSource) -> None:
+        plan, rng = trust.plan, np.random.default_rng(1)
+        self.trust, self.plan, self.source, self.k = trust, plan, source, _records_of_unit(plan)
+        self.views = [view.points() for view in asked_views(plan, reference)]
+        self.points: QueryPoints | None = None
+        if plan.points:
+            self.points = trust.draw_points(reference.probabilities, rng)
+        self.records = np.full(plan.sums.batches, BATCH * self.k)
 
-    def listen(self, pair: Pair, side: int, records: Ints) -> list[Asked] | None:
-        """Which noise the release about one of two data sets asks for."""
-        return self._heard(self._opened(pair, side, records))
+    def attacks(self) -> Iterator[tuple[Claim, Attack | None]]:
+        """One for each noise, which may cost its share of the plan's epsilon and delta."""
+        first, budget, groups = 0, self.plan.budget, self.plan.groups
+        whole, columns = ([g for g in groups if g[0].of_whole is about] for about in (True, False))
+        # The order in which noise is asked for: of columns, first that on counts.
+        for group in (*whole, *columns[-1:], *columns[:-1]):
+            question, share = group[0], math.fsum(each.share for each in group)
+            claim = Claim(_name(group), share * budget.epsilon, share * budget.delta)
+            if question.release == "adaptive":
+                yield claim, self._adaptive_attack(question)
+                continue
+            yield claim, self._additive_attack(question, slice(first, first + len(question.views)))
+            first += len(question.views)
 
-    def ends(self, pair: Pair, side: int, records: Ints) -> list[int]:
-        """Below which numbers adaptive answers are drawn."""
-        listener = Listener(self.source)
-        self._estimate(self._opened(pair, side, records), listener)
-        return listener.ends
+    def _additive_attack(self, question: Question, places: slice) -> Attack | None:
+        """On data sets that differ in the whole, or in all columns; `places` of the noise."""
+        records, score, asked = self.records, view_score(question.divergence), self.views
+        if question.of_whole:
+            score, asked = self.trust.score_of(question), [self._points_of_whole]
+        else:
+            records = np.array([int(records.sum())])
+        pairs = [
+            counts_pair(points, records, self.k)
+            if question.release == "counts"
+            else value_pair(points, records, score, self.k)
+            for points in asked
+        ]
+        heard = []
+        for side in (0, 1):
+            counts = np.concatenate([pair[side] for pair in pairs])
+            about = {"whole" if question.of_whole else "columns": counts}
+            listener, released = self._release(self.records, **about)
+            given = np.concatenate([np.zeros(0), *listener.given])
+            if not np.array_equal(self._additive_numbers(released), given):
+                return None  # anything else is released than the numbers with noise
+            heard.append(listener.asked[places])
+        return additive_attack(*heard)
 
-    def listen_to_views(
-        self, pairs: Sequence[Pair], side: int, records: Ints
-    ) -> list[Asked] | None:
-        """The same, of data sets that differ in all views."""
-        nothing = np.zeros(0 if self.points is None else len(self.points), np.int64)
-        counted = np.concatenate([pair[side] for pair in pairs])
-        first, *others = self._opened((nothing, nothing), side, records)
-        return self._heard([replace(first, views=counted), *others])
-
-    def _opened(self, pair: Pair, side: int, records: Ints) -> list[OpenedSum]:
-        """One sum for each batch."""
-        batch = np.zeros(0, np.int64) if self.points is None else self.points.batch
-        empty = np.zeros(self.trust.plan.column_points, np.int64)
-        return [OpenedSum(pair[side][batch == t], empty, int(n)) for t, n in enumerate(records)]
-
-    def _estimate(self, sums: Sequence[OpenedSum], listener: Listener) -> Estimates:
-        cohorts, rng = [self.trust.plan.sums.cohort], np.random.default_rng(1)
-        return self.trust.estimate(self.points, self.views, sums, cohorts, source=listener, rng=rng)
-
-    def _heard(self, sums: Sequence[OpenedSum]) -> list[Asked] | None:
-        """None where anything else is released than the numbers with noise."""
-        listener = Listener(self.source)
-        released = _released(self.trust, self._estimate(sums, listener))
-        given = np.concatenate([np.zeros(0), *listener.given])
-        return listener.asked if np.array_equal(released, given) else None
-
-
-def _released(trust: ScoredSum, found: Estimates) -> Floats:
-    """All numbers with additive noise, in the order in which it is asked for."""
-    parts = []
-    for noise in trust.noises:
-        if isinstance(noise, CountsNoise) and found.noisy_counts is not None:
-            parts.append(np.array(found.noisy_counts.numbers))
-        elif not isinstance(noise, AdaptiveNoise):
-            places = [trust.plan.about_whole.index(question) for question in noise.questions]
-            parts.append(np.array([found.each[place].value for place in places]))
-    if found.columns is not None:
-        parts += [np.array(each.numbers) for each in found.columns.counts]
-        parts += [vector.values for vector in found.columns.vectors]
-    return np.concatenate([np.zeros(0), *parts])
-
-
-def _adaptive_attack(world: _World, noise: AdaptiveNoise) -> Attack:
-    """On several pairs of data sets."""
-    plan, points = world.trust.plan, world.points
-    assert points is not None  # noqa: S101  there are questions
-    epsilon, score = noise.charge.epsilon, world.trust.score_of(noise.questions[0])
-    found = []
-    for records, pair in adaptive_pairs(points, _moved(plan)):
-        left, right = (
-            adaptive_ranges(
-                BatchCounts(points, counts, records), score, epsilon=epsilon, moved=_moved(plan)
-            )
-            for counts in pair
+    def _adaptive_attack(self, question: Question) -> Attack:
+        """On several pairs of data sets."""
+        score, points = self.trust.score_of(question), self._points_of_whole
+        (epsilon,) = (
+            noise.charge.epsilon
+            for noise in self.trust.noises
+            if isinstance(noise, AdaptiveNoise) and question in noise.questions
         )
-        law = Losses.of((left, right), epsilon)
-        found.append((law.power, law.largest, (left, right), pair, records))
-    _, _, ranges, pair, records = max(found, key=lambda each: each[0])
-    ends = [world.ends(pair, side, records) for side in (0, 1)]
-    return Adaptive(
-        ranges=ranges,
-        hardest=max(found, key=lambda each: each[1])[2],
-        epsilon=epsilon,
-        same=ends == [[drawn_below(each, epsilon)] for each in ranges],
-        source=world.source,
-    )
+        found = []
+        for records, pair in adaptive_pairs(points, self.k):
+            left, right = (
+                adaptive_ranges(
+                    BatchCounts(points, counts, records), score, epsilon=epsilon, moved=self.k
+                )
+                for counts in pair
+            )
+            law = Losses.of((left, right), epsilon)
+            found.append((law.power, law.largest, (left, right), pair, records))
+        _, _, ranges, pair, records = max(found, key=lambda each: each[0])
+        ends = [self._release(records, whole=counts)[0].ends for counts in pair]
+        return Adaptive(
+            ranges=ranges,
+            hardest=max(found, key=lambda each: each[1])[2],
+            epsilon=epsilon,
+            same=ends == [[drawn_below(each, epsilon)] for each in ranges],
+            source=self.source,
+        )
+
+    @property
+    def _points_of_whole(self) -> QueryPoints:
+        assert self.points is not None  # noqa: S101  a question is about the whole
+        return self.points
+
+    def _release(
+        self, records: Ints, *, whole: Ints | None = None, columns: Ints | None = None
+    ) -> tuple[Listener, Noised]:
+        """What is released about these counts, and which noise was asked for."""
+        batch = np.zeros(0, np.int64) if self.points is None else self.points.batch
+        counts = np.zeros(len(batch), np.int64) if whole is None else whole
+        views = np.zeros((len(records), self.plan.column_points), np.int64)
+        views[0] = 0 if columns is None else columns
+        sums = [
+            OpenedSum(counts[batch == t], views[t], held) for t, held in enumerate(records.tolist())
+        ]
+        listener = Listener(self.source)
+        return listener, self.trust.noise(self.points, self.views, sums, source=listener)
+
+    def _additive_numbers(self, released: Noised) -> Floats:
+        """All numbers with additive noise, in the order in which it is asked for."""
+        values, parts = iter(released.values), list[Sequence[float]]()
+        for noise in self.trust.noises:
+            numbers = released.counts if isinstance(noise, CountsNoise) else (next(values),)
+            parts += [] if isinstance(noise, AdaptiveNoise) else [numbers]
+        return np.concatenate([np.zeros(0), *parts, *released.views, *released.vectors])
 
 
-def _audited_cohort(trust: NoisyHistogram) -> tuple[int, int]:
-    """The clients of the audited cohort, and the fewest honest ones whose sum can be opened: as
-    many are missing, and collude, as may be.
-    """
-    plan = trust.plan
+def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> tuple[Claim, Attack | None]:
+    """The noisy counts of a cohort of which as many are missing, and collude, as may be."""
+    plan, k = trust.plan, _records_of_unit(trust.plan)
     clients = min(plan.sums.cohort, COHORT)
     inputs = max(trust.degree(clients).threshold + 1, math.floor((1 - plan.sums.dropout) * clients))
-    return clients, inputs - max(1, math.ceil(plan.sums.corruption * clients))
-
-
-def _shares_claim(trust: NoisyHistogram) -> Claim:
-    clients, honest = _audited_cohort(trust)
-    name = f"noise shares of {honest} honest clients, of a cohort of {clients}"
-    return Claim(name, trust.plan.budget.epsilon, trust.plan.budget.delta)
-
-
-def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> Attack:
-    """The noisy counts of a cohort of which as many are missing, and collude, as may be."""
-    plan, (clients, honest) = trust.plan, _audited_cohort(trust)
+    honest = inputs - max(1, math.ceil(plan.sums.corruption * clients))
     share = trust.share(clients)
+    name = f"noise shares of {honest} honest clients, of a cohort of {clients}"
+    claim = Claim(name, plan.budget.epsilon, plan.budget.delta)
 
     def listen(side: int) -> Asked:
         """The sum, in which one client's records are all in the first cell, or in the second."""
         listener, sizes = Listener(source), [view.points for view in plan.columns]
-        blocks = [
-            np.array([*(_moved(plan) * (cell == side) for cell in range(size))])
-            for size in [plan.points, *sizes]
-        ]
+        whole, *columns = (k * (np.arange(size) == side) for size in (plan.points, *sizes))
         vector = trust.vector(
-            blocks[0],
-            blocks[1:],
-            _moved(plan),
+            whole,
+            columns,
+            k,
             sums=size_cohort(plan, clients=clients, points=plan.points),
             source=listener,
             randomness=os.urandom,
@@ -401,7 +343,7 @@ def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> Attack:
         return summed.epsilon(delta)
 
     made = additive_attack([listen(0)], [listen(1)])
-    if not isinstance(made, Additive):
-        return made
+    if made is None:
+        return claim, None
     budget = SHARES if made.laws[0].gaussian else 5 * SHARES
-    return replace(made, account=account, budget=budget // honest)
+    return claim, replace(made, account=account, budget=budget // honest)
