@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from fedprikl.documents import canonical
-from fedprikl.errors import FedPriKLError, InvalidInputError
+from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
 
 TIMEOUT = 30.0  # seconds to wait for other processes
 POLL = 0.05  # seconds between looks at a lock
@@ -423,6 +423,19 @@ def check_writable(path: Path) -> None:
             Path(name).write_bytes(bytes(ROOM))
     except OSError as error:
         raise InvalidInputError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def shrink(path: Path) -> None:
+    """Gives the room of what was removed from a database back to the disk."""
+    try:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error as error:
+        raise DeploymentError(
+            f"What is old was removed from {path}, but the file is not smaller: {error}. Is the "
+            "disk full? Make room, and prune again."
+        ) from None
 
 
 def sync_folder(folder: Path) -> None:

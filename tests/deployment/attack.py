@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from fedprikl.checks import Ints
-from fedprikl.deployment.host import Envelope
+from fedprikl.deployment.site import Envelope
 from fedprikl.errors import FedPriKLError, SecureSumError
 from fedprikl.protocol import Invitation
 from fedprikl.secure_sum import SumAggregator

@@ -14,8 +14,8 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from fedprikl.deployment import hosted_round as host_checks
 from fedprikl.deployment.flower import server
 from fedprikl.deployment.flower.client import SESSION, pack, unpack
-from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.settings import Home
+from fedprikl.deployment.site import Envelope
 from fedprikl.errors import (
     InvalidInputError,
     ReleaseRefused,

@@ -11,7 +11,7 @@ from deploy.small_world import write_plan, write_roster
 from flwr.app import Context, Message, RecordDict
 
 from fedprikl.deployment.flower.client import unpack
-from fedprikl.deployment.gathering import Company
+from fedprikl.deployment.host import Company
 from fedprikl.deployment.settings import Home
 from fedprikl.errors import DeploymentError, ReleaseRefused
 from fedprikl.privacy import Ledger

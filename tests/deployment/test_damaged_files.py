@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 from fedprikl.cli.running import check_node_key
 from fedprikl.cli.site_command import _parse
 from fedprikl.deployment.flower.organiser import check_connection
-from fedprikl.deployment.gathering import Company
+from fedprikl.deployment.host import Company
 from fedprikl.deployment.settings import NodeSettings, RoundSettings
 from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import DeploymentError, FedPriKLError

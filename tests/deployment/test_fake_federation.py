@@ -16,9 +16,10 @@ from flwr.app import ConfigRecord, Error, Message, RecordDict
 from fedprikl.deployment import hosted_round
 from fedprikl.deployment.flower import server
 from fedprikl.deployment.flower.client import SESSION, pack, unpack
-from fedprikl.deployment.host import Envelope, Host
-from fedprikl.deployment.metrics import read_counters
+from fedprikl.deployment.host import Host
+from fedprikl.deployment.progress import read_counters
 from fedprikl.deployment.settings import Home, NodeSettings
+from fedprikl.deployment.site import Envelope
 from fedprikl.errors import (
     BudgetExceededError,
     DeploymentError,

@@ -30,9 +30,9 @@ from flwr.app import ConfigRecord
 
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.privates import Runtime
-from fedprikl.deployment.host import Envelope
-from fedprikl.deployment.metrics import read_counters
+from fedprikl.deployment.progress import read_counters
 from fedprikl.deployment.settings import Home
+from fedprikl.deployment.site import Envelope
 from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import MessageDecodeError
 from fedprikl.privacy import Ledger

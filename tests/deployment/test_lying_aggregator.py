@@ -16,8 +16,8 @@ from flwr.app import Message
 
 from fedprikl.checks import Ints
 from fedprikl.deployment.flower.client import pack, unpack
-from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.settings import Home
+from fedprikl.deployment.site import Envelope
 from fedprikl.errors import SecureSumError
 from fedprikl.protocol import (
     Invitation,

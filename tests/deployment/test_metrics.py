@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from fedprikl.deployment.metrics import METRICS, RoundMetrics, read_counters, write_metrics
+from fedprikl.deployment.progress import METRICS, RoundMetrics, read_counters, write_metrics
 from fedprikl.monitoring.metrics import METRICS as OF_SERIES
 from fedprikl.protocol import Release
 from tests.monitoring.statuses import HOSTILE

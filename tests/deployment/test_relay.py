@@ -8,8 +8,8 @@ import pytest
 
 import fedprikl.deployment.site
 from fedprikl.deployment.flower.client import unpack
-from fedprikl.deployment.host import Envelope
 from fedprikl.deployment.settings import Home
+from fedprikl.deployment.site import Envelope
 from fedprikl.protocol import Address, Invitation, Reply, RoundDriver, Step
 from fedprikl.records import open_records
 from fedprikl.reference import Reference

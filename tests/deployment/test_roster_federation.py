@@ -16,9 +16,9 @@ from scipy.stats import chi2
 import fedprikl.deployment.site
 from fedprikl.checks import Ints
 from fedprikl.deployment.flower.client import SESSION, pack, unpack
-from fedprikl.deployment.host import Envelope
-from fedprikl.deployment.metrics import read_counters
+from fedprikl.deployment.progress import read_counters
 from fedprikl.deployment.settings import Home
+from fedprikl.deployment.site import Envelope
 from fedprikl.deployment.site_memory import read_memory
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import AccountedRelease, Ledger

@@ -24,7 +24,7 @@ from fedprikl.deployment.flower.organiser import ask_for_period
 from fedprikl.deployment.flower.server import run_on_flower
 from fedprikl.deployment.host import Host
 from fedprikl.deployment.hosted_round import alone
-from fedprikl.deployment.metrics import read_counters
+from fedprikl.deployment.progress import read_counters
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.front import federated_series

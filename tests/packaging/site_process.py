@@ -7,8 +7,7 @@ import json
 import sys
 from dataclasses import dataclass
 
-from fedprikl.deployment.host import Envelope
-from fedprikl.deployment.site import Kept, Site
+from fedprikl.deployment.site import Envelope, Kept, Site
 from fedprikl.protocol import Step
 
 

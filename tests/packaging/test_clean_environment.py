@@ -19,7 +19,7 @@ from deploy.small_world import write_plan, write_roster
 from flwr.app import Message
 
 from fedprikl.deployment.flower.client import pack, unpack
-from fedprikl.deployment.host import Envelope
+from fedprikl.deployment.site import Envelope
 from fedprikl.errors import ReleaseRefused
 from tests.deployment.conftest import task_identity  # noqa: F401  a fixture
 from tests.deployment.fake_grid import FakeFederation, FakeGrid

@@ -11,10 +11,10 @@ from fedprikl.checks import check_finite
 from fedprikl.cli.console import print_json, say
 from fedprikl.cli.options import Json
 from fedprikl.cli.running import check_flower, held
-from fedprikl.deployment.host import make_smaller
 from fedprikl.deployment.hosted_round import prune_refusals
 from fedprikl.deployment.site_memory import forget_expired
 from fedprikl.errors import InvalidInputError
+from fedprikl.store import shrink
 
 Prune = Callable[..., int]
 
@@ -33,7 +33,7 @@ def prune_site(path: Path, *, before: datetime) -> int:
     Such a plan is refused, with all its rounds, also if the clock goes back.
     """
     removed = forget_expired(path, at=before.isoformat())
-    make_smaller(path)
+    shrink(path)
     return removed
 
 

@@ -1,18 +1,43 @@
-"""What a round needs of the machine it runs on and of its network."""
+"""The aggregator's host: its machine and network, the run it works on, and whom a round asks.
 
-import sqlite3
+Asked are the nodes that are there, known where there is a roster, and countable.
+"""
+
+import json
+import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from fedprikl.deployment.progress import printable
-from fedprikl.errors import DeploymentError
-from fedprikl.privacy import SECURE_NOISE, Head, Ledger, NoiseSource
-from fedprikl.protocol import Release, Reply, Transport
+from fedprikl.deployment.progress import (
+    RoundMetrics,
+    identity_line,
+    not_counted_line,
+    printable,
+    waiting_line,
+)
+from fedprikl.deployment.settings import Home, RoundSettings, now
+from fedprikl.documents import parse_document
+from fedprikl.errors import DeploymentError, InvalidInputError
+from fedprikl.privacy import SECURE_NOISE, Head, NoiseSource
+from fedprikl.protocol import (
+    IdentityCheck,
+    Plan,
+    Release,
+    Reply,
+    Roster,
+    SignedPlan,
+    SigningKey,
+    Transport,
+)
+from fedprikl.store import replace_file
+
+IDENTITY = "identity"  # the name of the identity check in the metrics
+PAUSE = 1.0  # seconds between two looks at who is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +53,6 @@ def print_line(line: str) -> None:
     print(printable(line), flush=True)
 
 
-def now() -> str:
-    """ISO 8601, with an offset."""
-    return datetime.now(UTC).isoformat()
-
-
 @dataclass(frozen=True, slots=True)
 class Host:
     """The aggregator's machine, for one round."""
@@ -41,15 +61,6 @@ class Host:
     now: Callable[[], str] = now
     say: Callable[[str], None] = print_line
     source: NoiseSource = SECURE_NOISE
-
-
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """What travels between the host of a round and a site, either way. The relay sees it."""
-
-    round_id: str  # or the challenge of an identity check
-    message: bytes = b""  # to the host: sealed, or the proof of an identity
-    refusal: str = ""  # in the open, so never about the site's records
 
 
 class Network(Protocol):
@@ -74,17 +85,78 @@ class Network(Protocol):
         ...
 
 
-def make_smaller(path: Path) -> None:
-    """Gives the room of what was removed from a database back to the disk."""
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("VACUUM")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    except sqlite3.Error as error:
-        raise DeploymentError(
-            f"What is old was removed from {path}, but the file is not smaller: {error}. Is the "
-            "disk full? Make room, and prune again."
-        ) from None
+@dataclass(frozen=True, slots=True)
+class Company:
+    """What is known of the clients before a round, and after it."""
+
+    together: tuple[frozenset[str], ...] = ()
+    counted: Mapping[str, Mapping[str, int]] = field(
+        default_factory=dict
+    )  # plan -> client -> times
+
+    def groups(self, names: Mapping[str, str]) -> list[list[str]]:
+        """Who was together, as nodes of this round, given who each node is."""
+        groups = [sorted(node for node, who in names.items() if who in g) for g in self.together]
+        return [group for group in groups if group]
+
+    def countable(self, clients: Iterable[str], plan: Plan, period: int | None) -> set[str]:
+        """Those who may be counted once more under a plan; of a series, in a period."""
+        counted = self.counted.get(_name(plan, period), {})
+        most = plan.budget.releases if period is None else 1
+        return {who for who in clients if counted.get(who, 0) < most}
+
+    def counted_in(self, plan: Plan, period: int | None) -> set[str]:
+        """Who was counted under a plan, in a period; nobody if that is not known any more."""
+        return set(self.counted.get(_name(plan, period), {}))
+
+    def after(self, cohorts: Iterable[Iterable[str]]) -> "Company":
+        """After these cohorts were asked; in their order, as they are dealt again."""
+        groups = list(self.together)
+        for cohort in map(frozenset, cohorts):
+            met = [group for group in groups if group & cohort]
+            groups = [group for group in groups if group not in met] + [cohort.union(*met)]
+        return replace(self, together=tuple(groups))
+
+    def counting(self, clients: Iterable[str], plan: Plan, period: int | None) -> "Company":
+        """After these were counted once more under a plan; of a series, in a period."""
+        name = _name(plan, period)
+        times = Counter(self.counted.get(name, {})) + Counter(clients)
+        others = {n: c for n, c in self.counted.items() if n.split("/")[0] != plan.fingerprint}
+        return replace(self, counted={**others, name: times})
+
+    def save(self, path: Path) -> None:
+        """Replaces the file at once, so that it is never half written."""
+        together = [sorted(group) for group in self.together]
+        text = json.dumps({"together": together, "counted": self.counted}, indent=1)
+        replace_file(path, text.encode())
+
+    @classmethod
+    def load(cls, path: Path) -> "Company":
+        """What the file knows; nothing if there is none yet."""
+        if not path.exists():
+            return cls()
+        try:
+            return cls(*_parse(parse_document(path.read_bytes(), "file of cohorts")))
+        except (InvalidInputError, ValueError, TypeError, AttributeError, KeyError):
+            raise DeploymentError(
+                f"The file {path} is damaged: who was in a cohort with whom is not known. Restore "
+                "a copy. Remove it only if nobody will be counted a second time."
+            ) from None
+
+
+def _name(plan: Plan, period: int | None) -> str:
+    return plan.fingerprint if period is None else f"{plan.fingerprint}/{period}"
+
+
+def _parse(document: Any) -> tuple[tuple[frozenset[str], ...], dict[str, dict[str, int]]]:
+    together, counted = document["together"], document["counted"]
+    if not all(isinstance(who, str) for group in together for who in group):
+        raise TypeError
+    if not all(isinstance(group, list) for group in together):  # a text would be its letters
+        raise TypeError
+    if not all(type(n) is int and n >= 0 for known in counted.values() for n in known.values()):
+        raise TypeError
+    return tuple(map(frozenset, together)), counted
 
 
 def newest_head(folder: Path, public: str) -> Head | None:
@@ -96,17 +168,136 @@ def newest_head(folder: Path, public: str) -> Head | None:
     return max((head for head in heads if head), key=lambda head: head.count, default=None)
 
 
-def open_anchored(path: Path, releases: Path, public: str) -> Ledger:
-    """The ledger, if it is no older than the releases beside it; a `LedgerDamagedError` if it is.
-
-    To begin anew on purpose, put the old releases away together with the old ledger.
-    """
-    return Ledger.open(path, anchor=newest_head(releases, public))
-
-
 def _head(path: Path, public: str) -> Head | None:
     try:
         release = Release.load(path)
     except Exception:  # anybody may have put anything there
         return None
     return release.ledger if release.is_signed_by(public) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a host works on: what was asked, of whom, and with which key it signs."""
+
+    network: Network
+    settings: RoundSettings
+    host: Host
+    signed: SignedPlan
+    signer: SigningKey
+    metrics: RoundMetrics
+
+    @property
+    def plan(self) -> Plan:
+        """Of the round."""
+        return self.signed.plan
+
+    @property
+    def home(self) -> Home:
+        """The aggregator's files."""
+        return self.settings.home
+
+    def load_roster(self) -> Roster | None:
+        """The clients that the plan names; None if it names none."""
+        if not self.plan.roster:
+            return None
+        roster = Roster.load(self.home.roster)
+        if roster.fingerprint != self.plan.roster:
+            raise InvalidInputError(
+                f"The plan names another roster than {self.home.roster.name} of the aggregator's "
+                "folder. Bring the one it was planned with, or plan again with `--roster`."
+            )
+        return roster
+
+    def check_wanted(self) -> None:
+        """Refuses to go on after the deadline: nobody would receive the release."""
+        deadline = self.settings.deadline
+        if deadline is not None and datetime.fromisoformat(self.host.now()) > deadline:
+            raise DeploymentError(
+                f"Whoever asked for this run waited until {deadline.isoformat()}, which is over by "
+                "the aggregator's clock. Nothing was charged; ask again."
+            )
+
+    def say_missing(self, roster: Roster | None, counted: Iterable[str]) -> None:
+        """Names who of the roster is not counted; whoever has the roster knows who they are."""
+        if roster is not None:
+            self.host.say(not_counted_line({key.hex() for key in roster.keys} - set(counted)))
+
+
+def gather(run: Run, roster: Roster | None) -> dict[str, str]:
+    """The nodes to ask, with who each of them is: an identity of the roster, or the node itself.
+
+    Only those whose records may still be counted; whoever knows that there are too few says so
+    before anything is sent.
+    """
+    plan, settings, company = run.plan, run.settings, Company.load(run.home.cohorts)
+    needed, period = max(3, int((1 - plan.sums.dropout) * settings.clients)), settings.period
+    if roster is not None:
+        known = (key.hex() for key in roster.keys)
+        _check_countable(company.countable(known, plan, period), needed, period)
+    nodes = _wait_for_nodes(run)
+    if len(nodes) < max(3, settings.clients):
+        raise DeploymentError(
+            f"{len(nodes)} sites are connected after {settings.wait:g} s, "
+            f"{max(3, settings.clients)} are needed. Nothing was asked. Start more, or wait longer "
+            "(--wait); `flwr supernode list` shows which are registered, and which are online."
+        )
+    names = {node: node for node in nodes}
+    if roster is not None:
+        names = _identities(run, roster, nodes, needed)
+    left = company.countable(names.values(), plan, period)
+    if len(left) < len(names):
+        run.host.say(f"[fedprikl] {len(names) - len(left)} clients were counted before: not asked")
+        _check_countable(left, needed, period)
+    return {node: who for node, who in names.items() if who in left}
+
+
+def _wait_for_nodes(run: Run) -> list[str]:
+    """The nodes that are connected, once there are enough or the time is over."""
+    clock, clients = run.host.clock, run.settings.clients
+    end, told = clock.now() + run.settings.wait, -1
+    while True:
+        nodes = run.network.nodes()
+        if len(nodes) >= clients or clock.now() >= end:
+            return nodes
+        if len(nodes) != told:
+            told = len(nodes)
+            run.host.say(waiting_line(told, clients, end - clock.now()))
+        clock.sleep(PAUSE)
+
+
+def _check_countable(left: Collection[str], needed: int, period: int | None) -> None:
+    """Says early what the sites' own memories would say."""
+    if len(left) >= needed:
+        return
+    advice = (
+        "To count the same records again, plan with more `--releases`, and let the sites raise "
+        "their own `most-counts`."
+        if period is None
+        else f"Period {period} was counted before, and no release came of it: go on with the next."
+    )
+    raise DeploymentError(
+        f"The records of only {len(left)} clients may still be counted under this plan, "
+        f"{needed} clients are needed. Nothing was asked. {advice}"
+    )
+
+
+def _identities(run: Run, roster: Roster, nodes: Sequence[str], needed: int) -> dict[str, str]:
+    """The nodes that proved to be in the roster, and their public keys."""
+    challenge, start = os.urandom(16).hex(), run.host.clock.now()
+    check = IdentityCheck(roster, nodes, challenge=challenge, dropout=run.plan.sums.dropout)
+    for reply in run.network.identify(challenge, nodes, check.can_spare_the_rest):
+        check.take(reply)
+        if not check.waiting:
+            break
+    run.metrics.seconds[IDENTITY] = seconds = run.host.clock.now() - start
+    run.metrics.lost[IDENTITY] = check.left_out
+    absent = roster.keys - set(check.identities.values())
+    run.host.say(identity_line(check, (key.hex() for key in absent), seconds))
+    if len(check.identities) < needed:
+        raise DeploymentError(
+            f"{len(check.identities)} of {len(nodes)} sites proved an identity of the roster, "
+            f"{needed} are needed. The others have none (`fedprikl keys --site`), one that the "
+            "roster does not know, or did not answer. Nothing was asked."
+        )
+    return {node: key.hex() for node, key in check.identities.items()}

@@ -1,14 +1,27 @@
-"""What a run prints for people, and how `fedprikl federate` finds it in the stream.
+"""What a run makes public: lines for people, and metrics for Prometheus.
 
-A run's log is stored by the SuperLink: only public words go here, and the noised release. Some of
+A run's log is stored by the SuperLink: only public words go there, and the noised release. Some of
 the words are others' (why a client refused), and the log passes through the relay: on neither side
-may a character reach a terminal that does more than show itself.
+may a character reach a terminal that does more than show itself. `fedprikl federate` finds the
+lines of a run in the stream (`parse_line`).
+
+The metrics of an aggregator are for the node exporter's textfile collector. Counters go on from the
+file of the round before, and what was last released stays until there is a newer release of the
+same population. The file is replaced at once, never half written, and rounds that end together take
+turns. All of it is public: how rounds went, what is left of the budget, and the numbers of a
+release. Times are in whole seconds, since to the millisecond they would tell how much was counted.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 
-from fedprikl.protocol import IdentityCheck, Release, Round, StepCount
+from fedprikl.estimation import JudgedStatistic
+from fedprikl.monitoring.metrics import read_samples, sample_name, samples_text, told_apart
+from fedprikl.protocol import Answer, IdentityCheck, Release, Round, StepCount
+from fedprikl.store import locked, replace_file
 
 MARK = "[fedprikl]"
 LOST, ABSENT, NOT_COUNTED, NOBODY = "; lost: ", "; absent: ", "not counted: ", "nobody"
@@ -121,3 +134,139 @@ def parse_line(line: str) -> tuple[str, str] | None:
         if words.startswith(start):
             return kind, words.removeprefix(start)
     return "progress", words
+
+
+PREFIX = "fedprikl_"
+RELEASE = f"{PREFIX}release_"  # as of a series, `fedprikl_series_`: the same words mean the same
+METRICS = {
+    f"{PREFIX}rounds_total": ("counter", "Rounds by how they ended."),
+    f"{PREFIX}clients_lost_total": ("counter", "Clients that did not answer, by step."),
+    f"{PREFIX}clients_refused_total": ("counter", "Clients that refused to take part."),
+    f"{PREFIX}step_seconds": ("gauge", "Wall time of each step of the last round."),
+    f"{PREFIX}epsilon_left": ("gauge", "What is left of a population's budget."),
+    f"{RELEASE}last_success_timestamp_seconds": ("gauge", "When the last release was made."),
+    f"{RELEASE}last_period": ("gauge", "Period of a series that the last release is about."),
+    f"{RELEASE}records": ("gauge", "Records counted in the last release."),
+    f"{RELEASE}clients": ("gauge", "Clients counted in the last release."),
+    f"{RELEASE}value": ("gauge", "Divergence from the reference in the last release."),
+    f"{RELEASE}value_low": ("gauge", "Lower end of the 95% interval of the value."),
+    f"{RELEASE}value_high": ("gauge", "Upper end of the 95% interval of the value."),
+    f"{RELEASE}value_no_drift": ("gauge", "What as many records give without drift."),
+    f"{RELEASE}statistic": ("gauge", "What is compared with a threshold in the last release."),
+    f"{RELEASE}threshold": ("gauge", "Above it, a statistic shows drift."),
+    f"{RELEASE}drift": ("gauge", "1 if something is above its threshold, else 0."),
+    f"{RELEASE}false_alarm": ("gauge", "Largest rate of false alarms of the verdict on the whole."),
+}
+
+
+@dataclass(slots=True)
+class RoundMetrics:
+    """What one round adds."""
+
+    release: Release | None = None
+    repeated: bool = False  # an earlier release was told again: there was no round
+    refused: int = 0
+    lost: dict[str, int] = field(default_factory=dict)  # step -> clients
+    seconds: dict[str, float] = field(default_factory=dict)  # step -> wall time
+    left: dict[str, float] = field(default_factory=dict)  # population -> epsilon
+
+
+def write_metrics(path: Path, current: RoundMetrics) -> None:
+    """Adds a round to the file."""
+    with locked(path):
+        samples = _with_round(_read(path), current)
+        replace_file(path, samples_text(samples, METRICS).encode())
+
+
+def _with_round(samples: dict[str, float], current: RoundMetrics) -> dict[str, float]:
+    outcome = "failed" if current.release is None else "released"
+    for name in ("released", "failed"):
+        _add(samples, "rounds_total", {"outcome": name}, name == outcome)
+    for step, lost in current.lost.items():
+        _add(samples, "clients_lost_total", {"step": step}, lost)
+    _add(samples, "clients_refused_total", {}, current.refused)
+    samples = _without(samples, f"{PREFIX}step_seconds")
+    for step, seconds in current.seconds.items():
+        samples[sample_name(f"{PREFIX}step_seconds", {"step": step})] = round(seconds)
+    for population, left in current.left.items():
+        samples[sample_name(f"{PREFIX}epsilon_left", {"population": population})] = left
+    if current.release is not None:
+        own = {"population": current.release.population}
+        samples = _without(samples, RELEASE, sample_name("", own).rstrip("}"))
+        for name, labels, value in _of_release(current.release):
+            samples[sample_name(RELEASE + name, own | labels)] = value
+    return samples
+
+
+def read_counters(path: Path) -> dict[str, float]:
+    """The counters of a file; none if there is no file yet."""
+    return {
+        name: value for name, value in _read(path).items() if METRICS[_metric(name)][0] == "counter"
+    }
+
+
+def _read(path: Path) -> dict[str, float]:
+    if not path.exists():
+        return {}
+    found = read_samples(path.read_text(encoding="utf-8", errors="replace"))
+    return {name: value for name, value in found if _metric(name) in METRICS}
+
+
+def _metric(name: str) -> str:
+    return name.partition("{")[0]
+
+
+def _without(samples: dict[str, float], metric: str, labels: str = "") -> dict[str, float]:
+    """All samples but those whose metric begins so, with labels that begin so."""
+    return {
+        name: value
+        for name, value in samples.items()
+        if not (name.startswith(metric) and name[len(_metric(name)) :].startswith(labels))
+    }
+
+
+def _add(samples: dict[str, float], name: str, labels: dict[str, str], amount: float) -> None:
+    key = sample_name(PREFIX + name, labels)
+    samples[key] = samples.get(key, 0.0) + amount
+
+
+def _of_release(release: Release) -> Iterator[tuple[str, dict[str, str], float]]:
+    """What a release says; the whole has an empty name of a column. What is unknown is left out."""
+    yield "last_success_timestamp_seconds", {}, _seconds(release.released_at)
+    if release.period is not None:
+        yield "last_period", {}, release.period.number
+    yield "records", {}, release.records
+    yield "clients", {}, sum(cohort.included for cohort in release.cohorts)
+    verdict = release.verdict
+    yield from _part("", release.drifted, release.answers, verdict.statistics if verdict else ())
+    names = told_apart([column.name for column in release.columns])
+    for name, column in zip(names, release.columns, strict=True):
+        yield from _part(name, column.drifted, column.answers, column.statistics)
+    if verdict is not None:
+        yield "false_alarm", {}, verdict.false_alarm
+
+
+def _part(
+    column: str,
+    drifted: bool | None,
+    answers: Iterable[Answer],
+    statistics: Iterable[JudgedStatistic],
+) -> Iterator[tuple[str, dict[str, str], float]]:
+    if drifted is not None:
+        yield "drift", {"column": column}, drifted
+    for statistic in statistics:
+        own = {"column": column, "test": statistic.name}
+        yield "statistic", own, statistic.value
+        yield "threshold", own, statistic.threshold
+    for answer in answers:
+        own = {"column": column, "divergence": answer.divergence}
+        yield "value", own, answer.value
+        if answer.interval is not None:
+            yield "value_low", own, answer.interval[0]
+            yield "value_high", own, answer.interval[1]
+        if answer.no_drift is not None:
+            yield "value_no_drift", own, answer.no_drift
+
+
+def _seconds(at: str) -> int:
+    return int(datetime.fromisoformat(at).timestamp())

@@ -20,8 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from fedprikl.deployment.host import Envelope, now
-from fedprikl.deployment.settings import NodeSettings
+from fedprikl.deployment.settings import NodeSettings, now
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import BudgetExceededError, FedPriKLError, PolicyRefusal, SecureSumError
 from fedprikl.monitoring.counted_records import records_of_period
@@ -110,6 +109,15 @@ def charge_own_budget(
 
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What travels between the host of a round and a site, either way. The relay sees it."""
+
+    round_id: str  # or the challenge of an identity check
+    message: bytes = b""  # to the host: sealed, or the proof of an identity
+    refusal: str = ""  # in the open, so never about the site's records
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from functools import partial
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedprikl.deployment.host import Envelope
-from fedprikl.deployment.site import Kept, Site
+from fedprikl.deployment.site import Envelope, Kept, Site
 from fedprikl.errors import MessageDecodeError
 from fedprikl.protocol import Step
 

@@ -61,9 +61,9 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from fedprikl.deployment.flower import APP_FOLDER
-from fedprikl.deployment.host import make_smaller
 from fedprikl.deployment.tls import CLOCKS, refused_words
 from fedprikl.errors import DeploymentError, FedPriKLError
+from fedprikl.store import shrink
 
 if TYPE_CHECKING:
     from flwr.serverapp import ServerApp
@@ -444,7 +444,7 @@ def prune_relay(path: Path, *, before: datetime) -> int:
             f"Cannot prune the relay's database {path}: {error}. Nothing was removed. Is it of "
             "another version of Flower, or is a relay running?"
         ) from None
-    make_smaller(path)
+    shrink(path)
     return int(runs)
 
 

@@ -14,10 +14,11 @@ from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 from fedprikl.deployment.flower.client import IDENTITY, pack, unpack
-from fedprikl.deployment.host import Clock, Envelope, Host, print_line
+from fedprikl.deployment.host import Clock, Host, print_line
 from fedprikl.deployment.hosted_round import host_round
 from fedprikl.deployment.progress import MARK, failure_line, printable
 from fedprikl.deployment.settings import RoundSettings
+from fedprikl.deployment.site import Envelope
 from fedprikl.deployment.tls import CLOCKS
 from fedprikl.errors import DeploymentError, FedPriKLError, MessageDecodeError
 from fedprikl.protocol import Release, Reply, Step
