@@ -73,7 +73,7 @@ def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedP
     reference = Reference.load(home.reference)
     points = changes.pop("points", int(np.count_nonzero(reference.whole.mass)))
     counts = changes.get("trust") == "none" or "when" in changes
-    way: Any = "counts" if counts else "value"
+    question = Question(release="counts" if counts else "value", noise=changes.pop("noise", "auto"))
     now = datetime.now(UTC)
     plan = Plan(
         population="sites",
@@ -81,7 +81,7 @@ def write_plan(folder: Path, name: str = "plan.json", **changes: Any) -> SignedP
         trust=changes.pop("trust", "aggregator"),
         budget=Budget(epsilon=1.0),
         views=(AskedView(points=points),),
-        questions=(Question(release=way),),
+        questions=(question,),
     )
     settings: dict[str, Any] = {
         "dropout": 0.25,

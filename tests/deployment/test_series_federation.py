@@ -413,10 +413,10 @@ def test_the_organiser_knows_which_sites_of_the_roster_were_not_counted(
     with_times(federation)
     roster = write_roster(federation.home, federation.files)
     plan(federation, roster=roster.fingerprint)
-    organiser = tmp_path / "organiser"
-    organiser.mkdir()
+    folder = tmp_path / "organiser"
+    folder.mkdir()
     for name in ("plan.json", "ref.json", "roster.txt"):
-        shutil.copy(federation.home / name, organiser / name)
+        shutil.copy(federation.home / name, folder / name)
     lines: list[str] = []
 
     def flwr_run(_: Path, __: str, config: dict[str, Any], ___: object) -> Iterator[str]:
@@ -439,7 +439,7 @@ def test_the_organiser_knows_which_sites_of_the_roster_were_not_counted(
     line = [
         "monitor",
         "run",
-        str(organiser / "plan.json"),
+        str(folder / "plan.json"),
         "--federation",
         "relay",
         "--aggregator",
