@@ -151,7 +151,7 @@ def test_a_client_is_in_every_count_whatever_the_population_is_called(tmp_path: 
 
     def signed(population: str, first: str, unit: str) -> SignedPlan:
         series = Series(every="week", first=first, periods=2, time_column="at")
-        clients: Any = {"unit": WholeClient(3)} if unit == "client" else {}
+        clients: Any = {"unit": "client", "per_client": 3} if unit == "client" else {}
         return SignedPlan.sign(
             make_plan(
                 population=population,

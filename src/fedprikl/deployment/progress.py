@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 
 from fedprikl.estimation import JudgedStatistic
-from fedprikl.monitoring.metrics import read_samples, sample_name, samples_text, told_apart
+from fedprikl.monitoring.metrics import distinct_labels, read_samples, sample_name, samples_text
 from fedprikl.protocol import Answer, IdentityCheck, Release, Round, StepCount
 from fedprikl.store import locked, replace_file
 
@@ -239,7 +239,7 @@ def _of_release(release: Release) -> Iterator[tuple[str, dict[str, str], float]]
     yield "clients", {}, sum(cohort.included for cohort in release.cohorts)
     verdict = release.verdict
     yield from _part("", release.drifted, release.answers, verdict.statistics if verdict else ())
-    names = told_apart([column.name for column in release.columns])
+    names = distinct_labels([column.name for column in release.columns])
     for name, column in zip(names, release.columns, strict=True):
         yield from _part(name, column.drifted, column.answers, column.statistics)
     if verdict is not None:
