@@ -17,7 +17,7 @@ import pytest
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.cli.app import app
-from fedprikl.front import comparing
+from fedprikl.front import comparing, local_parties
 from fedprikl.protocol import RoundResult, SignedPlan, run_round
 from tests.cli.test_round_commands import call, folder, runner
 from tests.protocol.worlds import InsecureNoNoise
@@ -105,7 +105,7 @@ def fix_chance(monkeypatch: pytest.MonkeyPatch, source: Any, round_id: int = 0) 
         }
         return run_round(*arguments, **(settings | chance | {"source": source}))
 
-    monkeypatch.setattr(comparing, "run_round", fixed)
+    monkeypatch.setattr(local_parties, "run_round", fixed)
     monkeypatch.setattr(comparing, "now", lambda: at)
 
 
@@ -163,7 +163,7 @@ def test_no_time_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = prepare(folder)
     fix_chance(monkeypatch, InsecureConstantNoise())
     first = all_that_leaves(folder, rows)
-    count: Callable[..., Any] = comparing._count_clients
+    count: Callable[..., Any] = local_parties.count_all
 
     def slowly(*arguments: Any) -> Any:
         import time
@@ -171,5 +171,5 @@ def test_no_time_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         time.sleep(1.2)
         return count(*arguments)
 
-    monkeypatch.setattr(comparing, "_count_clients", slowly)
+    monkeypatch.setattr(local_parties, "count_all", slowly)
     assert all_that_leaves(folder, rows) == first

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedprikl.errors import InvalidInputError
-from fedprikl.front import comparing
+from fedprikl.front import comparing, local_parties
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Policy, SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
@@ -37,7 +37,7 @@ def refused(
     def refuse(*line: str) -> str:
         before = {path: path.read_bytes() for path in planned.rglob("*") if path.is_file()}
         with monkeypatch.context() as patch:
-            patch.setattr(comparing, "_count_clients", None)
+            patch.setattr(local_parties, "count_all", None)
             said = " ".join(fails(monkeypatch, capsys, *line).split())
         unchanged = {path for path, content in before.items() if path.read_bytes() == content}
         assert unchanged >= before.keys() - {planned / "ledger.db"}

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedprikl.cli.app import app, main
-from fedprikl.front import comparing
+from fedprikl.front import local_parties
 from fedprikl.protocol import Release, SigningKey
 from fedprikl.reporting import release_words
 
@@ -118,7 +118,7 @@ def test_a_spent_budget_refuses_and_loses_nothing(
     call("plan", "ref.json", "--clients", "12", "--records", "720")
     call("estimate", "plan.json", "clients")
     before = (folder / "release.json").read_bytes()
-    monkeypatch.setattr(comparing, "_count_clients", None)  # refused before anything is counted
+    monkeypatch.setattr(local_parties, "count_all", None)  # refused before anything is counted
     error = fails(monkeypatch, capsys, "estimate", "plan.json", "clients", "--force")
     assert "Nothing was charged" in error
     assert (folder / "release.json").read_bytes() == before

@@ -53,7 +53,7 @@ def python(code: str, *line: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("place", "command", "work"),
     [
-        *(("front.comparing._count_clients", ESTIMATE, work) for work in BUSY),
+        *(("front.local_parties.count_all", ESTIMATE, work) for work in BUSY),
         ("cli.demo_command.compare", ("demo", "--json"), "duckdb"),
         ("cli.paper_demo.compare", ("demo", "--paper"), "duckdb"),
         ("cli.verify_command.check_key", ("verify", "plan.json"), "duckdb"),

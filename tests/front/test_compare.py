@@ -26,7 +26,7 @@ from fedprikl import (
 )
 from fedprikl.cli.app import app
 from fedprikl.errors import LedgerDamagedError
-from fedprikl.front import comparing
+from fedprikl.front import comparing, local_parties
 from fedprikl.front.bookkeeping import NO_LEDGER
 from fedprikl.protocol import Client, RoundResult, run_round
 from fedprikl.records import FrameRecords
@@ -127,7 +127,7 @@ def test_a_release_is_not_lost_with_its_ledger(
     def account(_: str) -> NoReturn:
         raise LedgerError("The ledger is locked.")
 
-    monkeypatch.setattr(comparing, "run_round", locked)
+    monkeypatch.setattr(local_parties, "run_round", locked)
     assert math.isnan(people.compare(ledger="ledger.db").epsilon_left)
     assert spent(folder / "ledger.db") > 0
 
@@ -223,7 +223,7 @@ def test_bad_clients_charge_nothing(
     make: Callable[[Population], Any],
     words: str,
 ) -> None:
-    monkeypatch.setattr(comparing, "_count_clients", None)  # refused before anything is counted
+    monkeypatch.setattr(local_parties, "count_all", None)  # refused before anything is counted
     with pytest.raises((InvalidInputError, RecordsError), match=words):
         people.compare(make(people), ledger="ledger.db", key="key.pem")
     assert sorted(path.name for path in folder.iterdir()) == ["clients"]
@@ -340,8 +340,8 @@ def test_it_is_the_estimate_of_the_command_line(
         return run_round(*arguments, **(settings | chance | {"source": noise[-1]}))
 
     monkeypatch.setattr(comparing, "now", lambda: "2030-01-31T12:00:00+00:00")
-    monkeypatch.setattr(comparing, "Client", noisy_client)
-    monkeypatch.setattr(comparing, "run_round", fixed)
+    monkeypatch.setattr(local_parties, "Client", noisy_client)
+    monkeypatch.setattr(local_parties, "run_round", fixed)
     noise.append(InsecureSeededNoise(5))
     call = runner.invoke(app, ["estimate", "plan.json", "clients", "--json"])
     assert call.exit_code == 0, call.output

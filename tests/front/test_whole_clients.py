@@ -22,7 +22,7 @@ from fedprikl import (
 )
 from fedprikl.checks import Ints
 from fedprikl.errors import RecordsError
-from fedprikl.front import comparing
+from fedprikl.front import local_parties
 from fedprikl.protocol import (
     Client,
     OneRecord,
@@ -59,7 +59,7 @@ class Spy:
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     spy = Spy()
-    monkeypatch.setattr(comparing, "Client", spy.client)
+    monkeypatch.setattr(local_parties, "Client", spy.client)
     return spy
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedprikl.front import local_series
+from fedprikl.front import local_parties
 from fedprikl.protocol import Client
 from tests.monitoring.small_series import NAMED, NAMES, WEEKS, World, over, plan_of, rows
 
@@ -21,7 +21,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
         found.append(counts.tolist())
         return Client(counts, *arguments, **settings)
 
-    monkeypatch.setattr(local_series, "Client", client)
+    monkeypatch.setattr(local_parties, "Client", client)
     return found
 
 

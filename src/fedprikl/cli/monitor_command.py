@@ -32,9 +32,15 @@ from fedprikl.cli.running import check_flower
 from fedprikl.dashboard import site_places, write_site
 from fedprikl.deployment.flower.organiser import roster_names
 from fedprikl.errors import HistoryError, HookError, InvalidInputError
-from fedprikl.front.monitoring import HistorySource, monitor, read_status, verify_history
+from fedprikl.front.monitoring import (
+    HistorySource,
+    deliver_locked,
+    deliver_news,
+    monitor,
+    read_status,
+    verify_history,
+)
 from fedprikl.front.plan_checks import check_limits, now
-from fedprikl.front.series_news import deliver_locked, deliver_news
 from fedprikl.monitoring.history import History
 from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.monitoring.notifications import CommandHook, Hook, Webhook, WebhookSecret

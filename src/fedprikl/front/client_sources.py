@@ -8,16 +8,13 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from fedprikl.errors import InvalidInputError, RecordsError, ReleaseRefused
-from fedprikl.protocol import Plan
-from fedprikl.protocol.client import NO_RECORDS
-from fedprikl.records import CsvFormat, Days, FrameRecords, RecordCounts, check_all, check_once
+from fedprikl.errors import InvalidInputError, RecordsError
+from fedprikl.records import CsvFormat, Days, FrameRecords, check_all, check_once
 from fedprikl.records.sources import ANY, named_days
 from fedprikl.reference import Reference
 
 Source = Path | FrameRecords
 ONE_EACH = "Give one data frame, array or file per client: a list, a mapping of names, or a folder."
-SMALLEST = 3  # clients of a secure sum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,25 +161,3 @@ def _others(names: Sequence[str]) -> str:
         return ""
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return f" The same is true of {', '.join(names[:2])}{more}."
-
-
-def stay_away(plan: Plan, counted: Mapping[str, RecordCounts]) -> dict[str, str]:
-    """The clients that take no part in the round, each with the reason; none in most plans."""
-    if plan.unit.kind == "record" or plan.unit.empty != "away":
-        return {}
-    return {name: NO_RECORDS for name, found in counted.items() if found.total == 0}
-
-
-def stay_away_words(away: int, clients: int) -> str:
-    """For people."""
-    return f"{away} of {clients} clients hold no records and stay away, as the plan says."
-
-
-def check_enough(plan: Plan, away: int, clients: int) -> None:
-    """Refuses a round that too few clients are left for; nothing was sent or charged."""
-    if clients - away < SMALLEST * plan.sums.batches:
-        raise ReleaseRefused(
-            f"{stay_away_words(away, clients)} {clients - away} are left, and the secure sums of "
-            f"the plan need {SMALLEST * plan.sums.batches}. Nothing was sent and nothing was "
-            "charged. Let more clients take part, or plan with empty='reference'."
-        )

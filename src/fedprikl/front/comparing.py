@@ -5,10 +5,8 @@ noised values. There is one exception, for the eyes of the operator who holds al
 refuses records whose place or content the ledger knows under another population's name.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +17,9 @@ from fedprikl.front.bookkeeping import (
     AnyLedger,
     content_digests,
     epsilon_left,
-    open_account,
     open_ledger,
 )
-from fedprikl.front.client_sources import (
-    Source,
-    check_enough,
-    find_clients,
-    stay_away,
-    stay_away_words,
-)
+from fedprikl.front.local_parties import LocalParties
 from fedprikl.front.plan_checks import (
     AnyPlan,
     Progress,
@@ -41,27 +32,20 @@ from fedprikl.front.plan_checks import (
 from fedprikl.front.result import Comparison
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import (
-    Aggregator,
-    Client,
     NoisedRound,
-    Plan,
     Policy,
     Release,
     RoundResult,
-    Server,
     SigningKey,
     Step,
     StepCount,
-    draw_of,
     finish_round,
-    run_round,
 )
-from fedprikl.records import CsvFormat, Draw, RecordCounts, count_all
+from fedprikl.records import CsvFormat
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
 
 USUAL = Policy()
-SOFTWARE = f"fedprikl {version('fedprikl')}"
 FINISHED = (
     "A release about {population!r} was charged at {at}, and its process ended before it was "
     "handed over. This is that release, finished from its kept numbers: nothing was counted or "
@@ -163,80 +147,70 @@ def compare(
         if note is not None:
             note(text)
 
-    at, form = now(), csv_format or CsvFormat()
-    pi = Reference.of(reference)
-    signed = signed_plan(plan)
-    policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
-    server = Server(signed, pi)
-    if (earlier := _finish(ledger, signed.plan, pi, key, at, tell, notes, keep)) is not None:
+    at = now()
+    parties = LocalParties(
+        signed=signed_plan(plan),
+        reference=Reference.of(reference),
+        policy=Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta),
+        signer=key,
+        form=csv_format or CsvFormat(),
+        skip_bad_files=skip_bad_files,
+        source=source,
+        progress=progress,
+        note=tell,
+    )
+    agreed = parties.plan
+
+    def made(release: Release, payload_bytes: int, book: Ledger | None, **more: Any) -> Comparison:
+        return Comparison(
+            release=release,
+            plan=agreed,
+            payload_bytes=payload_bytes,
+            epsilon_left=None if book is None else epsilon_left(book, agreed.population),
+            notes=tuple(notes),
+            **more,
+        )
+
+    server = parties.server
+    if (earlier := _finish(parties, ledger, at, made, keep)) is not None:
         return earlier
-    check_plan(signed, policy, at)
-    drawn = signed.plan.unit.kind == "client"
-    sources = find_clients(clients, pi, form=form, skip_bad=skip_bad_files, drawn=drawn)
-    if sources.bad:
-        tell(f"Left out: {sources.bad_words}")
-    trial = rehearse(server, sources.used, pi, policy, at)
-    signer = _signer(key)
-    with open_ledger(ledger, map(Path, releases), signer.public) as book:
+    check_plan(parties.signed, parties.policy, at)
+    sources = parties.find(clients)
+    trial = rehearse(server, sources.used, parties.reference, parties.policy, at)
+    with open_ledger(ledger, map(Path, releases), parties.key.public) as book:
         if book is None:
             tell(NO_LEDGER)
         else:
-            records = content_digests(sources.used, signed.plan.population, progress)
-            aggregator = Aggregator(trial, key=signer, ledger=book, software=SOFTWARE)
-            open_account(aggregator, book, signed.plan, records, at=at, note=tell)
-        counted = _count_clients(sources.used, pi, form, draw_of(signed.plan), progress)
-        away = stay_away(signed.plan, counted)
-        if away:
-            tell(stay_away_words(len(away), len(counted)))
-            check_enough(signed.plan, len(away), len(counted))
-        members = {
-            name: Client(
-                found.counts,
-                pi,
-                views=found.views,
-                policy=policy,
-                randomness=os.urandom,
-                source=source,
-            )
-            for name, found in counted.items()
-            if name not in away
-        }
+            records = content_digests(sources.used, agreed.population, progress)
+            parties.open_account(book, trial, records, at=at)
+        members, away = parties.members(parties.count(sources.used))
 
-        def made(result: RoundResult) -> Comparison:
-            return Comparison(
-                release=result.release,
-                plan=signed.plan,
+        def found(result: RoundResult) -> Comparison:
+            return made(
+                result.release,
+                result.round.cohorts[0].sums.ring().packed_bytes,
+                book,
                 refusals=result.refusals,
                 left_out=sources.bad | away,
-                payload_bytes=result.round.cohorts[0].sums.ring().packed_bytes,
-                epsilon_left=None if book is None else epsilon_left(book, signed.plan.population),
-                notes=tuple(notes),
             )
 
-        result = run_round(
-            server,
+        result = parties.run(
             members,
-            key=signer,
-            ledger=book,
-            software=SOFTWARE,
+            book,
             at=at,
             rng=rng or np.random.default_rng(),
             leaves=leaves,
-            source=source,
             report=_steps_done(progress),
-            keep=lambda result: keep(made(result)),
+            keep=lambda result: keep(found(result)),
         )
-        return made(result)
+        return found(result)
 
 
 def _finish(
+    parties: LocalParties,
     ledger: AnyLedger,
-    plan: Plan,
-    reference: Reference,
-    key: SigningKey | str | Path | None,
     at: str,
-    tell: Callable[[str], None],
-    notes: list[str],
+    made: Callable[..., Comparison],
     keep: Callable[[Comparison], None],
 ) -> Comparison | None:
     """What an earlier call was charged for and did not end; None if there is nothing of the kind.
@@ -248,50 +222,17 @@ def _finish(
     if not isinstance(ledger, Ledger) and not Path(ledger).exists():
         return None
     found: list[Comparison] = []
+    plan = parties.plan
     opened = nullcontext(ledger) if isinstance(ledger, Ledger) else Ledger.open(ledger)
     with opened as book:
 
         def finished(kept: NoisedRound, release: Release) -> None:
-            tell(FINISHED.format(population=plan.population, at=kept.at))
-            found.append(
-                Comparison(
-                    release=release,
-                    plan=plan,
-                    refusals={},
-                    left_out={},
-                    payload_bytes=kept.payload_bytes(plan),
-                    epsilon_left=epsilon_left(book, plan.population),
-                    notes=tuple(notes),
-                )
-            )
+            parties.note(FINISHED.format(population=plan.population, at=kept.at))
+            found.append(made(release, kept.payload_bytes(plan), book, refusals={}, left_out={}))
             keep(found[0])
 
-        finish_round(book, plan, reference, key=lambda: _signer(key), at=at, keep=finished)
+        finish_round(book, plan, parties.reference, key=lambda: parties.key, at=at, keep=finished)
     return found[0] if found else None
-
-
-def _signer(key: SigningKey | str | Path | None) -> SigningKey:
-    if key is None:
-        return SigningKey.generate()
-    return key if isinstance(key, SigningKey) else SigningKey.load_or_create(key)
-
-
-def _count_clients(
-    sources: Mapping[str, Source],
-    reference: Reference,
-    form: CsvFormat,
-    draw: Draw | None,
-    progress: Progress,
-) -> Mapping[str, RecordCounts]:
-    """Each client counts its own records, or those it draws; more than that stays with it."""
-    done = 0
-
-    def count_one(_: str) -> None:
-        nonlocal done
-        done += 1
-        progress("counting records", done, len(sources))
-
-    return count_all(sources, reference, format=form, draw=draw, report=count_one)
 
 
 def _steps_done(progress: Progress) -> Callable[[StepCount], None]:

@@ -1,7 +1,7 @@
 """A series with all parties in this process: each client counts its own files, period by period."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from fedprikl.errors import HistoryError, ReleaseRefused
-from fedprikl.front.bookkeeping import newest_ledger, open_account, places
-from fedprikl.front.client_sources import check_enough, find_clients, stay_away, stay_away_words
-from fedprikl.front.plan_checks import Progress, check_plan, silent
+from fedprikl.front.bookkeeping import newest_ledger, places
+from fedprikl.front.local_parties import LocalParties
+from fedprikl.front.plan_checks import check_plan
 from fedprikl.monitoring.counted_records import (
     CountedRegistry,
     named_days,
@@ -19,28 +19,19 @@ from fedprikl.monitoring.counted_records import (
     records_of_period,
 )
 from fedprikl.monitoring.history import History
-from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource, RoundState
+from fedprikl.privacy import Ledger, RoundState
 from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol import (
-    Aggregator,
-    Client,
     NoisedRound,
     Plan,
-    Policy,
     Release,
     Round,
     RoundResult,
     Series,
-    Server,
-    SignedPlan,
-    SigningKey,
-    draw_of,
     finish_round,
-    run_round,
 )
 from fedprikl.protocol.release import charged_periods
-from fedprikl.records import CsvFormat, FileRecords, RecordCounts, check_times, count_all
-from fedprikl.reference import Reference
+from fedprikl.records import FileRecords, check_times
 
 LOST = (
     "its process ended between the charge and the noise, so what it counted is lost; the budget of "
@@ -53,24 +44,15 @@ EMPTY = "no client holds a record of it; nothing was charged"
 class LocalSeries:
     """Counts the periods of a series from one file or folder per client."""
 
-    signed: SignedPlan
-    reference: Reference
+    parties: LocalParties
     clients: Path
     ledger: Path
     counted: Path  # the registry of counted records
-    key: SigningKey
-    policy: Policy
-    software: str
-    form: CsvFormat
-    skip_bad_files: bool = False
-    source: NoiseSource = SECURE_NOISE
-    progress: Progress = silent
-    note: Callable[[str], None] = lambda _: None
 
     @property
     def series(self) -> Series:
         """Of the plan."""
-        return self.signed.plan.series
+        return self.parties.plan.series
 
     def recover(self, history: History, *, at: str) -> None:
         """Rounds that opened nothing are void; of others, what is kept is finished, the rest lost.
@@ -85,7 +67,7 @@ class LocalSeries:
                     "it back, or name it with --ledger."
                 )
             return
-        with newest_ledger(self.ledger, self.key.public) as book:
+        with newest_ledger(self.ledger, self.parties.key.public) as book:
             check_charged(book, history, self.ledger)
             rounds = {each.round_id: each.state for each in _rounds(book, found.plan)}
             for kept in found.kept.values():
@@ -108,16 +90,16 @@ class LocalSeries:
 
         def keep(kept: NoisedRound, release: Release) -> None:
             history.keep(release.to_bytes(), asked=kept.asked, answered=kept.counted, at=at)
-            self.note(
+            self.parties.note(
                 f"The release of period {period} was charged at {kept.at}, and its process ended "
                 "before it was kept. It is finished from its kept numbers: nothing was charged."
             )
 
         finish_round(
             book,
-            self.signed.plan,
-            self.reference,
-            key=lambda: self.key,
+            self.parties.plan,
+            self.parties.reference,
+            key=lambda: self.parties.key,
             at=at,
             period=period,
             round_id=round_id,
@@ -127,7 +109,7 @@ class LocalSeries:
     def _check_registry(self, history: History, registry: CountedRegistry) -> None:
         """Refuses a registry of counted records that is older than the history, or newer."""
         found = history.read()
-        known = registry.rounds(self.signed.plan)
+        known = registry.rounds(self.parties.plan)
         lost = [kept.period for kept in found.kept.values() if kept.round_id not in known]
         if lost:
             raise HistoryError(
@@ -149,30 +131,20 @@ class LocalSeries:
         A period without records is not opened: N = 0 is public. It is missed if later records are
         there. If none are, it stays due: they may still arrive, or the clock is ahead.
         """
-        check_plan(self.signed, self.policy, at)
-        server, registry = Server(self.signed, self.reference), CountedRegistry(self.counted)
-        found = find_clients(
-            self.clients,
-            self.reference,
-            form=self.form,
-            skip_bad=self.skip_bad_files,
-            drawn=self._drawn,
-            days=named_days(self.series, number),
-        )
-        if found.bad:
-            self.note(f"Left out: {found.bad_words}")
+        parties, registry = self.parties, CountedRegistry(self.counted)
+        check_plan(parties.signed, parties.policy, at)
+        days = named_days(self.series, number)
+        found = parties.find(self.clients, days)
         files = {name: path for name, path in found.used.items() if isinstance(path, Path)}
-        selected = self._select(files, number)
-        counted = self._count(selected)
+        counted = self.parties.count(self._select(files, number))
         empty = not any(found.total for found in counted.values())
         if empty or self.series.window > 1:
             self._check_newest(files, number, at)
         if empty:
             history.miss(number, EMPTY, at=at)
             return
-        members = self._members(counted, number)
         try:
-            check_enough(self.signed.plan, len(selected) - len(members), len(selected))
+            members, _ = parties.members(counted, number)
         except ReleaseRefused as refused:  # final, like the release of a period; nothing is claimed
             history.miss(number, str(refused), at=at)
             return
@@ -186,20 +158,20 @@ class LocalSeries:
         def begin(current: Round) -> None:
             opened.append(current.round_id)
             history.begin(number, current.round_id, at=at)
-            registry.claim(self.signed.plan, number, current.round_id, claims)
+            registry.claim(parties.plan, number, current.round_id, claims)
 
-        with newest_ledger(self.ledger, self.key.public) as book:
-            self._open_account(book, server, files, number, at)
+        with newest_ledger(self.ledger, parties.key.public) as book:
+            trial = parties.server.open_round(
+                sorted(files), rng=np.random.default_rng(), randomness=os.urandom, period=number
+            )
+            bound = {place: "" for path in files.values() for place in places(path, days)}
+            parties.open_account(book, trial, bound, at=at)
             try:
-                run_round(
-                    server,
+                parties.run(
                     members,
-                    key=self.key,
-                    ledger=book,
-                    software=self.software,
+                    book,
                     at=at,
                     rng=np.random.default_rng(),
-                    source=self.source,
                     period=number,
                     previous=previous,
                     begin=begin,
@@ -219,7 +191,7 @@ class LocalSeries:
         at: str,
     ) -> None:
         """After a round without a release: it is void if nothing was opened, else missed."""
-        states = {each.round_id: each.state for each in _rounds(book, self.signed.plan)}
+        states = {each.round_id: each.state for each in _rounds(book, self.parties.plan)}
         if states.get(round_id) is RoundState.OPEN:
             history.miss(number, reason, at=at)
             return
@@ -227,75 +199,30 @@ class LocalSeries:
         history.void(number, round_id, at=at)
         raise ReleaseRefused(f"Period {number} is still due. {reason}")
 
-    @property
-    def _drawn(self) -> bool:
-        """Whether clients draw their records: then whole clients are protected."""
-        return self.signed.plan.unit.kind == "client"
-
     def _select(self, files: Mapping[str, Path], number: int) -> dict[str, FileRecords]:
+        form, drawn = self.parties.form, self.parties.drawn
         if self.series.time_column:
             for path in files.values():
-                check_times(path, self.series.time_column, self.form, drawn=self._drawn)
+                check_times(path, self.series.time_column, form, drawn=drawn)
         return {
-            name: records_of_period(self.series, number, path, self.form, drawn=self._drawn)
+            name: records_of_period(self.series, number, path, form, drawn=drawn)
             for name, path in files.items()
         }
 
     def _check_newest(self, files: Mapping[str, Path], number: int, at: str) -> None:
         """Refuses a period if no client holds a record of it or of a later one."""
         series, begins = self.series, self.series.period(number).start
+        form, drawn = self.parties.form, self.parties.drawn
         later = {
-            name: records_between(series, begins, series.end, path, self.form, drawn=self._drawn)
+            name: records_between(series, begins, series.end, path, form, drawn=drawn)
             for name, path in files.items()
         }
-        if not any(found.total for found in self._count(later).values()):
+        if not any(found.total for found in self.parties.count(later).values()):
             raise ReleaseRefused(
                 f"Period {number} is still due: no client holds a record from {begins:%Y-%m-%d} "
                 f"on, where it begins. Either the records have not arrived yet, or the clock of "
                 f"this machine is ahead: it says {at}. Nothing was counted and nothing was charged."
             )
-
-    def _count(self, selected: Mapping[str, FileRecords]) -> dict[str, RecordCounts]:
-        done = 0
-
-        def count_one(_: str) -> None:
-            nonlocal done
-            done += 1
-            self.progress("counting records", done, len(selected))
-
-        draw = draw_of(self.signed.plan)
-        return count_all(selected, self.reference, draw=draw, report=count_one)
-
-    def _members(self, counted: Mapping[str, RecordCounts], number: int) -> dict[str, Client]:
-        plan = self.signed.plan
-        away = stay_away(plan, counted)
-        if away:
-            self.note(stay_away_words(len(away), len(counted)))
-        return {
-            name: Client(
-                found.counts,
-                self.reference,
-                views=found.views,
-                policy=self.policy,
-                randomness=os.urandom,
-                source=self.source,
-                period=number,
-            )
-            for name, found in counted.items()
-            if name not in away
-        }
-
-    def _open_account(
-        self, book: Ledger, server: Server, files: Mapping[str, Path], number: int, at: str
-    ) -> None:
-        """The budget of the population and of the places its records lie at."""
-        trial = server.open_round(
-            sorted(files), rng=np.random.default_rng(), randomness=os.urandom, period=number
-        )
-        aggregator = Aggregator(trial, key=self.key, ledger=book, software=self.software)
-        days = named_days(self.series, number)
-        bound = {place: "" for path in files.values() for place in places(path, days)}
-        open_account(aggregator, book, self.signed.plan, bound, at=at, note=self.note)
 
 
 def check_charged(book: Ledger, history: History, path: Path) -> None:

@@ -1,25 +1,26 @@
 """The front door to a series: do what is due, and say how the series stands."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
-from fedprikl.errors import HistoryError, LedgerError
+from fedprikl.errors import HistoryError, HookError, LedgerError
+from fedprikl.front.local_parties import LocalParties
 from fedprikl.front.local_series import LocalSeries, check_charged
 from fedprikl.front.plan_checks import AnyPlan, Progress, check_plan, now, signed_plan, silent
 from fedprikl.monitoring.history import History, SeriesHistory, is_begun
+from fedprikl.monitoring.notifications import Hook, notifications
 from fedprikl.monitoring.periods import broken_status, run_due, status_of
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
-from fedprikl.protocol import Plan, Policy, Server, SignedPlan, SigningKey
+from fedprikl.protocol import Plan, Policy, SignedPlan, SigningKey
 from fedprikl.records import CsvFormat
 from fedprikl.reference import Reference
+from fedprikl.store import locked
 
 USUAL = Policy()
-SOFTWARE = f"fedprikl {version('fedprikl')}"
 
 
 def monitor(
@@ -96,35 +97,46 @@ def monitor(
     >>> folder.cleanup()
 
     """
-    when, signed, pi = at or now(), signed_plan(plan), Reference.of(reference)
-    policy = Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta)
-    place = Path(history)
-    _check_series(signed, pi)
-    signed.plan.validity.includes(when)  # refuses what is not a time
-    if not place.exists():  # a history is bound to its plan: better none than one of a bad plan
-        check_plan(signed, policy, when)
-    signer = key if isinstance(key, SigningKey) else SigningKey.load_or_create(key)
-    runner = LocalSeries(
-        signed=signed,
-        reference=pi,
-        clients=Path(clients),
-        ledger=Path(ledger),
-        counted=place.with_name("counted.db") if counted is None else Path(counted),
-        key=signer,
-        policy=policy,
-        software=SOFTWARE,
+    when, place = at or now(), Path(history)
+    parties = LocalParties(
+        signed=signed_plan(plan),
+        reference=Reference.of(reference),
+        policy=Policy(largest_epsilon=largest_epsilon, largest_delta=largest_delta),
+        signer=key,
         form=csv_format or CsvFormat(),
         skip_bad_files=skip_bad_files,
         source=source,
         progress=progress,
         note=note,
     )
+    signed = parties.signed
+    signed.plan.series  # noqa: B018  refuses a plan for one release
+    parties.server  # noqa: B018  refuses another reference than that of the plan
+    signed.plan.validity.includes(when)  # refuses what is not a time
+    if not place.exists():  # a history is bound to its plan: better none than one of a bad plan
+        check_plan(signed, parties.policy, when)
+    runner = LocalSeries(
+        parties=parties,
+        clients=Path(clients),
+        ledger=Path(ledger),
+        counted=place.with_name("counted.db") if counted is None else Path(counted),
+    )
+    signer = parties.key
 
     def tell() -> None:
         if after is not None:
             after(read_status(place, ledger, at=when))
 
-    run_due(place, signed, pi, runner, signer=signer.public, at=when, note=note, after=tell)
+    run_due(
+        place,
+        signed,
+        parties.reference,
+        runner,
+        signer=signer.public,
+        at=when,
+        note=note,
+        after=tell,
+    )
     if not is_begun(place):  # another process is at work on its first period
         return status_of(SeriesHistory(signed, signer.public), None, at=when)
     return read_status(place, ledger, at=when)
@@ -178,11 +190,6 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _check_series(signed: SignedPlan, reference: Reference) -> None:
-    signed.plan.series  # noqa: B018  refuses a plan for one release
-    Server(signed, reference)  # refuses another reference than that of the plan
-
-
 @dataclass(frozen=True, slots=True)
 class HistorySource:
     """A history, as a dashboard reads it: anew whenever it is asked."""
@@ -212,3 +219,37 @@ class HistorySource:
         with History.open(self.history, create=False) as opened:
             kept = opened.read().kept.get(number)
             return None if kept is None else opened.document(kept)
+
+
+def deliver_news(
+    history: Path, status: SeriesStatus, hooks: Mapping[str, Hook], *, at: str
+) -> dict[str, str]:
+    """Delivers what each hook has not had yet; by hook, what could not be delivered, in words.
+
+    A process that dies between delivery and the note of it delivers once more: a
+    notification has an identity, by which a receiver knows it again.
+    """
+    if not hooks:
+        return {}
+    with locked(history, timeout=0, error=HistoryError) as alone:
+        return deliver_locked(history, status, hooks, at=at) if alone else {}  # the other one does
+
+
+def deliver_locked(
+    history: Path, status: SeriesStatus, hooks: Mapping[str, Hook], *, at: str
+) -> dict[str, str]:
+    """The same, for a process that is alone at work on the history already."""
+    failed: dict[str, str] = {}
+    with History.open(history, create=False) as opened:
+        delivered = opened.read().delivered
+        for name, hook in hooks.items():
+            for each in notifications(status):
+                if (each.identity, name) in delivered:
+                    continue
+                try:
+                    hook.deliver(each)
+                except HookError as error:
+                    failed[name] = str(error)
+                    break  # in order: later ones wait for the next call
+                opened.deliver(each.identity, name, at=at)
+    return failed
