@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from fedprikl import records
 from fedprikl.checks import Floats, Ints
 from fedprikl.cli.app import app
 from fedprikl.front import comparing, local_parties
@@ -163,13 +164,13 @@ def test_no_time_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = prepare(folder)
     fix_chance(monkeypatch, InsecureConstantNoise())
     first = all_that_leaves(folder, rows)
-    count: Callable[..., Any] = local_parties.count_all
+    count = records.count_all
 
-    def slowly(*arguments: Any) -> Any:
+    def slowly(*arguments: Any, **named: Any) -> Any:
         import time
 
         time.sleep(1.2)
-        return count(*arguments)
+        return count(*arguments, **named)
 
     monkeypatch.setattr(local_parties, "count_all", slowly)
     assert all_that_leaves(folder, rows) == first
