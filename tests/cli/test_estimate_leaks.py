@@ -6,7 +6,6 @@ for both. Then every byte that leaves must be the same: terminal, JSON, release,
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -188,7 +188,7 @@ def test_outputs_that_could_not_be_written_are_refused_first(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tempfile, "NamedTemporaryFile", full)
+    monkeypatch.setattr(tempfile, "mkstemp", full)
     with pytest.raises(InvalidInputError, match="No space left"):
         check_outputs(tmp_path / "x", force=True)
 

@@ -64,7 +64,7 @@ def test_the_answer(found: Comparison) -> None:
     assert found.verdict.exceeding == tuple(
         each.name for each in found.verdict.statistics if each.value > each.threshold
     )
-    asked = [question.divergence for question in found.plan.questions]
+    asked = [question.divergence for question in found.plan.about_whole]
     assert asked == [answer.divergence for answer in found.release.answers] == ["kl", "tv", "js"]
     assert found.privacy.insecure
     assert found.privacy.claimed_epsilon == found.plan.budget.epsilon
@@ -157,8 +157,8 @@ def test_pages_are_whole_and_have_nothing_from_outside(found: Comparison, tmp_pa
 def test_the_report_has_a_row_for_each_field(found: Comparison, tmp_path: Path) -> None:
     found.save_html(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert '<th scope="row">question 1: divergence</th><td>kl</td>' in text
-    assert '<th scope="row">columns: views</th><td>age, plan</td>' in text
+    assert '<th scope="row">questions 1: divergence</th><td>kl</td>' in text
+    assert '<th scope="row">questions 4: views</th><td>age, plan</td>' in text
     assert "{" not in text.split("Parameters of the plan</summary>")[1]
 
 
