@@ -111,7 +111,7 @@ def test_the_report_of_two_drifted_columns() -> None:
         "expected without drift, 40,295 records",
         "threshold: above it, drift is found",
         "example: a 50:50 split becomes 60:40",
-        "example: three records in a hundred",
+        "example: 3 records in a hundred",
         "D(Pi || 0.01 Pi + 0.99 P)",
         "Protected: one record.",
     ):

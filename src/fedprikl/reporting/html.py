@@ -89,11 +89,11 @@ def _top(links: Mapping[str, str]) -> list[Html]:
     return [tag("a", "Skip to the content", class_="skip", href="#main"), top]
 
 
-def section(heading: str, *parts: str, name: str = "") -> Html:
-    """A heading and what stands below it; nothing at all if that is empty."""
+def section(heading: str, *parts: str, intro: str = "", name: str = "") -> Html:
+    """A heading, a note and what stands below them; nothing at all if that is empty."""
     if not any(parts):
         return Html()
-    return joined(tag("h2", heading, id=name), *parts, between="\n")
+    return joined(tag("h2", heading, id=name), note(intro), *parts, between="\n")
 
 
 def paragraphs(text: str, style: str = "") -> Html:

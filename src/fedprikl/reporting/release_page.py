@@ -37,15 +37,8 @@ UNTOLD = "Which categories shifted cannot be told from noise."
 ARROWS = {"up": " ▲ more", "down": " ▼ fewer", "": ""}
 SHIFTS = {"up": "more", "down": "fewer", "": "cannot be told"}
 CHANGES = {  # total variation is a share of all records
-    share: f"example: {words} would have to change"
-    for share, words in {
-        0.01: "one record in a hundred",
-        0.03: "three records in a hundred",
-        0.1: "ten records in a hundred",
-        0.3: "thirty records in a hundred",
-        0.5: "half of all records",
-        1.0: "all records",
-    }.items()
+    share / 100: f"example: {counted(share, 'record')} in a hundred would have to change"
+    for share in (1, 3, 10, 30, 50, 100)
 }
 HALVES = (0.51, 0.55, 0.6, 0.75, 0.9, 0.99)  # what one of two equally common categories grows to
 BOX = "border-left: 5px solid #3f83c9; padding: 0 1.1rem; max-width: 60rem"
@@ -74,7 +67,7 @@ def release_page(
         html.fact_list(first),
         html.paragraphs(facts.meaning(release)),
         html.note("\n".join(absent)),
-        column_cards(drifted, release.records, html.note(facts.marks_words(plan))),
+        column_cards(drifted, release.records, intro=facts.marks_words(plan)),
         _ranking(order),
         _sizes(release, plan),
         privacy_section(release),
@@ -88,14 +81,12 @@ def privacy_section(release: Release) -> Html:
     return html.section("Privacy", html.paragraphs("\n".join(facts.privacy_sentences(release))))
 
 
-def column_cards(columns: Sequence[ColumnAnswer], records: int, *notes: Html) -> Html:
+def column_cards(columns: Sequence[ColumnAnswer], records: int, intro: str = "") -> Html:
     """A chart for each of these columns; beyond `CHARTS` they are folded."""
-    if not columns:
-        return Html()
     boxes = [_column_card(column, records) for column in columns]
     more = f"Charts of {counted(len(boxes) - CHARTS, 'more column')}"
     parts = (html.cards(boxes[:CHARTS]), html.fold(more, html.cards(boxes[CHARTS:])))
-    return html.section("What has drifted", *notes, *parts)
+    return html.section("What has drifted", *parts, intro=intro)
 
 
 def _column_card(column: ColumnAnswer, records: int) -> Html:
@@ -158,10 +149,9 @@ def _ranking(columns: Sequence[ColumnAnswer]) -> Html:
     more = columns[RANKED:]
     return html.section(
         "All columns",
-        html.note(facts.RANKING),
-        *map(html.note, facts.unrelated(columns)),
         html.card(html.key(names), ranking_chart(columns[:RANKED])),
         html.fold(counted(len(more), "more column"), ranking_chart(more) if more else ""),
+        intro="\n".join([facts.RANKING, *facts.unrelated(columns)]),
     )
 
 
@@ -182,16 +172,13 @@ def ranking_chart(columns: Sequence[ColumnAnswer]) -> Html:
 
 def _sizes(release: Release, plan: Plan) -> Html:
     """How large the drift of the whole is, on scales with a meaning."""
-    if not release.answers:
-        return Html()
     what = "All columns together." if release.columns else "All that is compared, together."
     boxes = [
         html.card(_size(each, release, plan), title=facts.divergence_title(each.divergence))
         for each in facts.plainest_first(release.answers)
     ]
-    return html.section(
-        "How large the difference is", html.note(f"{what} {facts.SCALES}"), html.cards(boxes)
-    )
+    intro = f"{what} {facts.SCALES}"
+    return html.section("How large the difference is", html.cards(boxes), intro=intro)
 
 
 def _size(answer: Answer, release: Release, plan: Plan) -> Html:

@@ -459,17 +459,13 @@ def _statistics(point: PeriodPoint, order: Sequence[JudgedView], every: str) -> 
                 html.marked("above" if found.exceeds else "below", found.exceeds),
             )
         )
-    if not rows:
-        return Html()
-    return html.section(
-        "Statistics beside their thresholds",
-        html.note(
-            f"In standard deviations from no drift: of this {every} alone, and of the window "
-            "that ends here and stands out most. The thresholds allow for every column, every "
-            f"window and every {every} of the series."
-        ),
-        html.table(STATISTIC_HEAD, rows),
+    intro = (
+        f"In standard deviations from no drift: of this {every} alone, and of the window that ends "
+        "here and stands out most. The thresholds allow for every column, every window and every "
+        f"{every} of the series."
     )
+    shown = html.table(STATISTIC_HEAD, rows) if rows else ""
+    return html.section("Statistics beside their thresholds", shown, intro=intro)
 
 
 def _period_sizes(point: PeriodPoint, release: Release) -> Iterator[Html]:
