@@ -37,7 +37,7 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.demo import Population
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.scoring import Terms
-from fedprikl.estimation.statistic import AdaptiveStatistic, joint_thresholds, simulate_together
+from fedprikl.estimation.verdict import joint_thresholds, simulate_together, simulated_draws
 from fedprikl.privacy import InsecureSeededNoise
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
@@ -180,7 +180,7 @@ class _Judge:
         self.statistics = plan.trial.statistics()
         first = self.statistics[0]
         self.model = NoDrift.of(first.points, first.records, plan.trial.spread)
-        nulls = simulate_together(self.statistics, self.model, false_alarm=FALSE_ALARM)
+        nulls = simulate_together(self.statistics, self.model, draws=simulated_draws(FALSE_ALARM))
         self.thresholds = joint_thresholds(nulls, false_alarm=FALSE_ALARM)
 
     def flags(self, p: Floats, rng: np.random.Generator) -> Any:
@@ -188,11 +188,10 @@ class _Judge:
         counts = self._counts(np.append(p, 0.0), rng)
         found = np.zeros(len(counts), bool)
         for statistic, threshold in zip(self.statistics, self.thresholds, strict=True):
-            if isinstance(statistic, AdaptiveStatistic):
-                drawn = statistic.noise(rng, counts[:6]).ravel()  # the noise of all is alike
-                values = statistic.before_noise(counts) + rng.choice(drawn, len(counts))
-            else:
-                values = statistic.simulated(self.model, counts, rng)[:, 0]
+            values = statistic.simulated(self.model, counts, rng)[:, 0]
+            if statistic.noise is not None:
+                drawn = statistic.noise(rng, counts[:6]).ravel()  # that of all is much the same
+                values = values + rng.choice(drawn, len(counts))
             if statistic.mechanism is not None:
                 source = InsecureSeededNoise(int(rng.integers(2**31)))
                 values = statistic.mechanism.add_to(values, source)

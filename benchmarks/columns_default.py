@@ -12,19 +12,11 @@ from typing import Any
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import (
-    ColumnCase,
-    CountsDesign,
-    NoisyViews,
-    judge_columns,
-    noise_views,
-    variation,
-)
+from fedprikl.estimation import CountsDesign, NoisyViews, judge_columns, noise_views, variation
+from fedprikl.estimation.cells import CellNull, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.noisy_verdict import VariationStatistic
-from fedprikl.estimation.noisy_views import OutOfDomainStatistic
-from fedprikl.estimation.shifted_cells import CellNull, step_up
-from fedprikl.estimation.statistic import Statistic
+from fedprikl.estimation.noisy_views import read_views
+from fedprikl.estimation.statistic import COUNTS, OUT_OF_DOMAIN, Statistic
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import Plan, trust_of
 from fedprikl.protocol.cohort_sums import OpenedSum, view_score
@@ -70,15 +62,13 @@ class Default:
         if self.trust.shares_noise:
             return self._in_shares(points, exact, source)
         noise = self.trust.columns_noise
-        return noise_views(
-            points,
-            exact,
-            self.records,
-            vectors=[(view_score(name), vector) for name, vector in noise.values],
-            mechanism=noise.counts,
-            source=source,
-            moved=self.plan.contribution_bound,
-        )
+        law = {
+            "vectors": [(view_score(name), vector) for name, vector in noise.values],
+            "mechanism": noise.counts,
+            "moved": self.plan.contribution_bound,
+        }
+        noised = noise_views(points, exact, self.records, source=source, **law)
+        return read_views(points, self.records, *noised, **law)
 
     def _in_shares(
         self, points: list[QueryPoints], exact: list[Ints], source: InsecureSeededNoise
@@ -109,15 +99,7 @@ class Default:
     @cached_property
     def thresholds(self) -> list[dict[str, float]]:
         """Of each statistic of each column, at the plan's false-alarm rate of them all."""
-        cases = [
-            ColumnCase(
-                points=view.points(),
-                records=self.records,
-                spread=spread,
-                statistics=self._statistics(i),
-            )
-            for i, (view, spread) in enumerate(zip(self.views, self.spreads, strict=True))
-        ]
+        cases = [(model, self._statistics(i)) for i, model in enumerate(self.models)]
         verdicts = judge_columns(cases, false_alarm=self.plan.false_alarm_of_each)
         return [{each.name: each.threshold for each in v.statistics} for v in verdicts]
 
@@ -145,10 +127,10 @@ class Default:
         """The values of each statistic of a column, per population."""
         model, found = self.models[column], {}
         for statistic in self._statistics(column):
-            if isinstance(statistic, OutOfDomainStatistic):
+            if statistic.name == OUT_OF_DOMAIN:
                 found[statistic.name] = noisy.rest[:, 0] / self.records
                 continue
-            if isinstance(statistic, VariationStatistic):  # with the noise that was drawn already
+            if statistic.name == COUNTS:  # with the noise that was drawn already
                 sd = np.full(noisy.counts.shape[1], self.template.counts[column].noise[0].sd)
                 found[statistic.name] = variation(noisy.counts, model, sd)
                 continue

@@ -26,15 +26,14 @@ from fedprikl.estimation import (
     BatchCounts,
     CountNoise,
     CountsDesign,
-    judge_release,
     judge_together,
     score_sensitivity,
     trusted_aggregator,
     variation,
 )
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_verdict import VariationStatistic
-from fedprikl.estimation.statistic import NullValues
+from fedprikl.estimation.statistic import scored_statistic, variation_statistic
+from fedprikl.estimation.verdict import NullValues
 from fedprikl.privacy import SECURE_NOISE, Calibrated, Counts, Numbers, calibrate
 from fedprikl.reference import Spread, distinct_points
 
@@ -126,15 +125,11 @@ class Verdicts:
         points = known.points
         sensitivity = score_sensitivity(points, self.records, SCORE)
         self.mechanism = Calibrated(Numbers(), EPSILON, DELTA).for_sensitivity(sensitivity)
-        verdict = judge_release(
-            0.0,
-            FALSE_ALARM,
-            spread,
-            mechanism=self.mechanism,
-            points=points,
-            records=self.records,
-            score=SCORE,
+        statistic = scored_statistic(
+            0.0, score=SCORE, points=points, records=self.records, mechanism=self.mechanism
         )
+        model = NoDrift.of(points, self.records, spread)
+        verdict = judge_together([statistic], model, false_alarm=FALSE_ALARM)
         self.threshold = verdict.statistics[0].threshold
 
     def flags(self, populations: list[Ints]) -> int:
@@ -172,7 +167,7 @@ class NoisyVerdicts:
         self.model = NoDrift.of(points, np.array([case.records]), spread)
         self.sd = np.full(len(points), self.mechanism.standard_deviation)
         design = CountsDesign(points, self.model.records, (CountNoise.of(self.mechanism),))
-        statistic = VariationStatistic(design, case.records * points.pi)
+        statistic = variation_statistic(design, case.records * points.pi)
         verdict = judge_together([statistic], self.model, false_alarm=FALSE_ALARM)
         self.threshold = verdict.statistics[0].threshold
 

@@ -16,13 +16,9 @@ import fedprikl as fk
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise, CountsDesign, Estimate
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.statistic import (
-    AdaptiveStatistic,
-    Statistic,
-    joint_thresholds,
-    simulate_together,
-)
+from fedprikl.estimation.statistic import Statistic
 from fedprikl.estimation.trials import CountsNoise, Populations, Release
+from fedprikl.estimation.verdict import joint_thresholds, simulate_together, simulated_draws
 from fedprikl.planning.simulated_round import SimulatedRound
 from fedprikl.privacy import InsecureSeededNoise, Unit
 from fedprikl.protocol import trust_of
@@ -131,15 +127,15 @@ class Default:
         """
         statistics = self.simulated.statistics()
         model = self._model(statistics[0])
-        nulls = simulate_together(statistics, model, false_alarm=FALSE_ALARM)
+        nulls = simulate_together(statistics, model, draws=simulated_draws(FALSE_ALARM))
         thresholds = joint_thresholds(nulls, false_alarm=FALSE_ALARM)
 
         def values(statistic: Statistic, held: Ints, rng: np.random.Generator) -> Floats:
             counts = held[:, self.points.cells]
-            if isinstance(statistic, AdaptiveStatistic):
-                drawn = statistic.noise(rng, counts[:LAWS]).ravel()
-                return statistic.before_noise(counts) + rng.choice(drawn, len(counts))
             found = statistic.simulated(model, counts, rng)[:, 0]
+            if statistic.noise is not None:
+                drawn = statistic.noise(rng, counts[:LAWS]).ravel()
+                return found + rng.choice(drawn, len(counts))
             if statistic.mechanism is not None:
                 source = InsecureSeededNoise(int(rng.integers(2**31)))
                 found = statistic.mechanism.add_to(found, source)
@@ -147,7 +143,7 @@ class Default:
 
         judged = sorted(
             zip(statistics, thresholds, strict=True),
-            key=lambda each: isinstance(each[0], AdaptiveStatistic),
+            key=lambda each: each[0].noise is not None,
         )
         return [
             (lambda held, rng, one=statistic: values(one, held, rng), threshold)

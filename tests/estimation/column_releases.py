@@ -8,9 +8,9 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, Skew, divergence_named
 from fedprikl.estimation import CountNoise, CountsDesign
-from fedprikl.estimation.column_verdict import ColumnCase, ColumnVerdict
-from fedprikl.estimation.noisy_verdict import VariationStatistic
-from fedprikl.estimation.statistic import ScoredStatistic, Statistic
+from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.statistic import Statistic, scored_statistic, variation_statistic
+from fedprikl.estimation.verdict import Judged, Verdict
 from fedprikl.privacy import LaplaceMechanism, Mechanism
 from fedprikl.reference import Spread, all_points
 
@@ -38,14 +38,12 @@ class Column:
     noise: CountNoise | None = None  # on counts; None: none are released
     spread: float | Spread = 1.0
 
-    def case(
-        self, observed: dict[str, float] | None = None, counts: Ints | None = None
-    ) -> ColumnCase:
+    def case(self, observed: dict[str, float] | None = None, counts: Ints | None = None) -> Judged:
         """As released; values of 0 unless told."""
         points, records = all_points(self.pi), np.array([self.records])
         statistics: list[Statistic] = [
-            ScoredStatistic(
-                value=(observed or {}).get(name, 0.0),
+            scored_statistic(
+                (observed or {}).get(name, 0.0),
                 score=score_of(name),
                 points=points,
                 records=records,
@@ -56,22 +54,20 @@ class Column:
         if self.noise is not None:
             held = np.rint(self.records * self.pi) if counts is None else counts
             design = CountsDesign(points, records, (self.noise,))
-            statistics.append(VariationStatistic(design, held.astype(np.float64)))
-        return ColumnCase(
-            points=points, records=self.records, spread=self.spread, statistics=tuple(statistics)
-        )
+            statistics.append(variation_statistic(design, held.astype(np.float64)))
+        return NoDrift.of(points, records, self.spread), tuple(statistics)
 
     def released(self, counts: Ints, rng: np.random.Generator) -> dict[str, Floats]:
         """Every statistic of populations with these counts (populations, cells), with noise."""
-        case, found = self.case(), {}
-        for statistic in case.statistics:
-            found[statistic.name] = statistic.simulated(case.model, counts, rng)[:, 0]
+        (model, statistics), found = self.case(), {}
+        for statistic in statistics:
+            found[statistic.name] = statistic.draw(model, counts, rng)[:, 0]
             if statistic.mechanism is not None:
                 found[statistic.name] += _noise(statistic.mechanism, len(counts), rng)
         return found
 
 
-def called(verdict: ColumnVerdict, released: dict[str, Floats]) -> Floats:
+def called(verdict: Verdict, released: dict[str, Floats]) -> Floats:
     """Which of these releases a verdict's thresholds call drifted."""
     above = [released[statistic.name] > statistic.threshold for statistic in verdict.statistics]
     return np.asarray(np.any(above, axis=0))
@@ -79,7 +75,7 @@ def called(verdict: ColumnVerdict, released: dict[str, Floats]) -> Floats:
 
 def alarm_rate(
     columns: Sequence[Column],
-    verdicts: Sequence[ColumnVerdict],
+    verdicts: Sequence[Verdict],
     counts: Sequence[Ints],
     rng: np.random.Generator,
 ) -> tuple[int, Floats]:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from fedprikl import InsecureSeededNoise, InvalidInputError
 from fedprikl.divergence import Score, Skew
-from fedprikl.estimation import AdaptiveNoise, BatchCounts, adaptive_estimate
+from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.adaptive import adaptive_law, adaptive_ranges, adaptive_value, dead_zone
 from fedprikl.estimation.interval import AdaptiveBound
-from fedprikl.estimation.trials import trial_errors
-from fedprikl.estimation.trusted_aggregator import adaptive_statistic
+from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.trials import AdaptiveNoise, trial_errors
+from fedprikl.estimation.trusted_aggregator import adaptive_estimate, adaptive_statistic
 from fedprikl.privacy import NoiseLaw, Ranges, adaptive, reachable_ranges
 from fedprikl.privacy.adaptive import ring_weights
 from fedprikl.reference import QueryPoints, all_points
@@ -208,11 +209,12 @@ def test_everything_that_is_told_of_a_release_knows_the_client() -> None:
     assert spans[1] is not None
     assert spans[1][1] - spans[1][0] > 3 * (spans[0][1] - spans[0][0])
     counts = np.tile(held.counts, (4, 1))
+    model = NoDrift.of(held.points, held.records, 1.0)
     spread = [
         np.std(
             adaptive_statistic(
                 0.0, held.points, held.records, Score(), epsilon=1.0, moved=moved
-            ).noise(np.random.default_rng(1), counts)
+            ).draw(model, counts, np.random.default_rng(1))
         )
         for moved in (1, 20)
     ]

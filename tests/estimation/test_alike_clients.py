@@ -20,7 +20,7 @@ from fedprikl.estimation import (
     variation,
 )
 from fedprikl.estimation.no_drift import NoDrift, gamma_like
-from fedprikl.estimation.noisy_verdict import VariationStatistic
+from fedprikl.estimation.statistic import variation_statistic
 from fedprikl.paper import no_privacy
 from fedprikl.reference import Correlation, QueryPoints, Spread, all_points
 from fedprikl.reference.correlation import Factors
@@ -118,7 +118,7 @@ def noisy_alarm(model: NoDrift, threshold: float, noisy: Floats) -> bool:
 
 def judge_counts(points: QueryPoints, counts: Floats, model: NoDrift) -> Verdict:
     design = CountsDesign(points, model.records, (CountNoise(sd=NOISE),))
-    return judge_together([VariationStatistic(design, counts)], model, false_alarm=STATED)
+    return judge_together([variation_statistic(design, counts)], model, false_alarm=STATED)
 
 
 @cache

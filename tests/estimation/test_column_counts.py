@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from fedprikl.estimation import CountNoise
-from fedprikl.estimation.shifted_cells import CountLaw, survival_of
+from fedprikl.estimation.cells import CountLaw, survival_of
 from fedprikl.privacy import Counts, IntegerLaplaceMechanism, laplace_variance
 from tests.false_alarm import looks_as_frequent, missed
 

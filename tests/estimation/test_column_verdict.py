@@ -9,9 +9,10 @@ import pytest
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import CountNoise, column_verdict
-from fedprikl.estimation.column_verdict import ColumnNull, common_depth, judge_columns
+from fedprikl.estimation import CountNoise, Verdict
+from fedprikl.estimation import verdict as module
 from fedprikl.estimation.no_drift import public_simulation
+from fedprikl.estimation.verdict import ColumnNull, Judged, common_depth, judge_columns
 from fedprikl.privacy import (
     GaussianMechanism,
     LaplaceMechanism,
@@ -58,12 +59,12 @@ def columns_of(
     ]
 
 
-def judged(columns: list[Column], rate: float = RATE) -> tuple[column_verdict.ColumnVerdict, ...]:
+def judged(columns: list[Column], rate: float = RATE) -> tuple[Verdict, ...]:
     return judge_columns([column.case() for column in columns], false_alarm=rate)
 
 
 @cache
-def verdicts_of(count: int, noise: str = "gaussian") -> tuple[column_verdict.ColumnVerdict, ...]:
+def verdicts_of(count: int, noise: str = "gaussian") -> tuple[Verdict, ...]:
     """On columns of 12 cells, whose thresholds several tests look at."""
     return judged(columns_of((12,) * count, noise=noise))
 
@@ -162,7 +163,7 @@ def test_a_wrong_tail_is_unfair_but_keeps_the_rate(
     columns = [replace(each, noise=None) for each in columns_of((2, 12, 200), records=1000)]
     held = without_drift(columns, rng)
     _, fair = alarm_rate(columns, judged(columns), held, rng)
-    monkeypatch.setattr(column_verdict, "tail_of", lambda *_: Straight())
+    monkeypatch.setattr(module, "tail_of", lambda *_: Straight())
     alarms, unfair = alarm_rate(columns, judged(columns), held, rng)
     assert not alarms_too_often(alarms, POPULATIONS, RATE)
     assert alarms > 0.5 * RATE * POPULATIONS
@@ -176,7 +177,7 @@ def drifted(pi: Floats, by: float) -> Floats:
     return normalised
 
 
-def release(column: Column, p: Floats, rng: np.random.Generator) -> column_verdict.ColumnCase:
+def release(column: Column, p: Floats, rng: np.random.Generator) -> Judged:
     held = rng.multinomial(column.records, p)
     seen = column.released(held[None], rng)
     sd = 0.0 if column.noise is None else column.noise.sd
@@ -227,7 +228,7 @@ def test_few_discoveries_are_false(moved: int, rng: np.random.Generator) -> None
 
     def alarms(expected: float) -> Floats:
         depth = common_depth(nulls, rate * expected)
-        names = [statistic.name for statistic in cases[0].statistics]
+        names = [statistic.name for statistic in cases[0][1]]
         return np.stack(
             [
                 np.any(
@@ -276,6 +277,6 @@ def test_what_cannot_be_judged_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="false-alarm rate lies between"):
         judge_columns([case], false_alarm=1e-6)
     with pytest.raises(InvalidInputError, match="each of its own name"):
-        replace(case, statistics=case.statistics[:1] * 2)
+        judge_columns([(case[0], [*case[1][:1]] * 2)], false_alarm=0.01)
     with pytest.raises(InvalidInputError, match="one or more statistics"):
-        replace(case, statistics=())
+        Verdict(statistics=(), false_alarm=0.01, design_effect=1.0)

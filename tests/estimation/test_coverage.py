@@ -11,14 +11,12 @@ from fedprikl.estimation import (
     BatchCounts,
     CountNoise,
     NoisyCounts,
-    adaptive_interval,
-    counts_interval,
     estimate_noisy_counts,
     score_sensitivity,
-    value_interval,
     weighted_score,
 )
 from fedprikl.estimation.adaptive import adaptive_law
+from fedprikl.estimation.interval import adaptive_interval, counts_interval, value_interval
 from fedprikl.privacy import Counts, IntegerLaplaceMechanism, LaplaceMechanism, Numbers
 from fedprikl.reference import all_points
 

@@ -6,7 +6,12 @@ import pytest
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score, Skew, skewed_divergence
-from fedprikl.estimation.drift_model import KINDS, drifted_ratios, ratio_divergence, smooth_examples
+from fedprikl.estimation.drift_model import (
+    KINDS,
+    drifted_ratios,
+    ratio_divergence,
+    smooth_examples,
+)
 
 SCORE = Score(Skew(0.01))
 

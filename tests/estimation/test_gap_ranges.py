@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from fedprikl.divergence import Score, Skew, skewed_divergence
-from fedprikl.estimation import BatchCounts, score_ranges
+from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.adaptive import adaptive_ranges, dead_zone, gap_ranges, is_whole
+from fedprikl.estimation.scoring import score_ranges
 from fedprikl.privacy import InverseSensitivityMechanism, Ranges
 from fedprikl.privacy.adaptive import ring_weights
 from fedprikl.reference import all_points, spread_points

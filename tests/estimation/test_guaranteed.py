@@ -8,9 +8,14 @@ import pytest
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, skewed_divergence
-from fedprikl.estimation import BatchCounts, adaptive_interval, score_sensitivity, weighted_score
+from fedprikl.estimation import BatchCounts, score_sensitivity, weighted_score
 from fedprikl.estimation.adaptive import adaptive_law, dead_zone
-from fedprikl.estimation.interval import AdaptiveBound, largest_raise, value_interval
+from fedprikl.estimation.interval import (
+    AdaptiveBound,
+    adaptive_interval,
+    largest_raise,
+    value_interval,
+)
 from fedprikl.privacy import LaplaceMechanism, NoiseLaw, Numbers
 from fedprikl.reference import QueryPoints, all_points
 

@@ -1,6 +1,7 @@
 """Several statistics, one false-alarm rate."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,19 +18,11 @@ from fedprikl.estimation import (
     estimate_scored_sum,
     judge_together,
 )
+from fedprikl.estimation.estimate import Estimates
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_estimates import noise_counts
-from fedprikl.estimation.noisy_verdict import VariationStatistic
-from fedprikl.estimation.noisy_views import Estimates
-from fedprikl.estimation.statistic import (
-    AdaptiveStatistic,
-    NullValues,
-    ScoredStatistic,
-    Statistic,
-    alarm_threshold,
-    joint_thresholds,
-    judge_release,
-)
+from fedprikl.estimation.noisy_views import noise_counts
+from fedprikl.estimation.statistic import Statistic, scored_statistic, variation_statistic
+from fedprikl.estimation.verdict import NullValues, alarm_threshold, joint_thresholds
 from fedprikl.privacy import (
     Calibrated,
     Counts,
@@ -113,7 +106,7 @@ def round_of(
         mechanism = calibrate(Counts(), epsilon=0.5, delta=1e-6)
         released = noise_counts(held, mechanism, source)
         design = CountsDesign.of(points, released)
-        found.append(VariationStatistic(design, np.array(released.counts)))
+        found.append(variation_statistic(design, np.array(released.counts)))
     return points, records, found
 
 
@@ -139,9 +132,7 @@ def test_noise_that_depends_on_the_counts_is_drawn_for_simulated_ones() -> None:
     pi = zipf(6)
     points, records = whole(pi), np.array([500])
     score = Score(Skew(0.01))
-    plain = ScoredStatistic(
-        value=0.1, score=score, points=points, records=records, mechanism=LAPLACE
-    )
+    plain = scored_statistic(0.1, score=score, points=points, records=records, mechanism=LAPLACE)
     model = NoDrift.of(points, records, 1.0)
 
     def noise(rng: np.random.Generator, counts: Ints) -> Floats:
@@ -149,22 +140,10 @@ def test_noise_that_depends_on_the_counts_is_drawn_for_simulated_ones() -> None:
         return wide[:, None] * rng.laplace(0, LAPLACE.scale, (len(counts), 16))
 
     def adaptive(law: Any) -> float:
-        statistic = AdaptiveStatistic(
-            name="kl",
-            unit="nats",
-            value=0.1,
-            points=points,
-            records=records,
-            before_noise=lambda counts: plain.simulated(model, counts, np.random.default_rng(0))[
-                :, 0
-            ],
-            noise=law,
-        )
+        statistic = replace(plain, mechanism=None, noise=law)
         return judge_together([statistic], model, false_alarm=0.01).statistics[0].threshold
 
-    known = judge_release(
-        0.1, 0.01, 1.0, mechanism=LAPLACE, points=points, records=records, score=score
-    )
+    known = judge_together([plain], model, false_alarm=0.01)
     same = adaptive(lambda rng, counts: rng.laplace(0, LAPLACE.scale, (len(counts), 16)))
     assert same == pytest.approx(known.statistics[0].threshold, rel=0.05)
     assert adaptive(noise) > 1.5 * same

@@ -9,13 +9,9 @@ from scipy import stats
 from fedprikl import InvalidInputError
 from fedprikl.checks import Ints
 from fedprikl.divergence import Floor, Score, Skew, skewed_divergence
-from fedprikl.estimation import (
-    CountNoise,
-    NoisyCounts,
-    counts_interval,
-    drifted_ratios,
-    estimate_noisy_counts,
-)
+from fedprikl.estimation import CountNoise, NoisyCounts, estimate_noisy_counts
+from fedprikl.estimation.drift_model import drifted_ratios
+from fedprikl.estimation.interval import counts_interval
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import QueryPoints, all_points, spread_points
 from tests.estimation.test_interval import population

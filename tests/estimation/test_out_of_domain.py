@@ -8,9 +8,10 @@ from scipy import stats
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import ColumnCase, CountNoise, NoisyCounts, judge_columns
+from fedprikl.estimation import CountNoise, NoisyCounts, judge_columns
 from fedprikl.estimation import interval as plausible
-from fedprikl.estimation.noisy_estimates import answers_from_counts
+from fedprikl.estimation.estimate import answers_from_counts
+from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.noisy_views import NoisyViews
 from fedprikl.reference import OutOfDomain, Reference, View, all_points
 from tests.estimation.column_releases import falling, score_of
@@ -34,12 +35,7 @@ def threshold(law: OutOfDomain, records: int, noise_sd: float) -> float:
     half = np.array([records // 2, records - records // 2, 0])
     views = released(half, noise_sd, np.random.default_rng(5))
     points = all_points(_view(half).probabilities)
-    case = ColumnCase(
-        points=points,
-        records=records,
-        spread=1.0,
-        statistics=views.statistics(0, points, law)[-1:],
-    )
+    case = NoDrift.of(points, np.array([records]), 1.0), views.statistics(0, points, law)[-1:]
     (found,) = judge_columns([case], false_alarm=RATE)
     assert [statistic.name for statistic in found.statistics] == ["out_of_domain"]
     return found.statistics[0].threshold
@@ -130,12 +126,8 @@ def test_a_new_category_is_found_where_clients_differ(
         kept = rng.multinomial(122, rng.dirichlet(falling(8) * 30, 40)).sum(axis=0)
         held = np.append(kept, 5000 - kept.sum())
         views = released(held, 10.0, rng)
-        case = ColumnCase(
-            points=points,
-            records=5000,
-            spread=view.spread(clients=[40]),
-            statistics=views.statistics(0, points, law),
-        )
+        model = NoDrift.of(points, np.array([5000]), view.spread(clients=[40]))
+        case = model, views.statistics(0, points, law)
         (found,) = judge_columns([case], false_alarm=0.005, control=control)
         told = {statistic.name: statistic.exceeds for statistic in found.statistics}
         assert set(told) == {"counts", "out_of_domain"}

@@ -11,8 +11,8 @@ from scipy import stats
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise, CountsDesign, NoisyCounts
+from fedprikl.estimation.cells import CellNull, cell_shares, shifted_cells, step_up
 from fedprikl.estimation.no_drift import public_simulation
-from fedprikl.estimation.shifted_cells import CellNull, cell_shares, shifted_cells, step_up
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Correlation, QueryPoints, Spread, all_points, distinct_points
 from tests.estimation.column_releases import falling

@@ -26,8 +26,8 @@ from fedprikl.estimation import (
     trusted_aggregator,
 )
 from fedprikl.estimation.no_drift import NoDrift, group_sizes, multinomial
-from fedprikl.estimation.noisy_verdict import VariationStatistic, overdispersion, variation
-from fedprikl.estimation.statistic import alarm_threshold
+from fedprikl.estimation.statistic import overdispersion, variation, variation_statistic
+from fedprikl.estimation.verdict import alarm_threshold
 from fedprikl.paper import baseline, no_privacy
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism, Mechanism
 from fedprikl.reference import all_points, distinct_points
@@ -356,7 +356,7 @@ def test_a_verdict_is_quick(rng: np.random.Generator) -> None:
 def judge_counts(model: NoDrift, noise: CountNoise) -> Verdict:
     """The verdict on counts without drift, of all cells."""
     design = CountsDesign(all_points(model.pi), model.records, (noise,))
-    statistic = VariationStatistic(design, model.records_per_term * model.pi)
+    statistic = variation_statistic(design, model.records_per_term * model.pi)
     return judge_together([statistic], model, false_alarm=0.01)
 
 

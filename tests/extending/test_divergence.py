@@ -28,20 +28,18 @@ from fedprikl.estimation import (
     BatchCounts,
     CountNoise,
     CountsDesign,
-    CountsNoise,
     NoisyCounts,
-    counts_interval,
-    drifted_ratios,
     estimate_noisy_counts,
     judge_together,
     score_sensitivity,
-    trial_errors,
     trusted_aggregator,
     weighted_score,
 )
-from fedprikl.estimation.drift_model import model_drift
+from fedprikl.estimation.drift_model import drifted_ratios, model_drift
+from fedprikl.estimation.interval import counts_interval
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_verdict import VariationStatistic
+from fedprikl.estimation.statistic import variation_statistic
+from fedprikl.estimation.trials import CountsNoise, trial_errors
 from fedprikl.planning import (
     Design,
     DesignForecast,
@@ -219,7 +217,7 @@ def test_noisy_counts_are_estimated_and_judged(triangular: Divergence) -> None:
     assert low <= truth <= high
     assert high - low < 0.2
     design = CountsDesign.of(points, noisy)
-    statistic = VariationStatistic(design, np.array(noisy.counts))
+    statistic = variation_statistic(design, np.array(noisy.counts))
     assert judge_together([statistic], NoDrift.of(points, records, 1.0), false_alarm=0.01).drifted
     ratios = drifted_ratios(pi, "shuffled", 0.4, score)
     assert ratios is not None

@@ -19,7 +19,7 @@ from fedprikl.divergence import Score
 from fedprikl.errors import BudgetExceededError, LedgerError
 from fedprikl.estimation import BatchCounts, trusted_aggregator
 from fedprikl.estimation.interval import value_interval
-from fedprikl.estimation.statistic import alarm_threshold
+from fedprikl.estimation.verdict import alarm_threshold
 from fedprikl.privacy import (
     Calibrated,
     InsecureSeededNoise,

@@ -35,11 +35,11 @@ from fedprikl.estimation import (
     Estimate,
     NoisyCounts,
     Verdict,
-    increments_per_batch,
     score_sensitivity,
     trusted_aggregator,
 )
 from fedprikl.estimation.drift_model import fit_drift
+from fedprikl.estimation.scoring import increments_per_batch
 from fedprikl.paper import (
     baseline,
     classic_constant,

@@ -17,10 +17,11 @@ import pytest
 
 from fedprikl import Reference
 from fedprikl.divergence import Score
-from fedprikl.estimation import CountNoise, CountsNoise, trial_errors
-from fedprikl.estimation.column_verdict import SmoothTail
+from fedprikl.estimation import CountNoise
 from fedprikl.estimation.drift_model import drifted_ratios
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
+from fedprikl.estimation.trials import CountsNoise, trial_errors
+from fedprikl.estimation.verdict import SmoothTail
 from fedprikl.planning import plan_round
 from fedprikl.planning.simulated_round import _drifted
 from fedprikl.reference import all_points

@@ -17,7 +17,8 @@ from fedprikl import InvalidInputError
 from fedprikl.audit.lower_bounds import Sampler, audit
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score, Skew
-from fedprikl.estimation import BatchCounts, score_ranges
+from fedprikl.estimation import BatchCounts
+from fedprikl.estimation.scoring import score_ranges
 from fedprikl.privacy import (
     SECURE_NOISE,
     BoundedRangeLoss,

@@ -13,12 +13,7 @@ from fedprikl import InvalidInputError
 from fedprikl.divergence import KL, Divergence, Floor, Score, Skew, divergence_named
 from fedprikl.divergence.smoothing import Additive
 from fedprikl.errors import UnboundedSensitivityError
-from fedprikl.estimation import (
-    BatchCounts,
-    score_reach,
-    score_sensitivity,
-    weighted_score,
-)
+from fedprikl.estimation import BatchCounts, score_reach, score_sensitivity, weighted_score
 from fedprikl.estimation.scoring import _scores_per_batch
 from fedprikl.privacy import contribution_sensitivity, joint_sensitivity
 from fedprikl.privacy import sensitivity as module

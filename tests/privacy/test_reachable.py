@@ -13,7 +13,8 @@ from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Floor, Score, Skew
 from fedprikl.divergence.kl import KullbackLeibler
-from fedprikl.estimation import BatchCounts, score_ranges, weighted_score
+from fedprikl.estimation import BatchCounts, weighted_score
+from fedprikl.estimation.scoring import score_ranges
 from fedprikl.privacy import (
     InverseSensitivityMechanism,
     Ranges,

@@ -22,7 +22,8 @@ from fedprikl.divergence import (
     phi,
 )
 from fedprikl.errors import UnboundedSensitivityError
-from fedprikl.estimation import BatchCounts, increments_per_batch, score_sensitivity, weighted_score
+from fedprikl.estimation import BatchCounts, score_sensitivity, weighted_score
+from fedprikl.estimation.scoring import increments_per_batch
 from fedprikl.paper import paper_kl_sensitivity, paper_term_sensitivity
 from fedprikl.privacy import (
     exact_sensitivity,

@@ -1,18 +1,31 @@
 """Answers: one number with its interval, as it is shown; and estimates, which can be judged."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedprikl.checks import Floats
+from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.interval import Interval
-from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.statistic import Statistic, Verdict, judge_together
+from fedprikl.estimation.interval import Interval, counts_interval
+from fedprikl.estimation.no_drift import NoDrift, public_simulation
+from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts, estimate_noisy_counts
+from fedprikl.estimation.noisy_views import NoisyViews
+from fedprikl.estimation.statistic import Statistic, variation_statistic
+from fedprikl.estimation.verdict import (
+    Verdict,
+    judge_together,
+    simulate_together,
+    simulated_draws,
+)
 from fedprikl.privacy import PrivacyStatement
-from fedprikl.reference import Spread
+from fedprikl.reference import QueryPoints, Spread
+
+POPULATIONS, RESAMPLES = 200, 20  # that tell what no drift gives
+MOST, CHUNK = 20_000_000, 2_000_000  # numbers in all, and at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +148,143 @@ class Estimate:
             "verdict": None if self.statistic is None else self.verdict().to_dict(),
             "privacy": self.privacy.to_dict(),
         }
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Estimates:
+    """One estimate for each question of a plan, from the same counts."""
+
+    each: tuple[Estimate, ...]
+    privacy: PrivacyStatement  # of all together
+    payload: int  # counts each client reported
+    records: int  # of all batches
+    noisy_counts: NoisyCounts | None = field(default=None, repr=False)  # where they are released
+    columns: NoisyViews | None = field(default=None, repr=False)  # where columns are asked
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """What the verdict rests on; estimates from the same noisy counts share one."""
+        known = [found.statistic for found in self.each if found.statistic is not None]
+        return tuple({id(statistic): statistic for statistic in known}.values())
+
+    def judge(
+        self, false_alarm: float, spread: float | Spread
+    ) -> tuple[Verdict, tuple[float | None, ...]]:
+        """Drifted or not, and what each estimate would be without drift, if that is known.
+
+        About a second for 500 asked cells and three questions.
+        """
+        statistics = self.statistics
+        if not statistics:
+            raise InvalidInputError("How these estimates spread without drift is not known.")
+        model = NoDrift.of(statistics[0].points, statistics[0].records, spread)
+        nulls = simulate_together(statistics, model, draws=simulated_draws(false_alarm))
+        means = {
+            id(statistic): null.mean for statistic, null in zip(statistics, nulls, strict=True)
+        }
+        return judge_together(statistics, model, nulls, false_alarm=false_alarm), tuple(
+            found.typical(model) if found.typical else means.get(id(found.statistic))
+            for found in self.each
+        )
+
+
+def estimates_from_counts(
+    points: QueryPoints,
+    noisy: NoisyCounts,
+    scores: Sequence[Score],
+    *,
+    method: str,
+    payload: int,
+    privacy: PrivacyStatement,
+    rng: np.random.Generator,
+) -> tuple[Estimate, ...]:
+    """An estimate for each score, with its interval; one statistic for the verdict on all.
+
+    `rng` serves the debiasing only; it never makes release noise.
+    """
+    design = CountsDesign.of(points, noisy)
+    statistic = variation_statistic(design, np.array(noisy.counts))
+    found = [estimate_noisy_counts(points, noisy, score=score, rng=rng) for score in scores]
+    return tuple(
+        Estimate(
+            method=method,
+            value=value,
+            target=score.target,
+            unit=score.unit,
+            payload=payload,
+            noise_sd=noise_sd,
+            limits=partial(counts_interval, points, noisy, value, score=score),
+            statistic=statistic,
+            typical=partial(mean_without_drift, design, score),
+            privacy=privacy,
+        )
+        for (value, noise_sd), score in zip(found, scores, strict=True)
+    )
+
+
+def mean_without_drift(design: CountsDesign, score: Score, model: NoDrift) -> float:
+    """What the estimate from counts with this noise is on average, if nothing has drifted."""
+    each = RESAMPLES * (len(design.points) + 1)
+    populations = min(POPULATIONS, max(10, MOST // each))
+    parts = np.array_split(np.arange(populations), 1 + populations * each // CHUNK)
+    rng, found = public_simulation(), []
+    for part in parts:
+        counts = model.counts(len(part), rng)
+        asked = design.asked(counts)
+        on_counts, on_outside = design.draw_noise(rng, len(part))
+        values, _ = design.debias(
+            counts + on_counts,
+            design.records - asked + on_outside,
+            np.broadcast_to(design.records, asked.shape),
+            score=score,
+            rng=rng,
+            resamples=RESAMPLES,
+        )
+        found.append(values)
+    return float(np.concatenate(found).mean())
+
+
+def answers_from_counts(
+    points: QueryPoints,
+    noisy: NoisyCounts,
+    spread: float | Spread,
+    scores: Sequence[Score],
+    *,
+    mechanism: str,
+) -> tuple[Answer, ...]:
+    """Each divergence of a view from its noisy counts, and what it would be without drift.
+
+    All simulation is public and has a fixed seed: anybody finds the same numbers. `spread` says how
+    counts vary without drift; `mechanism` is the noise in words. Cost: 30 ms for a divergence of 12
+    cells, about a second for 500 cells.
+
+    >>> import numpy as np
+    >>> from fedprikl.divergence import TV, Skew
+    >>> from fedprikl.reference import all_points
+    >>> points, noise = all_points([0.5, 0.3, 0.2]), CountNoise(sd=10.0)
+    >>> noisy = NoisyCounts.of([5004.0, 3404.0, 1604.0, -3.0], [10_000], [noise])
+    >>> score = Score(Skew(0.01), TV)
+    >>> (found,) = answers_from_counts(points, noisy, 1.0, [score], mechanism=str(noise))
+    >>> found.divergence, round(found.value, 2), round(found.no_drift, 3)
+    ('tv', 0.04, 0.006)
+    """
+    design = CountsDesign.of(points, noisy)
+    model, found = NoDrift.of(points, design.records, spread), []
+    for score in (each.plain for each in scores):
+        value, _ = estimate_noisy_counts(points, noisy, score=score, rng=public_simulation())
+        interval = counts_interval(points, noisy, value, score=score)
+        found.append(
+            Answer(
+                divergence=score.divergence.name,
+                value=value,
+                interval=None if interval is None else interval.printed,
+                no_drift=mean_without_drift(design, score, model),
+                target=score.target,
+                unit=score.unit,
+                mechanism=mechanism,
+            )
+        )
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -14,8 +14,9 @@ from fedprikl.estimation.adaptive import LAWS, adaptive_noise, adaptive_value, d
 from fedprikl.estimation.drift_model import skew_of
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.interval import adaptive_interval, value_interval
+from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.scoring import BatchCounts, Terms, score_sensitivity, weighted_score
-from fedprikl.estimation.statistic import AdaptiveStatistic, ScoredStatistic
+from fedprikl.estimation.statistic import Statistic, scored_statistic
 from fedprikl.privacy import (
     SECURE_NOISE,
     Calibrated,
@@ -136,8 +137,8 @@ def explain_score(
             score=score,
             client_effect=client_effect,
         ),
-        statistic=ScoredStatistic(
-            value=value, score=score, points=points, records=records, mechanism=mechanism
+        statistic=scored_statistic(
+            value, score=score, points=points, records=records, mechanism=mechanism
         ),
         privacy=state_number(mechanism, calibrated, insecure),
     )
@@ -231,18 +232,18 @@ def adaptive_statistic(
     *,
     epsilon: float,
     moved: int = 1,
-) -> AdaptiveStatistic:
+) -> Statistic:
     """The released value as a statistic. Its noise without drift is simulated."""
     terms = Terms.of(points, records)
 
-    def before_noise(counts: Ints) -> Floats:
+    def before_noise(_model: NoDrift, counts: Ints, _rng: np.random.Generator) -> Floats:
         if not is_whole(points):
-            return np.asarray(terms.scores(counts, score) @ terms.weights)
+            return np.asarray(terms.scores(counts, score) @ terms.weights)[:, None]
         total = int(records[0])
         cells = terms.scores(counts, replace(score, control=1.0)) @ terms.weights
         tau = dead_zone(epsilon, records=total, cells=len(points), moved=moved)
         outside = np.maximum(total - counts.sum(axis=1) - tau, 0.0)
-        return np.asarray(cells + (1 - skew_of(score)) * outside / total)
+        return np.asarray(cells + (1 - skew_of(score)) * outside / total)[:, None]
 
     def noise(rng: np.random.Generator, counts: Ints) -> Floats:
         draw = adaptive_noise(
@@ -255,13 +256,13 @@ def adaptive_statistic(
         )
         return draw(rng, len(counts), REPETITIONS)
 
-    return AdaptiveStatistic(
+    return Statistic(
         name=score.divergence.name,
         unit=score.unit,
-        value=value,
         points=points,
         records=records,
-        before_noise=before_noise,
+        observed=lambda _: value,
+        simulated=before_noise,
         noise=noise,
     )
 

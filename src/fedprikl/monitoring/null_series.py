@@ -15,8 +15,8 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise
-from fedprikl.estimation.column_verdict import KNEE, SKEWS, GammaLike, SmoothTail
 from fedprikl.estimation.no_drift import Ratios, gamma_like, public_simulation
+from fedprikl.estimation.verdict import KNEE, SmoothTail
 from fedprikl.libraries import scipy
 from fedprikl.monitoring.channels import Channel, Grouping, PeriodCounts
 
@@ -220,7 +220,7 @@ def simulate_null(case: NullCase) -> ChannelNull:
 def _tail(values: Floats) -> SmoothTail:
     """The law of a statistic; normal where it cannot vary, as of a column of one category."""
     if values.std() < FLAT:
-        return SmoothTail(GammaLike(float(values.mean()), 1.0, SKEWS[0]), -math.log(KNEE), 1.0)
+        return SmoothTail(float(values.mean()), 1.0)
     return SmoothTail.of(values)
 
 

@@ -20,6 +20,7 @@ from fedprikl.checks import Floats, Ints, check_false_alarm, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import sum_counts
 from fedprikl.estimation.noisy_counts import project_counts
+from fedprikl.estimation.verdict import least_depth
 from fedprikl.monitoring.alarms import (
     JudgedPeriod,
     JudgedView,
@@ -41,7 +42,6 @@ from fedprikl.monitoring.null_series import (
     simulation_error,
 )
 from fedprikl.reference import QueryPoints, Spread
-from fedprikl.search import bisect
 
 LEAST = 0.5  # records in a cell: none may be impossible
 HALVINGS = 30
@@ -259,10 +259,7 @@ def _threshold(nulls: Sequence[ChannelNull], test: int, rate: float) -> float:
     def fits(depth: float) -> bool:
         return math.fsum(null.chance(test, depth) for null in nulls) <= allowed
 
-    low, high = 0.0, 8.0
-    while not fits(high):
-        low, high = high, 2 * high
-    return bisect(fits, high, low, halvings=HALVINGS)[0]
+    return least_depth(fits, 8.0, halvings=HALVINGS)
 
 
 def _check(channels: Sequence[Channel], periods: Sequence[PeriodCounts]) -> None:

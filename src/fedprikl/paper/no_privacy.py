@@ -5,7 +5,7 @@ import math
 from fedprikl.divergence import Score
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.scoring import BatchCounts, weighted_score
-from fedprikl.estimation.statistic import ScoredStatistic
+from fedprikl.estimation.statistic import scored_statistic
 from fedprikl.privacy import PrivacyStatement
 
 PLAIN_SCORE = Score()
@@ -21,8 +21,8 @@ def no_privacy(counts: BatchCounts, *, score: Score = PLAIN_SCORE) -> Estimate:
         unit=score.unit,
         payload=counts.points.payload,
         noise_sd=0.0,
-        statistic=ScoredStatistic(
-            value=value,
+        statistic=scored_statistic(
+            value,
             score=score,
             points=counts.points,
             records=counts.records,

@@ -29,15 +29,8 @@ from fedprikl.estimation.drift_model import (
     smooth_examples,
 )
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_verdict import VariationStatistic
 from fedprikl.estimation.scoring import Terms
-from fedprikl.estimation.statistic import (
-    AdaptiveStatistic,
-    NullValues,
-    Statistic,
-    joint_thresholds,
-    simulate_together,
-)
+from fedprikl.estimation.statistic import Statistic, variation_statistic
 from fedprikl.estimation.trials import (
     RESAMPLES,
     AdaptiveNoise,
@@ -45,6 +38,12 @@ from fedprikl.estimation.trials import (
     Release,
     ValueNoise,
     trial_errors,
+)
+from fedprikl.estimation.verdict import (
+    NullValues,
+    joint_thresholds,
+    simulate_together,
+    simulated_draws,
 )
 from fedprikl.libraries import scipy
 from fedprikl.planning.known import Known
@@ -481,7 +480,7 @@ class SimulatedRound:
         cohorts = cohort_sizes(self.plan, self.known.clients // self.batches)
         if isinstance(trust, NoisyHistogram):
             design = CountsDesign(self.points, self.records, (self._count_noise,) * self.batches)
-            return (VariationStatistic(design, np.zeros(len(self.points))),)
+            return (variation_statistic(design, np.zeros(len(self.points))),)
         sums, probabilities = [], self.view.probabilities
         for batch, records in enumerate(self.records.tolist()):
             cells = self.points.cells[self.points.batch == batch]
@@ -536,7 +535,7 @@ def _verdict_power(
     statistics: Sequence[Statistic], model: NoDrift, false_alarm: float
 ) -> Callable[[Floats], float]:
     """How often a verdict finds a drift with these P / Pi of the terms, one example a row."""
-    nulls = simulate_together(statistics, model, false_alarm=false_alarm)
+    nulls = simulate_together(statistics, model, draws=simulated_draws(false_alarm))
     thresholds = joint_thresholds(nulls, false_alarm=false_alarm)
     # Small drifts hardly change adaptive noise, which is costly to compute.
     noises = [_usual_noise(statistic, model) for statistic in statistics]
@@ -546,20 +545,18 @@ def _verdict_power(
         drawn = [_drifted(model, ratios).counts(each, rng) for ratios in examples]
         counts, missed = np.concatenate(drawn), []
         for statistic, threshold, noise in zip(statistics, thresholds, noises, strict=True):
-            if isinstance(statistic, AdaptiveStatistic):
-                found = NullValues(statistic.before_noise(counts)[:, None] + noise)
-            else:
-                found = NullValues(statistic.simulated(model, counts, rng), statistic.mechanism)
+            values = statistic.simulated(model, counts, rng)
+            found = NullValues(values if noise is None else values + noise, statistic.mechanism)
             missed.append(1 - found.above(threshold))
         return float(1 - np.prod(missed, axis=0).mean())
 
     return power
 
 
-def _usual_noise(statistic: Statistic, model: NoDrift) -> Floats:
+def _usual_noise(statistic: Statistic, model: NoDrift) -> Floats | None:
     """Of an adaptive statistic without drift; of others nothing."""
-    if not isinstance(statistic, AdaptiveStatistic):
-        return np.zeros(0)
+    if statistic.noise is None:
+        return None
     rng = np.random.default_rng(SEED)
     return statistic.noise(rng, model.counts(NOISES, rng)).ravel()
 

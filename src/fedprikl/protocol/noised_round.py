@@ -20,8 +20,6 @@ from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import (
     Answer,
     CellShares,
-    ColumnCase,
-    ColumnVerdict,
     Estimates,
     NoisyCounts,
     NoisyViews,
@@ -31,7 +29,8 @@ from fedprikl.estimation import (
     judge_columns,
     shifted_cells,
 )
-from fedprikl.estimation.shifted_cells import Case
+from fedprikl.estimation.cells import Case
+from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.privacy import Head, Ledger, PrivacyStatement
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.cohort_sums import (
@@ -111,16 +110,14 @@ def _judge(
     released: NoisyViews,
     cases: Sequence[Case],
     clients: int,
-) -> tuple[ColumnVerdict, ...]:
+) -> tuple[Verdict, ...]:
     """On all views together."""
     columns, effect = [], plan.verdict.design_effect
     for i, (view, (points, noisy, spread)) in enumerate(zip(views, cases, strict=True)):
         (records,) = noisy.records
         law = view.out_of_domain(clients=clients, records=records, design_effect=effect)
-        statistics = released.statistics(i, points, law)
-        columns.append(
-            ColumnCase(points=points, records=records, spread=spread, statistics=statistics)
-        )
+        model = NoDrift.of(points, np.array([records]), spread)
+        columns.append((model, released.statistics(i, points, law)))
     rate, control = plan.false_alarm_of_each, plan.verdict.control
     return judge_columns(columns, false_alarm=rate, control=control)
 
@@ -141,7 +138,7 @@ def _answer(
     case: Case,
     mechanism: str,
     *,
-    verdict: ColumnVerdict | None,
+    verdict: Verdict | None,
     shifted: Ints | None,
 ) -> ColumnAnswer:
     scores = [view_score(name) for name in SIZES]

@@ -17,13 +17,12 @@ from fedprikl.estimation import (
     Estimates,
     NoisyCounts,
     NoisyViews,
-    ViewVector,
     estimates_from_counts,
     noise_counts,
     noise_views,
 )
 from fedprikl.estimation.adaptive import adaptive_value
-from fedprikl.estimation.noisy_views import read_views
+from fedprikl.estimation.noisy_views import Released, read_views
 from fedprikl.estimation.trusted_aggregator import (
     TRUST,
     explain_adaptive,
@@ -223,9 +222,10 @@ class ScoredSum:
                 counts = noise_counts(_summed(points, batches), noise.charge, source).numbers
             else:
                 values.append(self._noised_number(points, batches, noise, source))
-        columns: NoisyViews | None = None
+        noised: tuple[Released, ...] = ()
+        vectors: tuple[Released, ...] = ()
         if self.columns_noise is not None:
-            columns = noise_views(
+            noised, vectors = noise_views(
                 views,
                 split_views(self.plan, np.sum([batch.views for batch in batches], axis=0)),
                 sum(batch.records for batch in batches),
@@ -236,8 +236,8 @@ class ScoredSum:
             records=tuple(batch.records for batch in batches),
             values=tuple(values),
             counts=counts,
-            views=() if columns is None else tuple(each.numbers for each in columns.counts),
-            vectors=() if columns is None else tuple(map(_values, columns.vectors)),
+            views=noised,
+            vectors=vectors,
             insecure=source.insecure,
         )
 
@@ -271,8 +271,8 @@ class ScoredSum:
             columns = read_views(
                 views,
                 int(records.sum()),
-                [np.array(each) for each in noised.views],
-                [np.array(each) for each in noised.vectors],
+                noised.views,
+                noised.vectors,
                 **self._view_noise(self.columns_noise),
             )
             stated += self._stated(self.columns_noise, noised.insecure)
@@ -398,7 +398,3 @@ def _summed(points: QueryPoints, batches: Sequence[OpenedSum]) -> BatchCounts:
     """SECRET: the exact counts of all points."""
     asked = np.concatenate([batch.counts for batch in batches])
     return BatchCounts(points, asked, np.array([batch.records for batch in batches]))
-
-
-def _values(vector: ViewVector) -> tuple[float, ...]:
-    return tuple(vector.values.tolist())

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_open_unit
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation.column_verdict import SKEWS, gamma_like_deviate
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import CountNoise, CountsDesign, NoisyCounts
+from fedprikl.estimation.verdict import SKEWS, gamma_like_deviate
 from fedprikl.libraries import scipy
 from fedprikl.reference import QueryPoints, Spread
 from fedprikl.search import bisect_each
