@@ -23,7 +23,7 @@ from fedprikl.divergence import (
     register,
     skewed_divergence,
 )
-from fedprikl.divergence.kl import KullbackLeibler
+from fedprikl.divergence.divergences import KullbackLeibler
 from fedprikl.estimation import (
     BatchCounts,
     CountNoise,

@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from fedprikl import InvalidInputError
-from fedprikl.divergence import KL, Divergence, Floor, Score, Skew, divergence_named
-from fedprikl.divergence.smoothing import Additive
+from fedprikl.divergence import KL, Additive, Divergence, Floor, Score, Skew, divergence_named
 from fedprikl.errors import UnboundedSensitivityError
 from fedprikl.estimation import BatchCounts, score_reach, score_sensitivity, weighted_score
 from fedprikl.estimation.scoring import _scores_per_batch

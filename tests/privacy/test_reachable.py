@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Floor, Score, Skew
-from fedprikl.divergence.kl import KullbackLeibler
+from fedprikl.divergence.divergences import KullbackLeibler
 from fedprikl.estimation import BatchCounts, weighted_score
 from fedprikl.estimation.scoring import score_ranges
 from fedprikl.privacy import (

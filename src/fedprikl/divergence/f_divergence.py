@@ -6,12 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedprikl.checks import Floats
+from fedprikl.checks import Floats, check_finite
 from fedprikl.errors import InvalidInputError
+from fedprikl.libraries import load_extensions
 
 DRIFTS = (0.0, 0.02, 0.1, 0.2)  # shares of what an empty cell scores; a plan is judged at these
 EDGES = np.linspace(0.0, 1.0, 33)
 TINY = 1e-300  # stands for 0 where only its logarithm or inverse would be wrong
+EXTENSIONS = "fedprikl.divergences"  # entry points of installed packages that register divergences
 _known: dict[str, "Divergence"] = {}
 
 
@@ -24,8 +26,8 @@ class Divergence(ABC):
     long as P' has no mass outside the cells of Pi. Choose the multiple for which f stops rising
     (f' tends to 0), where there is one: then mass outside is counted as it should be.
 
-    A divergence is one class in one file: `name`, `unit`, `curvature`, `f` and `slope`, and a call
-    of `register`. The other methods have defaults; replace one where a closed form is known.
+    A divergence is one class: `name`, `unit`, `curvature`, `f` and `slope`, and a call of
+    `register`. The other methods have defaults; replace one where a closed form is known.
 
     >>> from fedprikl.divergence import divergence_named
     >>> kl = divergence_named("kl")
@@ -159,17 +161,19 @@ def register(divergence: Divergence) -> Divergence:
 
 
 def divergence_named(name: str) -> Divergence:
-    """The divergence that a plan names.
+    """The divergence that a plan names; an installed extension is loaded for it.
 
     >>> divergence_named("kl")
     <divergence kl>
     """
-    found = _known.get(name) if isinstance(name, str) else None
-    if found is None:
+    if name not in _known:
+        load_extensions(EXTENSIONS)
+    if name not in _known:
         raise InvalidInputError(
-            f"There is no divergence {name!r:.40}. Known: {', '.join(sorted(_known))}."
+            f"There is no divergence {name!r:.40}. Known: {', '.join(sorted(_known))}. If it "
+            "belongs to an extension, install it, or import the module that registers it."
         )
-    return found
+    return _known[name]
 
 
 def _check(divergence: Divergence) -> None:
@@ -209,3 +213,14 @@ def _correction_is_convex(divergence: Divergence) -> bool:
     scores = divergence.corrected(v + 0 * variance, variance + 0 * v)
     slack = 1e-12 * (1 + np.abs(scores).max(axis=-1, keepdims=True))
     return bool(np.all(np.diff(scores, n=2, axis=-1) >= -slack))
+
+
+def check_skew(value: float) -> float:
+    """A skew: at least 0 and below 1."""
+    gamma = check_finite(value, "skew")
+    if not 0 <= gamma < 1:
+        raise InvalidInputError(
+            f"The skew must be at least 0 and below 1, got {gamma}. It is the share of Pi mixed "
+            "into P; try 0.01."
+        )
+    return gamma

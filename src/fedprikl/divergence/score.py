@@ -1,16 +1,99 @@
-"""The score of a count, and how much one more record can change it."""
+"""The score of a count, its smoothing, and how much one more record can change it.
+
+A smoothing is a public rule, fixed before any data is seen, that keeps scores finite. It turns the
+count h of a cell into an effective ratio v(h) = P'(x) / Pi(x). The paper calls P' the "prespecified
+effective distribution" [rem:min_occurance]; it is the target of the estimate, and `str` describes
+it.
+
+>>> str(Skew(0.01)), str(Floor(0.001))
+('0.01 Pi + 0.99 P', 'max(P, 0.001)')
+"""
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl.checks import Floats, Ints, check_finite
-from fedprikl.divergence.f_divergence import Divergence
-from fedprikl.divergence.kl import KL
-from fedprikl.divergence.smoothing import DEFAULT_SKEW, Floor, Skew, Smoothing
+from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
+from fedprikl.divergence.divergences import KL
+from fedprikl.divergence.f_divergence import Divergence, check_skew
 from fedprikl.errors import InvalidInputError
+
+Line = tuple[Floats, Floats]  # offset and slope of v(h) = offset + slope h
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """P' = gamma Pi + (1 - gamma) P: the default, with the same effect on every cell.
+
+    With gamma = 0, P' = P. Where f(0) is infinite, as for KL, an empty cell then has an infinite
+    score, and no noise can make it private.
+
+    >>> str(Skew(0.0))
+    'P'
+    """
+
+    gamma: float = 0.01
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", check_skew(self.gamma))
+
+    def line(self, pi: Floats, records: Ints) -> Line:
+        """v = gamma + (1 - gamma) h / (N Pi)."""
+        return np.full(np.shape(pi), self.gamma), (1 - self.gamma) / (records * pi)
+
+    def __str__(self) -> str:
+        return f"{self.gamma:g} Pi + {1 - self.gamma:g} P" if self.gamma else "P"
+
+
+@dataclass(frozen=True, slots=True)
+class Additive:
+    """P' = (h + pseudo) / (N + pseudo |X|): Laplace smoothing, the paper's suggestion.
+
+    Not negligible on large domains: on 2^16 cells it pulls every P' towards uniform.
+    """
+
+    pseudo: float
+    cells: int
+
+    def __post_init__(self) -> None:
+        check_positive_int(self.cells, "cells")
+        if check_finite(self.pseudo, "pseudo") <= 0:
+            raise InvalidInputError(f"The pseudo-count must be above 0, got {self.pseudo}.")
+
+    def line(self, pi: Floats, records: Ints) -> Line:
+        """v = (h + pseudo) / ((N + pseudo |X|) Pi)."""
+        slope = 1 / ((records + self.pseudo * self.cells) * pi)
+        return self.pseudo * slope, slope
+
+    def __str__(self) -> str:
+        return f"P with {self.pseudo:g} added to each of {self.cells} cells"
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """P' = max(P, tau): the paper's clipping in the baseline [alg:sys_dist]. Not a distribution."""
+
+    tau: float
+
+    def __post_init__(self) -> None:
+        tau = check_open_unit(
+            self.tau, "tau", "It is the smallest frequency that counts; try 1e-4."
+        )
+        object.__setattr__(self, "tau", tau)
+
+    def line(self, pi: Floats, records: Ints) -> Line:
+        """v before the floor: h / (N Pi)."""
+        return NO_SKEW.line(pi, records)
+
+    def __str__(self) -> str:
+        return f"max(P, {self.tau:g})"
+
+
+DEFAULT_SKEW, NO_SKEW = Skew(), Skew(0.0)
+Smoothing = Skew | Additive | Floor
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +123,8 @@ class Score:
     >>> score.target, score.unit
     ('D(Pi || 0.01 Pi + 0.99 P)', 'nats')
     >>> pi, records = np.array([0.2]), np.array([50])
-    >>> score([0, 10, 20], pi, records).round(3).tolist()
-    [4.605, 0.0, -0.688]
+    >>> score([0, 5, 20], pi, records).round(3).tolist()
+    [4.605, 0.683, -0.688]
     >>> Score(Skew(0.01), maximum_step=0.4)([0, 1, 10], pi, records).round(3).tolist()
     [4.605, 4.205, 0.605]
     """
@@ -78,18 +161,18 @@ class Score:
     ) -> Floats:
         """s(h) per entry; infinite at most for an empty cell without smoothing."""
         h = np.asarray(counts, dtype=np.float64)
-        v = self.ratio(h, pi, records)
+        variance = None
         if self.correction:
             _, slope = self.smoothing.line(pi, records)
             variance = self.correction * np.asarray(outside) * slope**2 * h
-            scores = self.control * (v - 1) + self.divergence.corrected(v, variance)
-        else:
-            scores = self.control * (v - 1) + self.divergence.f(v)
-        if self.maximum_step < math.inf:
-            v = self.ratio(0, pi, records)
-            empty = self.control * (v - 1) + self.divergence.f(v)
-            scores = clip_steps(scores, empty, h, weights, self.maximum_step)
-        return np.asarray(scores, dtype=np.float64)
+        scores = self.of_ratio(self.ratio(h, pi, records), variance)
+        empty = self.of_ratio(self.ratio(0, pi, records), None)
+        return clip_steps(scores, empty, h, weights, self.maximum_step)
+
+    def of_ratio(self, v: Floats, variance: Floats | None) -> Floats:
+        """lambda (v - 1) + f(v), corrected for this variance of v; before clipping."""
+        f = self.divergence.f(v) if variance is None else self.divergence.corrected(v, variance)
+        return np.asarray(self.control * (v - 1) + f if self.control else f, dtype=np.float64)
 
     @property
     def finite(self) -> bool:
@@ -162,13 +245,15 @@ class Score:
             kink = np.floor(self.smoothing.tau * records)[:, None] + np.arange(-2, 3)
             candidates = np.sort(np.concatenate([candidates, kink], axis=1), axis=1)
         candidates = np.clip(candidates, 0, last[:, None])
-        steps = self.increments(
-            candidates,
-            pi[:, None],
-            records[:, None],
-            outside=np.broadcast_to(outside, pi.shape)[:, None],
-            weights=np.broadcast_to(weights, pi.shape)[:, None],
-        )
+        law = {
+            "outside": np.broadcast_to(outside, pi.shape)[:, None],
+            "weights": np.broadcast_to(weights, pi.shape)[:, None],
+        }
+
+        def steps_at(counts: Floats) -> Floats:
+            return self.increments(counts, pi[:, None], records[:, None], **law)
+
+        steps = steps_at(candidates)
         row, low, high = np.arange(len(pi)), np.zeros(len(pi), np.int64), np.ones(len(pi), np.int64)
         if isinstance(self.smoothing, Floor):  # else rounding must not choose between equal steps
             low, high = np.argmin(steps, axis=1), np.argmax(steps, axis=1)
@@ -179,17 +264,11 @@ class Score:
             highest_at=candidates[row, high].astype(np.int64),
         )
         if not self.divergence.proved:
-            self._check_extremes(found, pi, records, outside=outside, weights=weights)
+            self._check_extremes(found, records, steps_at)
         return found
 
     def _check_extremes(
-        self,
-        found: "ExtremeIncrements",
-        pi: Floats,
-        records: Ints,
-        *,
-        outside: npt.ArrayLike,
-        weights: npt.ArrayLike,
+        self, found: "ExtremeIncrements", records: Ints, steps_at: Callable[[Floats], Floats]
     ) -> None:
         """Refuses a score that is not convex on the very counts that may occur, as far as looked.
 
@@ -197,13 +276,7 @@ class Score:
         """
         near, far = np.arange(16.0), np.geomspace(1.0, max(2.0, float(records.max())), 64)
         looked = np.minimum(np.concatenate([near, np.floor(far)]), records[:, None] - 1.0)
-        steps = self.increments(
-            looked,
-            pi[:, None],
-            records[:, None],
-            outside=np.broadcast_to(outside, pi.shape)[:, None],
-            weights=np.broadcast_to(weights, pi.shape)[:, None],
-        )
+        steps = steps_at(looked)
         slack = 1e-9 * (1 + np.abs(found.lowest) + np.abs(found.highest))
         low, high = found.lowest - slack, found.highest + slack
         if np.any(steps < low[:, None]) or np.any(steps > high[:, None]):
@@ -259,21 +332,14 @@ class CellScores:
             raise InvalidInputError("Scores with a floor are no line of the count; use `Score`.")
         self._score, self._weights = score, weights
         self._offset, self._slope = score.smoothing.line(pi, records)
-        self._empty = score.control * (self._offset - 1) + score.divergence.f(self._offset)
+        self._empty = score.of_ratio(self._offset, None)
         variance = score.correction * np.asarray(outside) * self._slope**2
         self._variance = variance if np.any(variance) else None
 
     def __call__(self, cells: Ints, counts: Ints) -> Floats:
         """Of `cells` (positions) at `counts`; both broadcast."""
-        score, weights = self._score, self._weights[cells]
-        h = np.asarray(counts, dtype=np.float64)
-        v = self._offset[cells] + self._slope[cells] * h
-        if self._variance is None:
-            found = score.divergence.f(v)
-        else:
-            found = score.divergence.corrected(v, self._variance[cells] * h)
-        if score.control:
-            found = score.control * (v - 1) + found
-        if score.maximum_step < math.inf:
-            found = clip_steps(found, self._empty[cells], h, weights, score.maximum_step)
-        return np.asarray(weights * found, dtype=np.float64)
+        weights, h = self._weights[cells], np.asarray(counts, dtype=np.float64)
+        variance = None if self._variance is None else self._variance[cells] * h
+        found = self._score.of_ratio(self._offset[cells] + self._slope[cells] * h, variance)
+        step = self._score.maximum_step
+        return weights * clip_steps(found, self._empty[cells], h, weights, step)

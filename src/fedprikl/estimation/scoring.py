@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_counts, check_positive_int
-from fedprikl.divergence import KL, CellScores, Score
-from fedprikl.divergence.smoothing import Floor
+from fedprikl.divergence import KL, CellScores, Floor, Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.privacy import (
     BatchIncrements,

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, check_finite, check_positive_int, check_probabilities
-from fedprikl.divergence.exact import kl_divergence
-from fedprikl.divergence.phi import phi
+from fedprikl.divergence import kl_divergence, phi
 from fedprikl.errors import InvalidInputError
 
 
