@@ -203,7 +203,7 @@ def test_periods_have_the_name_of_their_length(every: str) -> None:
 
 def test_where_only_columns_are_asked_their_sizes_are_shown() -> None:
     text = PAGES["columns only"]
-    assert "departure delay: total variation (tv)" in text
+    assert "departure delay: Total variation (tv)" in text
     assert "Kullback-Leibler divergence (kl)" not in text.partition('<h2 id="windows">')[0]
 
 

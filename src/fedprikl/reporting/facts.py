@@ -597,16 +597,14 @@ def above_words(judged: Sequence[tuple[bool, float, int]], every: str) -> str:
 
 
 def point_words(point: PeriodPoint, found: tuple[float, str] | None, limit: float | None) -> str:
-    """A period, with its largest statistic beside the threshold."""
-    said = "not judged"
+    """The largest statistic of a period beside its threshold, or why there is none."""
     if found is not None:
         value, column = found
         where = f" ({column})" if column else ""
-        said = f"{value:.2f}{where}" + ("" if limit is None else f", threshold {limit:.2f}")
-    elif point.state != "released":
-        missed = f"missed, {point.reason or NO_REASON}"
-        said = missed if point.state == "missed" else "not counted yet"
-    return said
+        return f"{value:.2f}{where}" + ("" if limit is None else f", threshold {limit:.2f}")
+    if point.state == "missed":
+        return f"missed, {point.reason or NO_REASON}"
+    return "not judged" if point.state == "released" else "not counted yet"
 
 
 def beside(value: float | None, limit: float | None) -> str:

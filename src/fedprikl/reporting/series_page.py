@@ -7,7 +7,6 @@ Whether there is drift and since when, where, how large, and who answers. The pa
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from fedprikl.estimation import Answer
 from fedprikl.monitoring.alarms import JudgedView
 from fedprikl.monitoring.notifications import NO_REASON
 from fedprikl.monitoring.status import (
@@ -242,17 +241,11 @@ def _sizes(status: SeriesStatus) -> Iterator[Html]:
         return
     frame, last = Frame.of(status), status.judged[-1]
     order = sorted(last.columns, key=lambda c: -(facts.relative(last, c) or 0.0))[:COLUMNS]
-    found = {
-        facts.divergence_title(size.divergence): [
-            facts.named(point.sizes, size.divergence) for point in frame.points
-        ]
-        for size in facts.plainest_first(last.sizes)
-    } or {
-        f"{column.name}: total variation (tv)": [_tv(p, column.name) for p in frame.points]
-        for column in order
-    }
-    boxes = [_size_card(frame, *each) for each in found.items() if any(each[1])]
-    if not boxes:
+    shown = [("", size.divergence) for size in facts.plainest_first(last.sizes)]
+    boxes = [
+        _size_card(frame, *each) for each in shown or [(column.name, "tv") for column in order]
+    ]
+    if not any(boxes):
         return
     yield html.note(
         f"Of each {status.every} alone, with its 95% interval. 0 is no difference, but chance "
@@ -263,13 +256,17 @@ def _sizes(status: SeriesStatus) -> Iterator[Html]:
     yield html.cards(boxes)
 
 
-def _tv(point: PeriodPoint, name: str) -> Answer | None:
-    sizes = next((column.sizes for column in point.columns if column.name == name), ())
-    return facts.named(sizes, "tv")
-
-
-def _size_card(frame: Frame, title: str, found: Sequence[Answer | None]) -> Html:
+def _size_card(frame: Frame, name: str, divergence: str) -> Html:
+    """How far one view is from the reference, over time; an empty name is the whole."""
+    sizes = [
+        next((view.sizes for view in point.views if view.name == name), ())
+        for point in frame.points
+    ]
+    found = [facts.named(each, divergence) for each in sizes]
+    if not any(found):
+        return Html()
     words = ["no value" if size is None else facts.size_words(size) for size in found]
+    title = f"{name}: {facts.divergence_title(divergence)}".removeprefix(": ")
     chart = charts.timeline_chart(
         frame,
         [None if size is None else size.value for size in found],
@@ -443,20 +440,17 @@ def _neighbours(status: SeriesStatus, point: PeriodPoint) -> dict[str, str]:
 
 def _statistics(point: PeriodPoint, order: Sequence[JudgedView], every: str) -> Html:
     """Every statistic of the period beside its threshold, and how large the difference is."""
-    judged = [(column.name, column) for column in order]
-    if point.whole is not None:
-        judged.insert(0, ("the whole", point.whole))
     rows = []
-    for name, found in judged:
-        tv = facts.named(found.sizes, "tv")
+    for view in order if point.whole is None else [point.whole, *order]:
+        tv = facts.named(view.sizes, "tv")
         rows.append(
             (
-                name,
-                facts.beside(found.statistic, point.threshold),
-                facts.beside(found.cumulative, point.cumulative_threshold),
-                counted(found.window, every) if found.window else facts.UNKNOWN,
+                view.name or "the whole",
+                facts.beside(view.statistic, point.threshold),
+                facts.beside(view.cumulative, point.cumulative_threshold),
+                counted(view.window, every) if view.window else facts.UNKNOWN,
                 f"tv {facts.size_words(tv)}" if tv else facts.UNKNOWN,
-                html.marked("above" if found.exceeds else "below", found.exceeds),
+                html.marked("above" if view.exceeds else "below", view.exceeds),
             )
         )
     intro = (
