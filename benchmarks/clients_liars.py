@@ -69,7 +69,7 @@ def measure_liars(seed: int, attacks: int) -> list[dict[str, Any]]:
             "divergence": bound.divergence,
             "column": bound.column,
             "moved": worst[share, number],
-            "bound": bound.moved,
+            "bound": bound.shift,
             "breaking_the_protocol": bound.broken,
             "attacks": attacks,
         }

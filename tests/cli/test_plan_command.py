@@ -16,7 +16,7 @@ from fedprikl.cli.release_output import plan_words
 from fedprikl.errors import FedPriKLError
 from fedprikl.front.plan_checks import check_valid, now
 from fedprikl.planning.explain import Reason
-from fedprikl.planning.planned_round import ColumnForecast, Compared
+from fedprikl.planning.planned_round import ColumnForecast
 from fedprikl.planning.simulated_round import WORDS, Forecast
 from fedprikl.protocol import SignedPlan, SigningKey
 from tests.cli.test_round_commands import call, fails
@@ -47,11 +47,13 @@ def test_reasons_fit_into_80_columns(capsys: pytest.CaptureFixture[str]) -> None
     """Every way of release beside every kind of drift, and no word of it cut off."""
     cases = [Forecast(kind, 0.0308, 0.000123) for kind in WORDS for _ in range(2)]
     names = ("laplace noise", "gaussian noise", "adaptive noise", "noisy counts")
+    options = [SimpleNamespace(name=name, forecasts=cases) for name in names]
     planned: Any = SimpleNamespace(
         plan=plan_of(),
         reasons=[Reason("share of columns' counts", "adaptive noise", "why " * 30)],
         forecasts=cases,
-        comparison=[Compared(name, tuple(cases), name == names[2]) for name in names],
+        options=options,
+        taken=options[2],
         doublings={},
     )
     _print_reasons(Console(width=80, highlight=False), planned)

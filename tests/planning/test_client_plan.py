@@ -90,10 +90,10 @@ def test_liars_are_stated_for_every_answer() -> None:
         (share, name) for share in (0.01, 0.05) for name in ("kl", "tv", "js")
     }
     for bound in found:
-        assert 0 < bound.faked <= bound.moved < bound.broken
+        assert 0 < bound.faked <= bound.shift < bound.broken
     (few,) = (bound for bound in found if (bound.share, bound.divergence) == (0.01, "tv"))
     assert few.liars == 6
-    assert few.moved == pytest.approx(0.01, rel=0.01)
+    assert few.shift == pytest.approx(0.01, rel=0.01)
 
 
 def test_no_population_is_moved_further_than_stated() -> None:
@@ -114,9 +114,9 @@ def test_no_population_is_moved_further_than_stated() -> None:
                 weighted_score(BatchCounts(about.points, counts, about.records), score)
                 for counts in (honest, lied)
             ]
-            moved = abs(values[1] - values[0])
-            assert moved <= bound.moved
-            reached[bound.divergence] = max(reached[bound.divergence], moved / bound.moved)
+            shift = abs(values[1] - values[0])
+            assert shift <= bound.shift
+            reached[bound.divergence] = max(reached[bound.divergence], shift / bound.shift)
     assert min(reached.values()) > 0.3  # the bound is not empty
 
 

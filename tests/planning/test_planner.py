@@ -409,17 +409,17 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_it_takes_the_way_that_never_loses(name: str) -> None:
+def test_it_takes_the_option_that_never_loses(name: str) -> None:
     """To a textbook's noisy counts by 5%; ours are better, so by 10% to those."""
-    reference, records, epsilon, way = CHOICES[name]
+    reference, records, epsilon, option = CHOICES[name]
     found = plan_round(reference, clients=50, records=records, epsilon=epsilon, ask=("kl",))
-    assert found.plan.question.release == way
-    (taken,) = (each for each in found.comparison if each.taken)
-    (counts,) = (each for each in found.comparison if each.name == "noisy counts")
+    assert found.plan.question.release == option
+    taken: Any = found.taken
+    (counts,) = (each for each in found.options if each.name == "noisy counts")
     for mine, theirs in zip(taken.forecasts, counts.forecasts, strict=True):
         assert mine.error <= 1.1 * theirs.error
-    if way == "counts":
-        others = [each for each in found.comparison if not each.taken]
+    if option == "counts":
+        others = [each for each in found.options if each is not taken]
         assert all(
             any(
                 a.error > 1.05 * b.error for a, b in zip(o.forecasts, counts.forecasts, strict=True)
@@ -450,15 +450,14 @@ def test_the_verdict_decides_where_sizes_are_about_as_good(monkeypatch: Any) -> 
 def test_counts_need_every_cell() -> None:
     """Where cells are sampled, additive and adaptive noise are compared."""
     found = planned(2000, payload=60)
-    assert {each.name for each in found.comparison} == {"laplace noise", "adaptive noise"}
-    (taken,) = (each for each in found.comparison if each.taken)
-    assert taken.forecasts == found.forecasts
+    assert {each.name for each in found.options} == {"laplace noise", "adaptive noise"}
+    assert found.taken in found.options
 
 
 def test_only_kl_has_adaptive_noise() -> None:
     found = planned(30, ask=("tv",), payload=2000)
     assert found.plan.question.release == "value"
-    assert {each.name for each in found.comparison} == {"laplace noise", "noisy counts"}
+    assert {each.name for each in found.options} == {"laplace noise", "noisy counts"}
 
 
 def test_the_default_asks_kl_tv_and_js_and_shares_the_budget() -> None:
@@ -526,7 +525,7 @@ def test_it_shows_itself_in_few_words(monkeypatch: Any) -> None:
         raise AssertionError
 
     found = planned(releases=3)
-    for name in ("smallest_drifts", "doublings", "comparison", "columns", "liars"):
+    for name in ("smallest_drifts", "doublings", "columns", "liars"):
         monkeypatch.setattr(PlannedRound, name, property(slow))
     epsilon = f"epsilon {found.plan.budget.epsilon:.3g}"
     assert repr(found).startswith("<PlannedRound of 'clients': ")

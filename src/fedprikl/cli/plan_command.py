@@ -416,12 +416,12 @@ def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
 
 def _print_liars(console: Console, planned: PlannedRound) -> None:
     """What clients that lie can do to the result."""
-    heads = ["if so many lie", "they move", "by at most", "if nothing drifted", "breaking it"]
+    heads = ["if so many lie", "they shift", "by at most", "if nothing drifted", "breaking it"]
     table = Table(*heads, box=None)
     for bound in planned.liars:
         what = f"{bound.divergence} of {bound.column}" if bound.column else bound.divergence
         share = f"{100 * bound.share:g}% ({bound.liars:,})"
-        sizes = [bound.moved, bound.faked, bound.broken]
+        sizes = [bound.shift, bound.faked, bound.broken]
         table.add_row(share, shown(what), *(f"{size:.2g}" for size in sizes))
     console.print(
         "\nClients that lie about their records fake, or hide, no more than this. One that breaks "
@@ -444,11 +444,11 @@ def _print_reasons(console: Console, planned: PlannedRound) -> None:
     console.print(table)
     if not planned.forecasts:
         return
-    ways = planned.comparison
-    names = [f"{way.name}{' (taken)' if way.taken else ''}" for way in ways]
+    options = planned.options
+    names = [f"{each.name}{' (taken)' if each is planned.taken else ''}" for each in options]
     table = Table("if the drift is", "of size", *names, box=None)
     for place, case in enumerate(planned.forecasts):
-        errors = [f"{way.forecasts[place].error:.2g}" for way in ways]
+        errors = [f"{each.forecasts[place].error:.2g}" for each in options]
         table.add_row(WORDS[case.kind], f"{case.size:.3g}", *errors)
     console.print(f"\nPredicted errors of {planned.plan.question.divergence}, by what is released:")
     console.print(table)

@@ -29,29 +29,17 @@ class Reason:
 
 def plan_reasons(plan: Plan, *, support: int) -> tuple[Reason, ...]:
     """What needs no search of designs and options. `support` is the number of cells of Pi."""
-    room = Reason(
-        "most_records",
-        f"{plan.sums.most_records:,}",
-        "the room for one client's records sets the bits of a count",
-    )
+    why = "the room for one client's records sets the bits of a count"
+    room = Reason("most_records", f"{plan.sums.most_records:,}", why)
     found: tuple[Reason, ...] = (room, _epsilon(plan))
     if plan.points:
-        found = _whole_reasons(plan, room, support)
+        target = divergence_named(plan.question.divergence).target("skew Pi + (1 - skew) P")
+        why = f"fixed in advance: it defines what is estimated, {target}"
+        skew = Reason("skew", f"{plan.question.skew:g}", why)
+        found = skew, room, Reason("points", f"{plan.points:,}", _why_points(plan.points, support))
     if plan.is_series:
         return (*found, *_series_reasons(plan))
-    if plan.trust == "none" and plan.points:
-        return (*found, *_shares_reasons(plan))
-    return found
-
-
-def _whole_reasons(plan: Plan, room: Reason, support: int) -> tuple[Reason, ...]:
-    target = divergence_named(plan.question.divergence).target("skew Pi + (1 - skew) P")
-    why = f"fixed in advance: it defines what is estimated, {target}"
-    return (
-        Reason("skew", f"{plan.question.skew:g}", why),
-        room,
-        Reason("points", f"{plan.points:,}", _why_points(plan.points, support)),
-    )
+    return (*found, *_shares_reasons(plan)) if plan.trust == "none" and plan.points else found
 
 
 def _why_points(points: int, support: int) -> str:

@@ -23,7 +23,7 @@ Target = tuple[SimulatedRound, Score]  # a number about a view of a round
 class LiarBound:
     """How far so many lying clients can change one divergence, whatever the others hold.
 
-    A client that lies about its records changes its own, and no more: `moved`. `faked` is how far
+    A client that lies about its records changes its own, and no more: `shift`. `faked` is how far
     they get if nothing has drifted and all of them claim the records that are worst. One that
     breaks the protocol, and hands impossible counts to the secure sum, can do to the sum of its
     cohort what all clients of the cohort could do together: `broken`.
@@ -33,7 +33,7 @@ class LiarBound:
     liars: int
     divergence: str
     column: str  # empty: of the whole
-    moved: float
+    shift: float
     faked: float
     broken: float
 
@@ -59,14 +59,14 @@ def liar_bounds(
         own, broken = (liars * plan.unit.records * size for size in (1, known.largest_cohort(plan)))
         for group in targets:
             reached = [(reach(each, own), each) for each in group]
-            moved, (about, score) = max(reached, key=lambda each: each[0])
+            shift, (about, score) = max(reached, key=lambda each: each[0])
             found.append(
                 LiarBound(
                     share=share,
                     liars=liars,
                     divergence=score.divergence.name,
                     column=about.view.name,
-                    moved=moved,
+                    shift=shift,
                     faked=max(_faked(each, liars / known.clients) for each in group),
                     broken=max(reach(each, broken) for each in group),
                 )

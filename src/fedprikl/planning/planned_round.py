@@ -53,20 +53,6 @@ def column_forecast(plan: Plan, known: Known) -> ColumnForecast:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One option to release the first answer, and the errors it is predicted to have."""
-
-    name: str
-    forecasts: tuple[Forecast, ...]
-    taken: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        errors = [forecast.to_dict() for forecast in self.forecasts]
-        return {"release": self.name, "taken": self.taken, "forecasts": errors}
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PlannedRound:
     """A plan, what it is predicted to achieve, what it costs and why it is as it is.
@@ -156,13 +142,6 @@ class PlannedRound:
         """The predicted error with twice the payload, and with twice the epsilon (seconds)."""
         return self.find_doublings()
 
-    @property
-    def comparison(self) -> tuple[Compared, ...]:
-        """The options to release the first answer that were compared (seconds)."""
-        return tuple(
-            Compared(each.name, each.forecasts, each is self.taken) for each in self.options
-        )
-
     def save(self, path: str | Path) -> None:
         """Writes the plan, unsigned; `fedprikl.compare` and `fedprikl estimate` read it."""
         write_whole(Path(path), readable(SignedPlan(self.plan).to_dict()))
@@ -232,7 +211,14 @@ class PlannedRound:
             "payload_bytes": self.cost.masked_bytes,
             "secure_sums": self.cost.to_dict(),
             "error_with_twice_the": self.doublings,
-            "comparison": [compared.to_dict() for compared in self.comparison],
+            "comparison": [
+                {
+                    "release": each.name,
+                    "taken": each is self.taken,
+                    "forecasts": [forecast.to_dict() for forecast in each.forecasts],
+                }
+                for each in self.options
+            ],
             "reasons": [reason.to_dict() for reason in self.reasons],
             "columns": None if self.columns is None else self.columns.to_dict(),
             "liars": [bound.to_dict() for bound in self.liars],
