@@ -31,7 +31,7 @@ from fedprikl.protocol import (
     finish_round,
 )
 from fedprikl.protocol.release import charged_periods
-from fedprikl.records import FileRecords, check_times
+from fedprikl.records import FileRecords
 
 LOST = (
     "its process ended between the charge and the noise, so what it counted is lost; the budget of "
@@ -201,9 +201,6 @@ class LocalSeries:
 
     def _select(self, files: Mapping[str, Path], number: int) -> dict[str, FileRecords]:
         form, drawn = self.parties.form, self.parties.drawn
-        if self.series.time_column:
-            for path in files.values():
-                check_times(path, self.series.time_column, form, drawn=drawn)
         return {
             name: records_of_period(self.series, number, path, form, drawn=drawn)
             for name, path in files.items()

@@ -212,18 +212,6 @@ def check_all(
     return refused
 
 
-def check_times(
-    path: Path,
-    column: str,
-    format: CsvFormat | None = None,  # noqa: A002
-    *,
-    drawn: bool = False,
-) -> None:
-    """Refuses files without the column of times, as far as their headers tell."""
-    for file in data_files(path, blank=drawn):
-        open_source(file, format or CsvFormat()).require([column])
-
-
 def fit_reference(
     path: str | Path,
     *,

@@ -1,8 +1,8 @@
 """Counting records into cells, a chunk of rows at a time."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -11,7 +11,6 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.reference import Indices, Reference, Table
-from fedprikl.reference.columns import UNSEEN
 from fedprikl.reference.domain import Levels
 from fedprikl.reference.rows import Chunk, quoted_names
 
@@ -160,15 +159,10 @@ def _summed(place: Ints, weights: Ints | Floats, size: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RecordCounts:
-    """How a client's records fall into the cells. Secret: it never leaves the client unmasked.
+    """How a client's records fall into the cells. Secret: it never leaves the client unmasked."""
 
-    Besides the counts, all of it is for the owner of the records only.
-    """
-
-    counts: Ints  # h(x) per cell, "other" last
-    unknown: Mapping[str, int] = field(default_factory=dict)  # per column: values not in Pi
-    unknown_records: int = 0  # with at least one such value
-    unreadable: int = 0  # records that are not even a row, such as a line with a field too many
+    counts: Ints  # h(x) per cell of the whole, "other" last
+    unreadable: int = 0  # of these: not even a row, such as a line with a field too many
     views: tuple[Ints, ...] = ()  # per view of the reference: h(x) of its cells, "other" last
 
     @property
@@ -178,18 +172,8 @@ class RecordCounts:
 
     @property
     def other(self) -> int:
-        """Records the reference has no cell for: `unknown_records`, `unreadable` and `unpaired`.
-
-        All of them if the reference has no joint cells.
-        """
+        """Records out of the domain: all of them if the reference has no joint cells."""
         return int(self.counts[-1])
-
-    @property
-    def unpaired(self) -> int:
-        """Records whose values are known, but were never seen together; 0 without joint cells."""
-        if len(self.counts) == 1:
-            return 0
-        return self.other - self.unknown_records - self.unreadable
 
     def __repr__(self) -> str:
         return f"RecordCounts({len(self.counts)} cells, counts not shown)"
@@ -247,7 +231,7 @@ class CellReader:
         if draw is not None:
             places = draw.places(len(next(iter(levels.values()))))
             levels = {name: of_column[places] for name, of_column in levels.items()}
-        found = replace(self._sum([_Rows(levels)]), unknown={})
+        found = self._sum([_Rows(levels)])
         return found if draw is None else self._or_reference(found, draw)
 
     def _or_reference(self, found: RecordCounts, draw: Draw) -> RecordCounts:
@@ -260,19 +244,14 @@ class CellReader:
     def _sum(self, parts: Iterable[_Rows]) -> RecordCounts:
         domains = [view.domain for view in (self._reference.whole, *self._reference.views)]
         counts = [np.zeros(domain.size, dtype=np.int64) for domain in domains]
-        unknown: dict[str, int] = {}
-        records = unreadable = 0
+        unreadable = 0
         for part in parts:
+            unreadable += part.unreadable
             for of_view, domain in zip(counts, domains, strict=True):
                 of_view += domain.count(part.levels)
                 of_view[-1] += part.unreadable
-            unseen = {name: level == UNSEEN for name, level in part.levels.items()}
-            for name, which in unseen.items():
-                unknown[name] = unknown.get(name, 0) + int(np.count_nonzero(which))
-            records += int(np.count_nonzero(np.any(list(unseen.values()), axis=0)))
-            unreadable += part.unreadable
         whole, *views = counts
-        return RecordCounts(whole, unknown, records, unreadable, tuple(views))
+        return RecordCounts(whole, unreadable, tuple(views))
 
     def _drawn(self, chunks: Iterable[Chunk], draw: Draw) -> Iterator[_Rows]:
         """The drawn records, if there are any. Only what may be drawn is read beyond its line."""

@@ -295,15 +295,12 @@ class Correlation:
     missed_error: float = 0.0  # its standard error
 
     def __post_init__(self) -> None:
-        if not 0 <= check_finite(self.icc, "icc") <= 1:
-            raise InvalidInputError(f"The intra-client correlation lies in 0 .. 1, got {self.icc}.")
+        for name in ("icc", "discount", "missed", "missed_error"):
+            share = check_finite(getattr(self, name), name)
+            if not 0 <= share <= 1 or self.discount == 1:
+                raise InvalidInputError(f"{name} of a correlation lies in 0 .. 1, got {share}.")
         if check_finite(self.size_variation, "size_variation") < 0:
             raise InvalidInputError("The variation of the clients' sizes cannot be negative.")
-        if not 0 <= check_finite(self.discount, "discount") < 1:
-            raise InvalidInputError("The discount of rare cells lies in 0 .. 1.")
-        for share in (self.missed, self.missed_error):
-            if not 0 <= check_finite(share, "missed") <= 1:
-                raise InvalidInputError("The share of records that was missed lies in 0 .. 1.")
         check_positive_int(self.clients, "clients")
 
     def design_effect(self, *, clients: int, records: int) -> float:

@@ -185,16 +185,14 @@ def distinct_points(
     m, n_batches = check_positive_int(points, "points"), check_positive_int(batches, "batches")
     pi = check_probabilities(probabilities, "probabilities")
     inclusion = inclusion_probabilities(pi, m * n_batches)
-    asked, some = systematic_sample(inclusion, rng.random()), inclusion > 0
+    asked = systematic_sample(inclusion, rng.random())
     return QueryPoints.build(
         pi,
         cells=asked,
         batch=rng.permutation(np.repeat(np.arange(n_batches), m)),
         weights=pi[asked] / inclusion[asked],
         batches=n_batches,
-        sampling_variance=float(
-            np.max(np.where(some, (1 - inclusion) * pi / np.where(some, inclusion, 1), 0))
-        ),
+        sampling_variance=_sampling_variance(pi, inclusion),
     )
 
 
@@ -224,18 +222,21 @@ def spread_points(
     # Dealt in turn, the (at most T) copies of a cell go to different batches, and each batch
     # gets m. Clients are dealt to batches at random, so this order decides nothing.
     inclusion = np.minimum(wanted, 1.0)
-    some = inclusion > 0
     return QueryPoints.build(
         pi,
         cells=cells,
         batch=np.arange(len(cells)) % n_batches,
         weights=pi[cells] / inclusion[cells],
         batches=n_batches,
-        sampling_variance=float(
-            np.max(np.where(some, (1 - inclusion) * pi / np.where(some, inclusion, 1), 0))
-        ),
+        sampling_variance=_sampling_variance(pi, inclusion),
         pooled=True,
     )
+
+
+def _sampling_variance(pi: Floats, inclusion: Floats) -> float:
+    """Of the estimate per unit of mean squared score, at most: max (1 - i(x)) Pi(x) / i(x)."""
+    some = inclusion > 0
+    return float(np.max((1 - inclusion[some]) * pi[some] / inclusion[some], initial=0.0))
 
 
 def spread_shares(pi: Floats, points: int, exponent: float) -> Floats:

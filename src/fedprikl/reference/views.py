@@ -148,16 +148,13 @@ class View:
         if kind is not None:
             share, error = kind.missed, kind.missed_error
         else:  # every record a client of its own
-            once, twice = (np.count_nonzero(self.mass[:-1] == held) for held in (1, 2))
+            once, twice = (int(np.sum(self.mass[:-1] == held)) for held in (1, 2))
             share, error = once / counted, math.sqrt(once + 2 * twice) / counted
-        return OutOfDomain.of(
-            share=share,
-            error=error,
-            counted=counted,
-            reference_effect=own,
-            effect=effect,
-            known=known,
-        )
+        one = own / counted
+        mean, variance = share + one, error**2 + one**2
+        shape = max(mean**2 / variance, 1.0)
+        scale = math.sqrt(variance / shape)
+        return OutOfDomain(shape=shape, scale=scale, effect=effect, known=known)
 
 
 def check_views(whole: View, views: Sequence[View]) -> None:
@@ -313,34 +310,15 @@ class OutOfDomain:
     with probability (N / (N + N_reference))^r, as in an exact test of one cell with no record of
     the reference. d is by how much a client's records come together in a rare cell.
 
-    >>> law = OutOfDomain.of(
-    ...     share=0.0, error=0.0, counted=10_000, reference_effect=1.0, effect=1.0
-    ... )
-    >>> law.shape, law.scale
-    (1.0, 0.0001)
+    >>> from fedprikl.reference import Reference
+    >>> Reference.from_counts([10_000]).whole.out_of_domain(clients=50, records=50)
+    OutOfDomain(shape=1.0, scale=0.0001, effect=1.0, known=0.0)
     """
 
     shape: float
     scale: float  # 0: the reference is exact
     effect: float  # d of the population
     known: float = 0.0  # the reference's own share of records in none of its cells
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        share: float,
-        error: float,
-        counted: int,
-        reference_effect: float,
-        effect: float,
-        known: float = 0.0,
-    ) -> "OutOfDomain":
-        """From `missed_share` of a reference of so many records, and both design effects."""
-        one = reference_effect / counted
-        mean, variance = share + one, error**2 + one**2
-        shape = max(mean**2 / variance, 1.0)
-        return cls(shape=shape, scale=math.sqrt(variance / shape), effect=effect, known=known)
 
     def draw(self, records: int, draws: int, rng: np.random.Generator) -> Floats:
         """R of so many populations of N records."""
