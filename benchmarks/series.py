@@ -63,7 +63,7 @@ def measure_alarms(world: str, trust: str, years: int, seed: int, references: in
             rng = generator(seed, "alarms", world, trust, year)
             held = here.held(rng, None)
             verdict = judge(here, released(here, held, rng))
-            alone = [period.channels[0].statistic > SINGLE for period in verdict.judged]
+            alone = [period.views[0].statistic > SINGLE for period in verdict.judged]
             raised = bool(verdict.alarms), len(verdict.alarms) > 1, any(alone)
             found += *raised, any(raw_alarms(here, held))
     alarms, several, separate, raw = found.tolist()
@@ -133,7 +133,7 @@ def measure_error(world: str, trust: str, nats: float, years: int, seed: int) ->
         periods = released(here, held, rng)
         truth = truths(here.pi, np.cumsum(held[:, :-1], axis=0))
         for week in range(WEEKS):
-            noisy = sum_counts([period.channels[0] for period in periods[: week + 1]])
+            noisy = sum_counts([period.views[0] for period in periods[: week + 1]])
             value, _ = estimate_noisy_counts(
                 here.channel.points, noisy, score=Score(correction=0.0), rng=rng, resamples=50
             )

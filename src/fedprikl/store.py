@@ -40,6 +40,21 @@ _SCHEMA = (
     _NO_DELETION,
     "CREATE TABLE documents (hash TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
 )
+_BUSY = (
+    "The {kind} {path} was locked by another process for {timeout:g} seconds: {unwritten}. Try "
+    "again."
+)
+_SENTENCES = {
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_NOTADB: "{path} is not a {kind} (not an SQLite file). Check the path.",
+    sqlite3.SQLITE_READONLY: "The {kind} {path} may not be written. Check its permissions.",
+    sqlite3.SQLITE_CANTOPEN: "The {kind} {path} cannot be opened. Check the permissions of the "
+    "file and its folder.",
+    sqlite3.SQLITE_IOERR: "Reading or writing {path} failed ({error}). {half_written}",
+    sqlite3.SQLITE_FULL: "The disk of {path} is full; {unwritten}. Make room first.",
+    sqlite3.SQLITE_MISUSE: "The {kind} {path} is closed, or open in another thread. Open it again.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,33 +312,14 @@ class Store(AbstractContextManager["Store"]):
 
     def _plain(self, error: sqlite3.Error, unwritten: str) -> FedPriKLError:
         """SQLite's error as a sentence that says what to do."""
-        kind, path = self.kind, self.path
-        code = getattr(error, "sqlite_errorcode", None)
-        primary = None if code is None else code & 0xFF
+        kind, path, code = self.kind, self.path, getattr(error, "sqlite_errorcode", -1) & 0xFF
         if isinstance(error, sqlite3.ProgrammingError):
-            words = f"The {kind.name} {path} is closed, or open in another thread. Open it again."
-        elif primary in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-            words = (
-                f"The {kind.name} {path} was locked by another process for {self._timeout:g} "
-                f"seconds. {unwritten.capitalize()}; try again."
-            )
-        elif primary == sqlite3.SQLITE_NOTADB:
-            words = f"{path} is not a {kind.name} (not an SQLite file). Check the path."
-        elif primary == sqlite3.SQLITE_READONLY:
-            words = f"The {kind.name} {path} may not be written. Check its permissions."
-        elif primary == sqlite3.SQLITE_CANTOPEN:
-            words = (
-                f"The {kind.name} {path} cannot be opened. Check the permissions of the file and "
-                "its folder."
-            )
-        elif primary == sqlite3.SQLITE_IOERR:
-            words = f"Reading or writing {path} failed ({error}). {kind.half_written}"
-        elif primary == sqlite3.SQLITE_FULL:
-            words = f"The disk of {path} is full; {unwritten}. Make room first."
-        else:
-            words = f"{path} cannot be read as a {kind.name} ({error}). {kind.advice}"
-            return kind.damaged(words)
-        return kind.error(words)
+            code = sqlite3.SQLITE_MISUSE
+        if code not in _SENTENCES:
+            return kind.damaged(f"{path} cannot be read as a {kind.name} ({error}). {kind.advice}")
+        known = {"timeout": self._timeout, "half_written": kind.half_written, "error": error}
+        words = _SENTENCES[code]
+        return kind.error(words.format(kind=kind.name, path=path, unwritten=unwritten, **known))
 
 
 def entry_hash(number: int, previous: str, body: str) -> str:

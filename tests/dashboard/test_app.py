@@ -17,6 +17,7 @@ import pytest
 from fedprikl.dashboard import Kept
 from fedprikl.dashboard import app as serving_module
 from fedprikl.dashboard.app import AT_ONCE, dashboard, open_socket, serving
+from fedprikl.documents import to_plain
 from fedprikl.errors import FedPriKLError, InvalidInputError
 from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.reporting.series_page import series_page
@@ -112,7 +113,7 @@ def test_there_is_nothing_else(address: str, path: str) -> None:
 def test_json_is_the_whole_status(address: str) -> None:
     found = ask(address, "/series.json")
     assert found.headers["content-type"] == "application/json"
-    assert json.loads(found.body) == json.loads(json.dumps(STATUS.to_dict()))
+    assert json.loads(found.body) == json.loads(json.dumps(to_plain(STATUS)))
 
 
 def test_metrics_in_both_formats(address: str) -> None:

@@ -681,7 +681,7 @@ def test_a_full_or_busy_disk_after_the_charge_does_not_deny_the_charge(
                 opened.commit(held, release_hash="ab" * 32, at=AT)
 
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(LedgerError, match=r"locked .* The round was charged before and stays"):
+        with pytest.raises(LedgerError, match=r"locked .* the round was charged before and stays"):
             go_on()
         other.execute("ROLLBACK")
         opened._store.connection.execute("PRAGMA max_page_count = 1")  # no smaller than it is

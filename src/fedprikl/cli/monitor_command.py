@@ -31,6 +31,7 @@ from fedprikl.cli.release_output import DRIFT_FOUND
 from fedprikl.cli.running import check_flower
 from fedprikl.dashboard import site_places, write_site
 from fedprikl.deployment.flower.organiser import roster_names
+from fedprikl.documents import to_plain
 from fedprikl.errors import HistoryError, HookError, InvalidInputError
 from fedprikl.front.monitoring import (
     HistorySource,
@@ -398,7 +399,7 @@ def _range(text: str, released: Sequence[int]) -> tuple[int, int]:
 
 def _show(found: SeriesStatus, *, json: bool) -> None:
     if json:
-        print_json(found.to_dict() | {"headline": headline(found)})
+        print_json(to_plain(found) | {"headline": headline(found)})
         return
     say(headline(found), style="bold")
     for line in series_lines(found):

@@ -92,7 +92,7 @@ class Kept:
 
 TEXTS: dict[str, Callable[[SeriesStatus], str]] = {
     "page": series_page,
-    "json": lambda status: json.dumps(status.to_dict(), allow_nan=False) + "\n",
+    "json": lambda status: json.dumps(to_plain(status), allow_nan=False) + "\n",
     "metrics": lambda status: metrics_text([status]),
 }
 

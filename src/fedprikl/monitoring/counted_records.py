@@ -3,8 +3,8 @@
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -97,34 +97,6 @@ class Claim:
     records: tuple[str, ...]  # of each client, by `records_key`
 
 
-@dataclass(slots=True)
-class _Claims:
-    """What the entries of a registry say."""
-
-    by_round: dict[str, Claim] = field(default_factory=dict)
-
-    def apply(self, body: Mapping[str, Any]) -> None:
-        if body["event"] == "forget":
-            self.by_round.pop(body["round_id"], None)
-        elif body["event"] == "claim":
-            claim = read_fields(Claim, dict(body))
-            self.by_round[claim.round_id] = claim
-        else:
-            raise ValueError
-
-    def of_series(self, asked: CountedRecords) -> Iterable[Claim]:
-        """Of the same population and series."""
-        return (c for c in self.by_round.values() if c.counted.lineage == asked.lineage)
-
-    def by_records(self) -> dict[str, list[CountedRecords]]:
-        """What was counted of each client's records, under whatever name."""
-        found: dict[str, list[CountedRecords]] = defaultdict(list)
-        for claim in self.by_round.values():
-            for key in claim.records:
-                found[key].append(claim.counted)
-        return found
-
-
 class CountedRegistry:
     """What has been counted, kept where the clients' files are. One entry per round."""
 
@@ -142,13 +114,17 @@ class CountedRegistry:
         claim = Claim(round_id=round_id, period=period, counted=asked, records=tuple(keys.values()))
         with self._open() as store, store.writing():
             claims = _claims(store)
-            if any(known.period == period for known in claims.of_series(asked)):
+            own = (each for each in claims if each.counted.lineage == asked.lineage)
+            if any(each.period == period for each in own):
                 raise HistoryError(
                     f"The registry of counted records {self._path} says that period {period} of "
                     f"{plan.population!r} has been counted, and the history does not know it: the "
                     "history is an older copy. Bring the newer one back."
                 )
-            before = claims.by_records()
+            before: dict[str, list[CountedRecords]] = defaultdict(list)
+            for each in claims:
+                for key in each.records:
+                    before[key].append(each.counted)
             for name, key in keys.items():
                 times = sum(asked.may_share(each) for each in before[key])
                 if times >= plan.budget.releases or any(map(asked.is_period_of, before[key])):
@@ -163,23 +139,35 @@ class CountedRegistry:
     def forget(self, round_id: str) -> None:
         """Takes a round's claims back: only if it never reserved a budget, so opened nothing."""
         with self._open() as store, store.writing():
-            if round_id in _claims(store).by_round:
+            if any(each.round_id == round_id for each in _claims(store)):
                 store.append({"event": "forget", "round_id": round_id})
 
     def rounds(self, plan: Plan) -> dict[str, int]:
         """The rounds that counted the plan's series, with their periods."""
-        asked = CountedRecords.of(plan, 0, organiser="")
+        lineage = CountedRecords.of(plan, 0, organiser="").lineage
         with self._open() as store, store.reading():
-            return {each.round_id: each.period for each in _claims(store).of_series(asked)}
+            claims = _claims(store)
+        return {each.round_id: each.period for each in claims if each.counted.lineage == lineage}
 
     def _open(self) -> Store:
         return Store(self._path, REGISTRY, timeout=self._timeout)
 
 
-def _claims(store: Store) -> _Claims:
-    claims = _Claims()
-    store.replay(store.entries(), claims.apply)
-    return claims
+def _claims(store: Store) -> list[Claim]:
+    """All claims of a registry that were not taken back, in order."""
+    found: dict[str, Claim] = {}
+
+    def apply(body: Mapping[str, Any]) -> None:
+        match body["event"]:
+            case "claim":
+                found[body["round_id"]] = read_fields(Claim, dict(body))
+            case "forget":
+                found.pop(body["round_id"], None)
+            case _:
+                raise ValueError
+
+    store.replay(store.entries(), apply)
+    return list(found.values())
 
 
 def records_of_period(

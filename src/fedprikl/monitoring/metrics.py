@@ -124,10 +124,14 @@ def metrics_text(statuses: Sequence[SeriesStatus]) -> str:
 
 
 def _samples(status: SeriesStatus) -> Iterator[Sample]:
-    yield "info", _identity(status), 1
+    identity = ("every", "trust", "plan", "reference", "signer")
+    yield "info", {name: getattr(status, name) for name in identity}, 1
     for state in STATES:
         yield "periods", {"state": state}, sum(p.state == state for p in status.points)
-    yield from _times(status)
+    times = {"last_success": status.last_success, "next_due": status.next_due}
+    for name, at in times.items():
+        if at:
+            yield f"{name}_timestamp_seconds", {}, datetime.fromisoformat(at).timestamp()
     if status.judged:
         yield from _last(status.judged[-1])
     for window in status.windows:
@@ -146,27 +150,6 @@ def _samples(status: SeriesStatus) -> Iterator[Sample]:
         yield "site_asked", {"site": site.name}, site.asked
         yield "site_answered", {"site": site.name}, site.answered
     yield "faults", {}, len(status.faults)
-
-
-def _identity(status: SeriesStatus) -> dict[str, str]:
-    return {
-        "every": status.every,
-        "trust": status.trust,
-        "plan": status.plan,
-        "reference": status.reference,
-        "signer": status.signer,
-    }
-
-
-def _times(status: SeriesStatus) -> Iterator[Sample]:
-    if status.last_success:
-        yield "last_success_timestamp_seconds", {}, _seconds(status.last_success)
-    if status.next_due:
-        yield "next_due_timestamp_seconds", {}, _seconds(status.next_due)
-
-
-def _seconds(at: str) -> float:
-    return datetime.fromisoformat(at).timestamp()
 
 
 def _last(point: PeriodPoint) -> Iterator[Sample]:

@@ -1,10 +1,9 @@
 """The state of a series, as pages, metrics and hooks show it. All of it is public."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from fedprikl.documents import to_plain
 from fedprikl.estimation import Answer
 from fedprikl.monitoring.alarms import Alarm, JudgedView
 
@@ -115,10 +114,6 @@ class SeriesStatus:
     def columns(self) -> tuple[str, ...]:
         """The names of all columns, in the order of the last release."""
         return tuple(column.name for column in self.judged[-1].columns) if self.judged else ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
 
 
 def headline(status: SeriesStatus) -> str:
