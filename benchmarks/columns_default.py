@@ -12,18 +12,27 @@ from typing import Any
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import CountsDesign, NoisyViews, judge_columns, noise_views, variation
+from fedprikl.estimation import (
+    CountsDesign,
+    NoisyCounts,
+    NoisyViews,
+    judge_columns,
+    noise_views,
+    variation,
+)
 from fedprikl.estimation.cells import CellNull, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_views import read_views
 from fedprikl.estimation.statistic import COUNTS, OUT_OF_DOMAIN, Statistic
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import Plan, trust_of
-from fedprikl.protocol.cohort_sums import OpenedSum, view_score
+from fedprikl.protocol.answering import expected_noise
+from fedprikl.protocol.question import view_score
 from fedprikl.protocol.round import cohort_sizes
-from fedprikl.reference import QueryPoints, Spread, View
-
-NOTHING = np.zeros(0, dtype=np.int64)
+from fedprikl.protocol.sums import (
+    QuestionNoise,
+)
+from fedprikl.reference import Spread, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,29 +69,29 @@ class Default:
         """
         points = [view.points() for view in self.views]
         if self.trust.shares_noise:
-            return self._in_shares(points, exact, source)
-        noise = self.trust.columns_noise
+            return self._in_shares(exact)
+        *vectors, counts = self._noises
         law = {
-            "vectors": [(view_score(name), vector) for name, vector in noise.values],
-            "mechanism": noise.counts,
+            "vectors": [(self.trust.score_of(each.questions[0]), each.law) for each in vectors],
+            "mechanism": counts.law.noise,
             "moved": self.plan.contribution_bound,
         }
         noised = noise_views(points, exact, self.records, source=source, **law)
         return read_views(points, self.records, *noised, **law)
 
-    def _in_shares(
-        self, points: list[QueryPoints], exact: list[Ints], source: InsecureSeededNoise
-    ) -> NoisyViews:
+    def _in_shares(self, exact: list[Ints]) -> NoisyViews:
         """Counts that carry the noise of all clients."""
         cohorts = cohort_sizes(self.plan, self.clients)
-        variance = self.trust.expected_noise(cohorts).sd ** 2
-        counts = np.concatenate([np.append(each, 0) for each in exact])
-        opened = OpenedSum(NOTHING, counts, self.records, variance)
-        found = self.trust.estimate(
-            None, points, [opened], cohorts, source=source, rng=public_simulation()
+        law, share = expected_noise(self.trust, cohorts), self.trust.worst_share(cohorts)
+        return NoisyViews(
+            counts=tuple(NoisyCounts.of(np.append(e, 0), [self.records], [law]) for e in exact),
+            mechanism=str(share),
         )
-        columns: NoisyViews = found.columns
-        return columns
+
+    @property
+    def _noises(self) -> list[QuestionNoise]:
+        """Of a trusted aggregator on what it says about columns, counts last."""
+        return [each for each in self.trust.noises if not each.questions[0].of_whole]
 
     @cached_property
     def template(self) -> NoisyViews:
@@ -116,7 +125,7 @@ class Default:
             if self.trust.shares_noise:
                 noised = exact + template.noise[0].draw(rng, exact.shape)
             else:
-                mechanism = self.trust.columns_noise.counts
+                mechanism = self._noises[-1].law.noise
                 noised = mechanism.add_to(exact.ravel(), _source(rng)).reshape(exact.shape)
             found.append(Noisy(noised[:, :-1].astype(np.float64), noised[:, -1:].astype(float)))
         return found

@@ -22,14 +22,14 @@ from fedprikl.estimation.verdict import joint_thresholds, simulate_together, sim
 from fedprikl.planning.simulated_round import SimulatedRound
 from fedprikl.privacy import InsecureSeededNoise, Unit
 from fedprikl.protocol import trust_of
-from fedprikl.protocol.cohort_sums import OpenedSum
+from fedprikl.protocol.answering import estimate_sums
 from fedprikl.protocol.plan import Trust
 from fedprikl.protocol.round import cohort_sizes
+from fedprikl.protocol.sums import OpenedSum
 from fedprikl.reference import QueryPoints
 
 FALSE_ALARM, RESAMPLES = 0.01, 40
 WHOLE = ("kl", "tv", "js")  # the default questions about the whole; columns.py asks about columns
-NO_VIEWS = np.zeros(0, dtype=np.int64)
 DRAWS = 200  # of the noise on a number for each population, spread evenly over its law
 SINGLE = 1e-6
 KNOTS = 60  # numbers whose intervals are computed
@@ -186,21 +186,21 @@ class Default:
         for batch, counts in enumerate(batches):
             asked, records = counts[points.cells[points.batch == batch]], int(counts.sum())
             if self.trusted:
-                sums.append(OpenedSum(asked, NO_VIEWS, records))
+                sums.append(OpenedSum((asked,), records))
                 continue
             noise = self._count_noise
             on_counts = noise.draw(rng, (len(points) + 1,))
             noisy = np.append(asked, records - asked.sum()) + on_counts
-            sums.append(OpenedSum(noisy, NO_VIEWS, records, noise.sd**2))
+            sums.append(OpenedSum((noisy,), records, noise.sd**2))
         return sums
 
     def estimate(
         self, points: QueryPoints, sums: list[OpenedSum], rng: np.random.Generator
     ) -> Estimate:
         """The size, as the library releases it."""
-        found: Estimate = self.trust.estimate(
-            points,
-            (),
+        found: Estimate = estimate_sums(
+            self.trust,
+            (points,),
             sums,
             cohort_sizes(self.plan, self.clients // self.plan.sums.batches),
             source=InsecureSeededNoise(int(rng.integers(2**31))),

@@ -16,9 +16,12 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise, NoisyCounts
 from fedprikl.monitoring.channels import Channel, PeriodCounts
 from fedprikl.protocol import AskedView, Budget, Plan, Question
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
-from fedprikl.protocol.question_noise import noises_of
+from fedprikl.protocol.answering import expected_noise
 from fedprikl.protocol.round import cohort_sizes
+from fedprikl.protocol.sums import (
+    NoisyHistogram,
+    ScoredSum,
+)
 
 WEEKS, RECORDS, CELLS, CLIENTS = 52, 7_749, 250, 78
 PUBLIC = 1_000  # clients of a reference with ids
@@ -40,8 +43,8 @@ def noise_of(trust: str) -> CountNoise:
         ),
     )
     if trust == "none":
-        return NoisyHistogram(plan).expected_noise(cohort_sizes(plan, CLIENTS))
-    return CountNoise.of(noises_of(plan)[0][0].charge)  # type: ignore[arg-type]
+        return expected_noise(NoisyHistogram(plan), cohort_sizes(plan, CLIENTS))
+    return CountNoise.of(ScoredSum(plan).noises[0].law)  # type: ignore[arg-type]
 
 
 @dataclass(eq=False)

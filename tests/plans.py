@@ -64,7 +64,7 @@ def make_plan(
         drawn = settings.pop("per_client"), settings.pop("empty", "reference")
         settings["unit"] = WholeClient(*drawn)
     else:
-        settings.pop("unit", None)
+        settings = {n: v for n, v in settings.items() if n not in ("unit", "per_client", "empty")}
     if (series := settings.pop("series", None)) is not None:
         settings["when"] = series
     whole = (AskedView(points=points, exponent=exponent),) if questions else ()

@@ -66,7 +66,7 @@ class AggregatorNoise:
 
 def aggregator_noise(plan: Plan, *, blocks: int) -> AggregatorNoise:
     """The least noise of one aggregator that gives the plan's epsilon, over `blocks` tasks."""
-    if plan.question.noise == "gaussian":
+    if plan.questions[0].noise == "gaussian":
         raise InvalidInputError(
             "Aggregators of DAP add discrete Laplace noise to counts: plan with noise='laplace' or "
             "'auto'."

@@ -13,7 +13,7 @@ from fedprikl.checks import check_positive_int
 from fedprikl.documents import digest
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol import Plan
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.sums import NoisyHistogram
 
 __all__ = ["DapTask", "Proof", "dap_task", "dap_tasks"]
 
@@ -120,7 +120,7 @@ def dap_task(plan: Plan, *, clients: int, view: View = (), proof: Proof = "sum")
 
     Examples
     --------
-    >>> from fedprikl.protocol import Question
+    >>> from fedprikl.protocol import AskedView, Budget, Question, WholeClient
     >>> plan = Plan(
     ...     population="phones",
     ...     reference=64 * "0",

@@ -19,8 +19,8 @@ from fedprikl.audit import AuditedPlan, audit_plan
 from fedprikl.checks import Floats
 from fedprikl.cli.app import app
 from fedprikl.documents import canonical
-from fedprikl.estimation import weighted_score
-from fedprikl.estimation.trusted_aggregator import noised_score
+from fedprikl.estimation import score_sensitivity
+from fedprikl.estimation.adaptive import adaptive_value
 from fedprikl.privacy import (
     Calibrated,
     Counts,
@@ -29,16 +29,16 @@ from fedprikl.privacy import (
     SecureNoise,
     adaptive,
     calibrate,
+    laws,
 )
 from fedprikl.privacy.adaptive import ring_weights
 from fedprikl.protocol import (
     Plan,
     Question,
     SignedPlan,
-    question_noise,
-    scored_sum,
+    answering,
 )
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.sums import NoisyHistogram
 from tests.false_alarm import FALSE_ALARM
 from tests.plans import AskColumns, make_plan
 
@@ -152,10 +152,12 @@ def half_the_vector(patch: pytest.MonkeyPatch) -> None:
 def half_the_coordinates(patch: pytest.MonkeyPatch) -> None:
     """Counts of d columns are calibrated for d moved counts instead of 2 d."""
 
-    def half(on: Counts, **settings: Any) -> Any:
-        return calibrate(replace(on, coordinates=on.coordinates // 2), **settings)
+    def half(on: Any, **settings: Any) -> Any:
+        if isinstance(on, Counts):
+            on = replace(on, coordinates=on.coordinates // 2)
+        return calibrate(on, **settings)
 
-    patch.setattr(question_noise, "calibrate", half)
+    patch.setattr(laws, "calibrate", half)
 
 
 def without_k(patch: pytest.MonkeyPatch) -> None:
@@ -164,13 +166,15 @@ def without_k(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_k_in_the_release(patch: pytest.MonkeyPatch) -> None:
-    for name in ("noised_score", "adaptive_value", "noise_views"):
-        full = getattr(scored_sum, name)
+    def draw(*given: Any, **settings: Any) -> Any:
+        return adaptive_value(*given, **settings | {"moved": 1})
 
-        def release(*given: Any, full: Any = full, **settings: Any) -> Any:
-            return full(*given, **settings | {"moved": 1})
+    def sensitivity(points: Any, records: Any, score: Any, moved: int) -> float:
+        assert moved > 1
+        return score_sensitivity(points, records, score, 1)
 
-        patch.setattr(scored_sum, name, release)
+    patch.setattr(answering, "adaptive_value", draw)
+    patch.setattr(answering, "score_sensitivity", sensitivity)
 
 
 def without_dropouts(patch: pytest.MonkeyPatch) -> None:
@@ -200,11 +204,13 @@ def no_noise(patch: pytest.MonkeyPatch) -> None:
 def noise_that_is_not_released(patch: pytest.MonkeyPatch) -> None:
     """Noise is drawn, but another number leaves."""
 
-    def release(counts: Any, *, score: Any, **settings: Any) -> Any:
-        noised_score(counts, score=score, **settings)
-        return weighted_score(counts, score)
+    full = Calibrated.add_to
 
-    patch.setattr(scored_sum, "noised_score", release)
+    def release(self: Calibrated, values: Any, deltas: Any, source: Any) -> Any:
+        full(self, values, deltas, source)
+        return np.asarray(values)
+
+    patch.setattr(Calibrated, "add_to", release)
 
 
 BROKEN: list[tuple[str, Break]] = [

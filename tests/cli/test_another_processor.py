@@ -276,7 +276,7 @@ def test_a_client_whose_shares_reach_one_further(
     client.join(asked, at=AT)
     counts = np.full(len(cohort.cells), 500)
     vector = trust_of(plan).vector(
-        counts, (), 10**4, sums=cohort.sums, source=SecureNoise(), randomness=os.urandom
+        [counts], 10**4, sums=cohort.sums, source=SecureNoise(), randomness=os.urandom
     )
     monkeypatch.undo()
     assert np.all((vector >= 0) & (vector <= cohort.sums.maxima))

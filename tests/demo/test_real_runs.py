@@ -22,7 +22,8 @@ from fedprikl.protocol import (
     run_round,
     trust_of,
 )
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.answering import expected_noise
+from fedprikl.protocol.sums import NoisyHistogram
 from fedprikl.reference import distinct_points
 from fedprikl.secure_sum import Leaves
 from tests.plans import make_plan
@@ -126,7 +127,7 @@ def test_the_noise_of_repetitions_is_that_of_the_round(rng: np.random.Generator)
     plan = plan_of(world, trust="none", cohort=20, dropout=0.2)
     release = RealRuns(world, 3).release(plan)
     included = sum(cohort.included for cohort in release.cohorts)
-    expected = NoisyHistogram(plan).expected_noise([20, 20, 20])
+    expected = expected_noise(NoisyHistogram(plan), [20, 20, 20])
     (noise,) = noisy_counts(release).noise
     assert noise.sd == pytest.approx(expected.sd * np.sqrt(included / 60))
     assert noise.scale == expected.scale

@@ -15,6 +15,7 @@ import scipy
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimation import score_sensitivity
 from fedprikl.privacy import InsecureSeededNoise
+from fedprikl.protocol.answering import estimate_sums
 from fedprikl.protocol.round import cohort_sizes
 from fedprikl.reference import Reference, all_points
 from tests.benchmark_modules import loaded
@@ -225,7 +226,7 @@ def test_a_threshold_serves_all_releases(bench: Any, trust: str) -> None:
     sums = ours.opened(ours.points, rng.multinomial(3_000, PI, 1), rng)
     cohorts = cohort_sizes(ours.plan, 30)
     source = InsecureSeededNoise(1)
-    found = ours.trust.estimate(ours.points, (), sums, cohorts, source=source, rng=rng)
+    found = estimate_sums(ours.trust, (ours.points,), sums, cohorts, source=source, rng=rng)
     verdict = found.judge(0.01, ours.trial.spread)[0]
     thresholds = sorted(threshold for _, threshold in ours.statistics)
     assert sorted(each.threshold for each in verdict.statistics) == pytest.approx(thresholds)

@@ -11,7 +11,7 @@ import fedprikl as fk
 from fedprikl import InvalidInputError
 from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.protocol import Plan
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.answering import asked_points
 from tests.protocol.worlds import InsecureNoNoise, World
 
 NAMES = ("kl", "reverse_kl", "psi", "js", "hellinger", "tv")
@@ -62,8 +62,8 @@ def test_counts_of_a_release_are_those_of_the_round(changes: dict[str, int]) -> 
     result = WORLD.run(plan)
     released = result.release.noisy_counts
     assert released is not None
-    trust, pi = NoisyHistogram(plan), WORLD.reference.probabilities
-    points = trust.asked_points(pi, released)
+    pi = WORLD.reference.probabilities
+    points = asked_points(plan, pi, released)
     assert result.round.points is not None
     np.testing.assert_allclose(points.weights, result.round.points.weights, rtol=1e-12)
     assert points.cells.tolist() == result.round.points.cells.tolist()
@@ -100,4 +100,4 @@ def test_counts_that_fit_no_plan_are_refused(cells: tuple[int, int]) -> None:
     assert RELEASE.noisy_counts is not None
     odd = replace(RELEASE.noisy_counts, batch=(0, 0), cells=cells, counts=(1.0, 2.0))
     with pytest.raises(InvalidInputError, match=r"do not fit|not sorted"):
-        NoisyHistogram(PLAN).asked_points(WORLD.reference.probabilities, odd)
+        asked_points(PLAN, WORLD.reference.probabilities, odd)

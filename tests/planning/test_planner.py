@@ -26,9 +26,9 @@ from fedprikl.planning.planner import plan_round
 from fedprikl.planning.simulated_round import drift_case
 from fedprikl.privacy import InverseSensitivityMechanism, Numbers, calibrate, total_epsilon
 from fedprikl.protocol import trust_of
-from fedprikl.protocol.cohort_sums import OpenedSum
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.answering import estimate_sums, expected_noise
 from fedprikl.protocol.round import cohort_sizes
+from fedprikl.protocol.sums import NoisyHistogram, OpenedSum
 from tests.false_alarm import Enough
 
 pytestmark = pytest.mark.slow
@@ -52,9 +52,6 @@ def planned(cells: int = 2000, **changes: Any) -> PlannedRound:
     return _planned(cells, tuple((settings | {"ask": ("kl",)} | changes).items()))
 
 
-NO_VIEWS = np.zeros(0, dtype=np.int64)
-
-
 @cache
 def _planned(cells: int, settings: tuple[tuple[str, Any], ...]) -> PlannedRound:
     return plan_round(zipf(cells), **dict(settings))
@@ -72,8 +69,9 @@ def estimates_of(plan: Any, reference: Reference, held: Any, seed: int) -> Estim
         if isinstance(trust, NoisyHistogram):
             sums.append(noisy_sum(trust, asked, records, cohorts, InsecureSeededNoise(seed)))
         else:
-            sums.append(OpenedSum(asked, NO_VIEWS, records))
-    return trust.estimate(points, (), sums, cohorts, source=InsecureSeededNoise(seed), rng=rng)
+            sums.append(OpenedSum((asked,), records))
+    source = InsecureSeededNoise(seed)
+    return estimate_sums(trust, (points,), sums, cohorts, source=source, rng=rng)
 
 
 def noisy_sum(
@@ -84,7 +82,7 @@ def noisy_sum(
     for size in cohorts:
         shares = trust.share(size).draw_share(size * len(counts), source)
         counts = counts + shares.reshape(size, len(counts)).sum(axis=0)
-    return OpenedSum(counts, NO_VIEWS, records, trust.expected_noise(cohorts).sd ** 2)
+    return OpenedSum((counts,), records, expected_noise(trust, cohorts).sd ** 2)
 
 
 def deal(held: Any, batches: int, rng: np.random.Generator) -> Any:

@@ -14,10 +14,8 @@ from fedprikl.estimation import score_sensitivity
 from fedprikl.privacy import IntegerLaplaceMechanism
 from fedprikl.privacy.shares import SharedLaplaceMechanism
 from fedprikl.protocol import Plan, Question, WholeClient
-from fedprikl.protocol.cohort_sums import OpenedSum
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
-from fedprikl.protocol.question_noise import CountsNoise, noises_of
-from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.protocol.answering import estimate_sums
+from fedprikl.protocol.sums import NoisyHistogram, OpenedSum, ScoredSum
 from fedprikl.reference import all_points
 from tests.brute_force import Histogram, distance, histograms
 from tests.plans import AskColumns, make_plan
@@ -61,9 +59,9 @@ def released(asked: Plan, counts: Histogram) -> Floats:
     trust, source, rng = ScoredSum(asked), Watched(), np.random.default_rng(1)
     table = np.array(counts).reshape(2, 2)
     views = [all_points(JOINT.reshape(2, 2).sum(axis=axis)) for axis in (1, 0)]
-    exact = np.concatenate([table.sum(axis=1), table.sum(axis=0)])
-    batch = OpenedSum(np.array(counts), exact, int(table.sum()))
-    trust.estimate(all_points(JOINT), views, [batch], [CLIENTS], source=source, rng=rng)
+    exact = (np.array(counts), table.sum(axis=1), table.sum(axis=0))
+    batch, points = OpenedSum(exact, int(table.sum())), (all_points(JOINT), *views)
+    estimate_sums(trust, points, [batch], [CLIENTS], source=source, rng=rng)
     return np.concatenate(source.hidden)
 
 
@@ -103,11 +101,11 @@ def test_every_way_to_release_is_for_the_client(release: Any) -> None:
     counts = np.array([800, 400, 200, 600])
 
     def error(asked: Plan) -> float:
-        trust, sums = ScoredSum(asked), [OpenedSum(counts, np.zeros(0, np.int64), 2000)]
+        trust, sums = ScoredSum(asked), [OpenedSum((counts,), 2000)]
         found = [
-            trust.estimate(
-                all_points(JOINT),
-                (),
+            estimate_sums(
+                trust,
+                (all_points(JOINT),),
                 sums,
                 [100],
                 source=InsecureSeededNoise(seed),
@@ -128,10 +126,9 @@ def test_every_way_to_release_is_for_the_client(release: Any) -> None:
 
 def test_the_stated_sensitivity_is_that_of_the_client() -> None:
     asked = plan((Question(),), unit="client", per_client=20)
-    trust, sums = ScoredSum(asked), [OpenedSum(np.full(4, 500), np.zeros(0, np.int64), 2000)]
-    stated = trust.estimate(
-        all_points(JOINT), (), sums, [100], source=InsecureNoNoise(), rng=np.random.default_rng(1)
-    ).privacy
+    trust, sums = ScoredSum(asked), [OpenedSum((np.full(4, 500),), 2000)]
+    rng, points = np.random.default_rng(1), (all_points(JOINT),)
+    stated = estimate_sums(trust, points, sums, [100], source=InsecureNoNoise(), rng=rng).privacy
     score = trust.score_of(asked.question)
     expected = score_sensitivity(all_points(JOINT), np.array([2000]), score, 20)
     assert stated.sensitivity == expected
@@ -140,13 +137,11 @@ def test_the_stated_sensitivity_is_that_of_the_client() -> None:
 
 def test_noisy_counts_are_for_the_client() -> None:
     asked = plan((Question(release="counts"),), unit="client", per_client=20)
-    (noise,), _ = noises_of(asked)
-    assert isinstance(noise, CountsNoise)
+    (noise,) = ScoredSum(asked).noises
     assert isinstance(noise.charge, IntegerLaplaceMechanism)
     assert noise.charge.scale == pytest.approx(2 * 20 / EPSILON)
-    _, columns = noises_of(two_numbers(unit="client", per_client=20))
-    assert columns is not None
-    assert columns.counts.sensitivity == 2 * 2 * 20
+    columns = ScoredSum(two_numbers(unit="client", per_client=20)).column_counts
+    assert columns.sensitivity == 2 * 2 * 20
 
 
 def test_noise_shares_are_for_the_client() -> None:

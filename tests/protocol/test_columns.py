@@ -26,7 +26,9 @@ from fedprikl.protocol import (
     SigningKey,
     run_round,
 )
-from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.protocol.sums import (
+    ScoredSum,
+)
 from fedprikl.reporting import release_page
 from fedprikl.reporting.facts import UNRELATED, column_lines
 from tests.plans import AskColumns
@@ -159,11 +161,11 @@ def test_what_is_charged_is_what_draws() -> None:
     plan = plan_of(REFERENCE, trust="aggregator")
     charge = ScoredSum(plan).charge(())
     assert isinstance(charge, ComposedCharge)
-    noise = ScoredSum(plan).columns_noise
-    assert noise is not None
-    assert charge_to_dict(noise.counts)["coordinates"] == 2 * len(plan.columns)
-    assert {vector.charge.coordinates for _, vector in noise.values} == {len(plan.columns)}
-    assert set(noise.charges) <= set(charge.parts)
+    *vectors, counts = (each for each in ScoredSum(plan).noises if not each.questions[0].of_whole)
+    assert charge_to_dict(counts.charge)["coordinates"] == 2 * len(plan.columns)
+    for vector in vectors:
+        assert charge_to_dict(vector.charge)["coordinates"] == len(plan.columns)
+    assert {each.charge for each in (*vectors, counts)} <= set(charge.parts)
 
 
 def test_a_wide_table_is_asked_by_columns_alone(trust: Trust) -> None:

@@ -301,7 +301,8 @@ def test_plans_that_make_no_sense(changes: dict[str, Any], words: str) -> None:
         ("question", "release", "magic", "one of 'value', 'adaptive', 'counts'"),
         ("question", "release", ["value"], "one of 'value', 'adaptive', 'counts'"),
         ("question", "share", "1", "a finite number"),
-        ("question", "noise", "white", "'noise'"),
+        ("question", "noise", "white", "There is no noise 'white'"),
+        ("question", "noise", 3, "a text"),
         ("question", "more", 1, "'questions' of the plan has unknown parts"),
     ],
 )

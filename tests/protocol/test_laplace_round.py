@@ -13,7 +13,7 @@ from fedprikl.checks import Floats
 from fedprikl.privacy.charges import charge_to_dict
 from fedprikl.privacy.shares import SAMPLER_DELTA, SharedGaussianMechanism, SharedLaplaceMechanism
 from fedprikl.protocol import RoundResult
-from fedprikl.protocol.noisy_histogram import LARGEST_MARK, NoisyHistogram
+from fedprikl.protocol.sums import LARGEST_MARK, NoisyHistogram
 from fedprikl.secure_sum import Leaves
 from tests.false_alarm import FALSE_ALARM, looks_as_frequent, missed
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted, noisy_counts
@@ -116,7 +116,7 @@ def test_the_plan_chooses_the_noise() -> None:
     assert laplace.on.shares == gaussian.on.shares == 32  # four may collude
     for trust in (either, other):
         reach = trust.share(40).reach
-        maxima = trust.maxima(clients=40, points=6)
+        maxima = trust.maxima(40)
         assert maxima == (10**6 + 2 * reach,) * 7 + (10**6, LARGEST_MARK)
 
 

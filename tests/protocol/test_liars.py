@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol import Client, Invitation, Plan
-from fedprikl.protocol.scored_sum import possible_counts
+from fedprikl.protocol.sums import possible_counts
 from fedprikl.secure_sum.ring import Ring
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted
 

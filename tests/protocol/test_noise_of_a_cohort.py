@@ -8,8 +8,8 @@ import pytest
 from fedprikl.privacy import SharedMechanism
 from fedprikl.privacy.shares import SAMPLER_DELTA, SharedLaplaceMechanism
 from fedprikl.protocol import Roster, SigningKey
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
-from fedprikl.protocol.round import size_cohort
+from fedprikl.protocol.round import plan_cohort
+from fedprikl.protocol.sums import NoisyHistogram
 from fedprikl.secure_sum import DEFAULT_FAILURE
 from tests.protocol.worlds import World
 
@@ -59,7 +59,7 @@ def test_the_failure_of_a_sparse_graph_is_in_the_stated_delta(noise: str) -> Non
 def test_a_release_states_what_delta_pays_for() -> None:
     """Where nobody is expected to vanish or to collude, even small cohorts are sparse."""
     plan = WORLD.plan(trust="none", cohort=9, dropout=0.0, corruption=0.0)
-    assert size_cohort(plan, clients=9, points=6).neighbours < 8
+    assert plan_cohort(plan, clients=9).neighbours < 8
     told = WORLD.run(plan).release.privacy
     assert told.delta >= DEFAULT_FAILURE
     assert told.holds

@@ -31,8 +31,8 @@ from fedprikl.protocol import (
     introduce,
     trust_of,
 )
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
-from fedprikl.protocol.round import plan_cohort, size_cohort
+from fedprikl.protocol.round import plan_cohort
+from fedprikl.protocol.sums import NoisyHistogram
 from fedprikl.secure_sum import Leaves
 from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise, World, consistent
 
@@ -262,9 +262,7 @@ def test_members_of_a_sum_hold_the_same_plan() -> None:
     asked, who = invitation(trust="none", epsilon=1.0)
     plan, sums = asked.signed.plan, asked.sums
     weaker = plan.changed(epsilon=1.0 + 1e-9)
-    same = plan_cohort(
-        weaker, clients=9, points=len(asked.cells), nonce=sums.nonce, roster=sums.roster
-    )
+    same = plan_cohort(weaker, clients=9, nonce=sums.nonce, roster=sums.roster)
     assert same == sums  # nothing else would tell them apart
     mixed = replace(asked, signed=SignedPlan.sign(weaker, WORLD.key))
     for lie in (mixed, replace(asked, round_id="00" * 16)):
@@ -284,11 +282,8 @@ def test_cohorts_of_a_round_have_sums_of_their_own() -> None:
 def smaller(asked: Invitation, clients: int) -> Invitation:
     """As an honest server would ask so few of the roster."""
     keys = asked.sums.roster[:clients]
-    plan, points = asked.signed.plan, len(asked.cells)
-    nonce = asked.sums.nonce
-    return replace(
-        asked, sums=plan_cohort(plan, clients=clients, points=points, nonce=nonce, roster=keys)
-    )
+    plan, nonce = asked.signed.plan, asked.sums.nonce
+    return replace(asked, sums=plan_cohort(plan, clients=clients, nonce=nonce, roster=keys))
 
 
 def test_where_nobody_is_trusted_a_cohort_is_nearly_the_whole_roster() -> None:
@@ -305,8 +300,8 @@ def test_where_nobody_is_trusted_a_cohort_is_nearly_the_whole_roster() -> None:
 
 def test_where_nobody_is_trusted_every_client_is_everybodys_neighbour() -> None:
     plan = WORLD.plan(trust="none", cohort=400)
-    sparse = size_cohort(plan, clients=400, points=6)
-    complete = size_cohort(replace(plan, roster=ROSTER.fingerprint), clients=400, points=6)
+    sparse = plan_cohort(plan, clients=400)
+    complete = plan_cohort(replace(plan, roster=ROSTER.fingerprint), clients=400)
     assert sparse.neighbours < 399 == complete.neighbours
     assert 2 * complete.threshold > complete.neighbours + 40  # of whom 40 may collude
     assert complete.minimum == sparse.minimum == 360
@@ -317,7 +312,7 @@ def test_where_nobody_is_trusted_every_client_is_everybodys_neighbour() -> None:
 def test_sums_withstand_as_many_colluders_as_their_noise(clients: int, corruption: float) -> None:
     """A tenth of eight clients is one client, for the noise and for the secrets alike."""
     plan = WORLD.plan(trust="none", corruption=corruption, roster=ROSTER.fingerprint)
-    sums = size_cohort(plan, clients=clients, points=6)
+    sums = plan_cohort(plan, clients=clients)
     colluding = math.ceil(corruption * clients)
     assert sums.neighbours == clients - 1
     assert 2 * sums.threshold > sums.neighbours + colluding

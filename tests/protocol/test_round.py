@@ -24,7 +24,7 @@ from fedprikl.protocol import (
     SignedPlan,
     trust_of,
 )
-from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.protocol.sums import ScoredSum
 from fedprikl.reference import iid_points
 from fedprikl.secure_sum import Leaves, SumAggregator
 from tests.protocol.worlds import AT, InsecureNoNoise, World, budgeted, noisy_counts

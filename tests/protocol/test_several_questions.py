@@ -15,6 +15,7 @@ from fedprikl.divergence import KL, Divergence, f_divergence
 from fedprikl.estimation import weighted_score
 from fedprikl.planning import plan_round
 from fedprikl.privacy import (
+    Calibrated,
     ComposedCharge,
     IntegerLaplaceMechanism,
     InverseSensitivityMechanism,
@@ -23,8 +24,9 @@ from fedprikl.privacy import (
     total_epsilon,
 )
 from fedprikl.protocol import Plan, Question, Release
-from fedprikl.protocol.question_noise import CountsNoise, ValueNoise
-from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.protocol.sums import (
+    ScoredSum,
+)
 from fedprikl.reporting import release_page, release_summary
 from fedprikl.reporting.facts import answer_words, drift_words
 from tests.extending.page import module
@@ -160,9 +162,9 @@ def test_what_is_charged_is_drawn_and_stated(tmp_path: Path) -> None:
 def test_gaussian_noise_has_its_share_of_delta_too(tmp_path: Path) -> None:
     asked = plan("value", "counts", noise="gaussian")
     value, counts = ScoredSum(asked).noises
-    assert isinstance(value, ValueNoise)
-    assert isinstance(counts, CountsNoise)
-    assert (value.calibrated.delta, counts.delta) == pytest.approx((7e-7, 3e-7))
+    assert isinstance(value.law, Calibrated)
+    assert isinstance(counts.law, Calibrated)
+    assert (value.law.delta, counts.law.delta) == pytest.approx((7e-7, 3e-7))
     with budgeted(tmp_path / "ledger.db", epsilon=1.0, delta=1e-6) as ledger:
         release = WORLD.run(asked, ledger=ledger).release  # fits into the whole budget
     assert release.privacy.delta == pytest.approx(1e-6)
@@ -187,8 +189,8 @@ def test_adaptive_noise_is_drawn_once_with_its_share(tmp_path: Path) -> None:
 
 def test_counts_pool_the_shares_of_their_questions() -> None:
     (noise,) = ScoredSum(plan("counts", "counts")).noises
-    assert isinstance(noise, CountsNoise)
-    assert noise.epsilon == 1.0
+    assert noise.is_counts
+    assert noise.law.epsilon == 1.0
     assert len(noise.questions) == 2
 
 

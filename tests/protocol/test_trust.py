@@ -12,9 +12,8 @@ from fedprikl.privacy import Calibrated, GaussianMechanism, LaplaceMechanism, Se
 from fedprikl.privacy.charges import charge_to_dict
 from fedprikl.privacy.shares import SharedLaplaceMechanism
 from fedprikl.protocol import trust_of
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
-from fedprikl.protocol.round import size_cohort
-from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.protocol.round import plan_cohort
+from fedprikl.protocol.sums import NoisyHistogram, ScoredSum
 from tests.protocol.worlds import World, budgeted
 
 
@@ -94,32 +93,32 @@ def test_a_round_is_charged_for_its_least_protected_cohort() -> None:
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_a_client_vector_fits_its_maxima_and_opens_to_its_counts(trust: Any) -> None:
     """One client's vector, as if it were the sum: without noise its very counts come back."""
-    plan = World.make().plan(trust=trust)
-    mode, sums = trust_of(plan), size_cohort(plan, clients=9, points=3)
+    plan = World.make().plan(trust=trust, points=3)
+    mode, sums = trust_of(plan), plan_cohort(plan, clients=9)
     asked = np.array([3, 0, 5], dtype=np.int64)
-    vector = mode.vector(asked, (), 10, sums=sums, source=SecureNoise(), randomness=bytes)
-    assert len(vector) == len(mode.maxima(clients=9, points=3))
-    assert np.all((vector >= 0) & (vector <= mode.maxima(clients=9, points=3)))
+    vector = mode.vector([asked], 10, sums=sums, source=SecureNoise(), randomness=bytes)
+    assert len(vector) == len(mode.maxima(9))
+    assert np.all((vector >= 0) & (vector <= mode.maxima(9)))
     opened = mode.open(vector, clients=9, included=1)
     assert opened.records == 10
     assert not opened.insecure
     if isinstance(mode, ScoredSum):
-        assert opened.counts.tolist() == [3, 0, 5]
+        assert opened.counts[0].tolist() == [3, 0, 5]
         assert opened.noise_variance == 0
     else:
-        assert len(opened.counts) == 4  # the rest too
+        assert len(opened.counts[0]) == 4  # all other records too
         assert opened.noise_variance == mode.share(9).share_variance
     both = opened + opened
-    assert both.counts.tolist() == (2 * opened.counts).tolist()
+    assert both.counts[0].tolist() == (2 * opened.counts[0]).tolist()
     assert (both.records, both.noise_variance) == (20, 2 * opened.noise_variance)
 
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_what_is_opened_never_prints(trust: Any) -> None:
-    plan = World.make().plan(trust=trust)
-    mode, sums = trust_of(plan), size_cohort(plan, clients=9, points=1)
+    plan = World.make().plan(trust=trust, points=1)
+    mode, sums = trust_of(plan), plan_cohort(plan, clients=9)
     asked = np.array([31337])
-    vector = mode.vector(asked, (), 31337, sums=sums, source=SecureNoise(), randomness=bytes)
+    vector = mode.vector([asked], 31337, sums=sums, source=SecureNoise(), randomness=bytes)
     opened = mode.open(vector, clients=9, included=1)
     public = f"OpenedSum(noise_variance={opened.noise_variance!r}, insecure=False)"
     assert repr(opened) == public

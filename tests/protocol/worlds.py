@@ -153,9 +153,7 @@ def consistent(asked: Invitation) -> Invitation:
         cells=asked.cells,
         period=asked.period,
     )
-    expected = plan_cohort(
-        plan, clients=sums.clients, points=len(asked.cells), nonce=nonce, roster=sums.roster
-    )
+    expected = plan_cohort(plan, clients=sums.clients, nonce=nonce, roster=sums.roster)
     return replace(asked, sums=expected)
 
 

@@ -11,7 +11,7 @@ Of noise shares, those of the fewest honest clients with which a sum can be open
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,14 +37,19 @@ from fedprikl.divergence import Score
 from fedprikl.estimation import BatchCounts, weighted_score
 from fedprikl.estimation.adaptive import adaptive_ranges
 from fedprikl.estimation.scoring import Terms
-from fedprikl.privacy import SECURE_NOISE, NoiseSource, SharedCounts, laplace_variance
+from fedprikl.privacy import (
+    SECURE_NOISE,
+    Calibrated,
+    InverseSensitivityMechanism,
+    NoiseSource,
+    SharedCounts,
+    laplace_variance,
+)
 from fedprikl.privacy.shares import SharedGaussianMechanism
 from fedprikl.protocol import Plan, Question, trust_of
-from fedprikl.protocol.cohort_sums import Noised, OpenedSum, asked_views, view_score
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
-from fedprikl.protocol.question_noise import AdaptiveNoise, CountsNoise
-from fedprikl.protocol.round import size_cohort
-from fedprikl.protocol.scored_sum import ScoredSum
+from fedprikl.protocol.answering import Noised, as_drawn, noise_sums, places_of, points_of
+from fedprikl.protocol.round import plan_cohort
+from fedprikl.protocol.sums import NoisyHistogram, OpenedSum, QuestionNoise, ScoredSum
 from fedprikl.reference import QueryPoints, Reference
 
 Pair = tuple[Ints, Ints]  # counts of the points in either data set
@@ -200,58 +205,48 @@ class _World:
     def __init__(self, trust: ScoredSum, reference: Reference, source: NoiseSource) -> None:
         plan, rng = trust.plan, np.random.default_rng(1)
         self.trust, self.plan, self.source, self.k = trust, plan, source, _records_of_unit(plan)
-        self.views = [view.points() for view in asked_views(plan, reference)]
-        self.points: QueryPoints | None = None
-        if plan.points:
-            self.points = trust.draw_points(reference.probabilities, rng)
+        whole = trust.draw_points(reference.probabilities, rng) if plan.points else None
+        self.points = points_of(plan, reference, whole)  # of each view, the whole first
         self.records = np.full(plan.sums.batches, BATCH * self.k)
 
     def attacks(self) -> Iterator[tuple[Claim, Attack | None]]:
         """One for each noise, which may cost its share of the plan's epsilon and delta."""
-        first, budget, groups = 0, self.plan.budget, self.plan.groups
-        whole, columns = ([g for g in groups if g[0].of_whole is about] for about in (True, False))
-        # The order in which noise is asked for: of columns, first that on counts.
-        for group in (*whole, *columns[-1:], *columns[:-1]):
-            question, share = group[0], math.fsum(each.share for each in group)
-            claim = Claim(_name(group), share * budget.epsilon, share * budget.delta)
-            if question.release == "adaptive":
-                yield claim, self._adaptive_attack(question)
+        first, budget = 0, self.plan.budget
+        for noise in as_drawn(self.trust.noises):
+            share = math.fsum(each.share for each in noise.questions)
+            claim = Claim(_name(noise.questions), share * budget.epsilon, share * budget.delta)
+            if isinstance(noise.law, InverseSensitivityMechanism):
+                yield claim, self._adaptive_attack(noise.questions[0], noise.law.epsilon)
                 continue
-            yield claim, self._additive_attack(question, slice(first, first + len(question.views)))
-            first += len(question.views)
+            views = len(noise.questions[0].views)
+            yield claim, self._additive_attack(noise, slice(first, first + views))
+            first += views
 
-    def _additive_attack(self, question: Question, places: slice) -> Attack | None:
-        """On data sets that differ in the whole, or in all columns; `places` of the noise."""
-        records, score, asked = self.records, view_score(question.divergence), self.views
-        if question.of_whole:
-            score, asked = self.trust.score_of(question), [self._points_of_whole]
-        else:
-            records = np.array([int(records.sum())])
-        pairs = [
-            counts_pair(points, records, self.k)
-            if question.release == "counts"
-            else value_pair(points, records, score, self.k)
-            for points in asked
-        ]
+    def _additive_attack(self, noise: QuestionNoise, asked: slice) -> Attack | None:
+        """On data sets that differ in all views of a question; `asked` is its noise of all."""
+        pairs = {place: self._pair(noise, place) for place in places_of(self.plan, noise)}
         heard = []
         for side in (0, 1):
-            counts = np.concatenate([pair[side] for pair in pairs])
-            about = {"whole" if question.of_whole else "columns": counts}
-            listener, released = self._release(self.records, **about)
+            counts = {place: pair[side] for place, pair in pairs.items()}
+            listener, released = self._release(self.records, counts)
             given = np.concatenate([np.zeros(0), *listener.given])
             if not np.array_equal(self._additive_numbers(released), given):
                 return None  # anything else is released than the numbers with noise
-            heard.append(listener.asked[places])
+            heard.append(listener.asked[asked])
         return additive_attack(*heard)
 
-    def _adaptive_attack(self, question: Question) -> Attack:
+    def _pair(self, noise: QuestionNoise, place: int) -> Pair:
+        """Two data sets that the noise on a view hides worst."""
+        points, records = self.points[place], self.records
+        if points.batches < len(records):  # all batches are asked the same
+            records = np.array([int(records.sum())])
+        if noise.is_counts:
+            return counts_pair(points, records, self.k)
+        return value_pair(points, records, self.trust.score_of(noise.questions[0]), self.k)
+
+    def _adaptive_attack(self, question: Question, epsilon: float) -> Attack:
         """On several pairs of data sets."""
-        score, points = self.trust.score_of(question), self._points_of_whole
-        (epsilon,) = (
-            noise.charge.epsilon
-            for noise in self.trust.noises
-            if isinstance(noise, AdaptiveNoise) and question in noise.questions
-        )
+        score, points = self.trust.score_of(question), self.points[0]
         found = []
         for records, pair in adaptive_pairs(points, self.k):
             left, right = (
@@ -263,7 +258,7 @@ class _World:
             law = Losses.of((left, right), epsilon)
             found.append((law.power, law.largest, (left, right), pair, records))
         _, _, ranges, pair, records = max(found, key=lambda each: each[0])
-        ends = [self._release(records, whole=counts)[0].ends for counts in pair]
+        ends = [self._release(records, {0: counts})[0].ends for counts in pair]
         return Adaptive(
             ranges=ranges,
             hardest=max(found, key=lambda each: each[1])[2],
@@ -272,32 +267,35 @@ class _World:
             source=self.source,
         )
 
-    @property
-    def _points_of_whole(self) -> QueryPoints:
-        assert self.points is not None  # noqa: S101  a question is about the whole
-        return self.points
-
-    def _release(
-        self, records: Ints, *, whole: Ints | None = None, columns: Ints | None = None
-    ) -> tuple[Listener, Noised]:
-        """What is released about these counts, and which noise was asked for."""
-        batch = np.zeros(0, np.int64) if self.points is None else self.points.batch
-        counts = np.zeros(len(batch), np.int64) if whole is None else whole
-        views = np.zeros((len(records), self.plan.column_points), np.int64)
-        views[0] = 0 if columns is None else columns
+    def _release(self, records: Ints, counts: Mapping[int, Ints]) -> tuple[Listener, Noised]:
+        """What is released about counts of some views, and which noise was asked for."""
+        batches = range(len(records))
         sums = [
-            OpenedSum(counts[batch == t], views[t], held) for t, held in enumerate(records.tolist())
+            OpenedSum(tuple(self._of_batch(i, counts, t) for i in range(len(self.points))), held)
+            for t, held in zip(batches, records.tolist(), strict=True)
         ]
         listener = Listener(self.source)
-        return listener, self.trust.noise(self.points, self.views, sums, source=listener)
+        return listener, noise_sums(self.trust, self.points, sums, source=listener)
+
+    def _of_batch(self, place: int, counts: Mapping[int, Ints], batch: int) -> Ints:
+        """The counts of a view in a batch; those that all batches are asked are in the first."""
+        points = self.points[place]
+        found = counts.get(place, np.zeros(len(points), np.int64))
+        if points.batches == self.plan.sums.batches:
+            return np.asarray(found[points.batch == batch])
+        return found if batch == 0 else np.zeros_like(found)
 
     def _additive_numbers(self, released: Noised) -> Floats:
         """All numbers with additive noise, in the order in which it is asked for."""
-        values, parts = iter(released.values), list[Sequence[float]]()
-        for noise in self.trust.noises:
-            numbers = released.counts if isinstance(noise, CountsNoise) else (next(values),)
-            parts += [] if isinstance(noise, AdaptiveNoise) else [numbers]
-        return np.concatenate([np.zeros(0), *parts, *released.views, *released.vectors])
+        values, counts = iter(released.values), iter(released.counts)
+        found = {
+            noise: [next(counts) for _ in noise.questions[0].views]
+            if noise.is_counts
+            else [next(values)]
+            for noise in self.trust.noises
+        }
+        additive = [n for n in as_drawn(self.trust.noises) if isinstance(n.law, Calibrated)]
+        return np.concatenate([np.zeros(0), *(part for n in additive for part in found[n])])
 
 
 def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> tuple[Claim, Attack | None]:
@@ -312,13 +310,11 @@ def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> tuple[Claim, A
 
     def listen(side: int) -> Asked:
         """The sum, in which one client's records are all in the first cell, or in the second."""
-        listener, sizes = Listener(source), [view.points for view in plan.columns]
-        whole, *columns = (k * (np.arange(size) == side) for size in (plan.points, *sizes))
+        listener = Listener(source)
         vector = trust.vector(
-            whole,
-            columns,
+            [k * (np.arange(view.points) == side) for view in plan.views],
             k,
-            sums=size_cohort(plan, clients=clients, points=plan.points),
+            sums=plan_cohort(plan, clients=clients),
             source=listener,
             randomness=os.urandom,
         )

@@ -27,7 +27,13 @@ from fedprikl.estimation import (
     estimate_scored_sum,
 )
 from fedprikl.paper import baseline, no_privacy, printed_aggregator
-from fedprikl.privacy import SECURE_NOISE, InsecureSeededNoise, NoiseSource
+from fedprikl.privacy import (
+    SECURE_NOISE,
+    Calibrated,
+    InsecureSeededNoise,
+    NoiseSource,
+    Numbers,
+)
 from fedprikl.protocol import (
     AskedView,
     Budget,
@@ -43,8 +49,9 @@ from fedprikl.protocol import (
     run_round,
     trust_of,
 )
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.protocol.answering import expected_noise
 from fedprikl.protocol.round import cohort_sizes
+from fedprikl.protocol.sums import NoisyHistogram
 from fedprikl.records import draw_counts
 from fedprikl.reference import QueryPoints, Reference, iid_points
 from fedprikl.secure_sum import Leaves, plan_sum, secure_sum
@@ -328,11 +335,13 @@ class Federated:
         exact = _plain_counts(world, points, rng)
         if isinstance(trust, NoisyHistogram):
             cohorts = cohort_sizes(plan, world.population.clients // plan.sums.batches)
-            noisy = _with_shares(exact, trust.expected_noise(cohorts), rng)
+            noisy = _with_shares(exact, expected_noise(trust, cohorts), rng)
             return estimate_noisy_counts(points, noisy, score=trust.score, rng=rng)[0]
         return estimate_scored_sum(
             exact,
-            calibrated=trust.calibrated(plan.question),
+            calibrated=Calibrated(
+                Numbers(), plan.budget.epsilon, plan.budget.delta, plan.question.noise
+            ),
             score=trust.score,
             client_effect=plan.verdict.client_effect,
             source=source,

@@ -8,9 +8,8 @@ from fedprikl.estimation import Answer, answers_from_counts
 from fedprikl.front.plan_checks import AnyPlan, signed_plan
 from fedprikl.front.result import Comparison
 from fedprikl.protocol import Release
-from fedprikl.protocol.cohort_sums import spread_of
+from fedprikl.protocol.answering import asked_points, spread_of
 from fedprikl.protocol.keys import is_fingerprint
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
 from fedprikl.reference import Reference
 
 
@@ -104,7 +103,7 @@ def divergence_of(
         raise InvalidInputError(
             f"The divergence {divergence!r} is infinite where a cell vanishes; use a skew above 0."
         )
-    points = NoisyHistogram(agreed).asked_points(known.probabilities, found.noisy_counts)
+    points = asked_points(agreed, known.probabilities, found.noisy_counts)
     spread = spread_of(agreed, known, found.cohorts)
     noise = str(found.noisy_counts.noise[0])
     (answer,) = answers_from_counts(points, found.noisy_counts, spread, [score], mechanism=noise)

@@ -9,9 +9,10 @@ from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import NoisyCounts
-from fedprikl.protocol.cohort_sums import asked_views, view_score
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.question import view_score
 from fedprikl.protocol.release import Release
+from fedprikl.protocol.sums import asked_views
 from fedprikl.reference import QueryPoints, Reference, Spread
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.views import between_clients

@@ -9,12 +9,19 @@ from typing import Literal
 from fedprikl.checks import check_delta, check_epsilon, check_positive_int
 from fedprikl.planning.known import Known
 from fedprikl.planning.simulated_round import least
-from fedprikl.privacy import AccountedRelease, Charge, Mechanism, Numbers, calibrate, total_epsilon
-from fedprikl.protocol import question_noise
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.privacy import (
+    AccountedRelease,
+    Calibrated,
+    Charge,
+    Mechanism,
+    Numbers,
+    calibrate,
+    total_epsilon,
+)
+from fedprikl.protocol.answering import expected_noise
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes
-from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.sums import NoisyHistogram, trust_of
 
 STEPS = 12  # of the bisection: four digits
 # Of the budget, kept free: the ledger may lie on another processor, whose convolutions differ by
@@ -139,15 +146,10 @@ def _noise_size(plan: Plan) -> float:
     trust, found = trust_of(plan), 0.0
     assert not isinstance(trust, NoisyHistogram)  # noqa: S101  the aggregator adds the noise
     if plan.points:
-        match next(noise for noise in trust.noises if plan.question in noise.questions):
-            case question_noise.ValueNoise(calibrated=calibrated):
-                found += calibrated.for_sensitivity(1.0).standard_deviation
-            case question_noise.AdaptiveNoise(charge=charge):
-                found += 1 / charge.epsilon
-            case question_noise.CountsNoise(charge=charge):
-                found += charge.standard_deviation
-    if trust.columns_noise is not None:
-        found += trust.columns_noise.counts.standard_deviation
+        law = trust.noise_of(plan.question).law
+        found = law.noise.standard_deviation if isinstance(law, Calibrated) else 1 / law.epsilon
+    if plan.columns:
+        found += trust.column_counts.standard_deviation
     return found
 
 
@@ -171,5 +173,5 @@ def shared_over_time(known: Known, plan: Plan) -> Plan:
         return even
     return least(
         (even, fitted(gaussian, cohorts)),
-        lambda each: NoisyHistogram(each).expected_noise(cohorts).sd,
+        lambda each: expected_noise(NoisyHistogram(each), cohorts).sd,
     )

@@ -1,13 +1,13 @@
 """What a user knows of a federation before any data is touched, and what fits into it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning.design import Spectrum
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.policy import Policy
-from fedprikl.protocol.round import cohort_sizes, size_cohort
+from fedprikl.protocol.round import cohort_sizes, plan_cohort
 from fedprikl.reference import Reference, one_each
 from fedprikl.secure_sum import SumPlan
 
@@ -81,7 +81,7 @@ class Known:
 
     def points_that_fit(self, plan: Plan) -> int:
         """The most points whose counts, packed, fit into the payload."""
-        sums = size_cohort(plan, clients=self.largest_cohort(plan), points=1)
+        sums = plan_cohort(plan.asking(1), clients=self.largest_cohort(plan))
         first, *others = ((top * sums.clients).bit_length() for top in sums.maxima)
         points = (8 * self.payload - sum(others)) // first
         if points < 1:
@@ -93,13 +93,13 @@ class Known:
 
     def column_bytes(self, plan: Plan) -> int:
         """What the counts of the columns take, packed, with the number of records."""
-        sums = size_cohort(plan, clients=self.largest_cohort(plan), points=0)
-        return sums.ring().packed_bytes
+        sums = plan_cohort(plan.asking(1), clients=self.largest_cohort(plan))
+        without = sums.maxima[1:] if plan.points else sums.maxima  # the only count of the whole
+        return replace(sums, maxima=without).ring().packed_bytes
 
     def cost(self, plan: Plan) -> SumCost:
         """Of the secure sums of this plan."""
-        largest = self.largest_cohort(plan)
-        sums = size_cohort(plan, clients=largest, points=plan.points)
+        sums = plan_cohort(plan, clients=self.largest_cohort(plan))
         members = self.clients // plan.sums.batches
         return SumCost.of(sums, plan.sums.batches * len(cohort_sizes(plan, members)))
 

@@ -10,9 +10,9 @@ from fedprikl.estimation import score_reach
 from fedprikl.estimation.scoring import Terms
 from fedprikl.planning.known import Known
 from fedprikl.planning.simulated_round import SimulatedRound
-from fedprikl.protocol.cohort_sums import asked_views, view_score
 from fedprikl.protocol.plan import Plan
-from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.question import view_score
+from fedprikl.protocol.sums import asked_views, trust_of
 
 COLUMNS = ("tv", "kl")  # divergences of every column
 SHARES = (0.01, 0.05)  # of the clients

@@ -43,8 +43,8 @@ from fedprikl.protocol.plan import (
     WholeClient,
 )
 from fedprikl.protocol.question import AskedView, Question
-from fedprikl.protocol.scored_sum import ScoredSum
 from fedprikl.protocol.series import Once, Series
+from fedprikl.protocol.sums import ScoredSum
 from fedprikl.reference import Reference
 
 TRIED = 3  # numbers of records a client, each half of the one before

@@ -47,14 +47,15 @@ from fedprikl.estimation.verdict import (
 )
 from fedprikl.libraries import scipy
 from fedprikl.planning.known import Known
-from fedprikl.privacy import InsecureSeededNoise
-from fedprikl.protocol import question_noise
-from fedprikl.protocol.cohort_sums import OpenedSum, view_score
-from fedprikl.protocol.noisy_histogram import NoisyHistogram
+from fedprikl.privacy import (
+    Calibrated,
+    InsecureSeededNoise,
+)
+from fedprikl.protocol.answering import estimate_sums, expected_noise
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.question import view_score
 from fedprikl.protocol.round import cohort_sizes
-from fedprikl.protocol.scored_sum import ScoredSum
-from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.sums import NoisyHistogram, OpenedSum, ScoredSum, trust_of
 from fedprikl.reference import QueryPoints, Spread, View, spread_shares
 
 # Sizes in nats of KL with its usual skew, whatever is asked: the same populations for all.
@@ -307,14 +308,12 @@ class SimulatedRound:
         trust = trust_of(self.plan)
         if isinstance(trust, NoisyHistogram) or not self.is_whole:
             return CountsNoise(self._count_noise, resamples=self._resamples)
-        question = self.plan.question
-        match next(noise for noise in trust.noises if question in noise.questions):
-            case question_noise.AdaptiveNoise(charge=charge):
-                return AdaptiveNoise(charge.epsilon, self.plan.contribution_bound)
-            case question_noise.CountsNoise(charge=charge):
-                return CountsNoise(CountNoise.of(charge), not self.textbook, self._resamples)
-            case question_noise.ValueNoise(calibrated=calibrated):
-                return ValueNoise(calibrated.for_sensitivity(self.sensitivity(self.score)))
+        noise = trust.noise_of(self.plan.question)
+        if not isinstance(noise.law, Calibrated):
+            return AdaptiveNoise(noise.law.epsilon, self.plan.contribution_bound)
+        if noise.is_counts:
+            return CountsNoise(CountNoise.of(noise.law.noise), not self.textbook, self._resamples)
+        return ValueNoise(noise.law.for_sensitivity(self.sensitivity(self.score)))
 
     @property
     def _count_noise(self) -> CountNoise:
@@ -322,8 +321,8 @@ class SimulatedRound:
         trust = trust_of(self.plan)
         if isinstance(trust, NoisyHistogram):
             clients = self.known.clients // self.batches
-            return trust.expected_noise(cohort_sizes(self.plan, clients))
-        return CountNoise.of(_columns_noise(trust).counts)
+            return expected_noise(trust, cohort_sizes(self.plan, clients))
+        return CountNoise.of(trust.column_counts)
 
     @property
     def _resamples(self) -> int:
@@ -485,15 +484,18 @@ class SimulatedRound:
         for batch, records in enumerate(self.records.tolist()):
             cells = self.points.cells[self.points.batch == batch]
             counts = rng.multinomial(records, probabilities)[cells]
-            sums.append(OpenedSum(counts, np.zeros(0, dtype=np.int64), records))
+            sums.append(OpenedSum((counts,), records))
         source = InsecureSeededNoise(SEED)
-        return trust.estimate(self.points, (), sums, cohorts, source=source, rng=rng).statistics
+        found = estimate_sums(trust, (self.points,), sums, cohorts, source=source, rng=rng)
+        return found.statistics
 
     def _column_statistics(self) -> tuple[Statistic, ...]:
         trust, vectors = trust_of(self.plan), list[ViewVector]()
         if isinstance(trust, ScoredSum):
-            for name, noise in _columns_noise(trust).values:
-                score = view_score(name)
+            for question in self.plan.about_columns:
+                score, noise = trust.score_of(question), trust.noise_of(question).law
+                if question.release != "value" or not isinstance(noise, Calibrated):
+                    continue
                 delta = np.array([self.sensitivity(score)])
                 vectors.append(
                     ViewVector(score=score, values=np.zeros(1), sensitivities=delta, noise=noise)
@@ -586,8 +588,3 @@ def _least_found(power: Callable[[float], float | None], start: float) -> float 
         else:
             high, found = middle, found or seen is not None
     return high if found else None
-
-
-def _columns_noise(trust: ScoredSum) -> question_noise.ColumnsNoise:
-    assert trust.columns_noise is not None  # noqa: S101  the plan asks about columns
-    return trust.columns_noise

@@ -4,7 +4,6 @@ from fedprikl.estimation import Answer
 from fedprikl.protocol.aggregator import Aggregator
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.client import Client, ClientSession, draw_of
-from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import (
     Address,
     Roster,
@@ -31,6 +30,7 @@ from fedprikl.protocol.round import (
     Cohort,
     IdentityCheck,
     Invitation,
+    Outcome,
     Reply,
     Round,
     Step,
@@ -41,7 +41,7 @@ from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.run import InMemoryTransport, RoundResult, run_round
 from fedprikl.protocol.series import Once, Period, Series
 from fedprikl.protocol.server import Server
-from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.sums import trust_of
 
 __all__ = [
     "Address",

@@ -15,12 +15,12 @@ from fedprikl.privacy import (
     Reservation,
     TimeInterval,
 )
-from fedprikl.protocol.cohort_sums import OpenedSum, Outcome, asked_views
+from fedprikl.protocol.answering import noise_sums, points_of
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.noised_round import NoisedRound
 from fedprikl.protocol.release import charge_note, charged_times
-from fedprikl.protocol.round import Round
-from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.round import Outcome, Round
+from fedprikl.protocol.sums import OpenedSum, trust_of
 from fedprikl.secure_sum import SumAggregator
 
 
@@ -127,12 +127,11 @@ class Aggregator:
 
     def _noise(self, sums: list[OpenedSum], at: str, rng: np.random.Generator) -> NoisedRound:
         """Draws the noise: exact sums go no further than here."""
-        current, views = self._round, asked_views(self._round.plan, self._round.reference)
+        current = self._round
+        points = points_of(current.plan, current.reference, current.points)
         return NoisedRound.of(
             current,
-            self._trust.noise(
-                current.points, [view.points() for view in views], sums, source=self._source
-            ),
+            noise_sums(self._trust, points, sums, source=self._source),
             outcomes=tuple(self._outcomes[n] for n in sorted(self._outcomes)),
             counted=tuple(sorted(self._counted)),
             request=self._request,

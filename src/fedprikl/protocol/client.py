@@ -9,12 +9,11 @@ from fedprikl.checks import Ints
 from fedprikl.documents import bytes_of_text, canonical, parse_document, text_of_bytes
 from fedprikl.errors import InvalidInputError, PolicyRefusal, WrongStepError
 from fedprikl.privacy import SECURE_NOISE, Charge, NoiseSource
-from fedprikl.protocol.cohort_sums import view_places
 from fedprikl.protocol.keys import Address, Roster, SigningKey
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.policy import Policy, check_invitation, check_roster
 from fedprikl.protocol.round import Invitation, Step
-from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.sums import trust_of, view_places
 from fedprikl.records import Draw
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import SEED_BYTES, ClientRules, SumClient
@@ -237,10 +236,11 @@ class Client:
     def _vector(self, invitation: Invitation) -> Ints:
         """Counts of the asked points and the number of records; noised where the plan says so."""
         plan = invitation.signed.plan
-        places = view_places(plan, self._reference)
+        counts = [self._views[place][:-1] for place in view_places(plan, self._reference)]
+        if plan.points:
+            counts.insert(0, self._counts[np.array(invitation.cells)])
         return trust_of(plan).vector(
-            self._counts[np.array(invitation.cells, dtype=np.int64)],
-            [self._views[place][:-1] for place in places],
+            counts,
             int(self._counts.sum()),
             sums=invitation.sums,
             source=self._source,

@@ -8,13 +8,14 @@ comes out the same whenever it is computed. So a process that dies then loses no
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from fedprikl.checks import Ints
+from fedprikl.divergence import Score
 from fedprikl.documents import canonical, check_version, parse_document, read_fields, to_plain
 from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import (
@@ -33,26 +34,19 @@ from fedprikl.estimation.cells import Case
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.privacy import Head, Ledger, PrivacyStatement
 from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
-from fedprikl.protocol.cohort_sums import (
-    Noised,
-    Outcome,
-    asked_views,
-    spread_of,
-    view_score,
-)
+from fedprikl.protocol.answering import Noised, explain, points_of, spread_of
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.release import Release, in_series, released_period
-from fedprikl.protocol.round import Round, size_cohort
-from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.round import Outcome, Round, plan_cohort
+from fedprikl.protocol.sums import asked_views, trust_of
 from fedprikl.reference import QueryPoints, Reference, Spread, View
 
 Found = TypeVar("Found")
 
-SIZES = ("tv", "kl")
 # The version rises with the fields, and whenever the noise of a plan is calibrated in another way:
 # a release states the noise that was drawn.
-FORMAT, VERSION = "fedprikl noised round", 1
+FORMAT, VERSION = "fedprikl noised round", 2
 
 
 def or_none(compute: Callable[[], Found | None]) -> Found | None:
@@ -79,6 +73,8 @@ def answer_columns(
     """
     spreads = [_spread(plan, view, clients) for view in views]
     cases = list(zip(map(View.points, views), released.counts, spreads, strict=True))
+    asked = [each for each in plan.about_columns if each.release == "counts"]
+    scores = [trust_of(plan).score_of(question) for question in asked]
     verdicts = shifted = None
     if not plan.is_series:  # the verdict of a series looks at all its releases
         verdicts = or_none(lambda: _judge(plan, views, released, cases, clients))
@@ -88,6 +84,7 @@ def answer_columns(
             view,
             cases[i],
             mechanism,
+            scores=scores,
             verdict=None if verdicts is None else verdicts[i],
             shifted=None if shifted is None else shifted[i],
         )
@@ -138,10 +135,10 @@ def _answer(
     case: Case,
     mechanism: str,
     *,
+    scores: Sequence[Score],
     verdict: Verdict | None,
     shifted: Ints | None,
 ) -> ColumnAnswer:
-    scores = [view_score(name) for name in SIZES]
     answers = or_none(lambda: answers_from_counts(*case, scores, mechanism=mechanism))
     drifted = None if verdict is None else verdict.drifted
     told = shifted if shifted is not None and drifted else np.zeros(view.size, dtype=np.int64)
@@ -176,34 +173,6 @@ def _any_shares(noisy: NoisyCounts) -> CellShares:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedPoints:
-    """The points of a round, as a document has them: to the last bit, on every machine."""
-
-    cells: tuple[int, ...]
-    batch: tuple[int, ...]
-    pi: tuple[float, ...]
-    weights: tuple[float, ...]
-    draws: tuple[int, ...]
-    pi_min: float
-    batches: int
-    sampling_variance: float
-    pooled: bool
-
-    @classmethod
-    def of(cls, points: QueryPoints) -> "AskedPoints":
-        """What is kept of points."""
-        found = {field.name: getattr(points, field.name) for field in fields(cls)}
-        arrays = {name: each for name, each in found.items() if isinstance(each, np.ndarray)}
-        return cls(**(found | {name: tuple(each.tolist()) for name, each in arrays.items()}))
-
-    def read(self) -> QueryPoints:
-        """The very same points again."""
-        found: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        lists = {name: np.array(each) for name, each in found.items() if isinstance(each, tuple)}
-        return QueryPoints(**(found | lists))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NoisedRound:
     """Final noised numbers of a round, and public facts: its release follows from them. Public.
 
@@ -215,7 +184,7 @@ class NoisedRound:
     period: int | None
     previous: str
     request: str
-    points: AskedPoints | None
+    points: QueryPoints | None  # of the whole
     noised: Noised
     outcomes: tuple[Outcome, ...]  # of all cohorts
     asked: tuple[str, ...]
@@ -243,7 +212,7 @@ class NoisedRound:
             round_id=current.round_id,
             plan=current.plan.fingerprint,
             period=current.period,
-            points=None if current.points is None else AskedPoints.of(current.points),
+            points=current.points,
             noised=noised,
             outcomes=outcomes,
             asked=tuple(sorted(name for cohort in current.cohorts for name in cohort.members)),
@@ -274,9 +243,9 @@ class NoisedRound:
         `head` is that of the ledger with the reservation of the round.
         """
         views = asked_views(plan, reference)
-        estimates = trust_of(plan).explain(
-            None if self.points is None else self.points.read(),
-            [view.points() for view in views],
+        estimates = explain(
+            trust_of(plan),
+            points_of(plan, reference, self.points),
             self.noised,
             [outcome.clients for outcome in self.outcomes],
             rng=_generator(self.simulation),
@@ -316,8 +285,7 @@ class NoisedRound:
     def payload_bytes(self, plan: Plan) -> int:
         """Masked counts that each client of the first cohort sent."""
         first = self.outcomes[0]
-        points = 0 if self.points is None else self.points.batch.count(first.batch)
-        return size_cohort(plan, clients=first.clients, points=points).ring().packed_bytes
+        return plan_cohort(plan, clients=first.clients).ring().packed_bytes
 
     @property
     def _clients(self) -> int:

@@ -6,11 +6,10 @@ from typing import get_args
 
 from fedprikl.errors import InvalidInputError, PolicyRefusal
 from fedprikl.privacy import Unit
-from fedprikl.protocol.cohort_sums import view_places
 from fedprikl.protocol.keys import Roster, SigningKey
 from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.round import Invitation, plan_cohort, sum_nonce
-from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.sums import trust_of, view_places
 from fedprikl.reference import Reference
 
 
@@ -166,9 +165,7 @@ def _fits_the_plan(invitation: Invitation) -> bool:
         period=invitation.period,
     )
     try:
-        expected = plan_cohort(
-            plan, clients=sums.clients, points=len(cells), nonce=nonce, roster=sums.roster
-        )
+        expected = plan_cohort(plan, clients=sums.clients, nonce=nonce, roster=sums.roster)
     except InvalidInputError:
         return False
     if sums == expected or not trust_of(plan).shares_noise:

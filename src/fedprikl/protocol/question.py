@@ -126,3 +126,9 @@ class Question:
     def target(self) -> str:
         """What is estimated, as a formula."""
         return self.score(correction=0.0, limited=False).target
+
+
+def view_score(divergence: str) -> Score:
+    """Of counts that everybody was asked, with the recommended skew: nothing is corrected."""
+    skew = divergence_named(divergence).skew
+    return Question(divergence=divergence, skew=skew).score(correction=0.0, limited=False)

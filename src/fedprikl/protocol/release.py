@@ -20,9 +20,9 @@ from fedprikl.estimation.statistic import COUNTS
 from fedprikl.privacy import Head, PrivacyStatement, TimeInterval
 from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol.answer import ColumnAnswer
-from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.plan import Plan
+from fedprikl.protocol.round import Outcome
 
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.

@@ -18,7 +18,7 @@ from fedprikl.documents import canonical, parse_document
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol.keys import Address, Roster, SigningKey, verify_signature
 from fedprikl.protocol.plan import Plan, SignedPlan
-from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.sums import trust_of
 from fedprikl.reference import QueryPoints, Reference
 from fedprikl.secure_sum import NONCE_BYTES, SumPlan
 
@@ -170,6 +170,20 @@ def _whole(value: Any) -> int:
     return value
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a cohort ended: its counts are in the sum of its batch, or it was dropped. Public.
+
+    >>> Outcome(batch=0, clients=9, included=8)
+    Outcome(batch=0, clients=9, included=8, reason='')
+    """
+
+    batch: int
+    clients: int
+    included: int  # clients whose counts are in the sum; 0 if the cohort was dropped
+    reason: str = ""  # why it was dropped
+
+
 def cohort_sizes(plan: Plan, members: int) -> list[int]:
     """How many clients each cohort of a batch of so many members has: nearly equal."""
     size = members // max(1, round(members / plan.sums.cohort))
@@ -178,12 +192,12 @@ def cohort_sizes(plan: Plan, members: int) -> list[int]:
 
 
 def plan_cohort(
-    plan: Plan, *, clients: int, points: int, nonce: bytes, roster: Sequence[bytes] = ()
+    plan: Plan, *, clients: int, nonce: bytes = bytes(NONCE_BYTES), roster: Sequence[bytes] = ()
 ) -> SumPlan:
     """The secure sum of one cohort, as the plan demands it: a client computes the same.
 
-    `nonce` is the sum's own, from `sum_nonce`; `roster` are the clients' identities, if the plan
-    names a roster.
+    `nonce` is the sum's own, from `sum_nonce`; a sum that is never run, to see what it costs, needs
+    none. `roster` are the clients' identities, if the plan names a roster.
     """
     trust = trust_of(plan)
     degree = trust.degree(clients)
@@ -193,14 +207,9 @@ def plan_cohort(
         neighbours=degree.neighbours,
         threshold=degree.threshold,
         minimum=trust.minimum(clients),
-        maxima=trust.maxima(clients=clients, points=points),
+        maxima=trust.maxima(clients),
         roster=tuple(roster),
     )
-
-
-def size_cohort(plan: Plan, *, clients: int, points: int) -> SumPlan:
-    """A secure sum of this size, to see what it costs: it is never run, so it needs no nonce."""
-    return plan_cohort(plan, clients=clients, points=points, nonce=bytes(NONCE_BYTES))
 
 
 def sum_nonce(

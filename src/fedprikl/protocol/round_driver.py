@@ -12,7 +12,6 @@ import numpy as np
 
 from fedprikl.errors import InvalidInputError, SealError, SecureSumError
 from fedprikl.protocol.aggregator import Aggregator
-from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import (
     LONGEST_REASON,
     REFUSAL,
@@ -22,7 +21,7 @@ from fedprikl.protocol.keys import (
     refusal_words,
     unpadded,
 )
-from fedprikl.protocol.round import Invitation, Reply, Round, Step, Transport
+from fedprikl.protocol.round import Invitation, Outcome, Reply, Round, Step, Transport
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,9 @@ from fedprikl.errors import InvalidInputError, PolicyRefusal, ReleaseRefused, Se
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol.aggregator import Aggregator
 from fedprikl.protocol.client import NO_ROOM, Client, ClientSession
-from fedprikl.protocol.cohort_sums import Outcome
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.release import Release
-from fedprikl.protocol.round import Reply, Round, Step, Transport
+from fedprikl.protocol.round import Outcome, Reply, Round, Step, Transport
 from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.server import Server
 from fedprikl.secure_sum import Leaves

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from fedprikl.errors import InvalidInputError
-from fedprikl.protocol.cohort_sums import view_places
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.round import Cohort, Round, cohort_sizes, plan_cohort, sum_nonce
-from fedprikl.protocol.trust import trust_of
+from fedprikl.protocol.sums import trust_of, view_places
 from fedprikl.reference import QueryPoints, Reference
 
 SMALLEST = 3  # clients of a secure sum
@@ -170,9 +169,7 @@ class Server:
             plan, round_id, cohort=number, batch=batch, cells=cells.tolist(), period=period
         )
         roster = [identities[name] for name in members] if plan.roster else ()
-        sums = plan_cohort(
-            plan, clients=len(members), points=len(cells), nonce=nonce, roster=roster
-        )
+        sums = plan_cohort(plan, clients=len(members), nonce=nonce, roster=roster)
         return Cohort(number, batch, tuple(members), cells, sums)
 
     def accept(self, current: Round, message: bytes, *, aggregator: str) -> Release:

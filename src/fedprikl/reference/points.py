@@ -4,7 +4,8 @@ Points depend on Pi and public randomness only, never on private records.
 """
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +60,20 @@ class QueryPoints:
         content = [array.tobytes() for array in self._arrays] + [np.array(self._numbers).tobytes()]
         digest = hashlib.blake2b(b"".join(content), digest_size=7).digest()
         object.__setattr__(self, "_digest", int.from_bytes(digest))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: to the last bit, on every machine."""
+        names = [each.name for each in fields(self) if each.init]
+        found = {name: getattr(self, name) for name in names}
+        return {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in found.items()}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> "QueryPoints":
+        """The very same points again."""
+        try:
+            return cls(**document)
+        except TypeError:
+            raise InvalidInputError("The points have missing or unknown fields.") from None
 
     @property
     def _arrays(self) -> tuple[Floats | Ints, ...]:
