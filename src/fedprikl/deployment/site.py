@@ -24,7 +24,7 @@ from fedprikl.deployment.settings import NodeSettings, now
 from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import BudgetExceededError, FedPriKLError, PolicyRefusal, SecureSumError
 from fedprikl.monitoring.counted_records import records_of_period
-from fedprikl.privacy import Ledger
+from fedprikl.privacy import Charge, Ledger
 from fedprikl.protocol import (
     Client,
     ClientSession,
@@ -73,8 +73,8 @@ def credentials(plan: Plan, settings: NodeSettings) -> tuple[Roster | None, Sign
 
 def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
     """Refuses early what the site's own ledger would not allow when the counts are to leave."""
-    plan, sums = invitation.signed.plan, invitation.sums
-    charge = trust_of(plan).client_charge(sums.clients)
+    plan = invitation.signed.plan
+    charge = trust_of(plan).client_charge(invitation.sums.clients)
     if charge is None:
         return
     if not settings.ledger.exists():
@@ -82,30 +82,32 @@ def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
     with Ledger.open(settings.ledger, create=False) as ledger:
         if plan.population not in ledger.populations():
             raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
-        try:
-            times = charged_times(plan, invitation.period)
-            ledger.check(plan.population, charge, times=times, unit=plan.unit.kind)
-        except BudgetExceededError:
-            raise PolicyRefusal("its own budget does not allow another round") from None
+    try:
+        _pay(invitation, charge, settings, at=None)
+    except BudgetExceededError:
+        raise PolicyRefusal("its own budget does not allow another round") from None
 
 
-def charge_own_budget(
-    session: ClientSession, settings: NodeSettings, *, at: str, only_check: bool = False
+def _pay(
+    invitation: Invitation, charge: Charge | None, settings: NodeSettings, *, at: str | None
 ) -> None:
-    """Charges the site's own ledger, where the sum itself is the release; or raises."""
-    charge, invitation = session.charge, session.invitation
+    """Charges the site's own ledger, where the sum itself is the release; or raises.
+
+    Without a time it only looks whether the budget allows the charge.
+    """
     if charge is None:
         return
-    plan = invitation.signed.plan
-    times = charged_times(plan, invitation.period)
+    plan, round_id = invitation.signed.plan, invitation.round_id
+    population, times, unit = (
+        plan.population,
+        charged_times(plan, invitation.period),
+        plan.unit.kind,
+    )
     with Ledger.open(settings.ledger, create=False) as ledger:
-        if only_check:
-            ledger.check(plan.population, charge, times=times, unit=plan.unit.kind)
+        if at is None:
+            ledger.check(population, charge, times=times, unit=unit)
         else:
-            round_id = invitation.round_id
-            ledger.reserve(
-                plan.population, charge, round_id=round_id, at=at, times=times, unit=plan.unit.kind
-            )
+            ledger.reserve(population, charge, round_id=round_id, at=at, times=times, unit=unit)
 
 
 log = logging.getLogger(__name__)
@@ -199,7 +201,7 @@ class Site:
         settings = NodeSettings.of(self.config)
         invitation = Invitation.from_bytes(asked.message)
         check_before_reading(invitation, settings, at=now())
-        _memory(settings).begin(
+        SiteMemory(settings.memory, settings.data).begin(
             invitation.round_id,
             invitation.signed,
             most_counts=settings.policy.most_counts,
@@ -225,11 +227,7 @@ class Site:
         return self._answer(step, asked, session, settings)
 
     def _answer(
-        self,
-        step: Step,
-        asked: Envelope,
-        session: ClientSession,
-        settings: NodeSettings,
+        self, step: Step, asked: Envelope, session: ClientSession, settings: NodeSettings
     ) -> Envelope:
         """Works the answer out, claims the step in the site's memory, and only then lets it go."""
         invitation = session.invitation
@@ -240,8 +238,8 @@ class Site:
                     "a neighbour shared nonsense; it does not pay for a sum like that"
                 )
         except Exception as error:
-            if step is not Step.ADVERTISE:
-                _memory(settings).go_on(invitation.round_id, step)  # a refusal is an answer too
+            if step is not Step.ADVERTISE:  # a refusal is an answer too
+                SiteMemory(settings.memory, settings.data).go_on(invitation.round_id, step)
             return self._refuse_sealed(error, step, asked, invitation, settings)
         _claim(step, session, settings)
         sealed = seal_answer(answer, invitation.signed.plan.aggregator, session.address(step))
@@ -257,8 +255,22 @@ class Site:
         invitation: Invitation,
         settings: NodeSettings,
     ) -> Envelope:
-        """A refusal that may depend on records. Asked again, the site repeats the same bytes."""
-        sealed = _sealed_refusal(error, step, invitation, settings)
+        """A refusal that may depend on records. Asked again, the site repeats the same bytes.
+
+        Tells the aggregator alone, in as many bytes as an answer, and of our own words only.
+        """
+        match error:
+            case PolicyRefusal():
+                reason = error.reason
+            case SecureSumError():
+                reason = str(error)
+            case _:
+                reason = "it could not count its records; its own log says why"
+        words = error if isinstance(error, FedPriKLError) else f"{type(error).__name__}, report it"
+        log.error("fedprikl takes no part: %s", words)
+        plan = invitation.signed.plan
+        _, identity = credentials(plan, settings)
+        sealed = seal_refusal(reason, plan.aggregator, invitation.address(step), identity)
         self.state.save(Kept(_digest(step, asked), sealed, b""))
         return Envelope(invitation.round_id, sealed)
 
@@ -308,9 +320,9 @@ def _claim(step: Step, session: ClientSession, settings: NodeSettings) -> None:
 
     The first step is claimed before the records are read.
     """
-    invitation, memory = session.invitation, _memory(settings)
+    invitation, memory = session.invitation, SiteMemory(settings.memory, settings.data)
     if step is Step.INPUT:
-        charge_own_budget(session, settings, at=now(), only_check=True)  # unpaid is not counted
+        _pay(invitation, session.charge, settings, at=None)  # unpaid is not counted
         memory.count(
             invitation.round_id,
             invitation.signed,
@@ -318,7 +330,7 @@ def _claim(step: Step, session: ClientSession, settings: NodeSettings) -> None:
             at=now(),
             period=invitation.period,
         )
-        charge_own_budget(session, settings, at=now())
+        _pay(invitation, session.charge, settings, at=now())
     elif step is not Step.ADVERTISE:
         memory.go_on(invitation.round_id, step)
 
@@ -330,25 +342,3 @@ def _digest(step: Step, asked: Envelope) -> bytes:
 def _refuse(asked: Envelope, reason: str) -> Envelope:
     log.error("fedprikl takes no part: %s", reason)
     return Envelope(asked.round_id, refusal=reason)
-
-
-def _sealed_refusal(
-    error: Exception, step: Step, invitation: Invitation, settings: NodeSettings
-) -> bytes:
-    """Tells the aggregator alone, in as many bytes as an answer, and of our own words only."""
-    match error:
-        case PolicyRefusal():
-            reason = error.reason
-        case SecureSumError():
-            reason = str(error)
-        case _:
-            reason = "it could not count its records; its own log says why"
-    words = error if isinstance(error, FedPriKLError) else f"{type(error).__name__}, report it"
-    log.error("fedprikl takes no part: %s", words)
-    plan = invitation.signed.plan
-    _, identity = credentials(plan, settings)
-    return seal_refusal(reason, plan.aggregator, invitation.address(step), identity)
-
-
-def _memory(settings: NodeSettings) -> SiteMemory:
-    return SiteMemory(settings.memory, settings.data)
