@@ -7,16 +7,16 @@
     echo       Echo                      EchoInbox
     unmask     UnmaskShares
 
-On the wire: the letters FSS, the version, the kind, the round (the hash of the plan), then
-the fields in the order below. Messages of clients end with an Ed25519 signature over all
-the bytes before it.
+On the wire: the letters FSS, the version, the kind, the round (the hash of the plan), then the
+fields in the order below, each as its type says. Messages of clients end with an Ed25519 signature
+over all the bytes before it.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_type_hints
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -54,121 +54,98 @@ class Reader:
             raise MessageDecodeError(f"{len(self._data) - self._at} bytes too many at the end")
 
 
-class Codec(Protocol):
-    """How one field of a message travels."""
+class Codec(NamedTuple):
+    """How one field of a message travels: its bytes, and the value of the next bytes."""
 
-    def put(self, value: Any) -> bytes:
-        """The bytes of a value."""
-        ...
-
-    def get(self, reader: Reader) -> Any:
-        """The value of the next bytes."""
-        ...
+    put: Callable[[Any], bytes]
+    get: Callable[[Reader], Any]
 
 
-class Number:
-    """A little-endian 32-bit number."""
-
-    def put(self, value: int) -> bytes:
-        """Four bytes."""
-        return value.to_bytes(4, "little")
-
-    def get(self, reader: Reader) -> int:
-        """The number."""
-        return reader.number()
-
-
-class Fixed:
+def fixed(size: int) -> Codec:
     """Exactly so many bytes."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def put(self, value: bytes) -> bytes:
-        """The bytes themselves."""
-        if len(value) != self.size:
-            raise MessageDecodeError(f"a field of {self.size} bytes cannot hold {len(value)}")
+    def put(value: bytes) -> bytes:
+        if len(value) != size:
+            raise MessageDecodeError(f"a field of {size} bytes cannot hold {len(value)}")
         return value
 
-    def get(self, reader: Reader) -> bytes:
-        """The bytes themselves."""
-        return reader.take(self.size)
+    return Codec(put, lambda reader: reader.take(size))
 
 
-class Blob:
-    """Bytes of any length, after their length."""
+def records(size: int) -> Codec:
+    """Clients, strictly ascending, each with a body of exactly so many bytes; after their count."""
+    layout = struct.Struct(f"<I{size}s")
 
-    def put(self, value: bytes) -> bytes:
-        """Length and bytes."""
-        return len(value).to_bytes(4, "little") + value
+    def put(value: Iterable[tuple[int, bytes]]) -> bytes:
+        listed = list(value)
+        if any(len(body) != size for _, body in listed):
+            raise MessageDecodeError(f"a record must have a body of {size} bytes")
+        return _number(len(listed)) + b"".join(layout.pack(*record) for record in listed)
 
-    def get(self, reader: Reader) -> bytes:
-        """The bytes."""
-        return reader.take(reader.number())
-
-
-class Records:
-    """Clients, strictly ascending, each with a body of exactly so many bytes."""
-
-    def __init__(self, size: int) -> None:
-        self._layout = struct.Struct(f"<I{size}s")
-        self._body = size
-
-    def put(self, value: Iterable[tuple[int, bytes]]) -> bytes:
-        """Count and records."""
-        records = list(value)
-        if any(len(body) != self._body for _, body in records):
-            raise MessageDecodeError(f"a record must have a body of {self._body} bytes")
-        pack = self._layout.pack
-        return len(records).to_bytes(4, "little") + b"".join(pack(*record) for record in records)
-
-    def get(self, reader: Reader) -> tuple[tuple[int, bytes], ...]:
-        """The records."""
-        block = reader.take(reader.number() * self._layout.size)
-        records = tuple(self._layout.iter_unpack(block))
-        if any(a[0] >= b[0] for a, b in pairwise(records)):
+    def get(reader: Reader) -> tuple[tuple[int, bytes], ...]:
+        listed = tuple(layout.iter_unpack(reader.take(reader.number() * layout.size)))
+        if any(a[0] >= b[0] for a, b in pairwise(listed)):
             raise MessageDecodeError("the clients in a list are not in strictly ascending order")
-        return records
+        return listed
+
+    return Codec(put, get)
 
 
-class Clients:
-    """A set of clients, as one bit per client of the cohort; its last byte is not zero."""
+def _number(value: int) -> bytes:
+    return value.to_bytes(4, "little")
 
-    def put(self, value: frozenset[int]) -> bytes:
-        """Length and bit map."""
-        bits = np.zeros(max(value, default=-1) + 1, dtype=np.uint8)
-        bits[list(value)] = 1
-        return Blob().put(np.packbits(bits, bitorder="little").tobytes())
 
-    def get(self, reader: Reader) -> frozenset[int]:
-        """The set."""
-        data = Blob().get(reader)
-        if len(data) > MAX_CLIENTS // 8:
-            raise MessageDecodeError(f"a set of clients has more than {MAX_CLIENTS} places")
-        if data and not data[-1]:
-            raise MessageDecodeError("a set of clients has trailing zeros")
-        bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
-        return frozenset(np.nonzero(bits)[0].tolist())
+def _put_blob(value: bytes) -> bytes:
+    return _number(len(value)) + value
+
+
+def _get_blob(reader: Reader) -> bytes:
+    return reader.take(reader.number())
+
+
+def _put_clients(value: frozenset[int]) -> bytes:
+    bits = np.zeros(max(value, default=-1) + 1, dtype=np.uint8)
+    bits[list(value)] = 1
+    return _put_blob(np.packbits(bits, bitorder="little").tobytes())
+
+
+def _get_clients(reader: Reader) -> frozenset[int]:
+    data = _get_blob(reader)
+    if len(data) > MAX_CLIENTS // 8:
+        raise MessageDecodeError(f"a set of clients has more than {MAX_CLIENTS} places")
+    if data and not data[-1]:
+        raise MessageDecodeError("a set of clients has trailing zeros")
+    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
+    return frozenset(np.nonzero(bits)[0].tolist())
 
 
 BOX_BYTES = 2 * SHARE_BYTES + 16  # both shares, sealed
 ADVERT_BYTES = 3 * 32 + SIGNATURE_BYTES
 _MAGIC = b"FSS" + bytes([VERSION])
 
+# The types of fields: a value, and how it travels.
 Pairs = Sequence[tuple[int, bytes]]
+Number = Annotated[int, Codec(_number, Reader.number)]  # little-endian, 32 bits
+Blob = Annotated[bytes, Codec(_put_blob, _get_blob)]  # of any length, after its length
+Clients = Annotated[frozenset[int], Codec(_put_clients, _get_clients)]  # a bit for each client
+Hash = Annotated[bytes, fixed(32)]  # or a public key
+Signature = Annotated[bytes, fixed(SIGNATURE_BYTES)]
+Adverts = Annotated[Pairs, records(ADVERT_BYTES)]
+Boxes = Annotated[Pairs, records(BOX_BYTES)]
+Tags = Annotated[Pairs, records(TAG_BYTES)]
+Shares = Annotated[Pairs, records(SHARE_BYTES)]
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Message:
     """One message; `encode` and `decode` are exact inverses. Its repr shows no contents."""
 
-    __slots__ = ()
     KIND: ClassVar[int]
-    LAYOUT: ClassVar[tuple[tuple[str, Codec], ...]]
     round_id: bytes
 
     def encode(self) -> bytes:
         """The bytes on the wire."""
-        fields = (codec.put(getattr(self, name)) for name, codec in self.LAYOUT)
+        fields = (codec.put(getattr(self, name)) for name, codec in _LAYOUTS[self.KIND])
         return b"".join((_MAGIC, bytes([self.KIND]), self.round_id, *fields))
 
     @classmethod
@@ -185,16 +162,24 @@ class Message:
         return f"<{type(self).__name__} of round {self.round_id.hex()[:8]}>"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class SignedMessage(Message):
-    """A message of a client."""
+    """A message of a client. On the wire its signature comes last."""
 
-    __slots__ = ()
-    sender: int
-    signature: bytes
+    sender: Number
+    signature: Signature = field(default=bytes(SIGNATURE_BYTES), kw_only=True)
 
     def signed_part(self) -> bytes:
         """The bytes that the signature is over."""
         return self.encode()[:-SIGNATURE_BYTES]
+
+
+def _layout(kind: type[Message]) -> list[tuple[str, Codec]]:
+    """The fields of a message after the round, in the order in which they travel."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = [each.name for each in fields(kind) if each.name != "round_id"]
+    names.sort(key=lambda name: name == "signature")
+    return [(name, hints[name].__metadata__[0]) for name in names]
 
 
 def sign(message: SignedMessage, key: Ed25519PrivateKey) -> bytes:
@@ -203,30 +188,14 @@ def sign(message: SignedMessage, key: Ed25519PrivateKey) -> bytes:
     return body + key.sign(body)
 
 
-_SENDER = ("sender", Number())
-_RECEIVER = ("receiver", Number())
-_SIGNATURE = ("signature", Fixed(SIGNATURE_BYTES))
-_UNSIGNED = bytes(SIGNATURE_BYTES)
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyAdvert(SignedMessage):
     """A client's public keys for the round: signatures, share channels, pairwise masks."""
 
     KIND = 1
-    LAYOUT = (
-        _SENDER,
-        ("verify_key", Fixed(32)),
-        ("seal_key", Fixed(32)),
-        ("mask_key", Fixed(32)),
-        _SIGNATURE,
-    )
-    round_id: bytes
-    sender: int
-    verify_key: bytes
-    seal_key: bytes
-    mask_key: bytes
-    signature: bytes = _UNSIGNED
+    verify_key: Hash
+    seal_key: Hash
+    mask_key: Hash
 
     def record(self) -> bytes:
         """The advert as a record of `PeerKeys`."""
@@ -235,7 +204,8 @@ class KeyAdvert(SignedMessage):
     @classmethod
     def from_record(cls, round_id: bytes, sender: int, record: bytes) -> "KeyAdvert":
         """The inverse of `record`."""
-        return cls(round_id, sender, record[:32], record[32:64], record[64:96], record[96:])
+        keys = (record[i : i + 32] for i in (0, 32, 64))
+        return cls(round_id, sender, *keys, signature=record[96:])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -243,10 +213,8 @@ class PeerKeys(Message):
     """The key adverts of a client's neighbours."""
 
     KIND = 2
-    LAYOUT = (_RECEIVER, ("adverts", Records(ADVERT_BYTES)))
-    round_id: bytes
-    receiver: int
-    adverts: Pairs
+    receiver: Number
+    adverts: Adverts
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -257,12 +225,8 @@ class SealedShares(SignedMessage):
     """
 
     KIND = 3
-    LAYOUT = (_SENDER, ("commitment", Fixed(32)), ("boxes", Records(BOX_BYTES)), _SIGNATURE)
-    round_id: bytes
-    sender: int
-    commitment: bytes
-    boxes: Pairs
-    signature: bytes = _UNSIGNED
+    commitment: Hash
+    boxes: Boxes
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -270,10 +234,8 @@ class ShareInbox(Message):
     """The boxes that a client's neighbours sealed for it, by sender."""
 
     KIND = 4
-    LAYOUT = (_RECEIVER, ("boxes", Records(BOX_BYTES)))
-    round_id: bytes
-    receiver: int
-    boxes: Pairs
+    receiver: Number
+    boxes: Boxes
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -281,11 +243,7 @@ class MaskedInput(SignedMessage):
     """A client's masked vector, packed."""
 
     KIND = 5
-    LAYOUT = (_SENDER, ("packed", Blob()), _SIGNATURE)
-    round_id: bytes
-    sender: int
-    packed: bytes
-    signature: bytes = _UNSIGNED
+    packed: Blob
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -293,10 +251,8 @@ class Survivors(Message):
     """Who sent a masked vector and who shared keys but did not. The same for everybody."""
 
     KIND = 6
-    LAYOUT = (("alive", Clients()), ("dropped", Clients()))
-    round_id: bytes
-    alive: frozenset[int]
-    dropped: frozenset[int]
+    alive: Clients
+    dropped: Clients
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -304,11 +260,7 @@ class Echo(SignedMessage):
     """For every living neighbour, a tag that proves which `Survivors` the sender was told."""
 
     KIND = 7
-    LAYOUT = (_SENDER, ("tags", Records(TAG_BYTES)), _SIGNATURE)
-    round_id: bytes
-    sender: int
-    tags: Pairs
-    signature: bytes = _UNSIGNED
+    tags: Tags
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -316,10 +268,8 @@ class EchoInbox(Message):
     """The tags for one client, by sender. It asks for the shares."""
 
     KIND = 8
-    LAYOUT = (_RECEIVER, ("tags", Records(TAG_BYTES)))
-    round_id: bytes
-    receiver: int
-    tags: Pairs
+    receiver: Number
+    tags: Tags
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -327,17 +277,8 @@ class UnmaskShares(SignedMessage):
     """One share per neighbour: of the self-mask seed if alive, of the mask key if dropped."""
 
     KIND = 9
-    LAYOUT = (
-        _SENDER,
-        ("self_seeds", Records(SHARE_BYTES)),
-        ("mask_keys", Records(SHARE_BYTES)),
-        _SIGNATURE,
-    )
-    round_id: bytes
-    sender: int
-    self_seeds: Pairs
-    mask_keys: Pairs
-    signature: bytes = _UNSIGNED
+    self_seeds: Shares
+    mask_keys: Shares
 
 
 _KINDS: dict[int, type[Message]] = {
@@ -354,6 +295,7 @@ _KINDS: dict[int, type[Message]] = {
         UnmaskShares,
     )
 }
+_LAYOUTS = {number: _layout(kind) for number, kind in _KINDS.items()}
 
 
 def decode(data: bytes) -> Message:
@@ -370,6 +312,6 @@ def decode(data: bytes) -> Message:
     if kind is None:
         raise MessageDecodeError("unknown kind of message")
     round_id = reader.take(32)
-    fields: dict[str, Any] = {name: codec.get(reader) for name, codec in kind.LAYOUT}
+    content = {name: codec.get(reader) for name, codec in _LAYOUTS[kind.KIND]}
     reader.end()
-    return kind(round_id, **fields)  # type: ignore[call-arg]
+    return kind(round_id, **content)

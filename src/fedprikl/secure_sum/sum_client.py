@@ -21,7 +21,6 @@ from fedprikl.secure_sum.messages import (
     EchoInbox,
     KeyAdvert,
     MaskedInput,
-    Message,
     PeerKeys,
     SealedShares,
     ShareInbox,
@@ -298,12 +297,9 @@ class SumClient:
         message = kind.decode(data)
         if message.round_id != self._plan.round_id:
             raise RejectedMessageError(None, "it belongs to another round")
-        self._check_receiver(message)
-        return message
-
-    def _check_receiver(self, message: Message) -> None:
         if getattr(message, "receiver", self._index) != self._index:
             raise RejectedMessageError(None, "it is addressed to another client")
+        return message
 
     def _advance(self, old: ClientStep, new: ClientStep) -> None:
         if self.step is not old:

@@ -107,10 +107,8 @@ def choose_degree(
     n = check_positive_int(clients, "clients")
     gamma, delta = _rate(corruption, "corruption"), _rate(dropout, "dropout")
     eta = check_open_unit(failure, "failure", "The default is 2^-40.") / 3
-    tails = _Tails(n, gamma, delta, eta)
     for k in range(2, 2 if complete else n - 1, 2):
-        degree = tails.allows(k, active)
-        if degree:
+        if degree := _allowed(n, k, gamma, delta, eta, active):
             return degree
     corrupt = math.ceil(gamma * n) if complete else math.floor(gamma * n)
     return _complete(n, corrupt, math.floor(delta * n), active)
@@ -138,39 +136,33 @@ def _rate(value: float, name: str) -> float:
     return rate
 
 
-class _Tails:
-    """Tail bounds for every k up to n; see `choose_degree`."""
+def _allowed(n: int, k: int, gamma: float, delta: float, eta: float, active: bool) -> Degree | None:
+    """A degree with k neighbours, if some threshold meets all three conditions."""
+    pairs, each = n * (n - 1) / 2, eta / n
+    threshold = _least_threshold(k, _bound(k, gamma, each), active)
+    if active:
+        threshold = max(threshold, k // 2 + _bound(k // 2, gamma, math.sqrt(eta / pairs)) + 1)
+    elif pairs * min(1.0, gamma + delta) ** k > eta:
+        return None
+    return Degree(k, threshold) if threshold <= k - _bound(k, delta, each) else None
 
-    def __init__(self, n: int, gamma: float, delta: float, eta: float) -> None:
-        self.n, self.gamma, self.delta, self.eta = n, gamma, delta, eta
 
-    def allows(self, k: int, active: bool) -> Degree | None:
-        """A degree with k neighbours, if some threshold meets all three conditions."""
-        pairs, each = self.n * (self.n - 1) / 2, self.eta / self.n
-        threshold = _least_threshold(k, self._bound(k, self.gamma, each), active)
-        if active:
-            run = self._bound(k // 2, self.gamma, math.sqrt(self.eta / pairs))
-            threshold = max(threshold, k // 2 + run + 1)
-        elif pairs * min(1.0, self.gamma + self.delta) ** k > self.eta:
-            return None
-        return Degree(k, threshold) if threshold <= k - self._bound(k, self.delta, each) else None
+def _bound(k: int, rate: float, rarely: float) -> int:
+    """The smallest c with Pr[Bin(k, rate) > c] <= rarely.
 
-    def _bound(self, k: int, rate: float, rarely: float) -> int:
-        """The smallest c with Pr[Bin(k, rate) > c] <= rarely.
-
-        Every party finds the same one on every processor: only + - * / in a fixed order, which
-        IEEE 754 rounds alike everywhere; a logarithm may differ in its last bit.
-        """
-        if rate == 0:
-            return 0
-        x: Ints = np.arange(k)
-        rise = (k - x) / (x + 1) * (rate / (1 - rate))  # Pr[Bin = x + 1] / Pr[Bin = x]
-        mode = min(int((k + 1) * rate), k)
-        below = np.cumprod(1 / rise[:mode][::-1])[::-1]
-        mass = np.concatenate((below, [1.0], np.cumprod(rise[mode:])))
-        tail: Floats = np.cumsum(mass[::-1])[::-1]  # tail[x] / tail[0] = Pr[Bin >= x]
-        rare = np.nonzero(tail <= rarely * tail[0])[0]
-        return int(rare[0]) - 1 if len(rare) else k
+    Every party finds the same one on every processor: only + - * / in a fixed order, which
+    IEEE 754 rounds alike everywhere; a logarithm may differ in its last bit.
+    """
+    if rate == 0:
+        return 0
+    x: Ints = np.arange(k)
+    rise = (k - x) / (x + 1) * (rate / (1 - rate))  # Pr[Bin = x + 1] / Pr[Bin = x]
+    mode = min(int((k + 1) * rate), k)
+    below = np.cumprod(1 / rise[:mode][::-1])[::-1]
+    mass = np.concatenate((below, [1.0], np.cumprod(rise[mode:])))
+    tail: Floats = np.cumsum(mass[::-1])[::-1]  # tail[x] / tail[0] = Pr[Bin >= x]
+    rare = np.nonzero(tail <= rarely * tail[0])[0]
+    return int(rare[0]) - 1 if len(rare) else k
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
