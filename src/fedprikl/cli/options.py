@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -50,28 +50,73 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     options: list[inspect.Parameter] = []
     for name, known in inspect.signature(command, eval_str=True).parameters.items():
         if not is_dataclass(known.annotation):
-            options.append(known.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            options.append(known)
             continue
         groups[name] = known.annotation
         hints = get_type_hints(known.annotation, include_extras=True)
         options += (
-            inspect.Parameter(
-                each.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if each.default is MISSING else each.default,
-                annotation=hints[each.name],
-            )
-            for each in fields(known.annotation)
+            _option(each.name, hints[each.name], each.default) for each in fields(known.annotation)
         )
+
+    def gather(given: dict[str, Any]) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+
+    return _with_options(command, options, gather)
+
+
+def passed_on(
+    function: Callable[..., object], name: str, helps: Mapping[str, Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command some of whose options are parameters of a function: their types and defaults.
+
+    `helps` has the help of each, or a whole `typer.Option`. The command gets them as one mapping,
+    to pass on, in its parameter `name`.
+    """
+    known, passed = inspect.signature(function, eval_str=True).parameters, []
+    for option, words in helps.items():
+        info = typer.Option(help=words) if isinstance(words, str) else words
+        kind: Any = known[option].annotation
+        passed.append(_option(option, Annotated[kind, info], known[option].default))
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        options = list(inspect.signature(command, eval_str=True).parameters.values())
+        (place,) = [i for i, each in enumerate(options) if each.name == name]
+        options[place : place + 1] = passed
+
+        def gather(given: dict[str, Any]) -> None:
+            given[name] = {option: given.pop(option) for option in helps}
+
+        return _with_options(command, options, gather)
+
+    return decorate
+
+
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    missing = default is MISSING or default is inspect.Parameter.empty
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if missing else default,
+        annotation=annotation,
+    )
+
+
+def _with_options(
+    command: Callable[..., None],
+    options: Sequence[inspect.Parameter],
+    gather: Callable[[dict[str, Any]], None],
+) -> Callable[..., None]:
+    """The command with these options, which are gathered into its own parameters."""
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        gather(given)
         command(**given)
 
+    signature = inspect.Signature([_option(o.name, o.annotation, o.default) for o in options])
     run.__annotations__ = {each.name: each.annotation for each in options}
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__signature__ = signature  # type: ignore[attr-defined]
     return run
 
 

@@ -1,16 +1,16 @@
 """`fedprikl plan`: fix what all parties agree on, before any private data is touched."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from fedprikl.cli.console import notes, print_json, say, shown
-from fedprikl.cli.options import Force, Json, check_outputs, load_reference
+from fedprikl.cli.options import Force, Json, check_outputs, grouped, load_reference, passed_on
 from fedprikl.cli.release_output import plan_words
 from fedprikl.divergence import divergence_named
 from fedprikl.documents import readable
@@ -19,9 +19,7 @@ from fedprikl.planning import PlannedRound, plan_round
 from fedprikl.planning.known import SumCost
 from fedprikl.planning.planned_round import ColumnForecast
 from fedprikl.planning.simulated_round import LEAST_RATE, WORDS
-from fedprikl.privacy import Unit
 from fedprikl.protocol import Plan, Roster, Series, SignedPlan, SigningKey
-from fedprikl.protocol.plan import Control, Empty, Trust
 from fedprikl.protocol.series import Every, series_until
 from fedprikl.store import write_whole
 
@@ -30,28 +28,129 @@ AFTER_SERIES = timedelta(days=30)  # in which its last period can still be count
 TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"]
 
 
+WANTED = {  # parameters of `plan_round`
+    "clients": typer.Option(min=3, help="How many clients there are, about."),
+    "records": typer.Option(min=1, help="How many records they hold in all, about."),
+    "delta": "Used where the noise is not pure.",
+    "population": "Whose budget is charged.",
+    "payload": typer.Option(
+        min=1, help="Bytes of counts a client may send. Default: 1,024, and what the columns need."
+    ),
+    "trust": "Who may see exact sums.",
+    "releases": typer.Option(min=1, help="How many releases the budget is for."),
+    "most_records": typer.Option(min=1, help="Of one client; default: 16 times the average."),
+    "cohort": typer.Option(min=3, help="Clients of one secure sum, about."),
+    "control": "False alarms over columns: of any (family), or their share.",
+    "skew": "Share of Pi mixed into P; defines the target. Default: 0.01 for KL.",
+    "false_alarm": "How often drift may be found where none is.",
+    "design_effect": "How correlated one client's records are; default: as the reference's client "
+    "ids show.",
+    "threshold": "Divergence to draw into the report.",
+    "unit": "Whom the budget protects: one record, or one client with all it holds.",
+    "per_client": typer.Option(
+        min=1,
+        help="With --unit client: records that each client draws and contributes. Default: what "
+        "is predicted best.",
+    ),
+    "empty": "With --unit client: a client without records draws from the reference, or stays "
+    "away.",
+    "aggregator": "Public key to seal answers to, from `fedprikl keys`; for federations.",
+}
+DAY = ["%Y-%m-%d"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """A series, and how long the plan may be used."""
+
+    every: Annotated[
+        Every | None,
+        typer.Option(help="A series: a release for every day, week, month or quarter."),
+    ] = None
+    first: Annotated[
+        datetime | None,
+        typer.Option(formats=DAY, help="First day of the series. Default: the next that fits."),
+    ] = None
+    until: Annotated[
+        datetime | None,
+        typer.Option(formats=DAY, help="Last day of the series, like 2027-12-31."),
+    ] = None
+    time_column: Annotated[
+        str,
+        typer.Option(
+            help="Column with the time of a record, which says its period. Default: the name of "
+            "its file or folder says it, like 2027-W01."
+        ),
+    ] = ""
+    time_zone: Annotated[
+        str, typer.Option(help="Where days of the series begin, like Europe/Amsterdam.")
+    ] = "UTC"
+    window: Annotated[
+        int,
+        typer.Option(min=1, help="Periods that each release counts; a record is in as many."),
+    ] = 1
+    serial: Annotated[
+        int | None,
+        typer.Option(min=0, help="A higher number replaces older plans. Default: the time."),
+    ] = None
+    valid_days: Annotated[
+        float | None,
+        typer.Option(min=0, help="How many days, from now, the plan may be used. Default: 90."),
+    ] = None
+    valid_until: Annotated[
+        datetime | None,
+        typer.Option(formats=TIMES, help="Instead: until when, in UTC, like 2030-01-31."),
+    ] = None
+
+    def series(self, now: datetime) -> Series | None:
+        """The series that is asked for; None: one release about all records."""
+        if self.every is None:
+            odd = self.first or self.until or self.time_column or self.time_zone != "UTC"
+            if odd or self.window > 1:
+                raise typer.BadParameter(
+                    "--first, --until, --time-column, --time-zone and --window are for a series: "
+                    "say how often with --every."
+                )
+            return None
+        if self.until is None:
+            raise typer.BadParameter("A series needs an end: give its last day with --until.")
+        return series_until(
+            self.every,
+            self.until.date(),
+            first=None if self.first is None else self.first.date(),
+            now=now,
+            zone=self.time_zone,
+            time_column=self.time_column,
+            window=self.window,
+        )
+
+    def end(self, begin: datetime, series: Series | None) -> datetime:
+        """When the plan expires."""
+        days, until = self.valid_days, self.valid_until
+        if days is not None and until is not None:
+            raise typer.BadParameter("--valid-days and --valid-until exclude each other. Give one.")
+        if series is not None and days is None and until is None:
+            until = series.end + AFTER_SERIES
+        days = VALID_DAYS if days is None else days
+        try:
+            end = begin + timedelta(days=days) if until is None else until.replace(tzinfo=UTC)
+        except OverflowError:
+            raise InvalidInputError(
+                f"{days:g} days are beyond the calendar. Use fewer (--valid-days)."
+            ) from None
+        if end <= begin:
+            option = "--valid-days" if until is None else "--valid-until"
+            raise InvalidInputError(f"The plan would have expired already. Give a later {option}.")
+        return end.replace(microsecond=0)
+
+
+@passed_on(plan_round, "wanted", WANTED)
+@grouped
 def plan_command(
     reference: Annotated[Path, typer.Argument(help="The reference, from `fedprikl reference`.")],
-    clients: Annotated[int, typer.Option(min=3, help="How many clients there are, about.")],
-    records: Annotated[int, typer.Option(min=1, help="How many records they hold in all, about.")],
+    wanted: dict[str, Any],
+    when: When,
     epsilon: Annotated[float, typer.Option(help="Privacy budget of all planned releases.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Used where the noise is not pure.")] = 1e-6,
-    population: Annotated[str, typer.Option(help="Whose budget is charged.")] = "clients",
-    payload: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Bytes of counts a client may send. Default: 1,024, and what the columns need.",
-        ),
-    ] = None,
-    trust: Annotated[Trust, typer.Option(help="Who may see exact sums.")] = "aggregator",
-    releases: Annotated[int, typer.Option(min=1, help="How many releases the budget is for.")] = 1,
-    most_records: Annotated[
-        int | None, typer.Option(min=1, help="Of one client; default: 16 times the average.")
-    ] = None,
-    cohort: Annotated[
-        int | None, typer.Option(min=3, help="Clients of one secure sum, about.")
-    ] = None,
     ask: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,98 +158,14 @@ def plan_command(
             "repeat it or use commas, like --ask kl,columns. Default: kl, tv, js and columns."
         ),
     ] = None,
-    control: Annotated[
-        Control,
-        typer.Option(help="False alarms over columns: of any (family), or their share."),
-    ] = "family",
-    skew: Annotated[
-        float | None,
-        typer.Option(help="Share of Pi mixed into P; defines the target. Default: 0.01 for KL."),
-    ] = None,
-    false_alarm: Annotated[
-        float, typer.Option(help="How often drift may be found where none is.")
-    ] = 0.01,
-    design_effect: Annotated[
-        float | None,
-        typer.Option(
-            help="How correlated one client's records are; default: as the reference's client "
-            "ids show."
-        ),
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="Divergence to draw into the report.")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(help="Sign the plan with this key; made if it is missing.")
-    ] = None,
-    serial: Annotated[
-        int | None,
-        typer.Option(min=0, help="A higher number replaces older plans. Default: the time."),
-    ] = None,
-    valid_days: Annotated[
-        float | None,
-        typer.Option(min=0, help="How many days, from now, the plan may be used. Default: 90."),
-    ] = None,
-    valid_until: Annotated[
-        datetime | None,
-        typer.Option(formats=TIMES, help="Instead: until when, in UTC, like 2030-01-31."),
-    ] = None,
-    every: Annotated[
-        Every | None,
-        typer.Option(help="A series: a release for every day, week, month or quarter."),
-    ] = None,
-    first: Annotated[
-        datetime | None,
-        typer.Option(
-            formats=["%Y-%m-%d"], help="First day of the series. Default: the next that fits."
-        ),
-    ] = None,
-    until: Annotated[
-        datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="Last day of the series, like 2027-12-31."),
-    ] = None,
-    time_column: Annotated[
-        str,
-        typer.Option(
-            help="Column with the time of a record, which says its period. Default: the name of "
-            "its file or folder says it, like 2027-W01."
-        ),
-    ] = "",
-    time_zone: Annotated[
-        str, typer.Option(help="Where days of the series begin, like Europe/Amsterdam.")
-    ] = "UTC",
-    window: Annotated[
-        int,
-        typer.Option(min=1, help="Periods that each release counts; a record is in as many."),
-    ] = 1,
-    unit: Annotated[
-        Unit,
-        typer.Option(help="Whom the budget protects: one record, or one client with all it holds."),
-    ] = "record",
-    per_client: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="With --unit client: records that each client draws and contributes. Default: "
-            "what is predicted best.",
-        ),
-    ] = None,
-    empty: Annotated[
-        Empty,
-        typer.Option(
-            help="With --unit client: a client without records draws from the reference, or stays "
-            "away."
-        ),
-    ] = "reference",
-    explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
-    aggregator: Annotated[
-        str,
-        typer.Option(help="Public key to seal answers to, from `fedprikl keys`; for federations."),
-    ] = "",
     roster: Annotated[
         Path | None,
         typer.Option(help="Public keys of the sites that may take part, one per line."),
     ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Sign the plan with this key; made if it is missing.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Why each parameter is so.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The plan.")] = Path("plan.json"),
     force: Force = False,
     json: Json = False,
@@ -173,6 +188,7 @@ def plan_command(
     Example: `fedprikl plan ref.json --clients 40 --records 9000 --every week --until 2027-12-31
     --time-column departed_at`
     """
+    clients, records = wanted["clients"], wanted["records"]
     if records < clients:
         raise InvalidInputError(
             f"{records:,} records are fewer than {clients:,} clients. --records counts "
@@ -180,37 +196,18 @@ def plan_command(
         )
     check_outputs(output, force=force, inputs=(reference, key, roster))
     begin = datetime.now(UTC).replace(microsecond=0)
-    series = _series(every, first, until, time_column, time_zone, window, now=begin)
-    if series is not None and valid_days is None and valid_until is None:
-        valid_until = series.end + AFTER_SERIES
-    end = _end(begin, valid_days, valid_until)
+    series = when.series(begin)
+    end = when.end(begin, series)
     planned = plan_round(
         load_reference(reference),
-        clients=clients,
-        records=records,
         epsilon=epsilon,
-        delta=delta,
-        payload=payload,
-        trust=trust,
-        releases=releases,
-        population=population,
         ask=_asked(ask),
-        control=control,
-        skew=skew,
-        most_records=most_records,
-        cohort=cohort,
-        false_alarm=false_alarm,
-        design_effect=design_effect,
-        threshold=threshold,
-        aggregator=aggregator,
         roster=_fingerprint(roster, clients) if roster else "",
         series=series,
-        unit=unit,
-        per_client=per_client,
-        empty=empty,
+        **wanted,
     )
     plan = planned.plan.changed(
-        serial=int(begin.timestamp()) if serial is None else serial,
+        serial=int(begin.timestamp()) if when.serial is None else when.serial,
         valid_from=begin.isoformat(),
         valid_until=end.isoformat(),
     )
@@ -229,58 +226,10 @@ def plan_command(
     say(f"plan: {output}: {plan_words(signed)}")
 
 
-def _series(
-    every: Every | None,
-    first: datetime | None,
-    until: datetime | None,
-    time_column: str,
-    time_zone: str,
-    window: int,
-    *,
-    now: datetime,
-) -> Series | None:
-    """The series that is asked for; None: one release about all records."""
-    if every is None:
-        if first or until or time_column or time_zone != "UTC" or window > 1:
-            raise typer.BadParameter(
-                "--first, --until, --time-column, --time-zone and --window are for a series: say "
-                "how often with --every."
-            )
-        return None
-    if until is None:
-        raise typer.BadParameter("A series needs an end: give its last day with --until.")
-    return series_until(
-        every,
-        until.date(),
-        first=None if first is None else first.date(),
-        now=now,
-        zone=time_zone,
-        time_column=time_column,
-        window=window,
-    )
-
-
 def _asked(ask: list[str] | None) -> tuple[str, ...] | None:
     """Names given one by one or with commas."""
     names = [name.strip() for text in ask or [] for name in text.split(",")]
     return tuple(filter(None, names)) or None
-
-
-def _end(begin: datetime, days: float | None, until: datetime | None) -> datetime:
-    """When the plan expires."""
-    if days is not None and until is not None:
-        raise typer.BadParameter("--valid-days and --valid-until exclude each other. Give one.")
-    days = VALID_DAYS if days is None else days
-    try:
-        end = begin + timedelta(days=days) if until is None else until.replace(tzinfo=UTC)
-    except OverflowError:
-        raise InvalidInputError(
-            f"{days:g} days are beyond the calendar. Use fewer (--valid-days)."
-        ) from None
-    if end <= begin:
-        option = "--valid-days" if until is None else "--valid-until"
-        raise InvalidInputError(f"The plan would have expired already. Give a later {option}.")
-    return end.replace(microsecond=0)
 
 
 def _fingerprint(roster: Path, clients: int) -> str:
