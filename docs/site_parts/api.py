@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import fedprikl as fk
@@ -72,11 +73,13 @@ def _parameter(parameter: inspect.Parameter) -> str:
 def _members(thing: type) -> Iterator[tuple[str, str]]:
     """Public methods and properties that the class itself defines and documents."""
     for name, member in vars(thing).items():
-        function = getattr(member, "__func__", getattr(member, "fget", member))
-        if name.startswith("_") or not (callable(function) and inspect.getdoc(function)):
+        computed = isinstance(member, property | cached_property)
+        inner = ("__func__", "fget", "func")  # of class methods, properties, cached ones
+        function = next((found for at in inner if (found := getattr(member, at, None))), member)
+        if name.startswith("_") or not (inspect.isroutine(function) and inspect.getdoc(function)):
             continue
         shown = name
-        if not isinstance(member, property):
+        if not computed:
             given = inspect.signature(function).parameters.values()
             names = [_parameter(each) for each in given if each.name not in ("self", "cls")]
             shown += f"({', '.join(names)})"
