@@ -56,7 +56,7 @@ def test_set_show_spend_show(file: Path) -> None:
     assert account["spent"] == pytest.approx(0.75)
     assert account["left"] == pytest.approx(0.25)
     assert account["fits"]["laplace"] == pytest.approx(0.25, abs=0.001)
-    states = [(known["round"], known["state"], known["charged"]) for known in account["rounds"]]
+    states = [(known["round_id"], known["state"], known["charged"]) for known in account["rounds"]]
     assert states == [("w1", "committed", True), ("w2", "open", True), ("w3", "cancelled", False)]
 
 

@@ -75,9 +75,9 @@ def test_it_is_charged_committed_and_read_back(noise: Mechanism, tmp_path: Path)
         ledger.commit(held, release_hash="0" * 64, at=AT)
     with Ledger.open(path) as ledger:
         account = ledger.account("people")
-        assert account.charges == [noise]
+        assert [each.charge for each in account.rounds] == [noise]
         assert account.spent == pytest.approx(0.5)
-        assert account.rounds[0].to_dict(1e-6)["mechanism"] == {
+        assert account.to_dict()["rounds"][0]["charge"] == {
             "kind": KIND,
             "scale": 2.0,
             "sensitivity": 1.0,
@@ -100,7 +100,7 @@ def test_a_process_without_the_file_says_what_it_lacks(noise: Mechanism, tmp_pat
         register_charge(KIND)(type(noise))
         register_law(KIND, on=Numbers)(type(noise))
     with Ledger.open(path) as ledger:
-        assert ledger.account("people").charges == [noise]
+        assert [each.charge for each in ledger.account("people").rounds] == [noise]
 
 
 def test_it_composes_with_other_kinds(noise: Mechanism) -> None:
@@ -232,7 +232,7 @@ def test_a_plan_names_it_and_clients_agree(noise: Mechanism, tmp_path: Path) -> 
     plan = Plan.from_dict(world.plan(noise=KIND).to_dict())
     with budgeted(tmp_path / "ledger.db") as ledger:
         found = world.run(plan, ledger=ledger)
-        (charge,) = ledger.account("testers").charges
+        (charge,) = [each.charge for each in ledger.account("testers").rounds]
     assert charge == type(noise).calibrated(Numbers(), epsilon=1.0, delta=1e-6)
     assert found.release.privacy.holds
     assert "twice Laplace noise" in found.release.privacy.mechanism

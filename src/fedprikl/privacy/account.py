@@ -179,7 +179,7 @@ def _of_clock(charges: Sequence[tuple[Charge, TimeInterval]]) -> list[tuple[Char
 
 
 def worst_epsilon(charges: Iterable[TimedCharge], *, delta: float) -> float:
-    """The most that all charges together tell about one record, whatever its moment."""
+    """The most that all charges together tell about one record, whatever its time."""
     return max(total_epsilon(each, delta=delta) for each in exposures(charges))
 
 
@@ -207,7 +207,7 @@ class LedgerRound:
     charge: Charge
     at: str  # when it was reserved
     note: str = ""
-    times: TimeInterval | None = None  # of the moments of its records; None: of all of them
+    times: TimeInterval | None = None  # of its records; None: of all of them
     unit: Unit = "record"  # whom the charge protects
     state: RoundState = RoundState.OPEN
     noised: str | None = None  # the hash of its noised numbers, once they are kept
@@ -225,23 +225,6 @@ class LedgerRound:
         """Reserved, neither committed nor cancelled: charged, as something may have left."""
         return self.state is RoundState.OPEN
 
-    def to_dict(self, delta: float) -> dict[str, Any]:
-        """Plain values for JSON; `epsilon` is what the round alone gives at `delta`."""
-        return {
-            "round": self.round_id,
-            "state": self.state.value,
-            "charged": self.charged,
-            "epsilon": total_epsilon([self.charge], delta=delta),
-            "mechanism": charge_to_dict(self.charge),
-            "times": to_plain(self.times),
-            "unit": self.unit,
-            "at": self.at,
-            "closed_at": self.closed_at,
-            "release_hash": self.release_hash,
-            "reason": self.reason,
-            "note": self.note,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
@@ -258,13 +241,8 @@ class Account:
     rounds: tuple[LedgerRound, ...] = ()
 
     @property
-    def charges(self) -> list[Charge]:
-        """What counts against the budget, in order."""
-        return [entry.charge for entry in self.rounds if entry.charged]
-
-    @property
     def timed(self) -> list[TimedCharge]:
-        """The same, each with the moments that it is about."""
+        """What counts against the budget, in order, each with the times that it is about."""
         return [(entry.charge, entry.times) for entry in self.rounds if entry.charged]
 
     @property
@@ -302,8 +280,17 @@ class Account:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Plain values for JSON; the epsilon of a round is what it gives alone."""
         spent = self.spent
+        rounds = [
+            to_plain(each)
+            | {
+                "charge": charge_to_dict(each.charge),
+                "charged": each.charged,
+                "epsilon": total_epsilon([each.charge], delta=self.delta),
+            }
+            for each in self.rounds
+        ]
         return {
             "population": self.population,
             "epsilon": self.epsilon,
@@ -312,7 +299,7 @@ class Account:
             "spent": spent,
             "left": max(self.epsilon - spent, 0.0),
             "open": len(self.open_rounds),
-            "rounds": [entry.to_dict(self.delta) for entry in self.rounds],
+            "rounds": rounds,
         }
 
 

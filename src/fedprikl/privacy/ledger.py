@@ -459,9 +459,9 @@ def _exceeded(account: Account, mechanism: Charge, needed: float) -> BudgetExcee
 
 
 def _check_name(value: str, what: str) -> str:
-    if not isinstance(value, str) or not value.strip():
+    if not _check_words(value, what, longest=200).strip():
         raise InvalidInputError(f"The {what} must be a name, got {value!r}.")
-    return _check_words(value, what, longest=200)
+    return value
 
 
 def _check_words(value: str, what: str, longest: int = 1000) -> str:
