@@ -338,9 +338,8 @@ def _grid(scale: Scale) -> Iterator[Html]:
 
 def _shades(frame: Frame, alarms: Sequence[Alarm]) -> Iterator[Html]:
     """Missed periods, and the counted periods of a drift as its alarm dates it."""
-    states = [point.state for point in frame.points]
-    for place, state in enumerate(states):
-        if state == "missed":
+    for place, point in enumerate(frame.points):
+        if point.state == "missed":
             yield _shade("c-gap", place, 1)
     for alarm in alarms:
         last = alarm.raised if alarm.until is None else alarm.until
