@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fedprikl.dashboard import Kept
+from fedprikl.dashboard import CachedSeries
 from fedprikl.dashboard import app as serving_module
 from fedprikl.dashboard.app import AT_ONCE, dashboard, open_socket, serving
 from fedprikl.documents import to_plain
@@ -208,7 +208,7 @@ def test_a_release_that_is_gone_is_not_found() -> None:
 
 def test_a_status_is_kept_for_a_moment() -> None:
     source, now = Source(STATUS), 0.0
-    kept = Kept(source, seconds=5, clock=lambda: now)
+    kept = CachedSeries(source, seconds=5, clock=lambda: now)
     first = kept.status()
     now = 4.9
     assert kept.status() is first
@@ -220,7 +220,7 @@ def test_a_status_is_kept_for_a_moment() -> None:
 
 def test_an_error_is_not_kept() -> None:
     source = Source(STATUS, unreadable=True)
-    kept = Kept(source, seconds=5, clock=lambda: 0.0)
+    kept = CachedSeries(source, seconds=5, clock=lambda: 0.0)
     with pytest.raises(FedPriKLError):
         kept.status()
     source.unreadable = False
@@ -229,7 +229,7 @@ def test_an_error_is_not_kept() -> None:
 
 def test_many_at_once_read_the_history_once() -> None:
     source = Source(STATUS)
-    kept = Kept(source, seconds=60)
+    kept = CachedSeries(source, seconds=60)
     barrier = threading.Barrier(8)
 
     def come() -> None:

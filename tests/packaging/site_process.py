@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import dataclass
 
-from fedprikl.deployment.site import Envelope, Kept, Site
+from fedprikl.deployment.site import Envelope, KeptSession, Site
 from fedprikl.protocol import Step
 
 
@@ -15,12 +15,12 @@ from fedprikl.protocol import Step
 class Memory:
     """A site's state: `SiteState`."""
 
-    kept: Kept | None = None
+    kept: KeptSession | None = None
 
-    def load(self) -> Kept | None:
+    def load(self) -> KeptSession | None:
         return self.kept
 
-    def save(self, kept: Kept) -> None:
+    def save(self, kept: KeptSession) -> None:
         self.kept = kept
 
     def erase(self) -> None:

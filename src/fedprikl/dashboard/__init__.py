@@ -42,7 +42,7 @@ class SeriesSource(Protocol):
         ...
 
 
-class Kept:
+class CachedSeries:
     """The status of a source and what is made of it, read anew after some seconds.
 
     Who comes meanwhile waits for it. Page, JSON and metrics are made once, when asked for.
@@ -112,7 +112,7 @@ def write_site(source: SeriesSource, folder: str | Path) -> tuple[Path, ...]:
     where something changed. Reports of periods that the history no longer has are removed. Returns
     the files that were written.
     """
-    root, kept = Path(folder), Kept(source, seconds=math.inf)
+    root, kept = Path(folder), CachedSeries(source, seconds=math.inf)
     status = kept.status()
     try:
         (root / "periods").mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def write_site(source: SeriesSource, folder: str | Path) -> tuple[Path, ...]:
     return tuple(written)
 
 
-def _reports(kept: Kept, root: Path) -> Iterator[Path]:
+def _reports(kept: CachedSeries, root: Path) -> Iterator[Path]:
     """Writes the reports that are missing or show something else."""
     status = kept.status()
     for place, point in enumerate(status.released):

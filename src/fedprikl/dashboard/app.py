@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fedprikl.dashboard import Kept, SeriesSource
+from fedprikl.dashboard import CachedSeries, SeriesSource
 from fedprikl.errors import InvalidInputError
 from fedprikl.reporting.html import page, paragraphs
 
@@ -83,7 +83,7 @@ def dashboard(
     A page of somebody else's may make a browser take the dashboard for a part of itself: it gives
     its own name the address 127.0.0.1. The browser then asks with that name, which is refused.
     """
-    kept = Kept(source, seconds=seconds)
+    kept = CachedSeries(source, seconds=seconds)
 
     async def app(scope: Any, _: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -113,7 +113,7 @@ def _host(value: bytes) -> str | None:
         return None
 
 
-def _answer(kept: Kept, path: str, accepted: bytes) -> Answer:
+def _answer(kept: CachedSeries, path: str, accepted: bytes) -> Answer:
     try:
         if path == "/health":
             faults = kept.status().faults

@@ -123,7 +123,7 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSession:
     """What a site keeps between two messages. SECRET: the session."""
 
     asked: bytes  # digest of the last message that was answered
@@ -131,17 +131,17 @@ class Kept:
     session: bytes = b""  # of the round; empty when it is over
 
     def __repr__(self) -> str:
-        return "<Kept by a site between two messages>"
+        return "<kept by a site between two messages>"
 
 
 class SiteState(Protocol):
     """Where a site keeps it: memory of its own, that no relay can read."""
 
-    def load(self) -> Kept | None:
+    def load(self) -> KeptSession | None:
         """What was saved last; None if there is nothing."""
         ...
 
-    def save(self, kept: Kept) -> None:
+    def save(self, kept: KeptSession) -> None:
         """Keeps this, and nothing from before."""
         ...
 
@@ -244,7 +244,7 @@ class Site:
         _claim(step, session, settings)
         sealed = seal_answer(answer, invitation.signed.plan.aggregator, session.address(step))
         rest = b"" if session.is_over else session.to_bytes()
-        self.state.save(Kept(_digest(step, asked), sealed, rest))
+        self.state.save(KeptSession(_digest(step, asked), sealed, rest))
         return Envelope(invitation.round_id, sealed)
 
     def _refuse_sealed(
@@ -271,7 +271,7 @@ class Site:
         plan = invitation.signed.plan
         _, identity = credentials(plan, settings)
         sealed = seal_refusal(reason, plan.aggregator, invitation.address(step), identity)
-        self.state.save(Kept(_digest(step, asked), sealed, b""))
+        self.state.save(KeptSession(_digest(step, asked), sealed, b""))
         return Envelope(invitation.round_id, sealed)
 
     def _answered(self, step: Step, asked: Envelope) -> bytes:

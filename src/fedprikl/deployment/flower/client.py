@@ -11,7 +11,7 @@ from functools import partial
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedprikl.deployment.site import Envelope, Kept, Site
+from fedprikl.deployment.site import Envelope, KeptSession, Site
 from fedprikl.errors import MessageDecodeError
 from fedprikl.protocol import Step
 
@@ -50,19 +50,19 @@ class ContextState:
 
     records: RecordDict
 
-    def load(self) -> Kept | None:
+    def load(self) -> KeptSession | None:
         """What is there; anything malformed counts as empty."""
         for name in (SESSION, LAST):
             if name in self.records:
                 kept = self.records.config_records[name]
-                found = [kept.get(field.name) for field in fields(Kept)]
-                return Kept(*(value if isinstance(value, bytes) else b"" for value in found))
+                found = [kept.get(field.name) for field in fields(KeptSession)]
+                return KeptSession(*(value if isinstance(value, bytes) else b"" for value in found))
         return None
 
-    def save(self, kept: Kept) -> None:
+    def save(self, kept: KeptSession) -> None:
         """Under a name that says whether the round goes on."""
         self.erase()
-        found = {field.name: getattr(kept, field.name) for field in fields(Kept)}
+        found = {field.name: getattr(kept, field.name) for field in fields(KeptSession)}
         record = ConfigRecord({name: value for name, value in found.items() if value})
         self.records[SESSION if kept.session else LAST] = record
 
