@@ -16,11 +16,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from fedprikl.estimation import Verdict
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Plan, Release
-from fedprikl.protocol.answer import ColumnAnswer
 from fedprikl.protocol.plan import FORMAT as PLAN_FORMAT
 from fedprikl.protocol.plan import VERSION as PLAN_VERSION
 from fedprikl.protocol.release import FORMAT as RELEASE_FORMAT
 from fedprikl.protocol.release import VERSION as RELEASE_VERSION
+from fedprikl.protocol.release import ColumnAnswer
 from fedprikl.reference.files import CORRELATION
 from fedprikl.reference.files import FORMAT as REFERENCE_FORMAT
 from fedprikl.reference.files import VERSION as REFERENCE_VERSION

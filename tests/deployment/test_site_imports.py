@@ -1,4 +1,4 @@
-"""What the processes of `fedprikl site` load: a site needs no planning, no pages, no front."""
+"""What the processes of `fedprikl site` load: a site needs no estimation, no planning, no pages."""
 
 import subprocess
 import sys
@@ -53,13 +53,8 @@ def by_the_command() -> set[str]:
     return loaded("import fedprikl.cli.site_command")
 
 
-def test_a_site_loads_no_planning_and_no_pages(
+def test_a_site_loads_no_estimation_no_planning_and_no_pages(
     by_the_executor: set[str], by_the_command: set[str]
 ) -> None:
-    assert by_the_executor - {"estimation"} == EXECUTOR
-    assert by_the_command - {"estimation"} == COMMAND
-
-
-@pytest.mark.xfail(strict=False, reason="fedprikl.protocol loads all parties")
-def test_a_site_loads_no_estimation(by_the_executor: set[str], by_the_command: set[str]) -> None:
-    assert "estimation" not in by_the_executor | by_the_command
+    assert by_the_executor == EXECUTOR
+    assert by_the_command == COMMAND

@@ -10,7 +10,6 @@ import pytest
 from fedprikl.errors import FedPriKLError, InvalidInputError
 from fedprikl.privacy import InsecureSeededNoise, Ledger
 from fedprikl.protocol import Plan, Policy, Question, RoundResult, SignedPlan, trust_of
-from fedprikl.protocol.release import charged_times
 from fedprikl.protocol.series import Series
 from fedprikl.records import Draw, draw_counts
 from tests.protocol.worlds import AT, EVERYTHING, World
@@ -120,8 +119,8 @@ def test_a_client_is_in_every_period_of_a_series() -> None:
     assert series_plan("client", 4).budget.releases == WEEKS.exposures("client") == 4
     with pytest.raises(InvalidInputError, match="Each client is in 4 releases"):
         series_plan("client", 1)
-    assert charged_times(series_plan("record", 1), 2) is not None
-    assert charged_times(series_plan("client", 4), 2) is None
+    assert series_plan("record", 1).charged_times(2) is not None
+    assert series_plan("client", 4).charged_times(2) is None
 
 
 def test_the_periods_of_a_series_about_clients_add_up_in_the_ledger(tmp_path: Path) -> None:
@@ -144,7 +143,7 @@ def _charge_period(plan: Plan, period: int, ledger: Ledger) -> None:
         trust_of(plan).charge([9]),
         round_id=f"{plan.unit.kind} {period}",
         at=AT,
-        times=charged_times(plan, period),
+        times=plan.charged_times(period),
         unit=plan.unit.kind,
     )
 

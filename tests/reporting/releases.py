@@ -9,7 +9,7 @@ import numpy as np
 from fedprikl.estimation import CountNoise, JudgedStatistic, NoisyCounts, Verdict
 from fedprikl.privacy import PrivacyStatement
 from fedprikl.protocol import Answer, Outcome, Release
-from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
+from fedprikl.protocol.release import CellAnswer, ColumnAnswer
 from tests.plans import make_plan
 
 RECORDS = 40_295

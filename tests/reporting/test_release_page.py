@@ -9,7 +9,7 @@ import pytest
 
 from fedprikl.estimation import JudgedStatistic
 from fedprikl.protocol import Release, SigningKey
-from fedprikl.protocol.answer import ColumnAnswer
+from fedprikl.protocol.release import ColumnAnswer
 from fedprikl.reporting import release_page, release_summary
 from fedprikl.reporting.facts import column_lines
 from fedprikl.reporting.release_page import column_story

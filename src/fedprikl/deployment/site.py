@@ -43,7 +43,6 @@ from fedprikl.protocol import (
     trust_of,
 )
 from fedprikl.protocol.policy import check_protected
-from fedprikl.protocol.release import charged_times
 from fedprikl.records import check_once, open_records
 from fedprikl.reference import Reference
 
@@ -98,11 +97,8 @@ def _pay(
     if charge is None:
         return
     plan, round_id = invitation.signed.plan, invitation.round_id
-    population, times, unit = (
-        plan.population,
-        charged_times(plan, invitation.period),
-        plan.unit.kind,
-    )
+    population, unit = plan.population, plan.unit.kind
+    times = plan.charged_times(invitation.period)
     with Ledger.open(settings.ledger, create=False) as ledger:
         if at is None:
             ledger.check(population, charge, times=times, unit=unit)

@@ -30,7 +30,6 @@ from fedprikl.protocol import (
     Series,
     finish_round,
 )
-from fedprikl.protocol.release import charged_periods
 from fedprikl.records import FileRecords
 
 LOST = (
@@ -243,7 +242,7 @@ def check_charged(book: Ledger, history: History, path: Path) -> None:
                 "changed. Bring the newer one back."
             )
     unknown = [
-        charged_periods(each, found.plan)
+        found.plan.charged_periods(each)
         for each in rounds
         if each.charged and each.round_id not in found.rounds
     ]

@@ -1,8 +1,12 @@
-"""Protocol: the parties, their messages and one round. Start with `run.py`."""
+"""Protocol: the parties, their messages and one round. Start with `run.py`.
 
-from fedprikl.estimation import Answer
-from fedprikl.protocol.aggregator import Aggregator
-from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
+What the server and the aggregator need beside the rest is imported when it is first asked for: a
+client loads no estimation.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from fedprikl.protocol.client import Client, ClientSession, draw_of
 from fedprikl.protocol.keys import (
     Address,
@@ -12,7 +16,6 @@ from fedprikl.protocol.keys import (
     seal_answer,
     seal_refusal,
 )
-from fedprikl.protocol.noised_round import NoisedRound, finish_round
 from fedprikl.protocol.plan import (
     Budget,
     OneRecord,
@@ -25,7 +28,6 @@ from fedprikl.protocol.plan import (
 )
 from fedprikl.protocol.policy import Policy, check_period, check_roster, check_validity
 from fedprikl.protocol.question import AskedView, Question
-from fedprikl.protocol.release import Release, ReleasedPeriod
 from fedprikl.protocol.round import (
     Cohort,
     IdentityCheck,
@@ -37,11 +39,17 @@ from fedprikl.protocol.round import (
     Transport,
     introduce,
 )
-from fedprikl.protocol.round_driver import RoundDriver, StepCount
-from fedprikl.protocol.run import InMemoryTransport, RoundResult, run_round
 from fedprikl.protocol.series import Once, Period, Series
-from fedprikl.protocol.server import Server
 from fedprikl.protocol.sums import trust_of
+
+if TYPE_CHECKING:
+    from fedprikl.estimation import Answer
+    from fedprikl.protocol.aggregator import Aggregator
+    from fedprikl.protocol.noised_round import NoisedRound, finish_round
+    from fedprikl.protocol.release import CellAnswer, ColumnAnswer, Release, ReleasedPeriod
+    from fedprikl.protocol.round_driver import RoundDriver, StepCount
+    from fedprikl.protocol.run import InMemoryTransport, RoundResult, run_round
+    from fedprikl.protocol.server import Server
 
 __all__ = [
     "Address",
@@ -95,3 +103,20 @@ __all__ = [
     "seal_refusal",
     "trust_of",
 ]
+
+_LATER = {
+    "aggregator": ("Aggregator",),
+    "noised_round": ("NoisedRound", "finish_round"),
+    "release": ("Answer", "CellAnswer", "ColumnAnswer", "Release", "ReleasedPeriod"),
+    "round_driver": ("RoundDriver", "StepCount"),
+    "run": ("InMemoryTransport", "RoundResult", "run_round"),
+    "server": ("Server",),
+}
+
+if not TYPE_CHECKING:  # so that type checkers refuse names that are not listed above
+
+    def __getattr__(name: str) -> object:
+        for module, names in _LATER.items():
+            if name in names:
+                return getattr(import_module(f"fedprikl.protocol.{module}"), name)
+        raise AttributeError(f"module 'fedprikl.protocol' has no attribute {name!r}")

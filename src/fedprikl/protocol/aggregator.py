@@ -18,7 +18,6 @@ from fedprikl.privacy import (
 from fedprikl.protocol.answering import noise_sums, points_of
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.noised_round import NoisedRound
-from fedprikl.protocol.release import charge_note, charged_times
 from fedprikl.protocol.round import Outcome, Round
 from fedprikl.protocol.sums import OpenedSum, trust_of
 from fedprikl.secure_sum import SumAggregator
@@ -157,7 +156,7 @@ class Aggregator:
     @property
     def _times(self) -> TimeInterval | None:
         """The moments of the records that the round counts; None where all count."""
-        return charged_times(self._round.plan, self._round.period)
+        return self._round.plan.charged_times(self._round.period)
 
     def check_budget(self) -> None:
         """Raises `BudgetExceededError` if the release does not fit; charges nothing."""
@@ -178,7 +177,7 @@ class Aggregator:
             self._charge(),
             round_id=self._round.round_id,
             at=at,
-            note=charge_note(self._round.plan, self._round.period),
+            note=self._round.plan.charge_note(self._round.period),
             times=self._times,
             unit=self._round.plan.unit.kind,
         )

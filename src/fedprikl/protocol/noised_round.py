@@ -33,11 +33,10 @@ from fedprikl.estimation import (
 from fedprikl.estimation.cells import Case
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.privacy import Head, Ledger, PrivacyStatement
-from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.answering import Noised, explain, points_of, spread_of
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan
-from fedprikl.protocol.release import Release, in_series, released_period
+from fedprikl.protocol.release import CellAnswer, ColumnAnswer, Release, in_series, released_period
 from fedprikl.protocol.round import Outcome, Round, plan_cohort
 from fedprikl.protocol.sums import asked_views, trust_of
 from fedprikl.reference import QueryPoints, Reference, Spread, View

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -25,6 +26,8 @@ from fedprikl.documents import (
     to_plain,
 )
 from fedprikl.errors import InvalidInputError
+from fedprikl.privacy import TimeInterval
+from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol.keys import SigningKey, is_fingerprint, is_sealing_key, verify_signature
 from fedprikl.protocol.question import WHOLE, AskedView, Question
 from fedprikl.protocol.series import Once, Series
@@ -399,6 +402,37 @@ class Plan:
         """Of the verdict on the whole, and of all columns: half of it each where both are asked."""
         both = self.about_whole and self.columns
         return self.verdict.false_alarm / 2 if both else self.verdict.false_alarm
+
+    def charged_times(self, period: int | None) -> TimeInterval | None:
+        """The moments of the records that a round is charged for; None: of all of them.
+
+        A record has one moment, and pays for the periods that count it. A client is in every
+        period.
+        """
+        if self.when.kind == "once" or period is None or self.unit.kind == "client":
+            return None
+        return self.when.counted_by(period).times
+
+    def charge_note(self, period: int | None) -> str:
+        """What a ledger notes of a charge without a time interval: its plan and its period."""
+        if not self.is_series or period is None or self.unit.kind == "record":
+            return ""
+        return f"plan {self.fingerprint[:16]}, period {period}"
+
+    def charged_periods(self, known: LedgerRound) -> list[int]:
+        """Periods of the plan's series with records that a round was charged for.
+
+        A charge without a time interval is one of the series only if its note says so.
+        """
+        if self.when.kind == "once":
+            return []
+        series, times = self.when, known.times
+        if times is None:
+            return [n for n in range(series.periods) if known.note == self.charge_note(n) != ""]
+        if times.clock != series.clock:
+            return []
+        later = range(series.last_over(times.start) + 1, series.periods)
+        return list(takewhile(lambda n: series.period(n).times.overlaps(times), later))
 
     def changed(self, **changes: Any) -> "Plan":
         """The plan with other values; those of its parts go by their own names, like epsilon."""

@@ -1,7 +1,6 @@
 """The release: a signed document that says what was found, about what, and what it cost."""
 
 from dataclasses import dataclass, fields, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,11 +14,9 @@ from fedprikl.documents import (
     to_plain,
 )
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import Answer, NoisyCounts, Verdict
+from fedprikl.estimation import Answer, JudgedStatistic, NoisyCounts, Verdict
 from fedprikl.estimation.statistic import COUNTS
-from fedprikl.privacy import Head, PrivacyStatement, TimeInterval
-from fedprikl.privacy.account import LedgerRound
-from fedprikl.protocol.answer import ColumnAnswer
+from fedprikl.privacy import Head, PrivacyStatement
 from fedprikl.protocol.keys import SigningKey, verify_signature
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import Outcome
@@ -27,6 +24,65 @@ from fedprikl.protocol.round import Outcome
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
 FORMAT, VERSION = "fedprikl release", 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellAnswer:
+    """One category or bin of a column: its share in the reference, and among the records."""
+
+    label: str  # what a person calls it
+    reference: float  # Pi(x), a share of 1
+    share: float  # of the records, from all noisy counts of the column
+    interval: tuple[float, float]  # 95%, of that share
+    shifted: Literal["up", "down", ""] = ""  # "": cannot be told from no change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnAnswer:
+    """Whether one column has drifted, by how much, and which of its cells shifted. Public.
+
+    >>> from fedprikl.estimation import CountNoise
+    >>> column = ColumnAnswer(
+    ...     columns=("carrier",),
+    ...     statistics=(JudgedStatistic(name="tv", value=0.2, threshold=0.1, unit=""),),
+    ...     answers=(),
+    ...     cells=(),
+    ...     counts=NoisyCounts.of([0.0], [40], [CountNoise(sd=3.0)]),
+    ...     design_effect=1.0,
+    ... )
+    >>> column.name, column.drifted
+    ('carrier', True)
+    """
+
+    columns: tuple[str, ...]  # one, or a pair
+    statistics: tuple[JudgedStatistic, ...]  # beside thresholds for all columns; none: no verdict
+    answers: tuple[Answer, ...]  # how much: tv and kl, read off the noisy counts
+    cells: tuple[CellAnswer, ...]  # in the order of the reference
+    counts: NoisyCounts  # of the cells, and of records in none of them
+    design_effect: float | None  # None: not known, records of one client are taken as unrelated
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise InvalidInputError("An answer about columns names one or more.")
+
+    @property
+    def drifted(self) -> bool | None:
+        """At the false-alarm rate over all columns; None where it could not be computed."""
+        return any(statistic.exceeds for statistic in self.statistics) if self.statistics else None
+
+    @property
+    def name(self) -> str:
+        """The column's name; of a pair, both."""
+        return " and ".join(self.columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        content = {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
+        return content | {"drifted": self.drifted}
+
+    def answer(self, divergence: str) -> Answer | None:
+        """How much, in this divergence."""
+        return next((each for each in self.answers if each.divergence == divergence), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,39 +108,6 @@ def released_period(plan: Plan, number: int | None, previous: str) -> ReleasedPe
         return None
     times = plan.when.counted_by(number).times
     return ReleasedPeriod(number=number, start=times.start, end=times.end, previous=previous)
-
-
-def charged_times(plan: Plan, number: int | None) -> TimeInterval | None:
-    """The moments of the records that a round is charged for; None: of all of them.
-
-    A record has one moment, and pays for the periods that count it. A client is in every period.
-    """
-    if plan.when.kind == "once" or number is None or plan.unit.kind == "client":
-        return None
-    return plan.when.counted_by(number).times
-
-
-def charge_note(plan: Plan, number: int | None) -> str:
-    """What a ledger notes of a charge without a time interval: its plan and its period."""
-    if not plan.is_series or number is None or plan.unit.kind == "record":
-        return ""
-    return f"plan {plan.fingerprint[:16]}, period {number}"
-
-
-def charged_periods(known: LedgerRound, plan: Plan) -> list[int]:
-    """Periods of the plan's series with records that a round was charged for.
-
-    A charge without a time interval is one of the series only if its note says so.
-    """
-    if plan.when.kind == "once":
-        return []
-    series = plan.when
-    if known.times is None:
-        return [n for n in range(series.periods) if known.note == charge_note(plan, n) != ""]
-    if known.times.clock != series.clock:
-        return []
-    later = range(series.last_over(known.times.start) + 1, series.periods)
-    return list(takewhile(lambda n: series.period(n).times.overlaps(known.times), later))
 
 
 def in_series(statement: PrivacyStatement, plan: Plan) -> PrivacyStatement:

@@ -24,8 +24,8 @@ from fedprikl.monitoring.status import (
     period_name,
 )
 from fedprikl.protocol import Answer, Plan, Release
-from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
 from fedprikl.protocol.client import NO_ROOM
+from fedprikl.protocol.release import CellAnswer, ColumnAnswer
 
 NUMBER = r"(-?[0-9][0-9.e+-]*)"
 BIN = re.compile(rf"<= {NUMBER}|\({NUMBER}, {NUMBER}\]|> {NUMBER}")  # as a reference names them

@@ -14,7 +14,7 @@ from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import ComparedEstimate, JudgedStatistic
 from fedprikl.monitoring.status import counted
 from fedprikl.protocol import Answer, Plan, Release
-from fedprikl.protocol.answer import CellAnswer, ColumnAnswer
+from fedprikl.protocol.release import CellAnswer, ColumnAnswer
 from fedprikl.reporting import facts, html
 from fedprikl.reporting.charts import Bar, Kind, Scale, bar_chart
 from fedprikl.reporting.facts import percent
