@@ -345,7 +345,7 @@ def test_cells_without_mass_are_never_drawn() -> None:
     pi = Reference(View(Domain(Indices(5), np.arange(5)), np.array([0, 0.1, 0, 0.1, 0, 0])))
     counts, views = draw_reference(pi, 400, edges)
     assert counts.tolist() == [0, 200, 0, 200, 0, 0]
-    assert views == ()
+    assert views == []
 
 
 def test_a_view_of_strays_without_mass_is_other() -> None:

@@ -109,7 +109,7 @@ def test_in_a_frame() -> None:
     for name, odd in ODD.items():
         records = FrameRecords(pa.table({"x": ["a", "b"], "odd": odd}))
         for reference in (BESIDE, *COMPARED):
-            records.check(reference)
+            assert check_all({name: records}, reference) == {}
             assert records.count(reference).total == 2, name
 
 
@@ -121,7 +121,7 @@ def test_one_value_that_makes_objects_of_a_polars_column_removes_nobody(odd: Any
     assert frame["x"].dtype == pl.Object
     reference = fk.Reference.fit(pl.DataFrame({"x": ["a", "b", "c"] * 40}))
     for records in (FrameRecords(frame), FrameRecords(frame.with_columns(y=1))):
-        records.check(reference)
+        assert check_all({"a": records}, reference) == {}
         counted = records.count(reference)
         assert (counted.total, counted.counts[:3].tolist()) == (4, [1, 1, 1])
     with pytest.raises(InvalidInputError, match="type Object"):  # public data may be refused

@@ -30,9 +30,8 @@ from fedprikl.privacy import (
     calibrate,
     worst_substitution,
 )
-from fedprikl.records import Draw
-from fedprikl.records.counting import CellReader
-from fedprikl.reference import QueryPoints, Reference, all_points
+from fedprikl.records import Draw, open_records
+from fedprikl.reference import QueryPoints, Reference
 
 World = Callable[[int], Floats]  # n -> what n releases would be before noise: (n, numbers)
 OTHERS = 2  # clients that are the same in both populations
@@ -150,8 +149,8 @@ class ClientRelease:
 
     def __init__(self, k: int) -> None:
         reference = Reference.from_counts([1] * check_positive_int(k, "per_client"))
-        self._reader, self._draw = CellReader(reference), Draw(k)
-        self._points, self._score = all_points(reference.probabilities), Score(correction=1.0)
+        self._reference, self._draw = reference, Draw(k)
+        self._points, self._score = reference.whole.points(), Score(correction=1.0)
         self._records = np.array([k * (OTHERS + 1)])
         self.out_of_domain = np.full(MANY * k, k)
         self._others = OTHERS * self._counts(self.out_of_domain)
@@ -169,7 +168,7 @@ class ClientRelease:
         return weighted_score(BatchCounts(self._points, counts[:-1], self._records), self._score)
 
     def _counts(self, client: Ints) -> Ints:
-        return self._reader.count_array(client, self._draw).counts
+        return open_records(client).count(self._reference, self._draw).counts
 
 
 def worst_neighbours(

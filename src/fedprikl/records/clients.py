@@ -17,6 +17,7 @@ from fedprikl.records.files import CsvFormat
 from fedprikl.records.sources import Days, data_files, open_source
 from fedprikl.reference import Reference, Table
 from fedprikl.reference.columns import Values, value_list
+from fedprikl.reference.domain import OneField
 from fedprikl.reference.rows import Chunk, FrameSource, Mask, Source, quoted_names
 from fedprikl.reference.values import has_offset, instant, instants, simple
 
@@ -91,43 +92,43 @@ class FrameRecords:
 
     records: Any
 
-    def check(self, reference: Reference, *, drawn: bool = False) -> None:
+    def check(self, reader: CellReader, *, drawn: bool = False) -> None:
         """Refuses what cannot be counted, as far as its columns and its type tell.
 
         Where records are `drawn`, a frame without any columns has no records.
         """
-        if self._is_array(reference):
-            reference.domain.encoder.read(self.records[:0])
+        if isinstance(reader.encoder, OneField) and not self._is_frame:
+            reader.encoder.encode(self.records[:0])
         else:
-            self._open(CellReader(reference), drawn=drawn)
+            self._chunks(reader, drawn=drawn)
 
     def count(
         self, reference: Reference, draw: Draw | None = None, *, reader: CellReader | None = None
     ) -> RecordCounts:
         """h(x) for every cell x; of all records, or of a draw of them."""
         reader = reader or CellReader(reference)
-        if self._is_array(reference):
-            return reader.count_array(self.records, draw)
-        source, columns = self._open(reader, drawn=draw is not None)
-        return reader.count(source.chunks(columns) if columns else (), draw)
+        return reader.count(self._chunks(reader, drawn=draw is not None), draw)
 
-    def _is_array(self, reference: Reference) -> bool:
-        is_frame = nw.from_native(self.records, pass_through=True) is not self.records
-        encoder = reference.domain.encoder
-        if not is_frame and isinstance(encoder, Table):
-            raise InvalidInputError(
-                f"Expected a data frame with the columns {quoted_names(encoder.names)}, got "
-                f"{type(self.records).__name__}."
-            )
-        return not is_frame
+    @property
+    def _is_frame(self) -> bool:
+        return nw.from_native(self.records, pass_through=True) is not self.records
 
-    def _open(self, reader: CellReader, *, drawn: bool) -> tuple[Source, tuple[str, ...]]:
-        source = FrameSource(self.records)
-        if drawn and not source.names:
-            return source, ()
-        columns = reader.columns(source.names, "the data frame")
-        source.require(columns)
-        return source, columns
+    def _chunks(self, reader: CellReader, *, drawn: bool) -> Iterable[Chunk]:
+        """All records, which are not read yet if they are a frame's."""
+        encoder = reader.encoder
+        if self._is_frame:
+            source = FrameSource(self.records)
+            if drawn and not source.names:
+                return ()
+            columns = reader.columns(source.names, "the data frame")
+            source.require(columns)
+            return source.chunks(columns)
+        if isinstance(encoder, OneField):
+            return [Chunk({"": encoder.separate(self.records)})]
+        names = quoted_names(encoder.names) if isinstance(encoder, Table) else ""
+        raise InvalidInputError(
+            f"Expected a data frame with the columns {names}, got {type(self.records).__name__}."
+        )
 
     def __repr__(self) -> str:
         return f"FrameRecords({type(self.records).__name__}, records not shown)"
@@ -201,7 +202,7 @@ def check_all(
     for name, source in sources.items():
         try:
             if isinstance(source, FrameRecords):
-                source.check(reference, drawn=drawn)
+                source.check(reader, drawn=drawn)
             else:
                 files = data_files(source, blank=drawn, days=days)
                 FileRecords(files, format or CsvFormat()).open(reader)

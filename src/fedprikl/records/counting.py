@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -98,7 +98,7 @@ class Sample:
 
 def draw_reference(
     reference: Reference, records: int, randomness: Randomness
-) -> tuple[Ints, tuple[Ints, ...]]:
+) -> tuple[Ints, list[Ints]]:
     """The counts of k independent records x ~ Pi, and their counts in every view.
 
     A joint cell tells the cell of each view. For a record without one ("other", and all records of
@@ -118,7 +118,7 @@ def draw_reference(
             beyond = np.maximum(view.mass - _summed(place, whole.mass[:-1], size), 0.0)
             found = found + np.bincount(_draw(beyond, outside, randomness), minlength=size)
         views.append(found.astype(np.int64))
-    return counts, tuple(views)
+    return counts, views
 
 
 def draw_counts(counts: Ints, reference: Reference, draw: Draw) -> Ints:
@@ -179,24 +179,16 @@ class RecordCounts:
         return f"RecordCounts({len(self.counts)} cells, counts not shown)"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Rows:
-    """Some rows: their level in each column; and how many records beside them are no rows."""
-
-    levels: Levels
-    unreadable: int = 0
-
-
 class CellReader:
     """Counts rows into the cells of all views of a reference; one serves any number of files."""
 
     def __init__(self, reference: Reference) -> None:
-        self._reference, self._encoder = reference, reference.domain.encoder
-        self._levels = self._encoder.reader()
+        self.reference, self.encoder = reference, reference.domain.encoder
+        self._levels = self.encoder.reader()
 
     def columns(self, available: Sequence[str], where: object) -> tuple[str, ...]:
         """The columns that are needed, of those available."""
-        match self._encoder:
+        match self.encoder:
             case Table() as table:
                 return table.names
             case Indices() if "cell" in available:
@@ -220,40 +212,26 @@ class CellReader:
         together. It sums to k everywhere. Without any record to draw from it is of the reference,
         or empty where the client is to stay away.
         """
-        if draw is None:
-            return self._sum(map(self._read, chunks))
-        found = self._sum(self._drawn(chunks, draw))
-        return self._or_reference(found, draw)
-
-    def count_array(self, records: Any, draw: Draw | None = None) -> RecordCounts:
-        """The same of records that are no table: an array of images, or of cell numbers."""
-        levels = self._encoder.read(records)
-        if draw is not None:
-            places = draw.places(len(next(iter(levels.values()))))
-            levels = {name: of_column[places] for name, of_column in levels.items()}
-        found = self._sum([_Rows(levels)])
-        return found if draw is None else self._or_reference(found, draw)
-
-    def _or_reference(self, found: RecordCounts, draw: Draw) -> RecordCounts:
-        """What was drawn; of a client without records, what the plan says."""
-        if found.total or draw.empty == "away":
-            return found
-        counts, views = draw_reference(self._reference, draw.records, draw.randomness)
-        return RecordCounts(counts, views=views)
-
-    def _sum(self, parts: Iterable[_Rows]) -> RecordCounts:
-        domains = [view.domain for view in (self._reference.whole, *self._reference.views)]
+        parts = self._read(chunks) if draw is None else self._drawn(chunks, draw)
+        domains = [view.domain for view in (self.reference.whole, *self.reference.views)]
         counts = [np.zeros(domain.size, dtype=np.int64) for domain in domains]
         unreadable = 0
-        for part in parts:
-            unreadable += part.unreadable
+        for levels, broken in parts:
+            unreadable += broken
             for of_view, domain in zip(counts, domains, strict=True):
-                of_view += domain.count(part.levels)
-                of_view[-1] += part.unreadable
+                of_view += domain.count(levels)
+                of_view[-1] += broken
         whole, *views = counts
+        if draw is not None and draw.empty == "reference" and not whole.sum():
+            whole, views = draw_reference(self.reference, draw.records, draw.randomness)
         return RecordCounts(whole, unreadable, tuple(views))
 
-    def _drawn(self, chunks: Iterable[Chunk], draw: Draw) -> Iterator[_Rows]:
+    def _read(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Levels, int]]:
+        """The level of each row in each column; and how many records are no rows."""
+        for chunk in chunks:
+            yield self._levels(chunk.columns), len(chunk.unreadable)
+
+    def _drawn(self, chunks: Iterable[Chunk], draw: Draw) -> Iterator[tuple[Levels, int]]:
         """The drawn records, if there are any. Only what may be drawn is read beyond its line."""
         names: tuple[str, ...] = ()
         sample: Sample | None = None
@@ -266,7 +244,7 @@ class CellReader:
         rows = sample.drawn()
         broken = rows[:, 0] == UNREADABLE
         levels = dict(zip(names, rows[~broken].T, strict=True))
-        yield _Rows(levels, int(np.count_nonzero(broken)))
+        yield levels, int(np.count_nonzero(broken))
 
     def _rows(self, chunk: Chunk, places: Ints) -> Ints:
         """The levels of some records of a chunk, one row each; lines that are no rows come last."""
@@ -276,7 +254,3 @@ class CellReader:
         rows = np.column_stack([levels[name] for name in chunk.columns])
         broken = np.full((len(places) - len(rows), rows.shape[1]), UNREADABLE)
         return np.concatenate([rows, broken])
-
-    def _read(self, chunk: Chunk) -> _Rows:
-        """The level of each row in each column."""
-        return _Rows(self._levels(chunk.columns), len(chunk.unreadable))

@@ -57,10 +57,23 @@ class OneField:
     """An encoder of records that have one field, whose level is the code."""
 
     __slots__ = ()
+    what: ClassVar[str]  # records are, for people
 
     def encode(self, records: Any) -> Ints:
         """One code per record."""
         raise NotImplementedError
+
+    def separate(self, records: Any) -> npt.NDArray[Any] | list[Any]:
+        """The records one by one; an array of numbers as it is.
+
+        A list never becomes an array as a whole: numpy would look for a type that fits all of
+        them, and one record could change what the others are.
+        """
+        if isinstance(records, np.ndarray) and records.ndim:
+            return records if records.dtype.kind in "iufb" else list(records)
+        if isinstance(records, str | bytes | np.ndarray) or not isinstance(records, Iterable):
+            raise InvalidInputError(f"Records of this reference are {self.what}.")
+        return list(records)
 
     def reader(self) -> LevelReader:
         """From the values of the only column to their codes."""
@@ -80,11 +93,12 @@ class OneField:
 class Indices(OneField):
     """Records that are cell numbers already: 0 .. size-1, anything else is unseen."""
 
+    what: ClassVar[str] = "cell numbers: a list or an array of whole numbers"
     size: int
 
     def encode(self, records: Any) -> Ints:
         """The numbers themselves; `UNSEEN` for whatever is no whole number within the range."""
-        values = _numbers(separate(records, "cell numbers: a list or an array of whole numbers"))
+        values = _numbers(self.separate(records))
         known = (values >= 0) & (values < self.size) & (values == np.floor(values))
         return np.where(known, values, UNSEEN).astype(np.int64)
 
@@ -107,6 +121,7 @@ class BlockCode(OneField):
     array([32768])
     """
 
+    what: ClassVar[str] = "images: an array of numbers, or a list of them"
     side: int = 28
     blocks: int = 4
     white: float = 255.0
@@ -139,7 +154,7 @@ class BlockCode(OneField):
         An image that cannot be read is `UNSEEN`, and no other image notices: one with a nan, an
         infinity or a text among its pixels, or one of another shape in a list of images.
         """
-        pixels = self._pixels(separate(images, "images: an array of numbers, or a list of them"))
+        pixels = self._pixels(self.separate(images))
         width = self.side // self.blocks
         parts = pixels.reshape(-1, self.blocks, width, self.blocks, width)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -310,21 +325,6 @@ class ViewKind(ABC):
     def read(self, records: Any) -> Levels:
         """The levels of a frame's rows."""
         return self.table.read(records)
-
-
-def separate(records: Any, what: str) -> npt.NDArray[Any] | list[Any]:
-    """The records one by one; an array of numbers as it is.
-
-    A list never becomes an array as a whole: numpy would look for a type that fits all of them, and
-    one record could change what the others are.
-    """
-    if isinstance(records, np.ndarray):
-        if records.ndim == 0:
-            raise InvalidInputError(f"Records of this reference are {what}.")
-        return records if records.dtype.kind in "iufb" else list(records)
-    if isinstance(records, str | bytes) or not isinstance(records, Iterable):
-        raise InvalidInputError(f"Records of this reference are {what}.")
-    return list(records)
 
 
 def _numbers(values: npt.NDArray[Any] | list[Any]) -> npt.NDArray[Any]:
