@@ -13,16 +13,19 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import (
+    BatchCounts,
     CountsDesign,
     NoisyCounts,
     NoisyViews,
+    ViewVector,
     judge_columns,
-    noise_views,
+    noise_counts,
+    score_sensitivity,
     variation,
+    weighted_score,
 )
-from fedprikl.estimation.cells import CellNull, step_up
+from fedprikl.estimation.cells import CountLaw, law_without_drift, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.noisy_views import read_views
 from fedprikl.estimation.statistic import COUNTS, OUT_OF_DOMAIN, Statistic
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import Plan, trust_of
@@ -71,13 +74,19 @@ class Default:
         if self.trust.shares_noise:
             return self._in_shares(exact)
         *vectors, counts = self._noises
-        law = {
-            "vectors": [(self.trust.score_of(each.questions[0]), each.law) for each in vectors],
-            "mechanism": counts.law.noise,
-            "moved": self.plan.contribution_bound,
-        }
-        noised = noise_views(points, exact, self.records, source=source, **law)
-        return read_views(points, self.records, *noised, **law)
+        total, bound = np.array([self.records]), self.plan.contribution_bound
+        held = [BatchCounts(*view, total) for view in zip(points, exact, strict=True)]
+        noisy = tuple(noise_counts(each, counts.law.noise, source) for each in held)
+        found = []
+        for each in vectors:
+            score = self.trust.score_of(each.questions[0])
+            deltas = np.array([score_sensitivity(view, total, score, bound) for view in points])
+            plain = [weighted_score(view, score) for view in held]
+            values = each.law.add_to(plain, deltas, source)
+            found.append(
+                ViewVector(score=score, values=values, sensitivities=deltas, noise=each.law)
+            )
+        return NoisyViews(counts=noisy, mechanism=str(counts.law.noise), vectors=tuple(found))
 
     def _in_shares(self, exact: list[Ints]) -> NoisyViews:
         """Counts that carry the noise of all clients."""
@@ -175,11 +184,11 @@ class Default:
         return np.stack(values, axis=1)
 
     @cached_property
-    def cell_nulls(self) -> list[CellNull]:
+    def cell_nulls(self) -> list[CountLaw]:
         """The law of each noisy count without drift, per column."""
         rng = public_simulation()
         cases = zip(self.views, self.template.counts, self.spreads, strict=True)
-        return [CellNull.of((view.points(), *case), rng) for view, *case in cases]
+        return [law_without_drift((view.points(), *case), rng) for view, *case in cases]
 
     def moved(self, noisy: list[Noisy], false_discovery: float) -> Ints:
         """1, -1 or 0 of each cell, in whatever column: (populations, columns, cells)."""

@@ -167,7 +167,7 @@ def without_k(patch: pytest.MonkeyPatch) -> None:
 
 def without_k_in_the_release(patch: pytest.MonkeyPatch) -> None:
     def draw(*given: Any, **settings: Any) -> Any:
-        return adaptive_value(*given, **settings | {"moved": 1})
+        return adaptive_value(*given, **settings | {"contribution": 1})
 
     def sensitivity(points: Any, records: Any, score: Any, moved: int) -> float:
         assert moved > 1

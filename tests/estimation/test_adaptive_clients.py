@@ -16,7 +16,7 @@ from fedprikl.estimation.adaptive import adaptive_law, adaptive_ranges, adaptive
 from fedprikl.estimation.interval import AdaptiveBound
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.trials import AdaptiveNoise, trial_errors
-from fedprikl.estimation.trusted_aggregator import adaptive_estimate, adaptive_statistic
+from fedprikl.estimation.trusted_aggregator import AskedNumber
 from fedprikl.privacy import NoiseLaw, Ranges, adaptive, reachable_ranges
 from fedprikl.privacy.adaptive import ring_weights
 from fedprikl.reference import QueryPoints, all_points
@@ -48,7 +48,7 @@ def whole(histogram: Histogram, score: Score, moved: int) -> Ranges:
     """Of all cells; the last number counts the records outside of them."""
     *held, _ = histogram
     counts = BatchCounts(all_points(PI[len(held)]), np.array(held), np.array([sum(histogram)]))
-    return adaptive_ranges(counts, score, epsilon=EPSILON, moved=moved)
+    return adaptive_ranges(counts, score, epsilon=EPSILON, contribution=moved)
 
 
 def largest_loss(left: Ranges, right: Ranges) -> tuple[float, float]:
@@ -88,7 +88,7 @@ def test_the_loss_of_clients_in_one_of_two_batches(points: QueryPoints, moved: i
     def found(world: tuple[Histogram, ...]) -> Ranges:
         counts = np.concatenate([h[:-1] for h in world])
         held = BatchCounts(points, counts, records)
-        return adaptive_ranges(held, SCORES[0], epsilon=EPSILON, moved=moved)
+        return adaptive_ranges(held, SCORES[0], epsilon=EPSILON, contribution=moved)
 
     for world in itertools.product(*each):
         first, second = world
@@ -157,19 +157,21 @@ def test_one_record_is_a_client_of_one() -> None:
     held = BatchCounts(all_points(PI[3]), np.array([40, 150, 110]), np.array([303]))
     one, same = (
         adaptive_ranges(held, SCORES[0], epsilon=1.0),
-        adaptive_ranges(held, SCORES[0], epsilon=1.0, moved=1),
+        adaptive_ranges(held, SCORES[0], epsilon=1.0, contribution=1),
     )
     np.testing.assert_array_equal(one.lows, same.lows)
     np.testing.assert_array_equal(one.highs, same.highs)
     for source in (InsecureSeededNoise(3), InsecureSeededNoise(3)):
         first = adaptive_value(held, SCORES[0], epsilon=1.0, source=source)
-    again = adaptive_value(held, SCORES[0], epsilon=1.0, source=InsecureSeededNoise(3), moved=1)
+    again = adaptive_value(
+        held, SCORES[0], epsilon=1.0, source=InsecureSeededNoise(3), contribution=1
+    )
     assert again == first
 
 
 def test_a_dead_zone_is_as_many_clients_as_it_was_records() -> None:
     one = dead_zone(1.0, records=5000, cells=3)
-    assert dead_zone(1.0, records=5000, cells=3, moved=20) == pytest.approx(20 * one)
+    assert dead_zone(1.0, records=5000, cells=3, contribution=20) == pytest.approx(20 * one)
 
 
 def test_an_adaptive_release_allows_every_population_of_clients() -> None:
@@ -178,7 +180,10 @@ def test_an_adaptive_release_allows_every_population_of_clients() -> None:
     records, epsilon = np.array([n]), 8.0
     laws: list[tuple[float, NoiseLaw]] = [
         adaptive_law(
-            BatchCounts(points, np.array(held), records), Score(), epsilon=epsilon, moved=moved
+            BatchCounts(points, np.array(held), records),
+            Score(),
+            epsilon=epsilon,
+            contribution=moved,
         )
         for *held, _ in histograms(4, n)
     ]
@@ -202,21 +207,21 @@ def test_everything_that_is_told_of_a_release_knows_the_client() -> None:
     pi = np.array([0.4, 0.3, 0.2, 0.1])
     held = BatchCounts(all_points(pi), np.array([800, 580, 420, 200]), np.array([2000]))
     source = InsecureSeededNoise(1)
-    one = adaptive_estimate(held, epsilon=1.0, score=Score(), source=source)
-    many = adaptive_estimate(held, epsilon=1.0, score=Score(), source=source, moved=20)
-    spans = [each.interval for each in (one, many)]
+    asked = [AskedNumber(held.points, held.records, Score(), contribution=k) for k in (1, 20)]
+    spans = []
+    for each in asked:
+        value = adaptive_value(
+            held, Score(), epsilon=1.0, source=source, contribution=each.contribution
+        )
+        spans.append(each.adaptive_estimate(value, 1.0, insecure=True).interval)
     assert spans[0] is not None
     assert spans[1] is not None
     assert spans[1][1] - spans[1][0] > 3 * (spans[0][1] - spans[0][0])
     counts = np.tile(held.counts, (4, 1))
     model = NoDrift.of(held.points, held.records, 1.0)
     spread = [
-        np.std(
-            adaptive_statistic(
-                0.0, held.points, held.records, Score(), epsilon=1.0, moved=moved
-            ).draw(model, counts, np.random.default_rng(1))
-        )
-        for moved in (1, 20)
+        np.std(each.adaptive_statistic(0.0, 1.0).draw(model, counts, np.random.default_rng(1)))
+        for each in asked
     ]
     assert spread[1] > 3 * spread[0]
     errors = [
@@ -235,12 +240,12 @@ def test_a_release_for_clients_is_fast(epsilon: float, limit: float) -> None:
     taken = []
     for _ in range(3):
         begin = time.process_time()
-        adaptive_ranges(held, Score(), epsilon=epsilon, moved=20)
+        adaptive_ranges(held, Score(), epsilon=epsilon, contribution=20)
         taken.append(time.process_time() - begin)
     assert min(taken) < limit
 
 
 def test_bad_input_says_what_to_do() -> None:
     held = BatchCounts(all_points(PI[2]), np.array([4, 5]), np.array([9]))
-    with pytest.raises(InvalidInputError, match="moved"):
-        adaptive_ranges(held, SCORES[0], epsilon=1.0, moved=0)
+    with pytest.raises(InvalidInputError, match="contribution"):
+        adaptive_ranges(held, SCORES[0], epsilon=1.0, contribution=0)

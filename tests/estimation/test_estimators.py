@@ -213,7 +213,7 @@ def test_insecure_noise_marks_the_result() -> None:
         assert estimate.privacy.insecure
         assert not estimate.privacy.holds
         assert "INSECURE" in str(estimate.privacy)
-        assert estimate.to_dict()["privacy"]["insecure"] is True
+        assert estimate.privacy.to_dict()["insecure"] is True
     assert not trusted_aggregator(census(), epsilon=1.0, source=SecureNoise()).privacy.insecure
 
 
@@ -230,11 +230,11 @@ def test_the_statement_in_words() -> None:
     assert str(estimate).startswith("D(Pi || 0.01 Pi + 0.99 P) is about ")
 
 
-def test_an_estimate_is_plain_data() -> None:
-    document = no_privacy(census()).to_dict()
-    assert document["privacy"]["true_epsilon"] is None
-    assert document["payload_counts"] == 4
-    assert document["target"] == "D(Pi || 0.01 Pi + 0.99 P)"
+def test_an_estimate_says_what_it_is_of() -> None:
+    estimate = no_privacy(census())
+    assert estimate.privacy.to_dict()["true_epsilon"] is None
+    assert estimate.payload == 4
+    assert estimate.target == "D(Pi || 0.01 Pi + 0.99 P)"
 
 
 def test_the_counts_do_not_print() -> None:

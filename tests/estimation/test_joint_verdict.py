@@ -18,9 +18,8 @@ from fedprikl.estimation import (
     estimate_scored_sum,
     judge_together,
 )
-from fedprikl.estimation.estimate import Estimates
+from fedprikl.estimation.estimate import Estimates, noise_counts
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_views import noise_counts
 from fedprikl.estimation.statistic import Statistic, scored_statistic, variation_statistic
 from fedprikl.estimation.verdict import NullValues, alarm_threshold, joint_thresholds
 from fedprikl.privacy import (

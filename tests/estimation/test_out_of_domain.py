@@ -10,9 +10,8 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation import CountNoise, NoisyCounts, judge_columns
 from fedprikl.estimation import interval as plausible
-from fedprikl.estimation.estimate import answers_from_counts
+from fedprikl.estimation.estimate import NoisyViews, answers_from_counts
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.noisy_views import NoisyViews
 from fedprikl.reference import OutOfDomain, Reference, View, all_points
 from tests.estimation.column_releases import falling, score_of
 from tests.estimation.test_verdict import alarms_too_often

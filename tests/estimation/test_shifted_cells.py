@@ -11,7 +11,7 @@ from scipy import stats
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise, CountsDesign, NoisyCounts
-from fedprikl.estimation.cells import CellNull, cell_shares, shifted_cells, step_up
+from fedprikl.estimation.cells import cell_shares, law_without_drift, shifted_cells, step_up
 from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Correlation, QueryPoints, Spread, all_points, distinct_points
@@ -62,7 +62,7 @@ def sides_of(
         pi = points.pi
         p = swapped(pi, by) if j < moved else pi
         held = draw(p, rng)
-        null = CellNull.of((points, noisy, spread), simulation)
+        null = law_without_drift((points, noisy, spread), simulation)
         on_counts, _ = CountsDesign.of(points, noisy).draw_noise(rng, len(held))
         high, low = null.sides(held + on_counts)
         above.append(high)

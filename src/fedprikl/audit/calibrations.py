@@ -157,7 +157,7 @@ class ClientRelease:
 
     def sensitivity(self, changed: int) -> float:
         """By how much a change of so many records can change the number."""
-        return score_sensitivity(self._points, self._records, self._score, moved=changed)
+        return score_sensitivity(self._points, self._records, self._score, contribution=changed)
 
     def values(self, client: Ints, releases: int) -> Floats:
         """The number in so many releases, if one client holds these cells; it draws anew."""

@@ -251,7 +251,10 @@ class _World:
         for records, pair in adaptive_pairs(points, self.k):
             left, right = (
                 adaptive_ranges(
-                    BatchCounts(points, counts, records), score, epsilon=epsilon, moved=self.k
+                    BatchCounts(points, counts, records),
+                    score,
+                    epsilon=epsilon,
+                    contribution=self.k,
                 )
                 for counts in pair
             )

@@ -6,8 +6,11 @@ from fedprikl.estimation.estimate import (
     ComparedEstimate,
     Estimate,
     Estimates,
+    NoisyViews,
+    ViewVector,
     answers_from_counts,
     estimates_from_counts,
+    noise_counts,
 )
 from fedprikl.estimation.noisy_counts import (
     CountNoise,
@@ -16,7 +19,6 @@ from fedprikl.estimation.noisy_counts import (
     estimate_noisy_counts,
     sum_counts,
 )
-from fedprikl.estimation.noisy_views import NoisyViews, ViewVector, noise_counts, noise_views
 from fedprikl.estimation.scoring import (
     BatchCounts,
     score_reach,
@@ -49,7 +51,6 @@ __all__ = [
     "judge_columns",
     "judge_together",
     "noise_counts",
-    "noise_views",
     "score_reach",
     "score_sensitivity",
     "shifted_cells",

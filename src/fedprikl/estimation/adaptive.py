@@ -1,7 +1,7 @@
 """One number with adaptive noise, for a trusted aggregator: small where no record matters much."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import CellScores, Score
 from fedprikl.estimation.drift_model import skew_of
-from fedprikl.estimation.scoring import BatchCounts, check_adaptive, score_ranges
+from fedprikl.estimation.scoring import BatchCounts, cached_by_value, check_adaptive, score_ranges
 from fedprikl.privacy import (
     InverseSensitivityMechanism,
     NoiseLaw,
@@ -22,7 +22,7 @@ from fedprikl.privacy import (
 from fedprikl.reference import QueryPoints
 from fedprikl.search import bisect_whole
 
-LOUD = 100.0  # how much rarer than usual noise a record beyond the dead zone must be
+RARER = 100.0  # how much rarer than usual noise a record beyond the dead zone must be
 LAWS = 64  # populations whose noise is computed, of the thousands that a threshold needs
 
 
@@ -35,23 +35,23 @@ def is_whole(points: QueryPoints) -> bool:
     )
 
 
-def dead_zone(epsilon: float, *, records: int, cells: int, moved: int = 1) -> float:
+def dead_zone(epsilon: float, *, records: int, cells: int, contribution: int = 1) -> float:
     """tau: so many records outside all cells are left out of the value, at most. Public.
 
-        tau = k 2/epsilon ln( 100 sqrt(N / K) ),    k = `moved`
+        tau = k 2/epsilon ln( 100 sqrt(N / K) ),    k = `contribution`
 
     Otherwise a single record outside would always move the value by 1/N, the more so where nobody
     has one. Without drift other records move it by about sqrt(K/N) / N, so that many more steps
     must be taken, of k records each, before a record outside counts. The value is too low by at
     most (1 - gamma) tau / N, and exact if nobody is outside.
     """
-    return moved * 2 / epsilon * math.log(LOUD * max(1.0, math.sqrt(records / cells)))
+    return contribution * 2 / epsilon * math.log(RARER * max(1.0, math.sqrt(records / cells)))
 
 
 def gap_ranges(
-    counts: BatchCounts, score: Score, *, steps: int, epsilon: float, moved: int = 1
+    counts: BatchCounts, score: Score, *, steps: int, epsilon: float, contribution: int = 1
 ) -> Ranges:
-    """The ranges of the gap form for 1, 2, ..., steps - 1 times `moved` substitutions. SECRET.
+    """The ranges of the gap form for 1, 2, ... times `contribution` substitutions. SECRET.
 
     A convex score that falls up to the count m and rises from there is a falling one plus a rising
     one, s(min(h, m)) + s(max(h, m)) - s(m), and the rising one is a falling function of N - h.
@@ -60,11 +60,16 @@ def gap_ranges(
     their sums.
     """
     n = int(counts.records[0])
-    parts = gap_parts(counts.points, n, score, epsilon=epsilon, moved=moved)
+    parts = gap_parts(counts.points, n, score, epsilon=epsilon, contribution=contribution)
     held = np.append(counts.counts, n - int(counts.counts.sum()))
     everybody = np.full(len(held), n)
     falling = reachable_ranges(
-        held, everybody, parts.falling, magnitude=parts.magnitude, steps=steps, contribution=moved
+        held,
+        everybody,
+        parts.falling,
+        magnitude=parts.magnitude,
+        steps=steps,
+        contribution=contribution,
     )
     rising = reachable_ranges(
         n - held,
@@ -72,7 +77,7 @@ def gap_ranges(
         parts.rising,
         magnitude=parts.magnitude,
         steps=steps,
-        contribution=moved,
+        contribution=contribution,
     )
     least = round(math.fsum(parts.least.tolist()) / falling.grid)
     outer = [one + other - least for one, other in zip(falling.outer, rising.outer, strict=True)]
@@ -87,10 +92,10 @@ def gap_ranges(
 
 @lru_cache(maxsize=16)  # simulated populations of one round share them
 def gap_parts(
-    points: QueryPoints, records: int, score: Score, *, epsilon: float, moved: int = 1
+    points: QueryPoints, records: int, score: Score, *, epsilon: float, contribution: int = 1
 ) -> "GapParts":
     """The parts of a whole domain for so many records. Public."""
-    tau = dead_zone(epsilon, records=records, cells=len(points), moved=moved)
+    tau = dead_zone(epsilon, records=records, cells=len(points), contribution=contribution)
     gap = replace(score, control=1.0)
     cells = CellScores(
         gap,
@@ -157,75 +162,65 @@ def _minimum(score: Score, pi: Floats, total: int) -> Ints:
     )
 
 
-def adaptive_ranges(counts: BatchCounts, score: Score, *, epsilon: float, moved: int = 1) -> Ranges:
-    """What 1, 2, ... substituted records, or clients of `moved` records, can make of the scored
-    sum. SECRET.
+def adaptive_ranges(
+    counts: BatchCounts, score: Score, *, epsilon: float, contribution: int = 1
+) -> Ranges:
+    """What 1, 2, ... times `contribution` substituted records can make of the scored sum. SECRET.
 
     In the gap form where every cell is counted in one batch, else as the score is.
     """
     check_adaptive(score, counts.points.weights)
     steps = InverseSensitivityMechanism(epsilon=epsilon).steps
     if is_whole(counts.points):
-        return gap_ranges(counts, score, steps=steps, epsilon=epsilon, moved=moved)
-    return score_ranges(counts, score, steps=steps, moved=moved)
+        return gap_ranges(counts, score, steps=steps, epsilon=epsilon, contribution=contribution)
+    return score_ranges(counts, score, steps=steps, contribution=contribution)
 
 
 def adaptive_value(
-    counts: BatchCounts, score: Score, *, epsilon: float, source: NoiseSource, moved: int = 1
+    counts: BatchCounts, score: Score, *, epsilon: float, source: NoiseSource, contribution: int = 1
 ) -> float:
     """The divergence with adaptive noise: epsilon-private. Cost: tens of milliseconds."""
-    ranges = adaptive_ranges(counts, score, epsilon=epsilon, moved=moved)
+    ranges = adaptive_ranges(counts, score, epsilon=epsilon, contribution=contribution)
     return adaptive_release(ranges, epsilon=epsilon, source=source)
 
 
 def adaptive_law(
-    counts: BatchCounts, score: Score, *, epsilon: float, moved: int = 1
+    counts: BatchCounts, score: Score, *, epsilon: float, contribution: int = 1
 ) -> tuple[float, NoiseLaw]:
     """The value before noise and the law of the noise, for simulated populations only."""
-    ranges = adaptive_ranges(counts, score, epsilon=epsilon, moved=moved)
+    ranges = adaptive_ranges(counts, score, epsilon=epsilon, contribution=contribution)
     return float(ranges.value) * ranges.grid, NoiseLaw.of(ranges, epsilon=epsilon)
 
 
-def adaptive_noise(
+@cached_by_value(16)  # rounds of one kind are judged by the same simulated populations
+def adaptive_laws(
     points: QueryPoints,
     records: Ints,
     score: Score,
-    *,
     epsilon: float,
+    contribution: int,
     populations: Ints,
-    moved: int = 1,
-) -> Callable[[np.random.Generator, int, int], Floats]:
+) -> tuple[NoiseLaw, ...]:
+    """The laws of the noise of simulated populations, one a row of their counts of the points."""
+    return tuple(
+        adaptive_law(
+            BatchCounts(points, row, records), score, epsilon=epsilon, contribution=contribution
+        )[1]
+        for row in populations
+    )
+
+
+def draw_adaptive(
+    laws: Sequence[NoiseLaw], rng: np.random.Generator, shape: tuple[int, int]
+) -> Floats:
     """Noise like that of simulated populations: (draws, repetitions), for thresholds.
 
-    `populations` are counts of the points, one population a row. The noise of populations of one
-    kind is alike, so it is computed for the first 64 and used for all.
+    The noise of populations of one kind differs little, so few laws serve all draws.
     """
-    some = np.ascontiguousarray(populations[:LAWS], dtype=np.int64).tobytes()
-    laws = _laws(points, tuple(records.tolist()), score, epsilon, moved, some)
-
-    def draw(rng: np.random.Generator, draws: int, repetitions: int) -> Floats:
-        which = np.arange(draws) % len(laws)
-        found = np.empty((draws, repetitions))
-        for i, law in enumerate(laws):
-            mine = which == i
-            drawn = law.simulate(rng, int(mine.sum()) * repetitions)
-            found[mine] = drawn.reshape(-1, repetitions)
-        return found
-
-    return draw
-
-
-@lru_cache(maxsize=16)  # rounds alike are judged by the same simulated populations
-def _laws(
-    points: QueryPoints,
-    records: tuple[int, ...],
-    score: Score,
-    epsilon: float,
-    moved: int,
-    populations: bytes,
-) -> tuple[NoiseLaw, ...]:
-    sizes, rows = np.array(records), np.frombuffer(populations, np.int64).reshape(-1, len(points))
-    return tuple(
-        adaptive_law(BatchCounts(points, row, sizes), score, epsilon=epsilon, moved=moved)[1]
-        for row in rows
-    )
+    draws, repetitions = shape
+    which, found = np.arange(draws) % len(laws), np.empty(shape)
+    for i, law in enumerate(laws):
+        mine = which == i
+        drawn = law.simulate(rng, int(mine.sum()) * repetitions)
+        found[mine] = drawn.reshape(-1, repetitions)
+    return found

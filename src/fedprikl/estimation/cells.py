@@ -111,6 +111,10 @@ class CountLaw:
         gap = seen[..., None] - 0.5 - self.counts
         return np.asarray(np.sum(self.weights * self.noise(gap), axis=-1))
 
+    def sides(self, seen: Floats) -> tuple[Floats, Floats]:
+        """P(at least this count) and P(at most this count), of each cell."""
+        return self.above(seen), self.below(seen)
+
     def below(self, seen: Floats) -> Floats:
         """P(noisy count <= seen) of each cell: the noise is symmetric."""
         gap = self.counts - 0.5 - seen[..., None]
@@ -139,30 +143,19 @@ def _whole_counts(mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
 Plausible = Callable[[Floats], npt.NDArray[np.bool_]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CellNull:
-    """The law of each noisy count of a column without drift."""
+def law_without_drift(case: Case, rng: np.random.Generator) -> CountLaw:
+    """The law of each noisy count of a view without drift.
 
-    law: CountLaw
-
-    @classmethod
-    def of(cls, case: Case, rng: np.random.Generator) -> "CellNull":
-        """With the means and variances of simulated populations, if these are no smaller.
-
-        They contain what a formula leaves out: how well the correlation of a client's records is
-        known. The formula covers cells too rare to be simulated.
-        """
-        model, noise = _model(*case), survival_of(case[1].noise[0])
-        counts = np.concatenate(list(model.chunks(POPULATIONS, rng))).astype(np.float64)
-        expected = model.records[0] * model.pi
-        formula = model.design_effects * expected * (1 - model.pi)
-        mean, variance = counts.mean(axis=0), np.maximum(counts.var(axis=0), formula)
-        rare = expected < 1
-        return cls(CountLaw.of(np.where(rare, expected, mean), variance, model.pi, noise))
-
-    def sides(self, counts: Floats) -> tuple[Floats, Floats]:
-        """P(at least this count) and P(at most this count), of each cell."""
-        return self.law.above(counts), self.law.below(counts)
+    With the means and variances of simulated populations, if these are no smaller. They contain
+    what a formula leaves out: how well the correlation of a client's records is known. The formula
+    covers cells too rare to be simulated.
+    """
+    model, noise = _model(*case), survival_of(case[1].noise[0])
+    counts = np.concatenate(list(model.chunks(POPULATIONS, rng))).astype(np.float64)
+    expected = model.records[0] * model.pi
+    formula = model.design_effects * expected * (1 - model.pi)
+    mean, variance = counts.mean(axis=0), np.maximum(counts.var(axis=0), formula)
+    return CountLaw.of(np.where(expected < 1, expected, mean), variance, model.pi, noise)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,7 +190,7 @@ def shifted_cells(
     if not views:
         return ()
     rng = public_simulation()
-    sides = [CellNull.of(case, rng).sides(np.array(case[1].counts)) for case in views]
+    sides = [law_without_drift(case, rng).sides(np.array(case[1].counts)) for case in views]
     above, below = (np.concatenate(side) for side in zip(*sides, strict=True))
     moved = step_up(above, below, rate)
     return tuple(np.split(moved, np.cumsum([len(points) for points, *_ in views])[:-1]))

@@ -6,14 +6,13 @@ kinds need not hold for every population: such an interval is measured, not guar
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation.drift_model import KINDS, drifted_ratios, skew_of
-from fedprikl.estimation.scoring import Terms
+from fedprikl.estimation.scoring import Terms, cached_by_value
 from fedprikl.estimation.trials import AdaptiveNoise, Errors, Release, ValueNoise, trial_errors
 from fedprikl.libraries import scipy
 from fedprikl.reference import QueryPoints
@@ -33,31 +32,6 @@ class Rung:
     low: float
     high: float
     middle: float  # the mean error
-
-
-def ladder(
-    points: QueryPoints,
-    records: Ints,
-    score: Score,
-    release: Release,
-    *,
-    level: float,
-    design_effect: float,
-) -> "Ladder":
-    """The ladder of this release; the same one if it is asked for again."""
-    return _ladder(points, tuple(records.tolist()), score, release, level, design_effect)
-
-
-@lru_cache(maxsize=16)
-def _ladder(
-    points: QueryPoints,
-    records: tuple[int, ...],
-    score: Score,
-    release: Release,
-    level: float,
-    design_effect: float,
-) -> "Ladder":
-    return Ladder(points, np.array(records), score, release, level, design_effect)
 
 
 def sampling_variance(points: QueryPoints, score: Score) -> float:
@@ -171,6 +145,9 @@ class Ladder:
             float(middle + np.hypot(high - middle, sampling)),
             middle,
         )
+
+
+ladder = cached_by_value(16)(Ladder)  # the same one if it is asked for again
 
 
 def _crossings(value: float, rungs: list[Rung], largest: float) -> tuple[float, float]:

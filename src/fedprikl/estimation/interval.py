@@ -18,6 +18,7 @@ from fedprikl.estimation.adaptive import dead_zone, gap_parts, is_whole
 from fedprikl.estimation.drift_model import SEED, skew_of
 from fedprikl.estimation.envelope import ladder, sampling_variance
 from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts
+from fedprikl.estimation.scoring import cached_by_value
 from fedprikl.estimation.trials import AdaptiveNoise, CountsNoise, Populations, ValueNoise
 from fedprikl.libraries import scipy
 from fedprikl.privacy import InverseSensitivityMechanism, Mechanism
@@ -34,37 +35,12 @@ CAUTION = 0.9  # deviations more: errors are not normal, and their spread is kno
 RATIOS = 20_001  # ratios v at which clipping is looked at
 
 
-def adaptive_bound(
-    points: QueryPoints,
-    records: Ints,
-    score: Score,
-    *,
-    epsilon: float,
-    level: float,
-    moved: int = 1,
-) -> "AdaptiveBound":
-    """The bound for this release; the same one if it is asked for again."""
-    return _adaptive_bound(points, tuple(records.tolist()), score, epsilon, level, moved)
-
-
-@lru_cache(maxsize=16)
-def _adaptive_bound(
-    points: QueryPoints,
-    records: tuple[int, ...],
-    score: Score,
-    epsilon: float,
-    level: float,
-    moved: int,
-) -> "AdaptiveBound":
-    return AdaptiveBound(points, np.array(records), score, epsilon, level, moved)
-
-
 class AdaptiveBound:
     """Which values F before noise a release t does not contradict, for every population.
 
-    With U_k(F) at least as large as what k records (k clients of `moved` records, where these are
-    protected) add to any data set of value F, and k such that len(t) > k has a probability of at
-    most 1 - level for every data set of value F:
+    With U_k(F) at least as large as what k records (k clients, where these are protected) add to
+    any data set of value F, and k such that len(t) > k has a probability of at most 1 - level for
+    every data set of value F:
 
         F + U_k(F) >= t    and    F <= t + U_k(t)
 
@@ -78,13 +54,15 @@ class AdaptiveBound:
         score: Score,
         epsilon: float,
         level: float,
-        moved: int = 1,
+        contribution: int = 1,
     ) -> None:
-        self._parts = gap_parts(points, int(records[0]), score, epsilon=epsilon, moved=moved)
+        self._parts = gap_parts(
+            points, int(records[0]), score, epsilon=epsilon, contribution=contribution
+        )
         self._steps = InverseSensitivityMechanism(epsilon=epsilon).steps
         self._tail, self._log_q = 1 - level, -epsilon / 2
         self._k = np.arange(1, self._steps)
-        self._moved, self._records = moved, moved * self._k
+        self._contribution, self._records = contribution, contribution * self._k
         some = np.geomspace(1, self._steps - 1, DISTANCES)
         self._distances = np.unique(np.round(some).astype(np.int64))
         self._next = np.searchsorted(self._distances, self._k)
@@ -154,7 +132,7 @@ class AdaptiveBound:
         zero, full = np.zeros_like(parts.turn), np.full_like(parts.turn, parts.total)
         low = np.maximum(self._furthest(divergence, zero), 1)
         high = np.minimum(self._furthest(divergence, full), parts.total - 1)
-        k = self._moved * self._distances[:, None]
+        k = self._contribution * self._distances[:, None]
         down, up = np.minimum(k, low), np.minimum(k, parts.total - high)
         falls = parts.falling(entries, low - down) - parts.falling(entries, low)
         most = parts.falling(entries, zero) - parts.least
@@ -194,7 +172,7 @@ class AdaptiveBound:
         """
         parts = self._parts
         cells, n = np.arange(len(parts.pi)), parts.total
-        turn, k = parts.turn[:-1], np.minimum(self._moved * self._distances, n)[:, None]
+        turn, k = parts.turn[:-1], np.minimum(self._contribution * self._distances, n)[:, None]
 
         def variation(low: Ints, high: Ints) -> Floats:
             ends = parts.scores(cells, low) + parts.scores(cells, high)
@@ -215,6 +193,9 @@ class AdaptiveBound:
         widths = np.minimum(widths, np.where(2 * k <= n, centred, np.inf))
         found = np.maximum.accumulate(widths.max(axis=1))
         return np.asarray(np.maximum(found * (1 - 1e-9) - 1e-15, 0.0))
+
+
+adaptive_bound = cached_by_value(16)(AdaptiveBound)  # the same one if it is asked for again
 
 
 def plausible_counts(points: QueryPoints, noisy: NoisyCounts) -> Ints:
@@ -303,11 +284,11 @@ def value_interval(
     and small batches and clipping are simulated. None for a score other than a skew with
     lambda = 0.
 
-    >>> from fedprikl.privacy import calibrate_laplace
+    >>> from fedprikl.privacy import Numbers, calibrate
     >>> from fedprikl.reference import all_points
     >>> found = value_interval(
     ...     0.3,
-    ...     mechanism=calibrate_laplace(epsilon=1.0, sensitivity=0.02),
+    ...     mechanism=calibrate(Numbers(sensitivity=0.02), epsilon=1.0, law="laplace"),
     ...     points=all_points([0.5, 0.3, 0.2]),
     ...     records=np.array([5000]),
     ...     score=Score(),
@@ -323,14 +304,7 @@ def value_interval(
             _sampled(value, mechanism, sampling_variance(points, score), largest, level)
         )
     if not is_whole(points):
-        found = ladder(
-            points,
-            records,
-            score,
-            ValueNoise(mechanism),
-            level=level,
-            design_effect=client_effect,
-        )
+        found = ladder(points, records, score, ValueNoise(mechanism), level, client_effect)
         return Interval(found.interval(value))
     reach = mechanism.quantile((1 + level) / 2)
     ratio, most = largest_raise(score, int(records[0]), points.pi_min)
@@ -347,7 +321,7 @@ def adaptive_interval(
     records: Ints,
     score: Score,
     client_effect: float = 1.0,
-    moved: int = 1,
+    contribution: int = 1,
     level: float = 0.95,
 ) -> Interval | None:
     """Of a divergence by the inverse sensitivity mechanism, whose noise is private.
@@ -358,21 +332,16 @@ def adaptive_interval(
     if not _is_known(score, level):
         return None
     found = ladder(
-        points,
-        records,
-        score,
-        AdaptiveNoise(epsilon, moved),
-        level=level,
-        design_effect=client_effect,
+        points, records, score, AdaptiveNoise(epsilon, contribution), level, client_effect
     )
     measured = found.interval(value)
     if not is_whole(points):
         return Interval(measured)
     largest, total = _largest(points, score), int(records[0])
-    tau = dead_zone(epsilon, records=total, cells=len(points), moved=moved)
+    tau = dead_zone(epsilon, records=total, cells=len(points), contribution=contribution)
     missed = (1 - skew_of(score)) * tau / total
     ratio, most = largest_raise(score, total, points.pi_min, gap=True)
-    bound = adaptive_bound(points, records, score, epsilon=epsilon, level=level, moved=moved)
+    bound = adaptive_bound(points, records, score, epsilon, level, contribution)
     low, high = bound.interval(value, largest + min(ratio * largest, most))
     sure = _clipped(max(low / (1 + ratio), low - most), high + missed, largest)
     printed = max(measured[0], sure[0]), min(measured[1] + missed, sure[1])

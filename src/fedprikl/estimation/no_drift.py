@@ -13,9 +13,7 @@ import numpy as np
 from fedprikl.checks import (
     Floats,
     Ints,
-    check_counts,
     check_design_effect,
-    check_finite_list,
 )
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.scoring import Terms
@@ -146,38 +144,16 @@ class NoDrift:
     records: Ints  # N_t, per batch
     batch: Ints  # per question: the batch that is asked
     term: Ints  # per question: the term it counts for
-    spread: float | Spread = 1.0  # a design effect, or a reference's spread at these clients
-    cells: Ints | None = None  # per term: its cell in the reference; a `Spread` needs it
-
-    def __post_init__(self) -> None:
-        for name in ("records", "batch", "term"):
-            object.__setattr__(self, name, check_counts(getattr(self, name), name))
-        object.__setattr__(self, "pi", check_finite_list(self.pi, "pi"))
-        if isinstance(self.spread, Spread):
-            self._check_spread(self.spread)
-        else:
-            object.__setattr__(self, "spread", check_design_effect(self.spread))
-        if len(self.batch) != len(self.term) or not len(self.term):
-            raise InvalidInputError("Every question needs a batch and a term.")
-        if np.any(self.pi <= 0) or np.any(self.pi > 1) or np.any(self.records < 1):
-            raise InvalidInputError("Every term needs a probability in (0, 1], a batch records.")
-        if self.batch.max() >= len(self.records) or self.term.max() >= len(self.pi):
-            raise InvalidInputError("A question names a batch or a term that does not exist.")
-        if len(np.unique(self.batch * len(self.pi) + self.term)) < len(self.term):
-            raise InvalidInputError("A batch is asked the same term twice; merge the weights.")
-        asked = np.bincount(self.batch, weights=self.pi[self.term])
-        if np.any(asked > 1 + 1e-9):
-            raise InvalidInputError("The cells asked of a batch have a probability above 1.")
-
-    def _check_spread(self, spread: Spread) -> None:
-        if self.cells is None or len(self.cells) != len(self.pi):
-            raise InvalidInputError("Every term needs its cell in the reference.")
-        if len(spread.clients) != len(self.records):
-            raise InvalidInputError("The spread needs the number of clients of every batch.")
+    spread: float | Spread  # a design effect, or a reference's spread at these clients
+    cells: Ints  # per term: its cell in the reference
 
     @classmethod
     def of(cls, points: QueryPoints, records: Ints, spread: "float | Spread") -> "NoDrift":
         """Of the counts of these points, added up where points are pooled."""
+        if not isinstance(spread, Spread):
+            spread = check_design_effect(spread)
+        elif len(spread.clients) != len(records):
+            raise InvalidInputError("The spread needs the number of clients of every batch.")
         terms = Terms.of(points, records)
         cells = np.zeros(len(terms.pi), dtype=np.int64)
         cells[terms.of_point] = points.cells
@@ -215,7 +191,6 @@ class NoDrift:
         return drawn
 
     def _spread_counts(self, spread: Spread, draws: int, rng: np.random.Generator) -> Ints:
-        assert self.cells is not None  # noqa: S101  checked when it was made
         cells, first, place = np.unique(self.cells, return_index=True, return_inverse=True)
         if len(cells) == len(self.cells):
             cells, first, place = self.cells, np.arange(len(cells)), np.arange(len(cells))
@@ -242,7 +217,6 @@ class NoDrift:
         """Var(h_j) / (N_j Pi_j (1 - Pi_j)) of each term."""
         if not isinstance(self.spread, Spread):
             return np.full(len(self.pi), self.spread)
-        assert self.cells is not None  # noqa: S101  checked when it was made
         spread, total = self.spread, self.records_per_term.astype(np.float64)
         records = self.records[self.batch].astype(np.float64)
         weight = records * (records - 1) * spread.between(self.records)[self.batch]

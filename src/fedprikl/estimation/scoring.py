@@ -2,8 +2,10 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +24,38 @@ from fedprikl.privacy import (
     rounding_slack,
 )
 from fedprikl.reference import QueryPoints
+
+Cached = TypeVar("Cached", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ByValue:
+    """An array that equals another of the same values."""
+
+    array: Ints | Floats
+
+    def __hash__(self) -> int:
+        return hash(self.array.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByValue) and np.array_equal(self.array, other.array)
+
+
+def cached_by_value(maxsize: int) -> Callable[[Cached], Cached]:
+    """`functools.lru_cache` for functions of positional arguments, some of which are arrays."""
+
+    def decorate(function: Cached) -> Cached:
+        @lru_cache(maxsize)
+        def known(*args: Any) -> Any:
+            return function(*(a.array if isinstance(a, _ByValue) else a for a in args))
+
+        @wraps(function)
+        def call(*args: Any) -> Any:
+            return known(*(_ByValue(a) if isinstance(a, np.ndarray) else a for a in args))
+
+        return cast(Cached, call)
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,10 +114,10 @@ class Terms:
     records: Ints  # records of the batches that were asked
     outside: Floats  # share of all records that lie in other batches
 
-    @classmethod
-    def of(cls, points: QueryPoints, records: Ints) -> "Terms":
+    @staticmethod
+    def of(points: QueryPoints, records: Ints) -> "Terms":
         """The terms of these points for batches of so many records."""
-        return _terms(points, tuple(records.tolist()))
+        return _terms(points, records)
 
     def pool(self, values: npt.ArrayLike) -> Ints:
         """Whole values per point, added up per term; in every row, if there are rows."""
@@ -100,9 +134,8 @@ class Terms:
         return score(counts, self.pi, self.records, outside=self.outside, weights=self.weights)
 
 
-@lru_cache(maxsize=32)  # trials of one round ask for them thousands of times
-def _terms(points: QueryPoints, sizes: tuple[int, ...]) -> Terms:
-    records = np.array(sizes, dtype=np.int64)
+@cached_by_value(32)  # simulated releases of one round ask for them thousands of times
+def _terms(points: QueryPoints, records: Ints) -> Terms:
     if not points.pooled:
         counted = records[points.batch]
         of_point, pi, weights = np.arange(len(points)), points.pi, points.weights
@@ -132,35 +165,37 @@ def weighted_score(counts: BatchCounts, score: Score) -> float:
     return math.fsum((terms.weights * scores).tolist())
 
 
-def score_sensitivity(points: QueryPoints, records: Ints, score: Score, moved: int = 1) -> float:
-    """Delta of `weighted_score` for `moved` substituted records of one batch, rounding included.
+def score_sensitivity(
+    points: QueryPoints, records: Ints, score: Score, contribution: int = 1
+) -> float:
+    """Delta of `weighted_score` for `contribution` substituted records of one batch, rounded up.
 
     For the records of one client, which is in one batch. Exact where scores are proved to be
-    convex: less than `moved` times that of one record, which is taken for all others (a floor,
+    convex: less than so many times that of one record, which is taken for all others (a floor,
     weights below 0).
 
     >>> from fedprikl.reference import all_points
     >>> points, records = all_points(np.array([0.5, 0.3, 0.2])), np.array([1000])
-    >>> [round(score_sensitivity(points, records, Score(), moved), 3) for moved in (1, 20)]
+    >>> [round(score_sensitivity(points, records, Score(), many), 3) for many in (1, 20)]
     [0.09, 1.092]
     """
-    one, slack = _of_one(points, records, score, moved)
-    if moved == 1 or not _is_convex(score, points.weights):
-        return moved * one + slack
-    return contribution_sensitivity(_scores_per_batch(points, records, score), moved) + slack
+    one, slack = _of_one(points, records, score, contribution)
+    if contribution == 1 or not _is_convex(score, points.weights):
+        return contribution * one + slack
+    return contribution_sensitivity(_scores_per_batch(points, records, score), contribution) + slack
 
 
-def score_reach(points: QueryPoints, records: Ints, score: Score, moved: int) -> float:
-    """How far `moved` substituted records of any batches move `weighted_score`, at most.
+def score_reach(points: QueryPoints, records: Ints, score: Score, contribution: int) -> float:
+    """How far `contribution` substituted records of any batches move `weighted_score`, at most.
 
     For the records of several clients, as those that lie. The same as `score_sensitivity` where
     there is one batch, and never less.
     """
     if points.batches == 1:
-        return score_sensitivity(points, records, score, moved)
-    one, slack = _of_one(points, records, score, moved)
+        return score_sensitivity(points, records, score, contribution)
+    one, slack = _of_one(points, records, score, contribution)
     if not _is_convex(score, points.weights):
-        return moved * one + slack
+        return contribution * one + slack
     terms = Terms.of(points, records)
     everything = BatchScores(
         size=int(records.sum()),
@@ -168,19 +203,21 @@ def score_reach(points: QueryPoints, records: Ints, score: Score, moved: int) ->
         kinds=np.arange(len(terms.pi)),
         scores=_cell_scores(terms, score),
     )
-    return min(joint_sensitivity(everything, moved), moved * one) + slack
+    return min(joint_sensitivity(everything, contribution), contribution * one) + slack
 
 
-def _of_one(points: QueryPoints, records: Ints, score: Score, moved: int) -> tuple[float, float]:
-    """The sensitivity to one record, and what rounding can add to that of `moved` records.
+def _of_one(
+    points: QueryPoints, records: Ints, score: Score, contribution: int
+) -> tuple[float, float]:
+    """The sensitivity to one record, and what rounding can add to that of `contribution` records.
 
-    Up to 2 `moved` cells change, each by a difference that is off by a few ulps of its own size;
-    and rounding may mistake which of `moved` nearly equal steps are the largest.
+    Up to twice as many cells change, each by a difference that is off by a few ulps of its own
+    size; and rounding may mistake which of as many nearly equal steps are the largest.
     """
     one = exact_sensitivity(increments_per_batch(points, records, score))
     terms = Terms.of(points, records)
     magnitude = float(np.sum(np.abs(terms.weights) * score.bound(terms.pi, terms.records)))
-    return one, rounding_slack(magnitude) * check_positive_int(moved, "moved")
+    return one, rounding_slack(magnitude) * check_positive_int(contribution, "contribution")
 
 
 def _is_convex(score: Score, weights: Floats) -> bool:
@@ -237,7 +274,7 @@ def increments_per_batch(
     pooled count. `weights` (per point) replaces those of the design.
     """
     terms = Terms.of(points, records)
-    extremes = check_score(score).extreme_increments(
+    extremes = score.extreme_increments(
         terms.pi, terms.records, outside=terms.outside, weights=terms.weights
     )
     at = terms.of_point
@@ -255,33 +292,26 @@ def increments_per_batch(
             lowest_at=lowest_at[a:b],
             highest=highest[a:b],
             highest_at=highest_at[a:b],
-            table=None if points.pooled else _Table(score, terms, at[a:b], weight[a:b]),
+            table=None if points.pooled else partial(_table, score, terms, at[a:b], weight[a:b]),
         )
         for a, b in itertools.pairwise(ends.tolist())
     ]
 
 
-class _Table:
-    """All increments of a batch, computed when asked for: (points, N_t)."""
-
-    def __init__(self, score: Score, terms: Terms, at: Ints, weights: Floats) -> None:
-        self._score, self._terms, self._at, self._weights = score, terms, at, weights
-
-    def __call__(self) -> Floats:
-        terms, at = self._terms, self._at
-        records = terms.records[at]
-        return self._weights[:, None] * self._score.increments(
-            np.arange(int(records[0]))[None, :],
-            terms.pi[at][:, None],
-            records[:, None],
-            outside=terms.outside[at][:, None],
-            weights=terms.weights[at][:, None],
-        )
+def _table(score: Score, terms: Terms, at: Ints, weights: Floats) -> Floats:
+    """All increments of a batch: (points, N_t)."""
+    records = terms.records[at]
+    return weights[:, None] * score.increments(
+        np.arange(int(records[0]))[None, :],
+        terms.pi[at][:, None],
+        records[:, None],
+        outside=terms.outside[at][:, None],
+        weights=terms.weights[at][:, None],
+    )
 
 
 def check_adaptive(score: Score, weights: Floats) -> Score:
     """The score, if it is convex and does not rise with the count, however much is counted."""
-    score = check_score(score)
     if (
         score.divergence is not KL
         or score.control != 0
@@ -297,9 +327,8 @@ def check_adaptive(score: Score, weights: Floats) -> Score:
     return score
 
 
-def score_ranges(counts: BatchCounts, score: Score, *, steps: int, moved: int = 1) -> Ranges:
-    """The ranges of `weighted_score` for 1, 2, ..., steps - 1 times `moved` substituted records.
-    SECRET.
+def score_ranges(counts: BatchCounts, score: Score, *, steps: int, contribution: int = 1) -> Ranges:
+    """The ranges of `weighted_score` for 1, 2, ... times `contribution` substitutions. SECRET.
 
     One record is in one batch, so a substitution lowers at most one term's count and raises at
     most one. That is all that is used, so batches of any sizes, pooled or not, are served.
@@ -311,13 +340,13 @@ def score_ranges(counts: BatchCounts, score: Score, *, steps: int, moved: int = 
         score, terms.pi, terms.records, outside=terms.outside, weights=terms.weights
     )
     # k more records than there are may be counted in a cell: v grows by less than a factor of
-    # 1 + steps moved, and the logarithm by the logarithm of that.
-    reach = score.bound(terms.pi, terms.records) + np.log1p(steps * moved)
+    # 1 + steps contribution, and the logarithm by the logarithm of that.
+    reach = score.bound(terms.pi, terms.records) + np.log1p(steps * contribution)
     return reachable_ranges(
         terms.pool(counts.counts),
         terms.records,
         scores,
         magnitude=float(np.sum(terms.weights * reach)),
         steps=steps,
-        contribution=moved,
+        contribution=contribution,
     )

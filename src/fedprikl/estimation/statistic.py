@@ -120,8 +120,7 @@ class _Groups:
 
     def __init__(self, model: NoDrift) -> None:
         rare = np.argsort(model.pi, kind="stable")
-        cells = np.arange(len(rare)) if model.cells is None else model.cells
-        placed = np.argsort(cells, kind="stable")  # batches may count one cell apart
+        placed = np.argsort(model.cells, kind="stable")  # batches may count one cell apart
         self.groupings = [
             Grouping(order, np.arange(number) * len(order) // number)
             for order in (placed, rare)

@@ -77,7 +77,7 @@ class AdaptiveNoise:
     """The divergence by the inverse sensitivity mechanism. Cost: 30 ms for a population."""
 
     epsilon: float
-    moved: int = 1  # records of whoever is protected
+    contribution: int = 1  # records of whoever is protected
     effort: ClassVar[tuple[int, int]] = (4, 200)
 
     def values(
@@ -88,7 +88,9 @@ class AdaptiveNoise:
         found = np.empty((len(drawn.counts), draws))
         for i, counts in enumerate(drawn.counts):
             current = BatchCounts(drawn.points, counts, drawn.records)
-            value, law = adaptive_law(current, score, epsilon=self.epsilon, moved=self.moved)
+            value, law = adaptive_law(
+                current, score, epsilon=self.epsilon, contribution=self.contribution
+            )
             found[i] = value + np.interp(_levels(draws), law.below, law.edges)
         return found
 
@@ -172,11 +174,10 @@ def trial_errors(
     (`points.sampling_variance`) is not in it.
 
     >>> from fedprikl.estimation.drift_model import drifted_ratios
-    >>> from fedprikl.privacy import calibrate_laplace
+    >>> from fedprikl.privacy import Numbers, calibrate
     >>> from fedprikl.reference import all_points
-    >>> points, noise = all_points([0.4, 0.3, 0.2, 0.1]), calibrate_laplace(
-    ...     epsilon=1.0, sensitivity=0.01
-    ... )
+    >>> points = all_points([0.4, 0.3, 0.2, 0.1])
+    >>> noise = calibrate(Numbers(sensitivity=0.01), epsilon=1.0, law="laplace")
     >>> ratios = drifted_ratios(points.pi, "smooth", 0.1, Score())
     >>> found = trial_errors(points, np.array([1000]), ratios, Score(), ValueNoise(noise))
     >>> round(found.mean_absolute, 4), bool(0.08 < found.truth < 0.12)

@@ -3,14 +3,14 @@
 One number is released, with noise for its exact sensitivity.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_delta, check_epsilon
 from fedprikl.divergence import Score
-from fedprikl.estimation.adaptive import LAWS, adaptive_noise, adaptive_value, dead_zone, is_whole
+from fedprikl.estimation.adaptive import LAWS, adaptive_laws, dead_zone, draw_adaptive, is_whole
 from fedprikl.estimation.drift_model import skew_of
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.interval import adaptive_interval, value_interval
@@ -21,7 +21,6 @@ from fedprikl.privacy import (
     SECURE_NOISE,
     Calibrated,
     InverseSensitivityMechanism,
-    Mechanism,
     NoiseSource,
     Numbers,
     PrivacyStatement,
@@ -40,7 +39,7 @@ def trusted_aggregator(
     score: Score | None = None,
     noise: str = "auto",
     client_effect: float = 1.0,
-    moved: int = 1,
+    contribution: int = 1,
     source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """D(Pi || P) from exact batch counts, noised before it leaves the aggregator.
@@ -50,8 +49,8 @@ def trusted_aggregator(
     with weights of the asked points, `alg:sys_tagg` with noise for the exact sensitivity of the
     sum. `score` defaults to a skew of 0.01 whose bias in small batches is corrected.
     `client_effect` (a design effect) widens the interval where batches are sets of clients whose
-    records are correlated. `moved` records of one batch are protected together: 1, or those of a
-    client.
+    records are correlated. `contribution` records of one batch are protected together: 1, or those
+    of a client.
 
     Examples
     --------
@@ -72,7 +71,7 @@ def trusted_aggregator(
         calibrated=Calibrated(Numbers(), check_epsilon(epsilon), check_delta(delta), noise),
         score=score or Score(correction=1.0),
         client_effect=client_effect,
-        moved=moved,
+        contribution=contribution,
         source=source,
     )
 
@@ -83,188 +82,137 @@ def estimate_scored_sum(
     calibrated: Calibrated,
     score: Score,
     client_effect: float = 1.0,
-    moved: int = 1,
+    contribution: int = 1,
     source: NoiseSource = SECURE_NOISE,
 ) -> Estimate:
     """The same with the very noise whose charge a ledger has reserved."""
-    return explain_score(
-        noised_score(counts, calibrated=calibrated, score=score, moved=moved, source=source),
-        counts.points,
-        counts.records,
-        calibrated=calibrated,
-        score=score,
-        client_effect=client_effect,
-        moved=moved,
-        insecure=source.insecure,
-    )
+    asked = AskedNumber(counts.points, counts.records, score, client_effect, contribution)
+    value = noised_score(counts, calibrated, score, contribution=contribution, source=source)
+    return asked.estimate(value, calibrated, insecure=source.insecure)
 
 
 def noised_score(
-    counts: BatchCounts, *, calibrated: Calibrated, score: Score, moved: int, source: NoiseSource
+    counts: BatchCounts,
+    calibrated: Calibrated,
+    score: Score,
+    *,
+    contribution: int,
+    source: NoiseSource,
 ) -> float:
     """The scored sum with its noise: the only number that leaves the counts."""
-    sensitivity = score_sensitivity(counts.points, counts.records, score, moved)
+    sensitivity = score_sensitivity(counts.points, counts.records, score, contribution)
     exact = weighted_score(counts, score)
     return float(calibrated.for_sensitivity(sensitivity).add_to([exact], source)[0])
 
 
-def explain_score(
-    value: float,
-    points: QueryPoints,
-    records: Ints,
-    *,
-    calibrated: Calibrated,
-    score: Score,
-    client_effect: float,
-    moved: int,
-    insecure: bool,
-) -> Estimate:
-    """The estimate that a noised score is: all of it post-processing."""
-    mechanism = calibrated.for_sensitivity(score_sensitivity(points, records, score, moved))
-    return Estimate(
-        method="trusted aggregator, exact calibration",
-        value=value,
-        target=score.target,
-        unit=score.unit,
-        payload=points.payload,
-        noise_sd=mechanism.standard_deviation,
-        limits=partial(
-            value_interval,
-            value,
-            mechanism=mechanism,
-            points=points,
-            records=records,
-            score=score,
-            client_effect=client_effect,
-        ),
-        statistic=scored_statistic(
-            value, score=score, points=points, records=records, mechanism=mechanism
-        ),
-        privacy=state_number(mechanism, calibrated, insecure),
-    )
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedNumber:
+    """One number that is asked of exact counts: all that is public about it.
 
-
-def state_number(mechanism: Mechanism, calibrated: Calibrated, insecure: bool) -> PrivacyStatement:
-    """What the release of one number with this noise costs."""
-    return PrivacyStatement(
-        epsilon=mechanism.epsilon(calibrated.delta),
-        delta=mechanism.proved_delta(calibrated.delta),
-        claimed_epsilon=calibrated.epsilon,
-        mechanism=str(mechanism),
-        released="one number",
-        trust=TRUST,
-        sensitivity=mechanism.sensitivity,
-        insecure=insecure,
-    )
-
-
-def adaptive_estimate(
-    counts: BatchCounts,
-    *,
-    epsilon: float,
-    score: Score,
-    client_effect: float = 1.0,
-    moved: int = 1,
-    source: NoiseSource = SECURE_NOISE,
-) -> Estimate:
-    """The scored sum with noise that fits the population; how large it was is private.
-
-    `moved`: the records of whoever is protected; 1, or those of a client.
+    Everything that is said about a noised number follows from it: post-processing.
     """
-    return explain_adaptive(
-        adaptive_value(counts, score, epsilon=epsilon, source=source, moved=moved),
-        counts.points,
-        counts.records,
-        epsilon=epsilon,
-        score=score,
-        client_effect=client_effect,
-        moved=moved,
-        insecure=source.insecure,
-    )
 
+    points: QueryPoints
+    records: Ints
+    score: Score
+    client_effect: float = 1.0
+    contribution: int = 1  # records of whoever is protected
 
-def explain_adaptive(
-    value: float,
-    points: QueryPoints,
-    records: Ints,
-    *,
-    epsilon: float,
-    score: Score,
-    client_effect: float,
-    moved: int,
-    insecure: bool,
-) -> Estimate:
-    """The estimate that a value with adaptive noise is: all of it post-processing."""
-    return Estimate(
-        method="trusted aggregator, adaptive noise",
-        value=value,
-        target=score.target,
-        unit=score.unit,
-        payload=points.payload,
-        statistic=adaptive_statistic(value, points, records, score, epsilon=epsilon, moved=moved),
-        limits=partial(
-            adaptive_interval,
-            value,
-            epsilon=epsilon,
+    def estimate(self, value: float, calibrated: Calibrated, *, insecure: bool) -> Estimate:
+        """The estimate that a noised score is."""
+        points, records, score = self.points, self.records, self.score
+        mechanism = calibrated.for_sensitivity(
+            score_sensitivity(points, records, score, self.contribution)
+        )
+        return Estimate(
+            method="trusted aggregator, exact calibration",
+            value=value,
+            target=score.target,
+            unit=score.unit,
+            payload=points.payload,
+            noise_sd=mechanism.standard_deviation,
+            limits=partial(
+                value_interval,
+                value,
+                mechanism=mechanism,
+                points=points,
+                records=records,
+                score=score,
+                client_effect=self.client_effect,
+            ),
+            statistic=scored_statistic(
+                value, score=score, points=points, records=records, mechanism=mechanism
+            ),
+            privacy=PrivacyStatement(
+                epsilon=mechanism.epsilon(calibrated.delta),
+                delta=mechanism.proved_delta(calibrated.delta),
+                claimed_epsilon=calibrated.epsilon,
+                mechanism=str(mechanism),
+                released="one number",
+                trust=TRUST,
+                sensitivity=mechanism.sensitivity,
+                insecure=insecure,
+            ),
+        )
+
+    def adaptive_estimate(self, value: float, epsilon: float, *, insecure: bool) -> Estimate:
+        """The estimate that a value with adaptive noise is; how large that was is private."""
+        return Estimate(
+            method="trusted aggregator, adaptive noise",
+            value=value,
+            target=self.score.target,
+            unit=self.score.unit,
+            payload=self.points.payload,
+            statistic=self.adaptive_statistic(value, epsilon),
+            limits=partial(
+                adaptive_interval,
+                value,
+                epsilon=epsilon,
+                points=self.points,
+                records=self.records,
+                score=self.score,
+                client_effect=self.client_effect,
+                contribution=self.contribution,
+            ),
+            privacy=PrivacyStatement(
+                epsilon=epsilon,
+                delta=0.0,
+                claimed_epsilon=epsilon,
+                mechanism=str(InverseSensitivityMechanism(epsilon=epsilon)),
+                released="one number",
+                trust=TRUST,
+                insecure=insecure,
+            ),
+        )
+
+    def adaptive_statistic(self, value: float, epsilon: float) -> Statistic:
+        """The released value as a test statistic. Its noise without drift is simulated."""
+        points, records, score = self.points, self.records, self.score
+        terms = Terms.of(points, records)
+
+        def before_noise(_model: NoDrift, counts: Ints, _rng: np.random.Generator) -> Floats:
+            if not is_whole(points):
+                return np.asarray(terms.scores(counts, score) @ terms.weights)[:, None]
+            total, cells = int(records[0]), len(points)
+            tau = dead_zone(epsilon, records=total, cells=cells, contribution=self.contribution)
+            gaps = terms.scores(counts, replace(score, control=1.0)) @ terms.weights
+            outside = np.maximum(total - counts.sum(axis=1) - tau, 0.0)
+            return np.asarray(gaps + (1 - skew_of(score)) * outside / total)[:, None]
+
+        def noise(rng: np.random.Generator, counts: Ints) -> Floats:
+            some = _dealt(terms, counts[:LAWS])
+            laws = adaptive_laws(points, records, score, epsilon, self.contribution, some)
+            return draw_adaptive(laws, rng, (len(counts), REPETITIONS))
+
+        return Statistic(
+            name=score.divergence.name,
+            unit=score.unit,
             points=points,
             records=records,
-            score=score,
-            client_effect=client_effect,
-            moved=moved,
-        ),
-        privacy=PrivacyStatement(
-            epsilon=epsilon,
-            delta=0.0,
-            claimed_epsilon=epsilon,
-            mechanism=str(InverseSensitivityMechanism(epsilon=epsilon)),
-            released="one number",
-            trust=TRUST,
-            insecure=insecure,
-        ),
-    )
-
-
-def adaptive_statistic(
-    value: float,
-    points: QueryPoints,
-    records: Ints,
-    score: Score,
-    *,
-    epsilon: float,
-    moved: int = 1,
-) -> Statistic:
-    """The released value as a statistic. Its noise without drift is simulated."""
-    terms = Terms.of(points, records)
-
-    def before_noise(_model: NoDrift, counts: Ints, _rng: np.random.Generator) -> Floats:
-        if not is_whole(points):
-            return np.asarray(terms.scores(counts, score) @ terms.weights)[:, None]
-        total = int(records[0])
-        cells = terms.scores(counts, replace(score, control=1.0)) @ terms.weights
-        tau = dead_zone(epsilon, records=total, cells=len(points), moved=moved)
-        outside = np.maximum(total - counts.sum(axis=1) - tau, 0.0)
-        return np.asarray(cells + (1 - skew_of(score)) * outside / total)[:, None]
-
-    def noise(rng: np.random.Generator, counts: Ints) -> Floats:
-        draw = adaptive_noise(
-            points,
-            records,
-            score,
-            epsilon=epsilon,
-            populations=_dealt(terms, counts[:LAWS]),
-            moved=moved,
+            observed=lambda _: value,
+            simulated=before_noise,
+            noise=noise,
         )
-        return draw(rng, len(counts), REPETITIONS)
-
-    return Statistic(
-        name=score.divergence.name,
-        unit=score.unit,
-        points=points,
-        records=records,
-        observed=lambda _: value,
-        simulated=before_noise,
-        noise=noise,
-    )
 
 
 def _dealt(terms: Terms, counts: Ints) -> Ints:

@@ -510,9 +510,10 @@ def judge_columns(
 
     >>> from fedprikl.divergence import TV, Score, Skew
     >>> from fedprikl.estimation.statistic import scored_statistic
-    >>> from fedprikl.privacy import calibrate_laplace
+    >>> from fedprikl.privacy import Numbers, calibrate
     >>> from fedprikl.reference import all_points
-    >>> points, noise = all_points([0.5, 0.3, 0.2]), calibrate_laplace(epsilon=1, sensitivity=0.002)
+    >>> points = all_points([0.5, 0.3, 0.2])
+    >>> noise = calibrate(Numbers(sensitivity=0.002), epsilon=1.0, law="laplace")
     >>> records, score = np.array([5000]), Score(Skew(0.01), TV)
     >>> def column(tv):
     ...     statistic = scored_statistic(

@@ -7,7 +7,6 @@ makes estimates of it, with intervals, as often as anybody likes.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from fedprikl.estimation import (
     weighted_score,
 )
 from fedprikl.estimation.adaptive import adaptive_value
-from fedprikl.estimation.trusted_aggregator import TRUST, explain_adaptive, explain_score
+from fedprikl.estimation.trusted_aggregator import TRUST, AskedNumber
 from fedprikl.privacy import (
     Calibrated,
     InverseSensitivityMechanism,
@@ -150,16 +149,18 @@ def _noised(
     trust: ScoredSum, noise: QuestionNoise, exact: Sequence[BatchCounts], source: NoiseSource
 ) -> list[tuple[float, ...]]:
     """Noisy counts of each view; or, in one tuple, the scored sum of each view with noise."""
-    score, moved = trust.score_of(noise.questions[0]), trust.plan.contribution_bound
+    score, bound = trust.score_of(noise.questions[0]), trust.plan.contribution_bound
     law = noise.law
     if isinstance(law, InverseSensitivityMechanism):
         epsilon = law.epsilon
         (counts,) = exact
-        return [(adaptive_value(counts, score, epsilon=epsilon, source=source, moved=moved),)]
+        return [
+            (adaptive_value(counts, score, epsilon=epsilon, source=source, contribution=bound),)
+        ]
     if noise.is_counts:
         return [noise_counts(each, law.noise, source).numbers for each in exact]
     values = [weighted_score(each, score) for each in exact]
-    deltas = [score_sensitivity(each.points, each.records, score, moved) for each in exact]
+    deltas = [score_sensitivity(each.points, each.records, score, bound) for each in exact]
     return [tuple(law.add_to(values, deltas, source).tolist())]
 
 
@@ -314,16 +315,16 @@ def _one_number(
     trust: ScoredSum, noise: QuestionNoise, value: float, points: QueryPoints, noised: Noised
 ) -> Estimate:
     """The answer that a noised number is."""
-    public: dict[str, Any] = {
-        "score": trust.score_of(noise.questions[0]),
-        "client_effect": trust.plan.verdict.client_effect,
-        "moved": trust.plan.contribution_bound,
-        "insecure": noised.insecure,
-    }
-    records = np.array(noised.records)
+    asked = AskedNumber(
+        points,
+        np.array(noised.records),
+        trust.score_of(noise.questions[0]),
+        client_effect=trust.plan.verdict.client_effect,
+        contribution=trust.plan.contribution_bound,
+    )
     if isinstance(noise.law, Calibrated):
-        return explain_score(value, points, records, calibrated=noise.law, **public)
-    return explain_adaptive(value, points, records, epsilon=noise.law.epsilon, **public)
+        return asked.estimate(value, noise.law, insecure=noised.insecure)
+    return asked.adaptive_estimate(value, noise.law.epsilon, insecure=noised.insecure)
 
 
 def _vector(
@@ -336,11 +337,11 @@ def _vector(
 ) -> ViewVector:
     """The value of a divergence in each view."""
     score, records = trust.score_of(question), np.array([sum(noised.records)])
-    moved = trust.plan.contribution_bound
+    bound = trust.plan.contribution_bound
     return ViewVector(
         score=score,
         values=np.array(values),
-        sensitivities=np.array([score_sensitivity(v, records, score, moved) for v in points]),
+        sensitivities=np.array([score_sensitivity(v, records, score, bound) for v in points]),
         noise=law,
     )
 
