@@ -11,7 +11,12 @@ from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.interval import Interval, counts_interval
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts, estimate_noisy_counts
+from fedprikl.estimation.noisy_counts import (
+    CountNoise,
+    CountsDesign,
+    NoisyCounts,
+    estimate_noisy_counts,
+)
 from fedprikl.estimation.scoring import BatchCounts
 from fedprikl.estimation.statistic import (
     Statistic,
