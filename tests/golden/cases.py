@@ -29,6 +29,7 @@ from fedprikl.divergence import (
     kl_divergence,
     skewed_divergence,
 )
+from fedprikl.documents import to_plain
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import (
     BatchCounts,
@@ -651,7 +652,7 @@ def show_planned(found: PlannedRound) -> dict[str, Any]:
         "plan": show_plan(found.plan),
         "releases": found.releases,
         "error": found.error,
-        "forecasts": [each.to_dict() for each in found.forecasts],
+        "forecasts": to_plain(found.forecasts),
         "smallest_drifts": found.smallest_drifts,
         "error_with_twice_the_payload": found.doublings["payload"],
         "error_with_twice_the_epsilon": found.doublings["epsilon"],

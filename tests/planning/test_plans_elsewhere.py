@@ -17,6 +17,7 @@ import pytest
 
 from fedprikl import Reference
 from fedprikl.divergence import Score
+from fedprikl.documents import to_plain
 from fedprikl.estimation import CountNoise
 from fedprikl.estimation.drift_model import drifted_ratios
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
@@ -49,7 +50,7 @@ def plans() -> str:
         {
             name: {
                 "plan": planned.plan.to_dict(),
-                "forecasts": [each.to_dict() for each in planned.forecasts],
+                "forecasts": to_plain(planned.forecasts),
                 "smallest_drifts": planned.smallest_drifts,
             }
             for name, planned in found.items()

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from fedprikl.divergence import Divergence, divergence_named
 from fedprikl.planning.design import Design, DesignForecast
@@ -21,10 +21,6 @@ class Reason:
     parameter: str
     value: str
     why: str
-
-    def to_dict(self) -> dict[str, str]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def plan_reasons(plan: Plan, *, support: int) -> tuple[Reason, ...]:

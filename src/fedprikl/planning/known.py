@@ -38,10 +38,6 @@ class SumCost:
             received_bytes=276 * sums.neighbours,
         )
 
-    def to_dict(self) -> dict[str, int]:
-        """Plain values for JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 MOST_POINTS = Policy().most_points  # what clients accept by default
 

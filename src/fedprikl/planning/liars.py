@@ -1,7 +1,6 @@
 """What lying clients can do to a result, where each contributes a fixed number of records."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,10 +35,6 @@ class LiarBound:
     shift: float
     faked: float
     broken: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def liar_bounds(

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fedprikl.divergence import divergence_named
-from fedprikl.documents import readable
+from fedprikl.documents import readable, to_plain
 from fedprikl.planning.explain import Reason
 from fedprikl.planning.known import Known, SumCost
 from fedprikl.planning.liars import LiarBound, liar_bounds
@@ -34,10 +34,6 @@ class ColumnForecast:
     smallest_drift: float | None  # of it, in nats: smooth, found with 95% power; None: none is
     error: float  # of its kl, in nats, without drift
     error_drifted: float | None  # the same at a smooth drift of 0.05 nats
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def column_forecast(plan: Plan, known: Known) -> ColumnForecast:
@@ -205,22 +201,22 @@ class PlannedRound:
             "plan": self.plan.to_dict(),
             "releases": self.releases,
             "predicted_error": self.error,
-            "forecasts": [forecast.to_dict() for forecast in self.forecasts],
+            "forecasts": to_plain(self.forecasts),
             "smallest_drift": self.smallest_drift,
             "smallest_drifts": self.smallest_drifts,
             "payload_bytes": self.cost.masked_bytes,
-            "secure_sums": self.cost.to_dict(),
+            "secure_sums": to_plain(self.cost),
             "error_with_twice_the": self.doublings,
             "comparison": [
                 {
                     "release": each.name,
                     "taken": each is self.taken,
-                    "forecasts": [forecast.to_dict() for forecast in each.forecasts],
+                    "forecasts": to_plain(each.forecasts),
                 }
                 for each in self.options
             ],
-            "reasons": [reason.to_dict() for reason in self.reasons],
-            "columns": None if self.columns is None else self.columns.to_dict(),
-            "liars": [bound.to_dict() for bound in self.liars],
+            "reasons": to_plain(self.reasons),
+            "columns": to_plain(self.columns),
+            "liars": to_plain(self.liars),
             "notes": list(self.notes),
         }

@@ -6,9 +6,9 @@ smallest drifts that the verdict finds. It follows from the plan, whatever its t
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -172,19 +172,11 @@ def _size(pi: Floats, ratios: Floats, score: Score) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The mean absolute error to expect if the population has drifted like this.
-
-    >>> Forecast("smooth", 0.05, 0.002).to_dict()
-    {'kind': 'smooth', 'size': 0.05, 'error': 0.002}
-    """
+    """The mean absolute error to expect if the population has drifted like this."""
 
     kind: str  # none, smooth, rare, heavy or gone
     size: float  # in the unit of the divergence, like the error
     error: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def typical_error(errors: Sequence[float]) -> float:
