@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedprikl.deployment import site_memory
-from fedprikl.deployment.site_memory import SiteMemory
 from fedprikl.errors import PolicyRefusal
 from fedprikl.monitoring.counted_records import records_of_period
 from fedprikl.protocol import Question, Series, SignedPlan, SigningKey
 from fedprikl.records import count_all, open_records
 from fedprikl.reference import Reference
-from tests.deployment.test_site_memory import AT, KEY, memory, refused, signed
+from tests.deployment.test_site_memory import AT, KEY, Site, memory, refused, signed
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +47,7 @@ PLANS = (
 
 
 def count(
-    this: SiteMemory, name: str, one: SignedPlan, period: int | None, folder: Path, most: int = 1
+    this: Site, name: str, one: SignedPlan, period: int | None, folder: Path, most: int = 1
 ) -> Counter[str]:
     """As a site does it, up to the step in which its counts leave."""
     this.begin(name, one, most_counts=most, at=AT, period=period)

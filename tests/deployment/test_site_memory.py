@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import pytest
 from fedprikl.deployment import site_memory
 from fedprikl.deployment.site_memory import SITE_MEMORY, SiteMemory, forget_expired, read_memory
 from fedprikl.errors import DeploymentError, PolicyRefusal
-from fedprikl.protocol import SignedPlan, SigningKey, Step
+from fedprikl.protocol import Invitation, SignedPlan, SigningKey, Step
 from fedprikl.store import Store
 from tests.plans import make_plan
+from tests.secure_sum.helpers import make_plan as make_plan_of_sums
 
 KEY = SigningKey.generate()
 AT = "2030-01-31T12:00:00+00:00"
@@ -33,13 +35,36 @@ def signed(key: SigningKey = KEY, **changes: Any) -> SignedPlan:
     return SignedPlan.sign(make_plan(**(settings | changes)), key)
 
 
-def memory(folder: Path, data: str = "records.csv") -> SiteMemory:
-    return SiteMemory(folder / "home" / "site.db", folder / data)
+SUMS = make_plan_of_sums(clients=3)
 
 
-def counted(
-    this: SiteMemory, round_id: str, plan: SignedPlan, *, most: int = 1, at: str = AT
-) -> None:
+@dataclass
+class Site:
+    """A site's memory, asked by the name of a round and a plan."""
+
+    memory: SiteMemory
+
+    def begin(
+        self, name: str, plan: SignedPlan, *, most_counts: int, at: str, period: int | None = None
+    ) -> None:
+        invited = Invitation(name, plan, 0, 0, 0, (), SUMS, period)
+        self.memory.begin(invited, most_counts=most_counts, at=at)
+
+    def count(
+        self, name: str, plan: SignedPlan, *, most_counts: int, at: str, period: int | None = None
+    ) -> None:
+        invited = Invitation(name, plan, 0, 0, 0, (), SUMS, period)
+        self.memory.count(invited, most_counts=most_counts, at=at)
+
+    def go_on(self, name: str, step: Step) -> None:
+        self.memory.go_on(name, step)
+
+
+def memory(folder: Path, data: str = "records.csv") -> Site:
+    return Site(SiteMemory(folder / "home" / "site.db", folder / data))
+
+
+def counted(this: Site, round_id: str, plan: SignedPlan, *, most: int = 1, at: str = AT) -> None:
     """A round up to the step in which the counts leave."""
     this.begin(round_id, plan, most_counts=most, at=at)
     this.go_on(round_id, Step.SHARE)
@@ -228,7 +253,7 @@ def test_a_memory_that_cannot_be_kept_stops_the_client(tmp_path: Path) -> None:
         tmp_path / "file" / "site.db": "Cannot use the folder .* of the site memory",
         tmp_path / "file": "is not a site memory: .* it is empty",
     }.items():
-        this = SiteMemory(path, tmp_path / "records.csv")
+        this = Site(SiteMemory(path, tmp_path / "records.csv"))
         with pytest.raises(DeploymentError, match=words):
             this.begin("aa", signed(), most_counts=1, at=AT)
     (tmp_path / "noise").write_bytes(os.urandom(5000))

@@ -24,6 +24,7 @@ from fedprikl.protocol import (
 from tests.deployment.fake_grid import FakeFederation, spent
 from tests.deployment.in_process import in_process_value
 from tests.deployment.test_series_federation import ROWS, plan, run, with_times
+from tests.deployment.test_site_memory import Site
 from tests.plans import make_plan
 from tests.protocol.worlds import InsecureNoNoise
 
@@ -146,7 +147,7 @@ def test_a_site_draws_no_more_than_its_policy_allows(
 
 def test_a_client_is_in_every_count_whatever_the_population_is_called(tmp_path: Path) -> None:
     """Weeks that do not meet have no record in common, but the client is in all of them."""
-    memory = SiteMemory(tmp_path / "site.db", tmp_path / "data.csv")
+    memory = Site(SiteMemory(tmp_path / "site.db", tmp_path / "data.csv"))
     at, key = "2027-12-31T12:00:00+00:00", SigningKey.generate()
 
     def signed(population: str, first: str, unit: str) -> SignedPlan:

@@ -198,11 +198,7 @@ class Site:
         invitation = Invitation.from_bytes(asked.message)
         check_before_reading(invitation, settings, at=now())
         SiteMemory(settings.memory, settings.data).begin(
-            invitation.round_id,
-            invitation.signed,
-            most_counts=settings.policy.most_counts,
-            at=now(),
-            period=invitation.period,
+            invitation, most_counts=settings.policy.most_counts, at=now()
         )
         self.state.erase()  # what is left of a round that never ended
         try:
@@ -319,13 +315,7 @@ def _claim(step: Step, session: ClientSession, settings: NodeSettings) -> None:
     invitation, memory = session.invitation, SiteMemory(settings.memory, settings.data)
     if step is Step.INPUT:
         _pay(invitation, session.charge, settings, at=None)  # unpaid is not counted
-        memory.count(
-            invitation.round_id,
-            invitation.signed,
-            most_counts=settings.policy.most_counts,
-            at=now(),
-            period=invitation.period,
-        )
+        memory.count(invitation, most_counts=settings.policy.most_counts, at=now())
         _pay(invitation, session.charge, settings, at=now())
     elif step is not Step.ADVERTISE:
         memory.go_on(invitation.round_id, step)

@@ -28,7 +28,7 @@ from typing import Any
 from fedprikl.documents import read_fields, to_plain
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.monitoring.counted_records import CountedRecords, records_key
-from fedprikl.protocol import Plan, SignedPlan, Step
+from fedprikl.protocol import Invitation, Plan, Step
 from fedprikl.store import TIMEOUT, Store, StoreKind
 
 SITE_MEMORY = StoreKind(
@@ -120,25 +120,16 @@ class SiteMemory:
         self._path, self._timeout = path, timeout
         self._records = records_key(data)
 
-    def begin(
-        self,
-        round_id: str,
-        signed: SignedPlan,
-        *,
-        most_counts: int,
-        at: str,
-        period: int | None = None,
-    ) -> None:
+    def begin(self, invitation: Invitation, *, most_counts: int, at: str) -> None:
         """Takes part in a round, once for ever; remembers the plan's serial number."""
+        round_id, signed, plan = invitation.round_id, invitation.signed, invitation.signed.plan
         if not _ROUND.fullmatch(round_id):
             raise PolicyRefusal("the round's name is not made of letters and digits")
-        plan = signed.plan
         with _writing(self._path, self._timeout) as (store, known):
             _forget_expired(store, known, at)
             if (self._records, round_id) in known.rounds:
                 raise PolicyRefusal("this round has been answered already")
-            asked = CountedRecords.of(plan, period, organiser=signed.signer)
-            self._check(known, signed, asked, most_counts, at)
+            self._check(known, invitation, most_counts, at)
             mine = (each for each in known.rounds.values() if each.records == self._records)
             most = max(MOST_ROUNDS, TRIES * plan.series.periods if plan.is_series else 0)
             if sum(each.plan == plan.fingerprint for each in mine) >= most:
@@ -160,25 +151,16 @@ class SiteMemory:
         with _writing(self._path, self._timeout) as (store, known):
             self._claim(store, known, round_id, step)
 
-    def count(
-        self,
-        round_id: str,
-        signed: SignedPlan,
-        *,
-        most_counts: int,
-        at: str,
-        period: int | None = None,
-    ) -> None:
+    def count(self, invitation: Invitation, *, most_counts: int, at: str) -> None:
         """Claims the step in which the counts leave, and that the records are counted.
 
         Whether the sum is opened afterwards nobody here can know: they stay counted.
         """
         with _writing(self._path, self._timeout) as (store, known):
-            self._claim(store, known, round_id, Step.INPUT)
-            asked = CountedRecords.of(signed.plan, period, organiser=signed.signer)
-            self._check(known, signed, asked, most_counts, at)
+            self._claim(store, known, invitation.round_id, Step.INPUT)
+            asked = self._check(known, invitation, most_counts, at)
             counted = {"records": self._records, "counted": to_plain(asked)}
-            store.append({"event": "count", "round_id": round_id, "at": at} | counted)
+            store.append({"event": "count", "round_id": invitation.round_id, "at": at} | counted)
 
     def _claim(self, store: Store, known: Remembered, round_id: str, step: Step) -> None:
         begun, number = known.rounds.get((self._records, round_id)), _number(step)
@@ -188,15 +170,11 @@ class SiteMemory:
         store.append(body | {"step": number})
 
     def _check(
-        self,
-        known: Remembered,
-        signed: SignedPlan,
-        asked: CountedRecords,
-        most_counts: int,
-        at: str,
-    ) -> None:
-        """Refuses a plan that is void, and records that were counted enough."""
-        plan, end = signed.plan, _end(signed.plan)
+        self, known: Remembered, invitation: Invitation, most_counts: int, at: str
+    ) -> CountedRecords:
+        """What would be counted; refuses a void plan, and records that were counted enough."""
+        signed, plan = invitation.signed, invitation.signed.plan
+        asked, end = CountedRecords.of(plan, invitation.period, organiser=signed.signer), _end(plan)
         if not plan.validity.includes(at) or (end is not None and end <= known.forgotten):
             raise PolicyRefusal("the plan is not valid at this time: it has expired, or not begun")
         serial = plan.validity.serial
@@ -210,6 +188,7 @@ class SiteMemory:
                 "its records have been counted as often as the plan (releases) and its own policy "
                 "(most-counts) allow"
             )
+        return asked
 
 
 def _may_count_again(
