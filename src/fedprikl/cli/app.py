@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 it failed (the message says why), 2 usage, 130 stopped by Ctrl-C.
 """
 
+import ast
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import warnings
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,29 +25,10 @@ if TYPE_CHECKING:  # newer versions of typer bring their own
     import click
 
 
-COMMANDS = {
-    "demo": "Finds which columns of a made-up table have drifted, and says how right it was.",
-    "reference": "Builds the public distribution Pi that clients are compared with, and writes it "
-    "to a file.",
-    "audit": "Releases many times from two neighbouring data sets and tries to tell them apart.",
-    "plan": "Writes the plan with the smallest predicted error, and says what error to expect.",
-    "estimate": "Runs the protocol with real secure sums, charges the ledger, writes a release and "
-    "a report.",
-    "keys": "Makes the aggregator's keys, or shows the public halves of those it has.",
-    "relay": "Runs Flower's SuperLink with TLS and registered nodes; makes what it needs at first.",
-    "aggregator": "Runs the aggregator: takes the runs that the relay has, and hosts their rounds.",
-    "site": "Runs a site: Flower's SuperNode and the process that answers its messages.",
-    "federate": "Starts a round against a SuperLink, shows its progress, verifies and writes the "
-    "release.",
-    "prune": "Removes what a relay, an aggregator or a site no longer needs from its folder.",
-    "verify": "Checks the signature of a release. Exit code 1 if it was changed or is not the "
-    "key's.",
-    "ledger": "Shows what has been spent of each population's privacy budget, on what, and what is "
-    "left.",
-    "monitor": "Watches a population over time: run, status, acknowledge, rebaseline, verify.",
-    "serve": "Serves the page of a series: drift over time, columns, reports, budget, sites. "
-    "Read-only.",
-}
+COMMANDS = (  # in the order of `--help`
+    *("demo", "reference", "plan", "estimate", "verify", "ledger", "audit", "monitor", "serve"),
+    *("keys", "relay", "aggregator", "site", "federate", "prune"),
+)
 STOPPED = "stopped. A round that was charged stays charged (see `fedprikl ledger`)."
 
 
@@ -71,7 +54,18 @@ class Commands(TyperGroup):
     def format_commands(self, ctx: "click.Context", formatter: "click.HelpFormatter") -> None:  # noqa: ARG002
         """Names and lines of the table."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, summary_of(name)) for name in COMMANDS])
+
+
+def summary_of(name: str) -> str:
+    """The first line of a command's docstring, read from its file: nothing is imported for it."""
+    file = Path(__file__).with_name(f"{name}_command.py")
+    said = [
+        ast.get_docstring(each)
+        for each in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(each, ast.FunctionDef) and each.name == f"{name}_command"
+    ]
+    return (said[0] or "").partition("\n")[0]
 
 
 @cache

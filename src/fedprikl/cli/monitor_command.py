@@ -56,17 +56,21 @@ OF_FILES = ("clients", "counted", "key", "separator", "encoding", "skip_bad_file
 OF_FEDERATIONS = ("aggregator", "least_clients", "roster")
 
 commands = typer.Typer(
-    help="""Watches a population over time: run, status, acknowledge, rebaseline, verify.
-
-    `run` counts the periods that are over; call it as often as you like. The others count nothing.
-
-    Example: `fedprikl monitor run plan.json clients/ --site public --metrics fedprikl.prom`
-    """,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+
+@commands.callback()
+def monitor_command() -> None:
+    """Watches a population over time: run, status, acknowledge, rebaseline, verify.
+
+    `run` counts the periods that are over; call it as often as you like. The others count nothing.
+
+    Example: `fedprikl monitor run plan.json clients/ --site public --metrics fedprikl.prom`
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
