@@ -8,6 +8,7 @@ validates statistics over many draws, or runs a whole matrix of real processes, 
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -26,7 +27,7 @@ settings.load_profile("repeatable" if os.environ.get("CI") else "steady")
 # Ledgers and memories are on the disk when they say so: in memory their tests need not wait for it.
 IN_MEMORY, ROOM = Path("/dev/shm"), 2**31  # noqa: S108  bytes
 if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+    tempfile.tempdir = os.environ.setdefault("TMPDIR", str(IN_MEMORY))
 WHOLE_FILE = re.compile(r"^pytestmark = .*?pytest\.mark\.(slow|validation)\b", re.M | re.S)
 
 
