@@ -3,9 +3,16 @@
 from fractions import Fraction
 
 import mpmath
+import numpy as np
 
-from fedprikl.privacy import Ranges
+from fedprikl.checks import Floats
+from fedprikl.privacy import NoiseLaw, Ranges
 from fedprikl.privacy.adaptive import ring_sizes
+
+
+def survival(law: NoiseLaw, x: Floats) -> Floats:
+    """P(noise > x)."""
+    return np.asarray(1 - np.interp(x, law.edges, law.below))
 
 
 def lengths(ranges: Ranges, at: list[int]) -> list[int]:

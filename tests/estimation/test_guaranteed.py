@@ -18,6 +18,7 @@ from fedprikl.estimation.interval import (
 )
 from fedprikl.privacy import LaplaceMechanism, NoiseLaw, Numbers
 from fedprikl.reference import QueryPoints, all_points
+from tests.adaptive_losses import survival
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,7 @@ def coverages(bound: AdaptiveBound, laws: list[Law]) -> Floats:
     for f, law in laws:
         enough = np.flatnonzero(f <= values + back[:, bound.distance(f) - 1])
         least = values[enough[0]] if enough.size else math.inf
-        inside = law.survival(np.array([least - f, bound.upper(f) - f]))
+        inside = survival(law, np.array([least - f, bound.upper(f) - f]))
         found.append(inside[0] - inside[1])
     return np.array(found)
 

@@ -25,7 +25,7 @@ from fedprikl.privacy import (
     calibrate,
 )
 from fedprikl.privacy import accounting as gaussian_account
-from fedprikl.privacy.noise import GRID_SLACK, _opendp_laplace
+from fedprikl.privacy.noise import GRID_SLACK, _sampler
 
 epsilons = st.floats(0.01, 20)
 deltas = st.sampled_from([1e-9, 1e-6, 1e-3])
@@ -69,7 +69,7 @@ def test_the_gaussian_account_is_the_librarys(
 @pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
 def test_opendp_agrees_that_the_slack_covers_its_grid(scale: float) -> None:
     mechanism = LaplaceMechanism(scale=scale, sensitivity=0.01)
-    assert _opendp_laplace(scale, 1).map(0.01) <= mechanism.epsilon(0.0)
+    assert _sampler("laplace", scale, 1).map(0.01) <= mechanism.epsilon(0.0)
     assert mechanism.epsilon(0.0) < 0.01 / scale * (1 + 1e-8)
 
 

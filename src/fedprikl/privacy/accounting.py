@@ -57,7 +57,7 @@ def smallest_epsilon(delta_at: Callable[[float], float], delta: float, *, varian
     """
     if delta_at(0.0) <= delta:
         return 0.0
-    low, high = 0.0, math.sqrt(2 * variance * math.log(1 / delta)) + variance / 2
+    low, high = 0.0, normal_tail(variance, delta)
     while delta_at(high) > delta:
         low, high = high, 2 * high
         if high > LARGEST:
@@ -66,6 +66,11 @@ def smallest_epsilon(delta_at: Callable[[float], float], delta: float, *, varian
         middle = (low + high) / 2
         low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
     return high
+
+
+def normal_tail(variance: float, delta: float) -> float:
+    """About the epsilon of a normal loss of this variance."""
+    return math.sqrt(2 * variance * math.log(1 / delta)) + variance / 2
 
 
 def integer_gaussian_delta(sigma: float, coordinates: int) -> Callable[[float], float]:

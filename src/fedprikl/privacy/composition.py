@@ -14,7 +14,7 @@ from typing import Any
 
 from fedprikl.checks import check_epsilon
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy.accounting import SAFETY, concentrated_epsilon
+from fedprikl.privacy.accounting import SAFETY, concentrated_epsilon, normal_tail
 from fedprikl.privacy.charges import (
     AccountedRelease,
     BoundedRangeLoss,
@@ -138,15 +138,11 @@ def largest_fitting_epsilon(
     while high - low > 1e-3 * high and high > 1e-6 * epsilon:
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    typed = _round_down(low)
-    return typed if typed > 0 and fits(typed) else 0.0
-
-
-def _round_down(value: float, digits: int = 3) -> float:
-    if value <= 0:
+    if low == 0:
         return 0.0
-    unit = digits - 1 - math.floor(math.log10(value))
-    return float(f"{math.floor(value * 10.0**unit)}e{-unit}")
+    unit = 2 - math.floor(math.log10(low))
+    typed = float(f"{math.floor(low * 10.0**unit)}e{-unit}")
+    return typed if fits(typed) else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +180,9 @@ class _Parts:
         gaussian = self.mu * self.mu + integer
         pure = math.fsum(count * loss.epsilon * loss.epsilon for loss, count in self.pure.items())
         return min(
-            _normal_tail(gaussian + pure, delta),
-            _normal_tail(gaussian, delta) + self.pure_sum,
+            normal_tail(gaussian + pure, delta),
+            normal_tail(gaussian, delta) + self.pure_sum,
         )
-
-
-def _normal_tail(variance: float, delta: float) -> float:
-    return math.sqrt(2 * variance * math.log(1 / delta)) + variance / 2
 
 
 @lru_cache(maxsize=512)

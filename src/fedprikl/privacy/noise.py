@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -154,22 +154,22 @@ class SecureNoise:
     def laplace(self, values: npt.ArrayLike, *, scale: float) -> Floats:
         """values + Laplace(scale), on the grid."""
         clean, size = _clean(values, scale, "scale")
-        return np.array(_opendp_laplace(size, len(clean))(clean.tolist()), dtype=np.float64)
+        return np.array(_sampler("laplace", size, len(clean))(clean.tolist()), dtype=np.float64)
 
     def gaussian(self, values: npt.ArrayLike, *, sigma: float) -> Floats:
         """values + N(0, sigma^2), on the grid."""
         clean, size = _clean(values, sigma, "sigma")
-        return np.array(_opendp_gaussian(size, len(clean))(clean.tolist()), dtype=np.float64)
+        return np.array(_sampler("gaussian", size, len(clean))(clean.tolist()), dtype=np.float64)
 
     def integer_gaussian(self, counts: npt.ArrayLike, *, sigma: float) -> Ints:
         """counts + discrete Gaussian with parameter sigma."""
         clean, size = _clean(counts, sigma, "sigma")
-        return np.array(_opendp_integer_gaussian(size)(_whole(clean)), dtype=np.int64)
+        return np.array(_sampler("gaussian", size, None)(_whole(clean)), dtype=np.int64)
 
     def integer_laplace(self, counts: npt.ArrayLike, *, scale: float) -> Ints:
         """counts + discrete Laplace with parameter scale."""
         clean, size = _clean(counts, scale, "scale")
-        return np.array(_opendp_integer_laplace(size)(_whole(clean)), dtype=np.int64)
+        return np.array(_sampler("laplace", size, None)(_whole(clean)), dtype=np.int64)
 
     def laplace_share(
         self, entries: int, *, scale: float, shares: int, coordinates: int = 2
@@ -272,34 +272,16 @@ def _whole(clean: Floats) -> list[int]:
     return whole
 
 
-def _vector(size: int) -> Any:
-    dp = opendp()
-    return dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
-
-
 @lru_cache(maxsize=64)
-def _opendp_laplace(scale: float, size: int) -> Any:
+def _sampler(law: Literal["laplace", "gaussian"], scale: float, size: int | None) -> Any:
+    """OpenDP's noise on a list: of so many reals, on the grid, or of whole numbers (None)."""
     dp = opendp()
-    return dp.m.make_laplace(_vector(size), dp.l1_distance(T=float), scale, k=GRID_EXPONENT)
-
-
-@lru_cache(maxsize=64)
-def _opendp_gaussian(sigma: float, size: int) -> Any:
-    dp = opendp()
-    return dp.m.make_gaussian(_vector(size), dp.l2_distance(T=float), sigma, k=GRID_EXPONENT)
-
-
-@lru_cache(maxsize=64)
-def _opendp_integer_gaussian(sigma: float) -> Any:
-    dp = opendp()
-    return dp.m.make_gaussian(
-        dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float), sigma
+    make, distance = (
+        (dp.m.make_laplace, dp.l1_distance)
+        if law == "laplace"
+        else (dp.m.make_gaussian, dp.l2_distance)
     )
-
-
-@lru_cache(maxsize=64)
-def _opendp_integer_laplace(scale: float) -> Any:
-    dp = opendp()
-    return dp.m.make_laplace(
-        dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T=float), scale
-    )
+    if size is None:
+        return make(dp.vector_domain(dp.atom_domain(T="i64")), distance(T=float), scale)
+    reals = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
+    return make(reals, distance(T=float), scale, k=GRID_EXPONENT)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError, UnboundedSensitivityError
 from fedprikl.privacy.adaptive import Scores
+from fedprikl.search import bisect_whole
 
 ENUMERATION_LIMIT = 2**22  # increments of one batch that may be tabulated to settle a tie
 SMALL_TABLE = 2**14  # of steps that are computed sooner than it is found out which ones matter
@@ -283,17 +285,16 @@ def _bounds(batch: BatchScores, steps: Floats) -> Floats:
     Both are concave in n: a bisection for the last n whose step up is above 0, all cells at once.
     """
     cells, records = np.arange(len(batch.records)), batch.records
-    low, high = np.zeros(len(cells), np.int64), np.full(len(cells), len(steps))
-    while np.any(low < high):
-        middle = np.minimum((low + high) // 2, len(steps) - 1)
-        at = records - middle
-        rise = batch.scores(cells, at) - batch.scores(cells, at - 1) + steps[middle]
-        open_, up = low < high, rise > 0
-        low = np.where(open_ & up, middle + 1, low)
-        high = np.where(open_ & ~up, middle, high)
+
+    def rises(n: Ints) -> npt.NDArray[np.bool_]:
+        at = records - n
+        return batch.scores(cells, at) - batch.scores(cells, at - 1) + steps[n] > 0
+
+    first = np.full(len(cells), -1)
+    best = bisect_whole(rises, first, first + 1 + len(steps)) + 1
     losses = np.append(0.0, np.cumsum(steps))
     full = batch.scores(cells, records)
-    return np.asarray(full - batch.scores(cells, records - low) + losses[low])
+    return np.asarray(full - batch.scores(cells, records - best) + losses[best])
 
 
 def _exactly(batch: BatchScores, z: int, most: int, steps: Floats) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from typing import Any
 
@@ -161,23 +161,11 @@ class PrivacyStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite epsilon becomes None."""
-        return {
-            "claimed_epsilon": self.claimed_epsilon,
-            "true_epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
-            "delta": self.delta,
+        stated = {each.name: getattr(self, each.name) for each in fields(self)}
+        epsilon = stated.pop("epsilon")
+        return stated | {
+            "true_epsilon": epsilon if math.isfinite(epsilon) else None,
             "holds": self.holds,
-            "insecure": self.insecure,
-            "unit": self.unit,
-            "per_client": self.per_client,
-            "away": self.away,
-            "held": self.held,
-            "mechanism": self.mechanism,
-            "released": self.released,
-            "trust": self.trust,
-            "sensitivity": self.sensitivity,
-            "counted": self.counted,
-            "series_epsilon": self.series_epsilon,
-            "series_delta": self.series_delta,
             "statement": str(self),
         }
 
@@ -215,17 +203,15 @@ def compose_statements(
     released = [part.released for part in parts if part.released != ONE]
     if numbers:
         released.insert(0, ONE if numbers == 1 else f"{numbers} numbers")
-    return PrivacyStatement(
+    return replace(
+        parts[0],
         epsilon=math.fsum(part.epsilon for part in parts),
         delta=math.fsum(part.delta for part in parts),
         claimed_epsilon=claimed_epsilon,
         mechanism=" and ".join(part.mechanism for part in parts),
         released=" and ".join(released),
-        trust=parts[0].trust,
+        sensitivity=None,
         insecure=any(part.insecure for part in parts),
-        unit=parts[0].unit,
-        per_client=parts[0].per_client,
-        away=parts[0].away,
     )
 
 
