@@ -177,9 +177,9 @@ class _Judge:
     def __init__(self, plan: Default) -> None:
         self.plan = plan
         self.terms = Terms.of(plan.points, plan.totals)
-        self.statistics = plan.trial.statistics()
+        self.statistics = plan.simulated.statistics()
         first = self.statistics[0]
-        self.model = NoDrift.of(first.points, first.records, plan.trial.spread)
+        self.model = NoDrift.of(first.points, first.records, plan.simulated.spread)
         nulls = simulate_together(self.statistics, self.model, draws=simulated_draws(FALSE_ALARM))
         self.thresholds = joint_thresholds(nulls, false_alarm=FALSE_ALARM)
 

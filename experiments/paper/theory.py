@@ -15,21 +15,19 @@ from matplotlib.figure import Figure
 from experiments.paper.jobs import Document, Unit, main
 from experiments.paper.plots import add_legend, save
 from experiments.paper.repetition import Pair
+from experiments.paper.variance import (
+    estimator_variance,
+    optimal_control,
+    optimal_control_with_noise,
+    variance_bound,
+)
 from experiments.paper.world import SKEW, THREE_PAIRS, World
 from fedprikl import InsecureSeededNoise
 from fedprikl.checks import Floats
 from fedprikl.demo import BatchHistograms, Population, deal_clients
 from fedprikl.divergence import Score
 from fedprikl.errors import PaperCalibrationWarning
-from fedprikl.paper import (
-    estimator_variance,
-    optimal_control,
-    optimal_control_with_noise,
-    paper_noise_gain,
-    paper_term_sensitivity,
-    printed_aggregator,
-    variance_bound,
-)
+from fedprikl.paper import paper_noise_gain, paper_term_sensitivity, printed_aggregator
 from fedprikl.reference import iid_points
 
 EPSILONS = (0.1, 1.0)

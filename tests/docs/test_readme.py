@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from experiments.paper import variance
 
 import fedprikl
 from fedprikl import (
@@ -138,6 +139,7 @@ def test_the_names_in_the_notation_exist() -> None:
         protocol,
         records,
         reference,
+        variance,
     ]
     names = {name for room in rooms for name in dir(room)}
     parameters = {

@@ -4,14 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import optimize
-
-from fedprikl import InvalidInputError
-from fedprikl.checks import Floats
-from fedprikl.divergence import kl_divergence
-from fedprikl.paper import (
+from experiments.paper.variance import (
     estimator_variance,
     jeffreys_divergence,
     optimal_control,
@@ -20,6 +13,13 @@ from fedprikl.paper import (
     ratio_variance,
     variance_bound,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import optimize
+
+from fedprikl import InvalidInputError
+from fedprikl.checks import Floats
+from fedprikl.divergence import kl_divergence
 
 pytestmark = pytest.mark.slow
 

@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedprikl import InvalidInputError
-from fedprikl.paper import (
-    classic_constant,
-    paper_noise_gain,
-    paper_true_epsilon,
-)
+from fedprikl.paper import classic_constant, paper_noise_gain, paper_true_epsilon
 from fedprikl.privacy import (
     Counts,
     GaussianMechanism,

@@ -33,18 +33,18 @@ def paper_true_epsilon(
 ) -> float:
     """The epsilon that the paper's printed noise truly gives, on the paper's own premises.
 
-    Its premise is that one record moves one term by at most kappa. `released="terms"` is
+    Its premise is that one record changes one term by at most kappa. `released="terms"` is
     `alg:sys_tagg` as printed, where the server sees all mT noisy terms; `"mean"` releases only
     their average. `repeated` is the worst case of i.i.d. draws: all m points of a batch are equal.
     """
     m, c = check_positive_int(points, "points"), classic_constant(delta)
     epsilon = check_epsilon(epsilon)
-    moved = m if repeated else 1  # terms of the batch that change
+    changed = m if repeated else 1  # terms of the batch
     reach = epsilon * check_positive_int(batches, "batches") / c  # kappa / sd of one term's noise
     if released == "terms":
-        ratio = math.sqrt(moved) * reach
+        ratio = math.sqrt(changed) * reach
     elif released == "mean":
-        ratio = moved * reach / math.sqrt(m * batches)
+        ratio = changed * reach / math.sqrt(m * batches)
     else:
         raise InvalidInputError(f"`released` must be 'terms' or 'mean', got {released!r}.")
     return gaussian_epsilon(1 / ratio, check_delta(delta))

@@ -1,7 +1,13 @@
-"""FedPriKL with a trusted aggregator as the paper prints it   [alg:sys_tagg].
+"""The paper's three estimators, under its own names: no federation runs them.
 
-The printed noise is added to every term; it does not give the epsilon that the paper claims, and
-the estimate warns what it is worth. `fedprikl.estimation.trusted_aggregator` has noise that does.
+- no privacy: exact sums, no noise;
+- the baseline without a trusted aggregator [alg:sys_dist]: noise on every count. The exact
+  calibration adds integer noise, Laplace or Gaussian, once per point; the paper's adds the printed
+  noise to every drawn frequency;
+- FedPriKL with a trusted aggregator as the paper prints it [alg:sys_tagg]: noise on every term.
+
+The printed noise does not give the epsilon that the paper claims, and an estimate with it warns
+what it is worth. `fedprikl.estimation.trusted_aggregator` has noise that does.
 """
 
 import math
@@ -11,17 +17,29 @@ from typing import Literal
 import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_delta, check_epsilon
-from fedprikl.divergence import Score
+from fedprikl.divergence import Floor, Score
 from fedprikl.errors import InvalidInputError, PaperCalibrationWarning
 from fedprikl.estimation.estimate import Estimate
-from fedprikl.estimation.scoring import BatchCounts, increments_per_batch
+from fedprikl.estimation.scoring import (
+    BatchCounts,
+    check_score,
+    increments_per_batch,
+    weighted_score,
+)
+from fedprikl.estimation.statistic import scored_statistic
 from fedprikl.estimation.trusted_aggregator import TRUST
-from fedprikl.paper.calibration import paper_noise_gain, paper_term_sensitivity
+from fedprikl.paper.calibration import (
+    classic_constant,
+    paper_noise_gain,
+    paper_term_sensitivity,
+)
 from fedprikl.privacy import (
     SECURE_NOISE,
+    Counts,
     GaussianMechanism,
     NoiseSource,
     PrivacyStatement,
+    calibrate,
     exact_sensitivity,
     terms_sensitivity,
 )
@@ -29,6 +47,121 @@ from fedprikl.reference import QueryPoints
 
 Released = Literal["terms", "mean"]
 PLAIN_SCORE = Score()
+PAPER_SCORE = Score(Floor(1e-4), control=-1.0)
+BASELINE_TRUST = "whoever adds the noise to the sums; nobody, where clients add it in shares."
+METHOD = {"exact": "baseline, exact calibration", "paper": "baseline, paper's calibration"}
+
+
+def no_privacy(counts: BatchCounts, *, score: Score = PLAIN_SCORE) -> Estimate:
+    """The weighted sum of scores without noise; with i.i.d. points, the paper's "No privacy"."""
+    value = weighted_score(counts, score)
+    return Estimate(
+        method="no privacy",
+        value=value,
+        target=score.target,
+        unit=score.unit,
+        payload=counts.points.payload,
+        noise_sd=0.0,
+        statistic=scored_statistic(
+            value,
+            score=score,
+            points=counts.points,
+            records=counts.records,
+            mechanism=None,
+        ),
+        privacy=PrivacyStatement(
+            epsilon=math.inf,
+            delta=0.0,
+            claimed_epsilon=None,
+            mechanism="no noise",
+            released="one exact number",
+            trust="everyone who sees the number.",
+        ),
+    )
+
+
+def baseline(
+    counts: BatchCounts,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    score: Score = PAPER_SCORE,
+    calibration: Literal["exact", "paper"] = "exact",
+    noise: str = "auto",
+    source: NoiseSource = SECURE_NOISE,
+) -> Estimate:
+    """D(Pi || P) from noisy counts: the server floors them and applies Phi.
+
+    Everything after the noise is post-processing and costs no privacy, so any other divergence
+    may be computed from the same counts. `score` defaults to the paper's: lambda = -1 and a floor.
+    `noise` is for the exact calibration; "auto" takes the kind with the smaller spread.
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if not check_score(score).finite:
+        raise InvalidInputError("A noisy count may be 0, whose score is infinite; smooth it.")
+    if calibration == "exact":
+        noisy, statement = _integer_noise(counts, epsilon, delta, noise, source)
+        of_term = np.arange(len(counts.points))
+    elif calibration == "paper":
+        noisy, statement, of_term = _printed_noise(counts, epsilon, delta, source)
+    else:
+        raise InvalidInputError(f"Calibration must be 'exact' or 'paper', got {calibration!r}.")
+    points = counts.points
+    share = points.weights / np.bincount(of_term)
+    terms = score(np.maximum(noisy, 0.0), points.pi[of_term], counts.records_per_point[of_term])
+    return Estimate(
+        method=METHOD[calibration],
+        value=math.fsum((share[of_term] * terms).tolist()),
+        target=score.target,
+        unit=score.unit,
+        payload=points.payload,
+        privacy=statement,
+    )
+
+
+def _integer_noise(
+    counts: BatchCounts, epsilon: float, delta: float, noise: str, source: NoiseSource
+) -> tuple[Floats, PrivacyStatement]:
+    on = Counts(coordinates=min(2, counts.points.payload))
+    mechanism = calibrate(on, epsilon=epsilon, delta=delta, law=noise)
+    noisy = mechanism.add_to(counts.counts, source)
+    return noisy, PrivacyStatement(
+        epsilon=mechanism.epsilon(delta),
+        delta=mechanism.proved_delta(delta),
+        claimed_epsilon=epsilon,
+        mechanism=str(mechanism),
+        released=f"{len(noisy)} noisy counts",
+        trust=BASELINE_TRUST,
+        sensitivity=mechanism.sensitivity,
+        insecure=source.insecure,
+    )
+
+
+def _printed_noise(
+    counts: BatchCounts, epsilon: float, delta: float, source: NoiseSource
+) -> tuple[Floats, PrivacyStatement, np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    """Noise of sd c / (N_t epsilon) on every drawn frequency, that is c / epsilon on its count."""
+    points = counts.points
+    sigma = classic_constant(delta) / epsilon
+    of_term = np.repeat(np.arange(len(points)), points.draws)
+    # Two asked cells change by one record, each as often as it was drawn.
+    changed = max(
+        int(np.sort(points.draws[points.batch == t])[-2:].sum()) for t in range(points.batches)
+    )
+    mechanism = GaussianMechanism(sigma=sigma, sensitivity=math.sqrt(changed))
+    noisy = mechanism.add_to(counts.counts[of_term], source)
+    statement = PrivacyStatement(
+        epsilon=mechanism.epsilon(delta),
+        delta=delta,
+        claimed_epsilon=epsilon,
+        mechanism=f"{mechanism} on each count",
+        released=f"{len(noisy)} noisy frequencies",
+        trust=BASELINE_TRUST,
+        sensitivity=mechanism.sensitivity,
+        insecure=source.insecure,
+    )
+    warn_of_paper_noise(statement, callers=2)
+    return noisy, statement, of_term
 
 
 def printed_aggregator(
