@@ -151,7 +151,9 @@ def _pi(view: View) -> Floats:
 
 def _row(tally: _Tally, plan: Plan) -> dict[str, Any]:
     everything = [found for each in tally.found.values() for found in each]
-    asked = plan.columns
+    shares = {"tv": 0.0, "js": 0.0, "counts": 0.0}
+    for each in plan.about_columns:
+        shares["counts" if each.release == "counts" else each.divergence] += each.share
     return {
         "recall": float(np.mean(everything)),
         **{f"recall_{kind}": float(np.mean(found)) for kind, found in tally.found.items()},
@@ -161,7 +163,7 @@ def _row(tally: _Tally, plan: Plan) -> dict[str, Any]:
         "repetitions": tally.total,
         "kl_error": float(np.concatenate(tally.moved_errors).mean()),
         "kl_error_no_drift": float(np.concatenate(tally.errors).mean()),
-        "shares": {} if asked is None else {n: getattr(asked, n) for n in ("tv", "js", "counts")},
+        "shares": shares,
     }
 
 
@@ -236,7 +238,7 @@ def _speed(effort: Effort, columns: int, categories: int) -> dict[str, Any]:
     planning, planned = _timed(plan, effort.repeats)
     counting, views = _timed(lambda: reference.count_views(rows), effort.repeats)
     held = np.concatenate([*(each[:-1] for each in views), [SPEED_ROWS]]).astype(np.int64)
-    cohort = plan_cohort(planned, clients=SPEED_CLIENTS, points=0, nonce=bytes(32))
+    cohort = plan_cohort(planned, clients=SPEED_CLIENTS)
     summing, _ = _timed(lambda: secure_sum(cohort, [held] * SPEED_CLIENTS), effort.repeats)
     entries = columns * categories
     seconds = {"plan": planning, "count": counting, "sum": summing}

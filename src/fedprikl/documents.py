@@ -140,7 +140,7 @@ def read_exactly(kind: type[Typed], document: dict[str, Any], what: str) -> Type
 
 
 def to_plain(value: Any) -> Any:
-    """The value as JSON has it: dataclasses become objects, tuples become lists.
+    """The value as JSON has it: dataclasses become objects, tuples lists, bytes hexadecimal digits.
 
     >>> from dataclasses import make_dataclass
     >>> Pair = make_dataclass("Pair", [("count", int), ("share", float | None)])
@@ -149,7 +149,10 @@ def to_plain(value: Any) -> Any:
     """
     if is_dataclass(value):
         own = getattr(value, "to_dict", None)
-        return own() if own else {f.name: to_plain(getattr(value, f.name)) for f in fields(value)}
+        names = [each.name for each in fields(value) if each.init]
+        return own() if own else {name: to_plain(getattr(value, name)) for name in names}
+    if isinstance(value, bytes):
+        return value.hex()
     return [to_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
@@ -178,7 +181,8 @@ Reader = Callable[[Any], Any]
 @lru_cache(maxsize=1024)
 def _readers(kind: Any) -> tuple[tuple[str, Reader], ...]:
     """How each field is read. Made once: a history of years has many thousand documents."""
-    return tuple((name, _reader(each)) for name, each in get_type_hints(kind).items())
+    hints = get_type_hints(kind)
+    return tuple((each.name, _reader(hints[each.name])) for each in fields(kind) if each.init)
 
 
 @lru_cache(maxsize=1024)
@@ -254,8 +258,21 @@ def _bool(value: Any) -> Any:
     return _checked(value, isinstance(value, bool), "true or false")
 
 
+def _bytes(value: Any) -> Any:
+    try:
+        return bytes.fromhex(_str(value))
+    except ValueError:
+        raise _WrongKindError("hexadecimal digits") from None
+
+
 def _never(value: Any) -> Any:
     return _checked(value, proper=False, wanted="of no kind that can be read")
 
 
-SIMPLE: dict[Any, Reader] = {float: _float, int: _int, str: _str, bool: _bool}
+SIMPLE: dict[Any, Reader] = {
+    float: _float,
+    int: _int,
+    str: _str,
+    bool: _bool,
+    bytes: _bytes,
+}

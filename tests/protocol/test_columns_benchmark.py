@@ -102,7 +102,7 @@ def test_many_populations_are_judged_as_one_round_judges_them(
         told = ours.moved(noisy, 0.1) * flags[:, :, None]
         for i, one in enumerate(held):
             released = ours.released(list(one), source)
-            found = answer_columns(plan, reference.views, released, clients=40, mechanism="")
+            found = answer_columns(plan, reference.views, released, clients=40)
             assert [column.drifted for column in found] == flags[i].tolist()
             for j, column in enumerate(found):
                 size = column.answer("kl")

@@ -283,7 +283,7 @@ def test_a_release_is_about_its_plan_in_every_field() -> None:
 def test_what_nobody_could_read_is_not_signed() -> None:
     for value in (float("nan"), float("inf"), 10**400):
         (answer,) = GENUINE.answers
-        with pytest.raises(InvalidInputError, match="proper field 'value'"):
+        with pytest.raises(InvalidInputError, match="field 'value' must be a finite number"):
             replace(GENUINE, answers=(replace(answer, value=value),)).sign(KEY)
 
 

@@ -8,7 +8,7 @@ from fedprikl.estimation import Answer, answers_from_counts
 from fedprikl.front.plan_checks import AnyPlan, signed_plan
 from fedprikl.front.result import Comparison
 from fedprikl.protocol import Release
-from fedprikl.protocol.answering import asked_points, spread_of
+from fedprikl.protocol.answering import asked_points, counted_by_batch
 from fedprikl.protocol.keys import is_fingerprint
 from fedprikl.reference import Reference
 
@@ -104,7 +104,7 @@ def divergence_of(
             f"The divergence {divergence!r} is infinite where a cell vanishes; use a skew above 0."
         )
     points = asked_points(agreed, known.probabilities, found.noisy_counts)
-    spread = spread_of(agreed, known, found.cohorts)
+    spread = agreed.verdict.spread(known.whole, counted_by_batch(agreed, found.cohorts))
     noise = str(found.noisy_counts.noise[0])
     (answer,) = answers_from_counts(points, found.noisy_counts, spread, [score], mechanism=noise)
     return answer

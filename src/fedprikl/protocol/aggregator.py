@@ -17,7 +17,7 @@ from fedprikl.privacy import (
 )
 from fedprikl.protocol.answering import noise_sums, points_of
 from fedprikl.protocol.keys import SigningKey
-from fedprikl.protocol.noised_round import NoisedRound
+from fedprikl.protocol.noised_round import NoisedRound, state_of
 from fedprikl.protocol.round import Outcome, Round
 from fedprikl.protocol.sums import OpenedSum, trust_of
 from fedprikl.secure_sum import SumAggregator
@@ -128,16 +128,20 @@ class Aggregator:
         """Draws the noise: exact sums go no further than here."""
         current = self._round
         points = points_of(current.plan, current.reference, current.points)
-        return NoisedRound.of(
-            current,
-            noise_sums(self._trust, points, sums, source=self._source),
-            outcomes=tuple(self._outcomes[n] for n in sorted(self._outcomes)),
-            counted=tuple(sorted(self._counted)),
-            request=self._request,
+        return NoisedRound(
+            round_id=current.round_id,
+            plan=current.plan.fingerprint,
+            period=current.period,
             previous=self._previous,
+            request=self._request,
+            points=current.points,
+            noised=noise_sums(self._trust, points, sums, source=self._source),
+            outcomes=tuple(self._outcomes[n] for n in sorted(self._outcomes)),
+            asked=tuple(sorted(name for cohort in current.cohorts for name in cohort.members)),
+            counted=tuple(sorted(self._counted)),
+            simulation=state_of(rng),
             software=self._software,
             at=at,
-            rng=rng,
         )
 
     @property

@@ -48,7 +48,6 @@ from fedprikl.protocol.sums import (
 from fedprikl.reference import (
     QueryPoints,
     Reference,
-    Spread,
     inclusion_probabilities,
     spread_shares,
 )
@@ -400,11 +399,9 @@ def asked_points(plan: Plan, pi: Floats, released: NoisyCounts) -> QueryPoints:
     return points
 
 
-def spread_of(plan: Plan, reference: Reference, outcomes: Iterable[Outcome]) -> float | Spread:
-    """How counts vary without drift: by the plan, or by the reference for who was counted."""
-    if plan.verdict.design_effect is not None:
-        return plan.verdict.design_effect
+def counted_by_batch(plan: Plan, outcomes: Iterable[Outcome]) -> list[int]:
+    """How many clients of each batch are in the sums."""
     clients = [0] * plan.sums.batches
     for outcome in outcomes:
         clients[outcome.batch] += outcome.included
-    return reference.whole.spread(clients=clients)
+    return clients

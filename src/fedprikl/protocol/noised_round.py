@@ -15,14 +15,12 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from fedprikl.checks import Ints
-from fedprikl.divergence import Score
 from fedprikl.documents import canonical, check_version, parse_document, read_fields, to_plain
 from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import (
     Answer,
     CellShares,
     Estimates,
-    NoisyCounts,
     NoisyViews,
     Verdict,
     answers_from_counts,
@@ -33,13 +31,13 @@ from fedprikl.estimation import (
 from fedprikl.estimation.cells import Case
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.privacy import Head, Ledger, PrivacyStatement
-from fedprikl.protocol.answering import Noised, explain, points_of, spread_of
+from fedprikl.protocol.answering import Noised, counted_by_batch, explain, points_of
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan
-from fedprikl.protocol.release import CellAnswer, ColumnAnswer, Release, in_series, released_period
-from fedprikl.protocol.round import Outcome, Round, plan_cohort
+from fedprikl.protocol.release import CellAnswer, ColumnAnswer, Release, ReleasedPeriod
+from fedprikl.protocol.round import Outcome, plan_cohort
 from fedprikl.protocol.sums import asked_views, trust_of
-from fedprikl.reference import QueryPoints, Reference, Spread, View
+from fedprikl.reference import QueryPoints, Reference, View
 
 Found = TypeVar("Found")
 
@@ -64,48 +62,43 @@ DIRECTIONS: dict[int, Literal["up", "down", ""]] = {1: "up", -1: "down", 0: ""}
 
 
 def answer_columns(
-    plan: Plan, views: Sequence[View], released: NoisyViews, *, clients: int, mechanism: str
+    plan: Plan, views: Sequence[View], released: NoisyViews, *, clients: int
 ) -> tuple[ColumnAnswer, ...]:
     """An answer about each view. `clients` are those whose counts are in the sums.
 
     Cells are called shifted in columns that drifted only, and in none where there is no verdict.
     """
-    spreads = [_spread(plan, view, clients) for view in views]
-    cases = list(zip(map(View.points, views), released.counts, spreads, strict=True))
-    asked = [each for each in plan.about_columns if each.release == "counts"]
-    scores = [trust_of(plan).score_of(question) for question in asked]
-    verdicts = shifted = None
+    cases: list[Case] = [
+        (view.points(), noisy, plan.verdict.spread(view, [clients]))
+        for view, noisy in zip(views, released.counts, strict=True)
+    ]
+    verdicts: Sequence[Verdict | None] | None = None
+    shifted: Sequence[Ints] | None = None
     if not plan.is_series:  # the verdict of a series looks at all its releases
         verdicts = or_none(lambda: _judge(plan, views, released, cases, clients))
         shifted = or_none(lambda: _shifted(plan, views, cases))
-    return tuple(
-        _answer(
-            view,
-            cases[i],
-            mechanism,
-            scores=scores,
-            verdict=None if verdicts is None else verdicts[i],
-            shifted=None if shifted is None else shifted[i],
+    asked = [each for each in plan.about_columns if each.release == "counts"]
+    scores, mechanism = [trust_of(plan).score_of(each) for each in asked], released.mechanism
+    found = []
+    for i, (view, case) in enumerate(zip(views, cases, strict=True)):
+        verdict = verdicts[i] if verdicts else None
+        answers = or_none(partial(answers_from_counts, *case, scores, mechanism=mechanism))
+        marks = shifted[i] if shifted and verdict and verdict.drifted else np.zeros(view.size, int)
+        found.append(
+            ColumnAnswer(
+                columns=view.columns,
+                statistics=() if verdict is None else verdict.statistics,
+                answers=answers or (),
+                cells=_cells(view, case, marks),
+                counts=case[1],
+                design_effect=None if verdict is None else verdict.design_effect,
+            )
         )
-        for i, view in enumerate(views)
-    )
-
-
-def _spread(plan: Plan, view: View, clients: int) -> float | Spread:
-    """How counts vary without drift: by the plan, or by the reference for who was counted."""
-    return (
-        view.spread(clients=[clients])
-        if plan.verdict.design_effect is None
-        else plan.verdict.design_effect
-    )
+    return tuple(found)
 
 
 def _judge(
-    plan: Plan,
-    views: Sequence[View],
-    released: NoisyViews,
-    cases: Sequence[Case],
-    clients: int,
+    plan: Plan, views: Sequence[View], released: NoisyViews, cases: Sequence[Case], clients: int
 ) -> tuple[Verdict, ...]:
     """On all views together."""
     columns, effect = [], plan.verdict.design_effect
@@ -124,35 +117,16 @@ def _shifted(plan: Plan, views: Sequence[View], cases: Sequence[Case]) -> list[I
     found: dict[int, Ints] = {}
     for pairs in (False, True):
         places = [i for i, view in enumerate(views) if (len(view.columns) > 1) is pairs]
-        told = shifted_cells([cases[i] for i in places], false_discovery=rate)
-        found |= zip(places, told, strict=True)
+        marks = shifted_cells([cases[i] for i in places], false_discovery=rate)
+        found |= zip(places, marks, strict=True)
     return [found[i] for i in range(len(views))]
 
 
-def _answer(
-    view: View,
-    case: Case,
-    mechanism: str,
-    *,
-    scores: Sequence[Score],
-    verdict: Verdict | None,
-    shifted: Ints | None,
-) -> ColumnAnswer:
-    answers = or_none(lambda: answers_from_counts(*case, scores, mechanism=mechanism))
-    drifted = None if verdict is None else verdict.drifted
-    told = shifted if shifted is not None and drifted else np.zeros(view.size, dtype=np.int64)
-    return ColumnAnswer(
-        columns=view.columns,
-        statistics=() if verdict is None else verdict.statistics,
-        answers=answers or (),
-        cells=_cells(view, case, told),
-        counts=case[1],
-        design_effect=None if verdict is None else verdict.design_effect,
-    )
-
-
 def _cells(view: View, case: Case, shifted: Ints) -> tuple[CellAnswer, ...]:
-    shares = or_none(lambda: cell_shares(*case)) or _any_shares(case[1])
+    shares = or_none(lambda: cell_shares(*case))
+    if shares is None:  # intervals could not be computed: all shares are possible
+        found = np.clip(np.array(case[1].counts) / case[1].records[0], 0.0, 1.0)
+        shares = CellShares(found, np.zeros_like(found), np.ones_like(found))
     return tuple(
         CellAnswer(
             label=label,
@@ -163,12 +137,6 @@ def _cells(view: View, case: Case, shifted: Ints) -> tuple[CellAnswer, ...]:
         )
         for i, label in enumerate(view.labels)
     )
-
-
-def _any_shares(noisy: NoisyCounts) -> CellShares:
-    """Where intervals could not be computed: all shares are possible."""
-    shares = np.clip(np.array(noisy.counts) / noisy.records[0], 0.0, 1.0)
-    return CellShares(shares, np.zeros_like(shares), np.ones_like(shares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,37 +159,6 @@ class NoisedRound:
     simulation: str  # the state of the generator that debiases noisy counts; it makes no noise
     software: str
     at: str
-
-    @classmethod
-    def of(
-        cls,
-        current: Round,
-        noised: Noised,
-        *,
-        outcomes: tuple[Outcome, ...],
-        counted: tuple[str, ...],
-        request: str,
-        previous: str,
-        software: str,
-        at: str,
-        rng: np.random.Generator,
-    ) -> "NoisedRound":
-        """Of a round that has its noise. `rng` is for the simulation that debiases."""
-        return cls(
-            round_id=current.round_id,
-            plan=current.plan.fingerprint,
-            period=current.period,
-            points=current.points,
-            noised=noised,
-            outcomes=outcomes,
-            asked=tuple(sorted(name for cohort in current.cohorts for name in cohort.members)),
-            counted=counted,
-            simulation=_state_of(rng),
-            request=request,
-            previous=previous,
-            software=software,
-            at=at,
-        )
 
     def to_bytes(self) -> bytes:
         """As the ledger keeps it."""
@@ -252,10 +189,10 @@ class NoisedRound:
         verdict: Verdict | None = None
         no_drift: tuple[float | None, ...] = (None,) * len(estimates.each)
         if estimates.each and not plan.is_series:  # that of a series looks at all its releases
-            spread = spread_of(plan, reference, self.outcomes)
+            spread = plan.verdict.spread(reference.whole, counted_by_batch(plan, self.outcomes))
             judged = or_none(lambda: estimates.judge(plan.false_alarm_of_each, spread))
             verdict, no_drift = judged or (verdict, no_drift)
-        columns = estimates.columns
+        columns, clients = estimates.columns, sum(each.included for each in self.outcomes)
         return Release(
             round_id=self.round_id,
             request=self.request,
@@ -264,14 +201,10 @@ class NoisedRound:
             plan=plan.fingerprint,
             reference=plan.reference,
             answers=_answers(plan, estimates, no_drift),
-            columns=()
-            if columns is None
-            else answer_columns(
-                plan, views, columns, clients=self._clients, mechanism=columns.mechanism
-            ),
+            columns=answer_columns(plan, views, columns, clients=clients) if columns else (),
             verdict=verdict,
-            period=released_period(plan, self.period, self.previous),
-            privacy=in_series(self._whom(plan, estimates), plan),
+            period=ReleasedPeriod.of(plan, self.period, self.previous),
+            privacy=self._stated(plan, estimates.privacy, estimates.records / max(clients, 1)),
             cohorts=self.outcomes,
             payload=estimates.payload,
             records=estimates.records,
@@ -286,21 +219,16 @@ class NoisedRound:
         first = self.outcomes[0]
         return plan_cohort(plan, clients=first.clients).ring().packed_bytes
 
-    @property
-    def _clients(self) -> int:
-        """How many are counted."""
-        return sum(outcome.included for outcome in self.outcomes)
-
-    def _whom(self, plan: Plan, estimates: Estimates) -> PrivacyStatement:
-        """The privacy statement, with whom it protects."""
-        held = None if plan.unit.kind == "client" else estimates.records / max(self._clients, 1)
-        return replace(
-            estimates.privacy,
-            unit=plan.unit.kind,
-            per_client=None if plan.unit.kind == "record" else plan.unit.records,
-            away=plan.unit.kind == "client" and plan.unit.empty == "away",
-            held=held,
-        )
+    def _stated(self, plan: Plan, privacy: PrivacyStatement, held: float) -> PrivacyStatement:
+        """The privacy statement, with whom it protects, and what the releases of a series do."""
+        unit, per_client, away = plan.unit.stated
+        whom = replace(privacy, unit=unit, per_client=per_client, away=away)
+        if unit == "record":
+            whom = replace(whom, held=held)
+        if not plan.is_series:
+            return whom
+        (epsilon, delta), counted = plan.budget.total, plan.budget.releases
+        return replace(whom, counted=counted, series_epsilon=epsilon, series_delta=delta)
 
 
 def finish_round(
@@ -360,7 +288,7 @@ def _answers(
     )
 
 
-def _state_of(rng: np.random.Generator) -> str:
+def state_of(rng: np.random.Generator) -> str:
     """The state of a generator as text; of another kind than the usual one, that of its child."""
     if not isinstance(rng.bit_generator, np.random.PCG64):
         rng = np.random.default_rng(int(rng.integers(2**63)))

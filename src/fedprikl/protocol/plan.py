@@ -1,6 +1,7 @@
 """The plan: what all parties agree on before any data is touched. All of it is public."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from itertools import takewhile
@@ -26,11 +27,12 @@ from fedprikl.documents import (
     to_plain,
 )
 from fedprikl.errors import InvalidInputError
-from fedprikl.privacy import TimeInterval
+from fedprikl.privacy import TimeInterval, Unit
 from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol.keys import SigningKey, is_fingerprint, is_sealing_key, verify_signature
 from fedprikl.protocol.question import WHOLE, AskedView, Question
 from fedprikl.protocol.series import Once, Series
+from fedprikl.reference import Spread, View
 
 Trust = Literal["aggregator", "none"]
 Control = Literal["family", "discovery"]
@@ -79,6 +81,11 @@ class OneRecord:
         """How many records one protected unit contributes."""
         return 1
 
+    @property
+    def stated(self) -> tuple[Unit, int | None, bool]:
+        """As a privacy statement says it: whom, how many records, and who may stay away."""
+        return "record", None, False
+
 
 @dataclass(frozen=True, slots=True)
 class WholeClient:
@@ -95,6 +102,11 @@ class WholeClient:
     def contribution_bound(self) -> int:
         """How many records one protected unit contributes."""
         return self.records
+
+    @property
+    def stated(self) -> tuple[Unit, int | None, bool]:
+        """As a privacy statement says it: whom, how many records, and who may stay away."""
+        return "client", self.records, self.empty == "away"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +154,15 @@ class VerdictRules:
         if self.threshold is not None:
             check_finite(self.threshold, "threshold")
         check_open_unit(self.false_discovery, "false_discovery", "Use 0.1 for one cell in ten.")
+
+    def spread(self, view: View, clients: Sequence[int]) -> float | Spread:
+        """How counts vary without drift: by the plan, or by the reference for who was counted.
+
+        `clients` are those of each batch.
+        """
+        if self.design_effect is not None:
+            return self.design_effect
+        return view.spread(clients=clients)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,33 +94,13 @@ class ReleasedPeriod:
     end: str
     previous: str  # fingerprint of the release before; empty: it is the first
 
-    def is_of(self, plan: Plan) -> bool:
-        """Whether it is a period of the plan's series."""
-        if plan.when.kind == "once" or not 0 <= self.number < plan.when.periods:
-            return False
-        times = plan.when.counted_by(self.number).times
-        return (self.start, self.end) == (times.start, times.end)
-
-
-def released_period(plan: Plan, number: int | None, previous: str) -> ReleasedPeriod | None:
-    """Of a round of the plan; None if the plan has no series."""
-    if plan.when.kind == "once" or number is None:
-        return None
-    times = plan.when.counted_by(number).times
-    return ReleasedPeriod(number=number, start=times.start, end=times.end, previous=previous)
-
-
-def in_series(statement: PrivacyStatement, plan: Plan) -> PrivacyStatement:
-    """The statement on a release, with what all releases of the plan's series protect."""
-    if not plan.is_series:
-        return statement
-    epsilon, delta = plan.budget.total
-    return replace(
-        statement,
-        counted=plan.budget.releases,
-        series_epsilon=epsilon,
-        series_delta=delta,
-    )
+    @classmethod
+    def of(cls, plan: Plan, number: int | None, previous: str) -> "ReleasedPeriod | None":
+        """Of a round of the plan; None if the plan has no series, or no such period."""
+        if plan.when.kind == "once" or number is None or number >= plan.when.periods:
+            return None
+        times = plan.when.counted_by(number).times
+        return cls(number=number, start=times.start, end=times.end, previous=previous)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +204,7 @@ class Release:
 
     def is_about(self, plan: Plan) -> bool:
         """Whether it says what a release of this plan says: every answer, in the same order."""
-        claimed = self.privacy.claimed_epsilon
+        privacy = self.privacy
         counts = any(question.release == "counts" for question in plan.about_whole)
         return (
             self.plan == plan.fingerprint
@@ -236,19 +216,17 @@ class Release:
             and (self.noisy_counts is not None) is counts
             and self._has_statistics_of(plan)
             and self._has_records_of(plan)
-            and (self.period is not None) == plan.is_series
-            and (self.period is None or self.period.is_of(plan))
-            and claimed == plan.budget.epsilon
-            and self._protects_whom(plan)
+            and self._has_period_of(plan)
+            and privacy.claimed_epsilon == plan.budget.epsilon
+            and (privacy.unit, privacy.per_client, privacy.away) == plan.unit.stated
         )
 
-    def _protects_whom(self, plan: Plan) -> bool:
-        """Whether its statement is about whom the plan protects."""
-        stated = self.privacy.unit, self.privacy.per_client, self.privacy.away
-        unit = plan.unit
-        if unit.kind == "record":
-            return stated == ("record", None, False)
-        return stated == ("client", unit.records, unit.empty == "away")
+    def _has_period_of(self, plan: Plan) -> bool:
+        """Whether it stands where the plan's series has a period; without a series, nowhere."""
+        place = self.period
+        if place is None:
+            return not plan.is_series
+        return place == ReleasedPeriod.of(plan, place.number, place.previous)
 
     def _has_records_of(self, plan: Plan) -> bool:
         """Whether the signed number of records is what the signed cohorts contribute."""

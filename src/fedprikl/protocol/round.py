@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from fedprikl.checks import Ints
-from fedprikl.documents import canonical, parse_document
+from fedprikl.documents import canonical, parse_document, read_exactly, to_plain
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol.keys import Address, Roster, SigningKey, verify_signature
 from fedprikl.protocol.plan import Plan, SignedPlan
@@ -25,16 +25,6 @@ from fedprikl.secure_sum import NONCE_BYTES, SumPlan
 _IDENTITY = b"fedprikl/identity/2/"
 _KEY_BYTES = 32
 _CHALLENGE = re.compile("[0-9a-f]{32}")
-FIELDS = {
-    "round",
-    "signed",
-    "cohort",
-    "batch",
-    "index",
-    "cells",
-    "sums",
-    "period",
-}  # of an invitation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,17 +71,8 @@ class Invitation:
     @classmethod
     def to_member(cls, current: Round, cohort: Cohort, index: int) -> "Invitation":
         """The invitation of one member of a cohort."""
-        cells = tuple(cohort.cells.tolist())
-        return cls(
-            current.round_id,
-            current.signed,
-            cohort.number,
-            cohort.batch,
-            index,
-            cells,
-            cohort.sums,
-            current.period,
-        )
+        about, cells = (cohort.number, cohort.batch, index), tuple(cohort.cells.tolist())
+        return cls(current.round_id, current.signed, *about, cells, cohort.sums, current.period)
 
     def address(self, step: str) -> Address:
         """Where the answer of a step belongs: to this invitation, whole, and to no other.
@@ -108,66 +89,15 @@ class Invitation:
 
     def to_bytes(self) -> bytes:
         """As it travels."""
-        sums = self.sums
-        return canonical(
-            {
-                "round": self.round_id,
-                "signed": self.signed.to_dict(),
-                "cohort": self.cohort,
-                "batch": self.batch,
-                "index": self.index,
-                "cells": list(self.cells),
-                "sums": {
-                    "nonce": sums.nonce.hex(),
-                    "clients": sums.clients,
-                    "neighbours": sums.neighbours,
-                    "threshold": sums.threshold,
-                    "minimum": sums.minimum,
-                    "maxima": list(sums.maxima),
-                    "roster": [key.hex() for key in sums.roster],
-                },
-                "period": self.period,
-            }
-        )
+        return canonical(to_plain(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Invitation":
         """The invitation in a message; anything else is refused."""
-        document = parse_document(data, "invitation")
-        if set(document) != FIELDS:
-            raise InvalidInputError("This invitation cannot be used: its fields are not the usual.")
         try:
-            sums: dict[str, Any] = dict(document["sums"])
-            return cls(
-                round_id=_text(document["round"]),
-                signed=SignedPlan.from_dict(document["signed"]),
-                cohort=_whole(document["cohort"]),
-                batch=_whole(document["batch"]),
-                index=_whole(document["index"]),
-                cells=tuple(_whole(cell) for cell in document["cells"]),
-                sums=SumPlan(
-                    nonce=bytes.fromhex(sums.pop("nonce")),
-                    maxima=tuple(sums.pop("maxima")),
-                    roster=tuple(bytes.fromhex(key) for key in sums.pop("roster")),
-                    **sums,
-                ),
-                period=None if document["period"] is None else _whole(document["period"]),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            detail = str(error) if isinstance(error, InvalidInputError) else "a field is malformed."
-            raise InvalidInputError(f"This invitation cannot be used: {detail}") from None
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise TypeError(value)
-    return value
+            return read_exactly(cls, parse_document(data, "invitation"), "invitation")
+        except (InvalidInputError, OverflowError) as error:
+            raise InvalidInputError(f"This invitation cannot be used: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
