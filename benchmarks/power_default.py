@@ -16,8 +16,8 @@ import fedprikl as fk
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise, CountsDesign, Estimate
 from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.simulated_releases import CountsNoise, Populations, ReleaseOption
 from fedprikl.estimation.statistic import Statistic
-from fedprikl.estimation.trials import CountsNoise, Populations, Release
 from fedprikl.estimation.verdict import joint_thresholds, simulate_together, simulated_draws
 from fedprikl.planning.simulated_round import SimulatedRound
 from fedprikl.privacy import InsecureSeededNoise, Unit
@@ -79,7 +79,7 @@ class Default:
         self.trusted = self.plan.trust == "aggregator"
 
     @cached_property
-    def release(self) -> Release:
+    def release(self) -> ReleaseOption:
         """How KL is released: a number with noise, a number with adaptive noise, noisy counts."""
         if self.plan.sums.batches > 1 or len(self.points) < np.count_nonzero(self.pi):
             raise ValueError("Not all cells are asked: release one by one, with `estimate`.")

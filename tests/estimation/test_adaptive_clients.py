@@ -15,7 +15,7 @@ from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.adaptive import adaptive_law, adaptive_ranges, adaptive_value, dead_zone
 from fedprikl.estimation.interval import AdaptiveBound
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.trials import AdaptiveNoise, trial_errors
+from fedprikl.estimation.simulated_releases import AdaptiveNoise, simulated_errors
 from fedprikl.estimation.trusted_aggregator import AskedNumber
 from fedprikl.privacy import NoiseLaw, Ranges, adaptive, reachable_ranges
 from fedprikl.privacy.adaptive import ring_weights
@@ -225,7 +225,7 @@ def test_everything_that_is_told_of_a_release_knows_the_client() -> None:
     ]
     assert spread[1] > 3 * spread[0]
     errors = [
-        trial_errors(held.points, held.records, np.ones(4), Score(), release).mean_absolute
+        simulated_errors(held.points, held.records, np.ones(4), Score(), release).mean_absolute
         for release in (AdaptiveNoise(1.0), AdaptiveNoise(1.0, 20))
     ]
     assert errors[1] > 3 * errors[0]

@@ -30,7 +30,7 @@ def lognormal(cells: int, seed: int = 4) -> Floats:
 
 
 def drifted(pi: Floats, kind: str) -> Floats:
-    """Drifts that are like no rung of the ladder: other cells, directions and sizes."""
+    """Drifts that are like no level of the calibration grid: other cells, directions and sizes."""
     rng, order = np.random.default_rng(8), np.argsort(pi)
     ratios = np.ones(len(pi))
     if kind == "smooth":

@@ -13,10 +13,9 @@ from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import KL, Score, Skew, skewed_divergence
 from fedprikl.estimation import BatchCounts, trusted_aggregator
 from fedprikl.estimation.drift_model import KINDS, drifted_ratios
-from fedprikl.estimation.envelope import Ladder, sampling_variance
 from fedprikl.estimation.interval import value_interval
 from fedprikl.estimation.scoring import Terms
-from fedprikl.estimation.trials import ValueNoise
+from fedprikl.estimation.simulated_releases import CalibrationGrid, ValueNoise, sampling_variance
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from fedprikl.reference import QueryPoints, distinct_points, spread_points
 from tests.false_alarm import Enough
@@ -133,11 +132,11 @@ def test_quantiles_of_noise_and_sampling(probability: float, sd: float) -> None:
     assert gaussian.quantile(probability, error_sd=sd) == pytest.approx(expected)
 
 
-def ladder(points: QueryPoints, records: int, score: Score, effect: float = 1.0) -> Ladder:
+def grid(points: QueryPoints, records: int, score: Score, effect: float = 1.0) -> CalibrationGrid:
     """With next to no noise: what points, batches and clipping do."""
     noise = LaplaceMechanism(scale=1e-6, sensitivity=1e-6)
     batches = np.full(points.batches, records)
-    return Ladder(points, batches, score, ValueNoise(noise), 0.95, effect)
+    return CalibrationGrid(points, batches, score, ValueNoise(noise), 0.95, effect)
 
 
 def test_batches_widen_the_interval(rng: np.random.Generator) -> None:
@@ -146,14 +145,14 @@ def test_batches_widen_the_interval(rng: np.random.Generator) -> None:
         replace(distinct_points(pi, 20, batches=t, rng=rng), sampling_variance=0.0) for t in (1, 4)
     )
 
-    def width(found: Ladder) -> float:
-        rung = found.rung(0)
-        assert rung is not None
-        return rung.high - rung.low
+    def width(found: CalibrationGrid) -> float:
+        level = found.at(0)
+        assert level is not None
+        return level.high - level.low
 
-    assert width(ladder(one, 1000, Score())) < 1e-4
-    assert width(ladder(four, 1000, Score())) > 0.01
-    assert width(ladder(four, 1000, Score(), 4.0)) > 1.5 * width(ladder(four, 1000, Score()))
+    assert width(grid(one, 1000, Score())) < 1e-4
+    assert width(grid(four, 1000, Score())) > 0.01
+    assert width(grid(four, 1000, Score(), 4.0)) > 1.5 * width(grid(four, 1000, Score()))
 
 
 def errors_by_hand(points: QueryPoints, score: Score, ratios: Floats) -> tuple[float, float]:
@@ -177,23 +176,23 @@ def test_the_interval_leaves_room_for_the_bias_of_every_kind_of_drift(batches: i
     pi, _ = population("no drift")
     points = spread_points(pi, 40, batches=batches, rng=np.random.default_rng(3))
     score = Score(correction=1.0, maximum_step=0.005)
-    terms, found = Terms.of(points, BATCHES[:batches]), ladder(points, 10_000, score)
+    terms, found = Terms.of(points, BATCHES[:batches]), grid(points, 10_000, score)
     at = len(found.sizes) - 4
-    rung, size = found.rung(at), float(found.sizes[at])
-    assert rung is not None
-    spread = 1.96 * math.sqrt(sampling_variance(points, score) * rung.truth)
+    level, size = found.at(at), float(found.sizes[at])
+    assert level is not None
+    spread = 1.96 * math.sqrt(sampling_variance(points, score) * level.truth)
     most = 0.0
     for kind in KINDS:
         ratios = drifted_ratios(terms.pi, kind, size, score, mass=terms.weights)
         if ratios is not None:
             bias, sd = errors_by_hand(points, score, ratios)
-            assert rung.low < bias - 1.6 * sd - 0.9 * spread
-            assert bias + 1.6 * sd < rung.high
+            assert level.low < bias - 1.6 * sd - 0.9 * spread
+            assert bias + 1.6 * sd < level.high
             most = max(most, bias)
     assert most > 0.01
-    low, high = found.interval(rung.truth + rung.high)
-    assert low == pytest.approx(rung.truth, rel=1e-3)
-    assert high > rung.truth
+    low, high = found.interval(level.truth + level.high)
+    assert low == pytest.approx(level.truth, rel=1e-3)
+    assert high > level.truth
 
 
 def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:

@@ -38,8 +38,8 @@ from fedprikl.estimation import (
 from fedprikl.estimation.drift_model import drifted_ratios, model_drift
 from fedprikl.estimation.interval import counts_interval
 from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.simulated_releases import CountsNoise, simulated_errors
 from fedprikl.estimation.statistic import variation_statistic
-from fedprikl.estimation.trials import CountsNoise, trial_errors
 from fedprikl.planning import (
     Design,
     DesignForecast,
@@ -221,7 +221,7 @@ def test_noisy_counts_are_estimated_and_judged(triangular: Divergence) -> None:
     assert judge_together([statistic], NoDrift.of(points, records, 1.0), false_alarm=0.01).drifted
     ratios = drifted_ratios(pi, "shuffled", 0.4, score)
     assert ratios is not None
-    errors = trial_errors(points, records, ratios, score, CountsNoise(noise))
+    errors = simulated_errors(points, records, ratios, score, CountsNoise(noise))
     assert 0 < errors.mean_absolute < 0.1
 
 

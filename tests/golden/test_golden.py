@@ -74,7 +74,7 @@ def test_only_what_is_simulated_may_differ_with_other_random_numbers() -> None:
 def test_a_forecast_of_other_random_numbers_fails() -> None:
     """Its Monte Carlo error is far more than rounding."""
     name = "planner: dense, trust none"
-    with patch("fedprikl.estimation.trials.SEED", 8):
+    with patch("fedprikl.estimation.simulated_releases.SEED", 8):
         found = round_trip(CASES[name]())
     forecasts = [path for path in leaves(RECORDED[name]) if path.endswith("/error")]
     assert set(forecasts) <= differences(RECORDED[name], found).keys()

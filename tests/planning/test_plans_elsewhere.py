@@ -21,7 +21,7 @@ from fedprikl.documents import to_plain
 from fedprikl.estimation import CountNoise
 from fedprikl.estimation.drift_model import drifted_ratios
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.trials import CountsNoise, trial_errors
+from fedprikl.estimation.simulated_releases import CountsNoise, simulated_errors
 from fedprikl.estimation.verdict import SmoothTail
 from fedprikl.planning import plan_round
 from fedprikl.planning.simulated_round import _drifted
@@ -88,7 +88,7 @@ def test_rounding_moves_no_draw_of_a_trial(kind: str) -> None:
     ratios = drifted_ratios(POINTS.pi, kind, 0.05, Score())
     assert ratios is not None
     first, *others = (
-        trial_errors(
+        simulated_errors(
             POINTS, RECORDS, ratios * factor, Score(), CountsNoise(CountNoise(sd=3.0))
         ).signed
         for factor in ROUNDED

@@ -16,10 +16,16 @@ from fedprikl.checks import Floats, Ints, check_open_unit
 from fedprikl.divergence import Score, Skew
 from fedprikl.estimation.adaptive import dead_zone, gap_parts, is_whole
 from fedprikl.estimation.drift_model import SEED, skew_of
-from fedprikl.estimation.envelope import ladder, sampling_variance
 from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts
 from fedprikl.estimation.scoring import cached_by_value
-from fedprikl.estimation.trials import AdaptiveNoise, CountsNoise, Populations, ValueNoise
+from fedprikl.estimation.simulated_releases import (
+    AdaptiveNoise,
+    CountsNoise,
+    Populations,
+    ValueNoise,
+    calibration_grid,
+    sampling_variance,
+)
 from fedprikl.libraries import scipy
 from fedprikl.privacy import InverseSensitivityMechanism, Mechanism
 from fedprikl.reference import QueryPoints
@@ -304,7 +310,9 @@ def value_interval(
             _sampled(value, mechanism, sampling_variance(points, score), largest, level)
         )
     if not is_whole(points):
-        found = ladder(points, records, score, ValueNoise(mechanism), level, client_effect)
+        found = calibration_grid(
+            points, records, score, ValueNoise(mechanism), level, client_effect
+        )
         return Interval(found.interval(value))
     reach = mechanism.quantile((1 + level) / 2)
     ratio, most = largest_raise(score, int(records[0]), points.pi_min)
@@ -331,7 +339,7 @@ def adaptive_interval(
     """
     if not _is_known(score, level):
         return None
-    found = ladder(
+    found = calibration_grid(
         points, records, score, AdaptiveNoise(epsilon, contribution), level, client_effect
     )
     measured = found.interval(value)

@@ -30,15 +30,15 @@ from fedprikl.estimation.drift_model import (
 )
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.scoring import Terms
-from fedprikl.estimation.statistic import Statistic, variation_statistic
-from fedprikl.estimation.trials import (
+from fedprikl.estimation.simulated_releases import (
     RESAMPLES,
     AdaptiveNoise,
     CountsNoise,
-    Release,
+    ReleaseOption,
     ValueNoise,
-    trial_errors,
+    simulated_errors,
 )
+from fedprikl.estimation.statistic import Statistic, variation_statistic
 from fedprikl.estimation.verdict import (
     NullValues,
     joint_thresholds,
@@ -295,7 +295,7 @@ class SimulatedRound:
         return NAMES.get(question.release, f"{question.noise} noise")
 
     @cached_property
-    def release(self) -> Release:
+    def release(self) -> ReleaseOption:
         """How the size is released."""
         trust = trust_of(self.plan)
         if isinstance(trust, NoisyHistogram) or not self.is_whole:
@@ -412,7 +412,7 @@ class SimulatedRound:
     def _examples_error(self, ratios: Floats, tries: int, times: int) -> float:
         """The same for examples of a drift and these points, if there are so many to try."""
         populations, draws = self._effort
-        errors = trial_errors(
+        errors = simulated_errors(
             self.points,
             self.records,
             ratios[:, self.term_cells],

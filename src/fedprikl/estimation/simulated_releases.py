@@ -1,30 +1,39 @@
-"""Trials: simulated releases of simulated populations, from public quantities only.
+"""Simulated releases of simulated populations: their errors, and intervals that follow. Public.
 
 A forecast or an interval needs the error of a release at some drift. Populations of that drift are
-drawn, and what would be released of each is compared with the divergence of its very records.
+drawn, and what would be released of each is compared with the divergence of its very records. On a
+calibration grid of all sizes of drift, this tells which divergences a value does not contradict.
+What holds for the kinds of drift that are drawn need not hold for every population: such an
+interval is measured, not guaranteed.
 """
 
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation.adaptive import adaptive_law
-from fedprikl.estimation.drift_model import SEED
+from fedprikl.estimation.drift_model import KINDS, SEED, drifted_ratios, skew_of
 from fedprikl.estimation.no_drift import group_sizes, multinomial
 from fedprikl.estimation.noisy_counts import WHOLE, CountNoise, CountsDesign
-from fedprikl.estimation.scoring import BatchCounts, Terms
+from fedprikl.estimation.scoring import BatchCounts, Terms, cached_by_value
+from fedprikl.libraries import scipy
 from fedprikl.privacy import Mechanism
 from fedprikl.reference import QueryPoints
 from fedprikl.search import bisect_each
 
 POPULATIONS = 8
-RESAMPLES = 10  # of the debiasing of noisy counts, in a trial
+RESAMPLES = 10  # of the debiasing of noisy counts, in a simulation
 BISECTIONS = 60
+LARGEST, RATIO = 0.9, 2.0  # the largest drift that is looked at, of an empty cell's; the next one
+MOST_LEVELS = 24
+CAUTION = 0.6  # of the tail: kinds of drift are examples, and sizes between levels not simulated
+EFFORT = 1, 400  # of adaptive noise, which is slow to simulate
+NO_DRIFT = 6, 400  # the same where there is only one kind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,18 +49,6 @@ class Populations:
         """The divergence of each population's very records, of the asked cells."""
         terms, total = Terms.of(self.points, self.records), np.asarray(self.records.sum())
         return np.asarray(score.plain(self.everybody, terms.pi, total) @ terms.weights)
-
-
-class Release(Hashable, Protocol):
-    """How one number is released."""
-
-    effort: ClassVar[tuple[int, int]]  # populations, and releases of each, that tell the mean error
-
-    def values(
-        self, drawn: Populations, score: Score, rng: np.random.Generator, draws: int
-    ) -> Floats:
-        """Released values, (populations, draws)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +122,11 @@ class CountsNoise:
         return found.reshape(rows, draws)
 
 
+# How one number is released. `values` are what is released, (populations, draws); `effort` are the
+# populations, and releases of each, that tell the mean error.
+ReleaseOption = ValueNoise | AdaptiveNoise | CountsNoise
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Errors:
     """Released values less the divergence of the very records, (populations, draws)."""
@@ -152,17 +154,13 @@ class Errors:
         """The mean divergence of the populations' very records: more than the drift's size."""
         return float(self.truths.mean())
 
-    def quantiles(self, probabilities: Floats) -> Floats:
-        """Of the errors of all populations together."""
-        return np.asarray(np.quantile(self.signed, probabilities))
 
-
-def trial_errors(
+def simulated_errors(
     points: QueryPoints,
     records: Ints,
     ratios: Floats,
     score: Score,
-    release: Release,
+    release: ReleaseOption,
     *,
     design_effect: float = 1.0,
     effort: tuple[int, int] | None = None,
@@ -179,7 +177,7 @@ def trial_errors(
     >>> points = all_points([0.4, 0.3, 0.2, 0.1])
     >>> noise = calibrate(Numbers(sensitivity=0.01), epsilon=1.0, law="laplace")
     >>> ratios = drifted_ratios(points.pi, "smooth", 0.1, Score())
-    >>> found = trial_errors(points, np.array([1000]), ratios, Score(), ValueNoise(noise))
+    >>> found = simulated_errors(points, np.array([1000]), ratios, Score(), ValueNoise(noise))
     >>> round(found.mean_absolute, 4), bool(0.08 < found.truth < 0.12)
     (0.01, True)
     """
@@ -250,3 +248,146 @@ def noise_quantiles(mechanism: Any, draws: int) -> Floats:
 
 def _levels(draws: int) -> Floats:
     return (np.arange(draws) + 0.5) / draws
+
+
+def sampling_variance(points: QueryPoints, score: Score) -> float:
+    """What the choice of points adds to the variance per unit of D, at most: V R.
+
+    With s = f(v) and E[v] = 1, the mean of the gap g(v) = f(v) - f'(1) (v - 1) is D, and
+    s^2 <= R g(v) for every ratio that can occur, R the divergence's `square_ratio`. So
+    E[s^2] <= R D whatever the population.
+    """
+    if not points.sampling_variance:
+        return 0.0
+    ratio = score.divergence.square_ratio(skew_of(score), 1 / points.pi_min)
+    return points.sampling_variance * ratio
+
+
+class GridLevel(NamedTuple):
+    """The errors at one size of drift: the lowest and the highest of all its kinds."""
+
+    truth: float
+    low: float
+    high: float
+
+
+class CalibrationGrid:
+    """The errors of a release at drifts of all sizes; each size is simulated when needed."""
+
+    def __init__(
+        self,
+        points: QueryPoints,
+        records: Ints,
+        score: Score,
+        release: ReleaseOption,
+        level: float,
+        design_effect: float,
+    ) -> None:
+        self._points, self._records, self._score = points, records, score
+        self._release, self._level = release, level
+        # Groups of equal records leave more cells empty than clients whose records are correlated.
+        self._effects = sorted({1.0, design_effect})
+        self._terms = Terms.of(points, records)
+        gamma, highest = skew_of(score), 1 / points.pi_min
+        self.largest = score.divergence.largest(gamma, highest)
+        sizes = LARGEST * score.divergence.empty(gamma) / RATIO ** np.arange(MOST_LEVELS)
+        least = len(self._terms.pi) / (8 * records.sum())  # far below what no drift gives
+        if isinstance(release, ValueNoise):
+            least = max(least, release.mechanism.standard_deviation / 2)
+        self.sizes: Floats = np.append(0.0, sizes[sizes > least][::-1])
+        self._known: dict[int, GridLevel | None] = {}
+        self._sampling = sampling_variance(points, score)
+
+    def interval(self, value: float) -> tuple[float, float]:
+        """From the least to the largest divergence that the value does not contradict."""
+        at = int(np.searchsorted(self.sizes, value))
+        first, last = max(at - 1, 0), min(at, len(self.sizes) - 1)
+        while True:
+            found = [each for i in range(first, last + 1) if (each := self.at(i)) is not None]
+            if not found:
+                first -= 1
+                continue
+            low, high = _crossings(value, found, self.largest)
+            if first > 0 and low < found[0].truth:
+                first -= 1
+            elif last + 1 < len(self.sizes) and high > found[-1].truth:
+                last += 1
+            else:
+                return low, high
+
+    def at(self, i: int) -> GridLevel | None:
+        """The errors at the i-th size; None if there is no drift, as with one cell only."""
+        if i not in self._known:
+            self._known[i] = self._simulated(float(self.sizes[i]))
+        return self._known[i]
+
+    def _simulated(self, size: float) -> GridLevel | None:
+        terms, found, effort = self._terms, [], None
+        if isinstance(self._release, AdaptiveNoise):
+            effort = EFFORT if size > 0 else NO_DRIFT
+        for kind in KINDS if size > 0 else KINDS[:1]:
+            ratios = drifted_ratios(
+                terms.pi, kind, size, self._score, mass=terms.weights, nearest=True
+            )
+            for effect in self._effects if ratios is not None else ():
+                errors = simulated_errors(
+                    self._points,
+                    self._records,
+                    cast(Floats, ratios),
+                    self._score,
+                    self._release,
+                    design_effect=effect,
+                    effort=effort,
+                )
+                found.append(self._bounds(errors))
+        if not found:
+            return None
+        truths, lows, highs = np.array(found).T
+        return GridLevel(float(truths.max()), float(lows.min()), float(highs.max()))
+
+    def _bounds(self, errors: Errors) -> GridLevel:
+        """Mean truth, and quantiles of the errors with what the choice of points adds."""
+        tail, middle = CAUTION * (1 - self._level) / 2, errors.bias
+        if isinstance(self._release, AdaptiveNoise):  # each population has noise of its own
+            rows = np.quantile(errors.signed, [tail, 1 - tail], axis=1)
+            low, high = rows[0].min(), rows[1].max()
+        else:
+            low, high = np.quantile(errors.signed, [tail, 1 - tail])
+        z = float(scipy.special.ndtri(1 - tail))
+        sampling = z * np.sqrt(self._sampling * max(errors.truth, 0.0))
+        return GridLevel(
+            errors.truth,
+            float(middle - np.hypot(middle - low, sampling)),
+            float(middle + np.hypot(high - middle, sampling)),
+        )
+
+
+calibration_grid = cached_by_value(16)(CalibrationGrid)  # the same one if it is asked for again
+
+
+def _crossings(value: float, levels: Sequence[GridLevel], largest: float) -> tuple[float, float]:
+    """The least D with D + high >= value and the largest with D + low <= value.
+
+    Between levels the errors are interpolated, beyond the outermost they stay the same.
+    """
+    truths, low, high = np.array([levels[0], *levels, levels[-1]]).T
+    divergences = np.append(0.0, np.maximum.accumulate(truths[1:]))
+    divergences[-1] = max(largest, float(divergences[-1]))
+    highs, lows = divergences + high, divergences + low
+    able, also = np.flatnonzero(highs >= value), np.flatnonzero(lows <= value)
+    if not able.size or not also.size:  # the noise threw the value far out of the possible range
+        nearest = min(max(value, 0.0), largest)
+        return nearest, nearest
+    return (
+        _crossing(value, divergences, highs, int(able[0]) - 1),
+        _crossing(value, divergences, lows, int(also[-1])),
+    )
+
+
+def _crossing(value: float, divergences: Floats, bounds: Floats, i: int) -> float:
+    """Where the line from the i-th to the next bound meets the value; the end if there is none."""
+    if i < 0 or i + 1 == len(bounds):
+        return float(divergences[max(i, 0)])
+    rise = float(bounds[i + 1] - bounds[i])
+    share = min(max((value - float(bounds[i])) / rise, 0.0), 1.0) if rise else 0.0
+    return float(divergences[i] + share * (divergences[i + 1] - divergences[i]))
