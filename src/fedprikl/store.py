@@ -235,15 +235,15 @@ class Store(AbstractContextManager["Store"]):
                 f"entry {anchor.count} is not the one that was seen before: entries were rewritten"
             )
 
-    def replay(self, entries: Iterable[Entry], apply: Callable[[Mapping[str, Any]], None]) -> None:
-        """Calls `apply` with the body of every entry, in order.
+    def replay(self, entries: Iterable[Entry], apply: Callable[[Entry], None]) -> None:
+        """Calls `apply` with every entry, in order.
 
         Where it finds that one makes no sense (by an error other than the kind's own), the file is
         damaged: whoever forges an entry can also forge its hash.
         """
         for entry in entries:
             try:
-                apply(entry.body)
+                apply(entry)
             except self.kind.error:
                 raise
             except (LookupError, TypeError, ValueError, RecursionError, FedPriKLError):

@@ -448,8 +448,8 @@ def test_a_thousand_releases_are_read_and_shown_in_a_second(folder: Path) -> Non
             for point in made.points[:1000]:
                 n, name = point.number, f"{point.number:064x}"
                 for body in (
-                    {"event": "begin", "period": n, "round": name},
-                    {"event": "release", "period": n, "round": name, "release": name,
+                    {"event": "begin", "period": n, "round_id": name},
+                    {"event": "release", "period": n, "round_id": name, "release": name,
                      "document": name, "asked": ["a", "b", "c"], "answered": ["a", "b"]},
                     {"event": "judged", "period": n,
                      "found": {"point": to_plain(point), "privacy": "words",

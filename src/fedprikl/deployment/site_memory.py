@@ -18,7 +18,7 @@ clock goes back. Counts stay. The file holds no key and no record.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -29,7 +29,7 @@ from fedprikl.documents import read_fields, to_plain
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.monitoring.counted_records import CountedRecords, records_key
 from fedprikl.protocol import Invitation, Plan, Step
-from fedprikl.store import TIMEOUT, Store, StoreKind
+from fedprikl.store import TIMEOUT, Entry, Store, StoreKind
 
 SITE_MEMORY = StoreKind(
     name="site memory",
@@ -71,8 +71,9 @@ class Remembered:
     serials: dict[tuple[str, str], int] = field(default_factory=dict)  # by organiser, population
     forgotten: float = 0.0  # rounds of plans that ended up to then were removed
 
-    def apply(self, body: Mapping[str, Any]) -> None:
+    def apply(self, entry: Entry) -> None:
         """One entry; an error if this software would never have written it."""
+        body = entry.body
         match body["event"]:
             case "begin":
                 begun = read_fields(BegunRound, dict(body))

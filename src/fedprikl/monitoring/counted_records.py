@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from zoneinfo import ZoneInfo
 
 from fedprikl.documents import digest, read_fields, to_plain
 from fedprikl.errors import HistoryError, InvalidInputError
 from fedprikl.protocol import Plan, Series
 from fedprikl.records import CsvFormat, Days, FileRecords, TimeSlice, data_files
-from fedprikl.store import TIMEOUT, Store, StoreKind
+from fedprikl.store import TIMEOUT, Entry, Store, StoreKind
 
 REGISTRY = StoreKind(
     name="registry of counted records",
@@ -157,7 +157,8 @@ def _claims(store: Store) -> list[Claim]:
     """All claims of a registry that were not taken back, in order."""
     found: dict[str, Claim] = {}
 
-    def apply(body: Mapping[str, Any]) -> None:
+    def apply(entry: Entry) -> None:
+        body = entry.body
         match body["event"]:
             case "claim":
                 found[body["round_id"]] = read_fields(Claim, dict(body))

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from fedprikl.documents import read_fields
+from fedprikl.documents import read_fields, to_plain
 from fedprikl.errors import HistoryDamagedError, HistoryError
 from fedprikl.monitoring.alarms import Acknowledgement
 from fedprikl.protocol import Plan, Release, SignedPlan
@@ -75,17 +75,18 @@ class SeriesHistory:
         known = self.kept.keys() | self.missed.keys()
         return [n for n in range(self.plan.series.last_over(at) + 1) if n not in known]
 
-    def apply(self, body: Mapping[str, Any]) -> None:
+    def apply(self, entry: Entry) -> None:
         """One entry after the first; an error if this software would never have written it."""
-        if "round" in body:
-            self.rounds[_checked(body["round"], str)] = self._period(body["period"])
+        body = entry.body
+        if "round_id" in body:
+            self.rounds[_checked(body["round_id"], str)] = self._period(body["period"])
         match body["event"]:
             case "begin":
-                self.begun[body["round"]] = body["period"]
+                self.begun[body["round_id"]] = body["period"]
             case "void":
-                del self.begun[body["round"]]
+                del self.begun[body["round_id"]]
             case "release":
-                self._keep(read_fields(KeptRelease, dict(body) | {"round_id": body["round"]}))
+                self._keep(read_fields(KeptRelease, dict(body)))
             case "missed":
                 self._miss(self._period(body["period"]), _checked(body["reason"], str))
             case "judged":
@@ -156,13 +157,12 @@ class History(AbstractContextManager["History"]):
             raise HistoryError("The history is empty: no series was begun in it.")
         found: list[SeriesHistory] = []
 
-        def begin(body: Mapping[str, Any]) -> None:
-            if body["event"] != "series":
+        def begin(first: Entry) -> None:
+            if first.body["event"] != "series":
                 raise ValueError
-            found.append(
-                SeriesHistory(SignedPlan.from_dict(body["plan"]), _checked(body["signer"], str))
-            )
-            found[0].plan.series  # noqa: B018  refuses a plan for one release
+            signed, signer = SignedPlan.from_dict(first.body["plan"]), first.body["signer"]
+            signed.plan.series  # noqa: B018  refuses a plan for one release
+            found.append(SeriesHistory(signed, _checked(signer, str)))
 
         self._store.replay(entries[:1], begin)
         self._store.replay(entries[1:], found[0].apply)
@@ -194,11 +194,11 @@ class History(AbstractContextManager["History"]):
 
     def begin(self, period: int, round_id: str, *, at: str) -> None:
         """Before anything is sent: this round counts this period."""
-        self._append({"event": "begin", "period": period, "round": round_id, "at": at})
+        self._append({"event": "begin", "period": period, "round_id": round_id, "at": at})
 
     def void(self, period: int, round_id: str, *, at: str) -> None:
         """The round ended before anything was opened: its period is due again."""
-        self._append({"event": "void", "period": period, "round": round_id, "at": at})
+        self._append({"event": "void", "period": period, "round_id": round_id, "at": at})
 
     def keep(
         self, message: bytes, *, asked: Iterable[str], answered: Iterable[str], at: str
@@ -217,18 +217,16 @@ class History(AbstractContextManager["History"]):
                 return release
             if number in found.kept or number in found.missed:
                 raise HistoryError(f"Period {number} is in the history already.")
-            self._store.keep_document(message)
-            body = {
-                "event": "release",
-                "period": number,
-                "round": release.round_id,
-                "release": release.fingerprint,
-                "document": document,
-                "asked": sorted(asked),
-                "answered": sorted(answered),
-                "at": at,
-            }
-            self._store.append(body)
+            kept = KeptRelease(
+                period=number,
+                round_id=release.round_id,
+                release=release.fingerprint,
+                document=self._store.keep_document(message),
+                asked=tuple(sorted(asked)),
+                answered=tuple(sorted(answered)),
+                at=at,
+            )
+            self._store.append({"event": "release"} | to_plain(kept))
         return release
 
     def miss(self, period: int, reason: str, *, at: str) -> None:
@@ -308,7 +306,7 @@ class History(AbstractContextManager["History"]):
                     f"are missing from {self._store.path}, or were exchanged. {HISTORY.advice}"
                 )
             previous = release.fingerprint
-        return len(self.read().kept)
+        return len(found.kept)
 
     def _append(self, body: Mapping[str, Any]) -> None:
         with self._store.writing():

@@ -1,6 +1,6 @@
 """Privacy: sensitivity, laws of noise, calibration, accounts, ledger. Knows no divergence."""
 
-from fedprikl.privacy.account import Account, RoundState, TimeInterval
+from fedprikl.privacy.account import Account, LedgerRound, RoundState, TimeInterval
 from fedprikl.privacy.adaptive import (
     InverseSensitivityMechanism,
     NoiseLaw,
@@ -36,7 +36,7 @@ from fedprikl.privacy.laws import (
     laplace_variance,
     register_law,
 )
-from fedprikl.privacy.ledger import Ledger, Reservation
+from fedprikl.privacy.ledger import Ledger
 from fedprikl.privacy.noise import SECURE_NOISE, InsecureSeededNoise, NoiseSource, SecureNoise
 from fedprikl.privacy.sensitivity import (
     BatchIncrements,
@@ -71,6 +71,7 @@ __all__ = [
     "InverseSensitivityMechanism",
     "LaplaceMechanism",
     "Ledger",
+    "LedgerRound",
     "Mechanism",
     "NoiseLaw",
     "NoiseSource",
@@ -78,7 +79,6 @@ __all__ = [
     "PrivacyStatement",
     "PureLoss",
     "Ranges",
-    "Reservation",
     "RoundState",
     "SecureNoise",
     "SharedCounts",

@@ -25,7 +25,7 @@ from fedprikl.privacy.charges import (
 )
 from fedprikl.privacy.composition import largest_fitting_epsilon, total_epsilon
 from fedprikl.privacy.laws import AUTOMATIC
-from fedprikl.store import StoreKind
+from fedprikl.store import Entry, Head, StoreKind
 
 LEDGER = StoreKind(
     name="ledger",
@@ -200,12 +200,13 @@ _CLOSED = {"commit": RoundState.COMMITTED, "cancel": RoundState.CANCELLED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRound:
-    """One reservation and what became of it."""
+    """One reservation, which permits to release a round, and what became of it."""
 
     round_id: str
     population: str
     charge: Charge
     at: str  # when it was reserved
+    head: Head  # of the ledger with this reservation; belongs into the signed release
     note: str = ""
     times: TimeInterval | None = None  # of its records; None: of all of them
     unit: Unit = "record"  # whom the charge protects
@@ -311,8 +312,9 @@ class Accounts:
     rounds: dict[str, LedgerRound] = field(default_factory=dict)
     bound: BoundRecords = field(default_factory=BoundRecords)
 
-    def apply(self, body: Mapping[str, Any]) -> None:
+    def apply(self, entry: Entry) -> None:
         """One entry. A KeyError, TypeError or ValueError: no ledger would have written it."""
+        body = entry.body
         match body["event"]:
             case "records":
                 self.bound.apply(body)
@@ -325,7 +327,7 @@ class Accounts:
                     unit=check_unit(body.get("unit", "record")),
                 )
             case "reserve":
-                self._reserve(body)
+                self._reserve(entry)
             case "noised":
                 known = self._open(body)
                 if known.noised is not None:
@@ -334,7 +336,8 @@ class Accounts:
             case event:
                 self._close(_CLOSED[event], body)
 
-    def _reserve(self, body: Mapping[str, Any]) -> None:
+    def _reserve(self, entry: Entry) -> None:
+        body = entry.body
         name = body["round"]
         if body["population"] not in self.budgets or name in self.rounds:
             raise ValueError
@@ -344,6 +347,7 @@ class Accounts:
             population=body["population"],
             charge=charge_from_dict(body["mechanism"]),
             at=body["at"],
+            head=Head(entry.number, entry.hash),
             note=body["note"],
             times=TimeInterval(*body["span"]) if "span" in body else None,
             unit=check_unit(body.get("unit", "record")),

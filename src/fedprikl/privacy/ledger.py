@@ -8,13 +8,19 @@ import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from fedprikl.checks import check_epsilon, check_instant
 from fedprikl.errors import BudgetExceededError, InvalidInputError, LedgerDamagedError, LedgerError
-from fedprikl.privacy.account import LEDGER, Account, Accounts, TimeInterval, worst_epsilon
+from fedprikl.privacy.account import (
+    LEDGER,
+    Account,
+    Accounts,
+    LedgerRound,
+    TimeInterval,
+    worst_epsilon,
+)
 from fedprikl.privacy.charges import (
     Charge,
     Unit,
@@ -32,15 +38,6 @@ ROUNDING = 1e-9
 STAYS = "the round was charged before and stays charged"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """Permission to release one round. The budget is charged from now on."""
-
-    population: str
-    round_id: str
-    head: Head  # of the ledger with this reservation; belongs into the signed release
-
-
 class Ledger(AbstractContextManager["Ledger"]):
     """What has been released about each population, kept at the aggregator. One file, SQLite.
 
@@ -55,7 +52,7 @@ class Ledger(AbstractContextManager["Ledger"]):
     stays charged for ever. Processes may race: the check and the charge are one transaction.
     Entries are only ever appended, each hashed together with the one before; every call verifies
     the whole chain. It cannot see that its last rows were cut off: keep a `head` elsewhere (every
-    `Reservation` carries one for the signed release) and pass it to `verify`.
+    reservation carries one for the signed release) and pass it to `verify`.
 
     No clock inside: `at` is an ISO 8601 time with an offset, like 2030-01-31T12:00:00+00:00.
 
@@ -190,7 +187,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         note: str = "",
         times: TimeInterval | None = None,
         unit: Unit = "record",
-    ) -> Reservation:
+    ) -> LedgerRound:
         """Charges one round before anything is released; durable when this returns.
 
         `times`: the round counts only records of these times, and every record has one time.
@@ -216,7 +213,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                     "A charge for whole clients has no time interval: it adds up."
                 )
             body["span"] = [times.start, times.end, times.clock]
-        head: Head | None = None
+        made: LedgerRound | None = None
         try:
             self._begun(round_id)
             with self._store.writing():
@@ -229,16 +226,19 @@ class Ledger(AbstractContextManager["Ledger"]):
                     )
                 account.check_protects(unit)
                 needed = _total_with(account, mechanism, times)
-                head = self._store.append(body) if _fits(account, needed) else None
+                if _fits(account, needed):
+                    head = self._store.append(body)
+                    accounts.apply(Entry(head.count, body, head.hash))
+                    made = accounts.rounds[round_id]
         finally:
-            if head is None:
+            if made is None:
                 self._ended(round_id)
-        if head is None:
+        if made is None:
             raise _exceeded(account, mechanism, needed)
-        self._seen = head
-        return Reservation(population=population, round_id=round_id, head=head)
+        self._seen = made.head
+        return made
 
-    def keep_noised(self, reservation: Reservation, document: bytes, *, at: str) -> None:
+    def keep_noised(self, reservation: LedgerRound, document: bytes, *, at: str) -> None:
         """Keeps the numbers of a round after their noise; durable when this returns.
 
         Once, and of a round that is charged. From now on it cannot be cancelled. `commit` drops the
@@ -285,7 +285,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             }
         return {name: body for name, body in kept.items() if body is not None}
 
-    def commit(self, reservation: Reservation, *, release_hash: str, at: str) -> Head:
+    def commit(self, reservation: LedgerRound, *, release_hash: str, at: str) -> Head:
         """Records that the release left, with its SHA-256; the ledger's new head."""
         if not isinstance(release_hash, str) or not re.fullmatch("[0-9a-f]{64}", release_hash):
             raise InvalidInputError(
@@ -293,7 +293,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             )
         return self._close_round(reservation, "commit", at=at, release_hash=release_hash)
 
-    def cancel(self, reservation: Reservation, *, reason: str, at: str) -> Head:
+    def cancel(self, reservation: LedgerRound, *, reason: str, at: str) -> Head:
         """Gives the charge back. Only if nothing derived from the data can have left.
 
         Not for a crash of which nobody knows how far it came: leave that one charged.
@@ -304,7 +304,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             reservation, "cancel", at=at, reason=_check_words(reason, "reason")
         )
 
-    def _close_round(self, reservation: Reservation, event: str, *, at: str, **more: str) -> Head:
+    def _close_round(self, reservation: LedgerRound, event: str, *, at: str, **more: str) -> Head:
         check_instant(at)
         body = {"event": event, "round": reservation.round_id, "at": at} | more
         with self._store.writing(f"{STAYS}, and that it is over was not written"):
@@ -321,17 +321,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._ended(reservation.round_id)
         return head
 
-    def reservation(self, round_id: str) -> Reservation:
+    def reservation(self, round_id: str) -> LedgerRound:
         """The reservation of a round that is still open, after a restart."""
-        entries, accounts = self._read()
-        population = accounts.open_round(round_id).population
-        (made,) = (
-            entry
-            for entry in entries
-            if entry.body["event"] == "reserve" and entry.body["round"] == round_id
-        )
-        head = Head(made.number, made.hash)
-        return Reservation(population=population, round_id=round_id, head=head)
+        return self._read()[1].open_round(round_id)
 
     def account(self, population: str) -> Account:
         """Budget, rounds, spent and left of one population."""

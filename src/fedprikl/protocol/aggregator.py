@@ -11,8 +11,8 @@ from fedprikl.privacy import (
     Charge,
     Head,
     Ledger,
+    LedgerRound,
     NoiseSource,
-    Reservation,
     TimeInterval,
 )
 from fedprikl.protocol.answering import noise_sums, points_of
@@ -55,7 +55,7 @@ class Aggregator:
         self.sums = tuple(SumAggregator(cohort.sums) for cohort in current.cohorts)
         self._outcomes: dict[int, Outcome] = {}
         self._batches: dict[int, OpenedSum] = {}  # SECRET: of batches with an opened sum
-        self._reservation: Reservation | None = None
+        self._reservation: LedgerRound | None = None
         self._counted: set[str] = set()  # clients whose counts are in the sums
         self._opened = False  # whether any sum was opened
         self._spent = False
