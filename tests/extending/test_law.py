@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from fedprikl import InvalidInputError, libraries
-from fedprikl.audit import audit
+from fedprikl.audit import audit, audit_plan
 from fedprikl.checks import Floats
 from fedprikl.divergence import Score
 from fedprikl.errors import BudgetExceededError, LedgerError
@@ -238,6 +238,25 @@ def test_a_plan_names_it_and_clients_agree(noise: Mechanism, tmp_path: Path) -> 
     assert "twice Laplace noise" in found.release.privacy.mechanism
     with pytest.raises(InvalidInputError, match="is not for Counts"):
         world.plan(noise=KIND, release="counts")
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_the_audit_of_a_plan_tries_it(
+    noise: Mechanism, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise that is too small for what the plan says is seen; beside noise of another law."""
+    world, full = World.make(), type(noise).calibrated
+
+    def small(on: Numbers, *, epsilon: float, delta: float) -> Mechanism:
+        return full(Numbers(share * on.sensitivity), epsilon=epsilon, delta=delta)
+
+    monkeypatch.setattr(type(noise), "calibrated", small)
+    plan = world.plan(noise=KIND)
+    kl = replace(plan.questions[0], share=0.5)
+    tv = replace(kl, divergence="tv", noise="laplace")
+    plan = replace(plan, questions=(kl, tv))
+    found = audit_plan(plan, world.reference, trials=2000)
+    assert [result.refuted for _, result in found.questions] == [share < 1, False]
 
 
 def test_a_party_without_the_file_refuses_the_plan(noise: Mechanism) -> None:

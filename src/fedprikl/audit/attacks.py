@@ -54,6 +54,19 @@ class Asked:
     gaussian: bool = False
     whole: bool = False  # noise on counts
 
+    def below(self, more: "Asked") -> "Asked":
+        """The same with more noise on top of it, which cannot make it less private.
+
+        Normal noises add up to one; of others only this one is accounted for.
+        """
+        normal = self.gaussian and more.gaussian and not (self.whole or more.whole)
+        return replace(
+            self,
+            draw=lambda values: more.draw(np.asarray(self.draw(values), np.float64)),
+            scale=math.hypot(self.scale, more.scale) if normal else self.scale,
+            variance=self.variance + more.variance,
+        )
+
 
 class Listener:
     """Noise of a release about made-up data, which notes what it is asked for."""
@@ -109,9 +122,13 @@ class Listener:
         return self._source.below(end)
 
     def _note(self, asked: Asked) -> Floats:
+        given = np.asarray(asked.draw(asked.values), dtype=np.float64)
+        if self.given and asked.values is self.given[-1]:  # a law that draws more than once
+            asked = self.asked.pop().below(asked)
+            self.given.pop()
         self.asked.append(asked)
-        self.given.append(np.asarray(asked.draw(asked.values), dtype=np.float64))
-        return self.given[-1]
+        self.given.append(given)
+        return given
 
 
 def nothing_hidden(claim: Claim, false_alarm: float) -> AuditResult:
