@@ -36,7 +36,7 @@ from fedprikl.errors import HistoryError, HookError, InvalidInputError
 from fedprikl.front.monitoring import (
     HistorySource,
     deliver_locked,
-    deliver_news,
+    deliver_notifications,
     monitor,
     read_status,
     verify_history,
@@ -164,7 +164,7 @@ class _Telling:
         self._write(found)
         if self.audience.site is not None:
             say(f"page: {self.audience.site / 'index.html'}", console=notes)
-        failed = deliver_news(self.files.history, found, self.hooks, at=now())
+        failed = deliver_notifications(self.files.history, found, self.hooks, at=now())
         if failed:
             raise HookError(" ".join(failed.values()))
         if found.open_alarms:

@@ -208,10 +208,10 @@ class HistorySource:
         try:
             found = read_status(self.history, self.ledger)
         except (HistoryError, LedgerError) as error:
-            return broken_status(self.plan, "", (str(error),), at=now())
+            return broken_status(self.plan, str(error), at=now())
         if found.plan != self.plan.fingerprint:
             words = f"{self.history} is the history of another plan."
-            return broken_status(self.plan, "", (words,), at=now())
+            return broken_status(self.plan, words, at=now())
         return found
 
     def release(self, number: int) -> bytes | None:
@@ -221,7 +221,7 @@ class HistorySource:
             return None if kept is None else opened.document(kept)
 
 
-def deliver_news(
+def deliver_notifications(
     history: Path, status: SeriesStatus, hooks: Mapping[str, Hook], *, at: str
 ) -> dict[str, str]:
     """Delivers what each hook has not had yet; by hook, what could not be delivered, in words.

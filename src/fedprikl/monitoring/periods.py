@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from fedprikl.documents import canonical, read_fields, to_plain
 from fedprikl.errors import FedPriKLError, HistoryDamagedError, HistoryError
 from fedprikl.estimation import Answer, answers_from_counts, sum_counts
-from fedprikl.monitoring.alarms import Alarm, JudgedPeriod, JudgedView, after_people
+from fedprikl.monitoring.alarms import Alarm, JudgedPeriod, after_people
 from fedprikl.monitoring.channels import Channel, PeriodCounts, channels_of, counts_of
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.sequential import judge_series
@@ -192,19 +192,9 @@ def _point(
 
 
 def read_point(found: Mapping[str, Any]) -> PeriodPoint:
-    """What was kept about a period.
-
-    The columns of many years are tens of thousands: they are taken as they were written, under the
-    hashes of the history, and not checked field by field.
-    """
+    """What was kept about a period."""
     with _readable():
-        content = found["point"]
-        point = read_fields(PeriodPoint, content | {"columns": []})
-        columns = [
-            JudgedView(**column | {"sizes": tuple(map(_read_size, column["sizes"]))})
-            for column in content["columns"]
-        ]
-        return replace(point, columns=tuple(columns))
+        return read_fields(PeriodPoint, found["point"])
 
 
 @contextmanager
@@ -219,11 +209,6 @@ def _readable() -> Iterator[None]:
         ) from None
 
 
-def _read_size(size: dict[str, Any]) -> Answer:
-    limits = size["interval"]
-    return Answer(**size | {"interval": None if limits is None else (limits[0], limits[1])})
-
-
 def status_of(found: SeriesHistory, account: Account | None, *, at: str) -> SeriesStatus:
     """What the page, the metrics and the hooks show. Cost: a fraction of a second for years."""
     plan, series = found.plan, found.plan.series
@@ -231,22 +216,23 @@ def status_of(found: SeriesHistory, account: Account | None, *, at: str) -> Seri
     over = max(series.last_over(at), *found.kept, *found.missed, -1)
     windows, alarms = _newest(found)
     ahead = over + 1 < series.periods
+    privacy = found.judged[max(found.judged)].get("privacy", "") if found.judged else ""
     return replace(
         _empty(plan, found.signer, at),
         points=tuple(_status_point(found, n, over) for n in range(over + 1 + ahead)),
         windows=windows,
         alarms=after_people(alarms, found.acknowledged, found.rebaselined),
-        budget=None if account is None else _budget(account),
+        budget=None if account is None else BudgetFacts.of(account),
         sites=_sites(found),
-        privacy=_privacy(found),
+        privacy=str(privacy),
         next_due=series.period(over + 1).end.isoformat() if ahead else "",
         last_success="" if found.last is None else found.last.at,
     )
 
 
-def broken_status(plan: Plan, signer: str, faults: Iterable[str], *, at: str) -> SeriesStatus:
+def broken_status(plan: Plan, fault: str, *, at: str) -> SeriesStatus:
     """Of a history that cannot be read: what is wrong with it."""
-    return replace(_empty(plan, signer, at), faults=tuple(faults))
+    return replace(_empty(plan, "", at), faults=(fault,))
 
 
 def _empty(plan: Plan, signer: str, at: str) -> SeriesStatus:
@@ -288,17 +274,6 @@ def _newest(found: SeriesHistory) -> tuple[tuple[WindowFacts, ...], tuple[Alarm,
     return (), ()
 
 
-def _budget(account: Account) -> BudgetFacts:
-    spent = account.spent
-    return BudgetFacts(
-        epsilon=account.epsilon,
-        delta=account.delta,
-        spent=spent,
-        left=max(account.epsilon - spent, 0.0),
-        unit=account.unit,
-    )
-
-
 def _sites(found: SeriesHistory) -> tuple[SiteHealth, ...]:
     kept = [found.kept[number] for number in sorted(found.kept)]
     asked = Counter(name for each in kept for name in each.asked)
@@ -308,9 +283,3 @@ def _sites(found: SeriesHistory) -> tuple[SiteHealth, ...]:
         SiteHealth(name=name, asked=times, answered=answered[name], last=last.get(name))
         for name, times in sorted(asked.items())
     )
-
-
-def _privacy(found: SeriesHistory) -> str:
-    if not found.judged:
-        return ""
-    return str(found.judged[max(found.judged)].get("privacy", ""))

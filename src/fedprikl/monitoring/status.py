@@ -6,6 +6,7 @@ from typing import Literal
 
 from fedprikl.estimation import Answer
 from fedprikl.monitoring.alarms import Alarm, JudgedView
+from fedprikl.privacy import Account
 
 PeriodState = Literal["released", "missed", "due", "ahead"]
 
@@ -61,6 +62,13 @@ class BudgetFacts:
     spent: float
     left: float
     unit: str = "record"  # whose budget it is: one record's, or one client's
+
+    @classmethod
+    def of(cls, account: Account) -> "BudgetFacts":
+        """From a ledger. What was spent is computed here, once."""
+        epsilon, delta, spent = account.epsilon, account.delta, account.spent
+        left = max(epsilon - spent, 0.0)
+        return cls(epsilon=epsilon, delta=delta, spent=spent, left=left, unit=account.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +223,7 @@ def _quiet(status: SeriesStatus) -> str:
     if not judged:
         return f"{counted(len(status.released), status.every)} released, none judged yet."
     over = [alarm.until for alarm in status.alarms if alarm.until is not None]
-    quiet = _since_it_exceeded(judged, max(over, default=None))
+    quiet = _quiet_periods(judged, max(over, default=None))
     if not quiet:
         last = period_name(judged[-1].number, status.every).capitalize()
         return f"{last} is above a threshold. No alarm is open."
@@ -224,7 +232,7 @@ def _quiet(status: SeriesStatus) -> str:
     return f"No drift in the last {counted(quiet, status.every)}."
 
 
-def _since_it_exceeded(judged: list[PeriodPoint], until: int | None) -> int:
+def _quiet_periods(judged: list[PeriodPoint], until: int | None) -> int:
     """How many of the last periods are below every threshold, or come after the last drift.
 
     Windows that hold a drift which has ended stay above theirs for a while.
