@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from power_default import Default
 
-from fedprikl.checks import Floats
-from fedprikl.demo import BatchHistograms, Population, deal_clients
+from fedprikl.checks import Floats, Ints
+from fedprikl.demo import Population, ask, deal_clients
 from fedprikl.divergence import Floor, Score, Skew, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts
@@ -157,7 +157,7 @@ class Bench:
         self.truths = {pair: world.truth(pair) for pair in world.pairs}
         self._histograms = lru_cache(maxsize=64)(self._sum)
 
-    def _sum(self, b: int, batches: int, repetition: int) -> BatchHistograms:
+    def _sum(self, b: int, batches: int, repetition: int) -> Ints:
         population = self.world.populations[b]
         rng = np.random.default_rng([SEED, b, batches, repetition])
         dealt = deal_clients(population.clients, batches, rng)
@@ -165,7 +165,7 @@ class Bench:
 
     def ask(self, points: QueryPoints, b: int, repetition: int) -> BatchCounts:
         """Summed counts of one population, its clients dealt anew in each repetition."""
-        return self._histograms(b, points.batches, repetition).ask(points)
+        return ask(self._histograms(b, points.batches, repetition), points)
 
     def cases(self) -> Iterator[dict[str, Any]]:
         """All cases of this world; with `quick`, plans that a bar is about."""
@@ -265,7 +265,7 @@ class Bench:
         def estimate(pair: tuple[int, int], r: int, rng: np.random.Generator) -> float:
             plan = plans[pair[0]]
             points = plan.trust.draw_points(plan.pi, rng)
-            batches = self._histograms(pair[1], points.batches, r).counts
+            batches = self._histograms(pair[1], points.batches, r)
             found = plan.estimate(points, plan.opened(points, batches, rng), rng)
             if r < INTERVALS and not self.quick and (interval := found.interval) is not None:
                 covered.append(interval[0] <= self.truths[pair] <= interval[1])

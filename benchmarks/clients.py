@@ -156,7 +156,7 @@ def _estimate(plan: Default, population: Population, rng: np.random.Generator) -
     if plan.plan.unit.kind == "client":
         counted = draw_records(population, plan.plan.unit.records, rng)
     dealt = rng.permutation(counted.clients) % points.batches
-    batches = counted.histograms(dealt, points.batches).counts
+    batches = counted.histograms(dealt, points.batches)
     return plan.estimate(points, plan.opened(points, batches, rng), rng).value
 
 

@@ -15,6 +15,7 @@ from experiments.paper.plots import add_legend, save
 from experiments.paper.repetition import Pair, Setting
 from experiments.paper.world import PAIRS, REPETITIONS, SKEW, THREE_PAIRS, World
 from fedprikl.checks import Floats
+from fedprikl.demo import ask
 from fedprikl.divergence import Score
 from fedprikl.paper import no_privacy
 from fedprikl.reference import QueryPoints
@@ -64,7 +65,7 @@ class Bias:
         results = []
         for pair in PAIRS:
             points = every_point(repetition.distribution(pair[0]), batches)
-            counts = repetition.sums(pair[1], batches).ask(points)
+            counts = ask(repetition.sums(pair[1], batches), points)
             plain = no_privacy(counts, score=Score(SKEW)).value
             corrected = no_privacy(counts, score=Score(SKEW, correction=1.0)).value
             noise, formula = 0.0, 0.0

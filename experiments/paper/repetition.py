@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from experiments.handwriting import Digits
-from fedprikl.checks import Floats
-from fedprikl.demo import BatchHistograms, Population, deal_clients
+from fedprikl.checks import Floats, Ints
+from fedprikl.demo import Population, ask, deal_clients
 from fedprikl.divergence import DEFAULT_SKEW, Floor, Score, Smoothing
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts, Estimate, trusted_aggregator
@@ -67,7 +67,7 @@ class Repetition:
         self._digits, self._seed, self._number = digits, seed, number
         self._populations: dict[int, Population] = {}
         self._shares: dict[int, Floats] = {}
-        self._sums: dict[tuple[int, int], BatchHistograms] = {}
+        self._sums: dict[tuple[int, int], Ints] = {}
         self._points: dict[tuple[Pair, Design, int, int], QueryPoints] = {}
 
     def estimate(self, pair: Pair, setting: Setting) -> Estimate:
@@ -100,7 +100,7 @@ class Repetition:
         pi = self.distribution(pair[0])
         points, batches = setting.fitted(int(np.count_nonzero(pi)))
         asked = self.points(pair, setting.design, points, batches)
-        return self.sums(pair[1], batches).ask(asked)
+        return ask(self.sums(pair[1], batches), asked)
 
     def population(self, digit: int) -> Population:
         """Everybody's images of the digit."""
@@ -114,7 +114,7 @@ class Repetition:
             self._shares[digit] = self.population(digit).distribution
         return self._shares[digit]
 
-    def sums(self, digit: int, batches: int) -> BatchHistograms:
+    def sums(self, digit: int, batches: int) -> Ints:
         """The clients dealt into batches, and the sums of the digit's codes in each."""
         if (digit, batches) not in self._sums:
             rng = np.random.default_rng(self._stream(DEALING, batches))

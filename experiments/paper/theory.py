@@ -23,8 +23,8 @@ from experiments.paper.variance import (
 )
 from experiments.paper.world import SKEW, THREE_PAIRS, World
 from fedprikl import InsecureSeededNoise
-from fedprikl.checks import Floats
-from fedprikl.demo import BatchHistograms, Population, deal_clients
+from fedprikl.checks import Floats, Ints
+from fedprikl.demo import Population, ask, deal_clients
 from fedprikl.divergence import Score
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.paper import paper_noise_gain, paper_term_sensitivity, printed_aggregator
@@ -46,10 +46,10 @@ def on_support(world: World, pair: Pair) -> tuple[Floats, Population]:
     return pi, Population(held.client[known], held.cell[known], held.cells, held.clients)
 
 
-def one_for_all(population: Population, batches: int) -> BatchHistograms:
+def one_for_all(population: Population, batches: int) -> Ints:
     """Every batch holds the whole population, as the theorems assume."""
     whole = population.histograms(np.zeros(population.clients, np.int64), 1)
-    return BatchHistograms(np.tile(whole.counts, (batches, 1)), np.tile(whole.records, batches))
+    return np.tile(whole, (batches, 1))
 
 
 class Theory:
@@ -75,7 +75,7 @@ class Theory:
             batch = deal_clients(population.clients, BATCHES, rng)
             noise = int(rng.integers(2**62))
             for w, sums in enumerate((whole, population.histograms(batch, BATCHES))):
-                counts = sums.ask(points)
+                counts = ask(sums, points)
                 for e, epsilon in enumerate(EPSILONS):
                     for c, control in enumerate(CONTROLS):
                         values[w, e, c, trial] = printed_aggregator(

@@ -1,9 +1,9 @@
 """Demo: made-up flights, and a population on which all estimators are compared."""
 
 from fedprikl.demo.comparison import (
-    BatchHistograms,
     DriftedPopulation,
     Population,
+    ask,
     compare,
     deal_clients,
     drifted_population,
@@ -13,9 +13,9 @@ from fedprikl.demo.comparison import (
 from fedprikl.demo.flights import flight_table
 
 __all__ = [
-    "BatchHistograms",
     "DriftedPopulation",
     "Population",
+    "ask",
     "compare",
     "deal_clients",
     "drifted_population",

@@ -63,26 +63,6 @@ DESIGN, NOISE = 1, 2  # streams of one seed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BatchHistograms:
-    """h_t(x) of every batch and every cell, and N_t: all that any question could reveal.
-
-    No party of a real round ever holds it. A simulation asks it many sets of points.
-    """
-
-    counts: Ints  # (T, cells)
-    records: Ints  # N_t
-
-    def ask(self, points: QueryPoints) -> BatchCounts:
-        """The sums a real round would compute for these points."""
-        if points.batches != len(self.records):
-            raise InvalidInputError(
-                f"The points are for {points.batches} batches, the clients are in "
-                f"{len(self.records)}. Use one number for both."
-            )
-        return BatchCounts(points, self.counts[points.batch, points.cells], self.records)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Population:
     """Every record as a pair (client, cell). Only a simulation ever holds such a thing."""
 
@@ -116,21 +96,21 @@ class Population:
         counts = np.bincount(keys, minlength=self.clients * self.cells)
         return counts.reshape(self.clients, self.cells)
 
-    def histograms(self, batch_of_client: Ints, batches: int) -> BatchHistograms:
-        """The sums of every batch over all cells; clients whose batch is `GONE` add nothing.
+    def histograms(self, batch_of_client: Ints, batches: int) -> Ints:
+        """h_t(x) of every batch and every cell, (T, cells): no party of a real round ever holds it.
 
-        Cost: one pass over the records, whatever is asked afterwards.
+        Clients whose batch is `GONE` add nothing. Cost: one pass over the records, whatever is
+        asked afterwards (`ask`).
         """
         batch = batch_of_client[self.client]
         stays = batch != GONE
         keys = np.where(stays, batch * self.cells + self.cell, batches * self.cells)
         counts = np.bincount(keys, minlength=batches * self.cells + 1)[:-1]
-        table = counts.reshape(batches, self.cells).astype(np.int64)
-        return BatchHistograms(table, table.sum(axis=1))
+        return counts.reshape(batches, self.cells).astype(np.int64)
 
     def batch_counts(self, points: QueryPoints, batch_of_client: Ints) -> BatchCounts:
         """The sums a real round would compute. Cost: one pass over the records."""
-        return self.histograms(batch_of_client, points.batches).ask(points)
+        return ask(self.histograms(batch_of_client, points.batches), points)
 
     def secure_batch_counts(
         self,
@@ -164,6 +144,16 @@ class Population:
                 counts[mine] += total[:-1]
                 records[t] += total[-1]
         return BatchCounts(points, counts, records)
+
+
+def ask(histograms: Ints, points: QueryPoints) -> BatchCounts:
+    """The sums a real round would compute for these points, from those of every cell."""
+    if points.batches != len(histograms):
+        raise InvalidInputError(
+            f"The points are for {points.batches} batches, the clients are in "
+            f"{len(histograms)}. Use one number for both."
+        )
+    return BatchCounts(points, histograms[points.batch, points.cells], histograms.sum(axis=1))
 
 
 def _leavers(clients: int, dropout: float, rng: np.random.Generator) -> dict[int, Leaves]:
