@@ -11,10 +11,11 @@ from deploy.small_world import node_configs, set_up_aggregator, write_sites
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedprikl.deployment.flower.client import app
+from fedprikl.deployment.flower.client import SESSION, app
 from fedprikl.deployment.flower.server import run_on_flower
 from fedprikl.deployment.host import Clock, Host
 from fedprikl.deployment.settings import Home, RoundSettings
+from fedprikl.monitoring.metrics import read_samples
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import Release, Step
 
@@ -147,3 +148,14 @@ def spent(federation: FakeFederation) -> float:
     """What the aggregator's ledger was charged."""
     with Ledger.open(Home(federation.home).ledger) as ledger:
         return ledger.account("sites").spent
+
+
+def has_session(context: Context) -> bool:
+    """Whether a site has a round that goes on."""
+    return SESSION in context.state and "session" in context.state.config_records[SESSION]
+
+
+def read_counters(path: Path) -> dict[str, float]:
+    """The counters of an aggregator's file of metrics; none if there is no file yet."""
+    found = read_samples(path.read_text()) if path.exists() else ()
+    return {name: value for name, value in found if "_total" in name}

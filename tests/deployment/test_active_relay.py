@@ -22,7 +22,7 @@ from fedprikl.errors import (
 )
 from fedprikl.protocol import Invitation, SealingKey, Step
 from fedprikl.protocol.keys import seal
-from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
+from tests.deployment.fake_grid import FakeFederation, FakeGrid, has_session, spent
 from tests.deployment.in_process import in_process_value
 from tests.protocol.worlds import InsecureNoNoise, consistent
 
@@ -48,7 +48,7 @@ def test_without_a_trusted_party_no_site_answers_among_strangers(
     grid = federation.grid()
     with pytest.raises(ReleaseRefused, match=r"8 clients took no part.*needs a roster of clients"):
         federation.run(grid)
-    assert all(SESSION not in context.state for context in grid.contexts.values())
+    assert not any(map(has_session, grid.contexts.values()))
 
 
 def test_second_and_foreign_answers_change_nothing(federation: FakeFederation) -> None:
@@ -111,12 +111,12 @@ def test_messages_of_a_void_round_are_refused_later(federation: FakeFederation) 
     grid = federation.grid()
     federation.run(grid)
     asked = [message for message in grid.carried if message.metadata.dst_node_id == 1]
-    before = dict(grid.contexts[1].state)
+    before = dict(grid.contexts[1].state.config_records[SESSION])
     for message, words in ((asked[0], "answered already"), (asked[1], "no session")):
         answer = unpack(grid.deliver(message))
         assert answer.message == b""
         assert words in answer.refusal
-    assert dict(grid.contexts[1].state) == before
+    assert dict(grid.contexts[1].state.config_records[SESSION]) == before
 
 
 def run_until_reveal(federation: FakeFederation, grid: FakeGrid) -> None:
@@ -136,7 +136,7 @@ def test_a_step_is_answered_once_even_from_an_old_memory(federation: FakeFederat
         if node == 1 and what == "query.echo":
             kept["again"] = asked
         if node == 1 and what == "query.input":
-            kept["session"] = grid.contexts[1].state[SESSION]
+            kept["session"] = ConfigRecord(dict(grid.contexts[1].state.config_records[SESSION]))
         return [answer]
 
     grid.alter = alter
@@ -156,7 +156,7 @@ def test_an_invitation_to_another_round_reopens_no_step(federation: FakeFederati
         if asked.metadata.dst_node_id == 1:
             kept[asked.metadata.message_type] = asked
             if asked.metadata.message_type == "query.input":
-                kept["session"] = grid.contexts[1].state[SESSION]
+                kept["session"] = ConfigRecord(dict(grid.contexts[1].state.config_records[SESSION]))
         return [answer]
 
     grid.alter = alter
@@ -236,7 +236,7 @@ def test_answers_to_another_invitation_do_not_open(
             message_type=message.metadata.message_type,
         )
         answer = original(changed)
-        joined.append(bool(unpack(answer).message) and SESSION in grid.contexts[node].state)
+        joined.append(bool(unpack(answer).message) and has_session(grid.contexts[node]))
         return Message(answer.content, reply_to=message)
 
     grid.deliver = deliver  # type: ignore[method-assign]

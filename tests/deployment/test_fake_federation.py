@@ -15,9 +15,8 @@ from flwr.app import ConfigRecord, Error, Message, RecordDict
 
 from fedprikl.deployment import hosted_round
 from fedprikl.deployment.flower import server
-from fedprikl.deployment.flower.client import SESSION, pack, unpack
+from fedprikl.deployment.flower.client import pack, unpack
 from fedprikl.deployment.host import Host
-from fedprikl.deployment.progress import read_counters
 from fedprikl.deployment.settings import Home, NodeSettings
 from fedprikl.deployment.site import Envelope
 from fedprikl.errors import (
@@ -41,7 +40,7 @@ from fedprikl.protocol import (
 from fedprikl.protocol.keys import ANSWER, unpadded
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
-from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
+from tests.deployment.fake_grid import FakeFederation, FakeGrid, has_session, read_counters, spent
 from tests.deployment.in_process import in_process_value
 from tests.protocol.worlds import InsecureNoNoise
 
@@ -81,7 +80,7 @@ def test_cohorts_go_side_by_side_and_nothing_is_left_at_the_clients(
     assert "8 clients in 2 cohorts of 4 to 4" in lines[0]
     assert [c.included for c in release.cohorts] == [4, 4]
     assert len(grid.carried) == 2 * 8 * len(Step)
-    assert all(SESSION not in context.state for context in grid.contexts.values())
+    assert not any(map(has_session, grid.contexts.values()))
     saved = json.loads((Home(federation.home).releases / f"{release.round_id}.json").read_text())
     assert saved == release.to_dict()
     assert release.is_signed_by(SigningKey.load(Home(federation.home).signing_key).public)
@@ -199,7 +198,7 @@ def test_a_serverapp_that_dies_leaves_a_void_round_and_a_right_ledger(
         federation.run(grid)
     assert spent(federation) == 0
     assert not Home(federation.home).releases.exists()
-    assert all(SESSION in context.state for context in grid.contexts.values())
+    assert all(map(has_session, grid.contexts.values()))
     grid.delay = lambda _node, _step: 0.0
     first = {unpack(message).round_id for message in grid.carried}
     release, _ = federation.run(grid)  # the clients still hold the old round

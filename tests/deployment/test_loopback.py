@@ -30,7 +30,6 @@ from flwr.app import ConfigRecord
 
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.privates import Runtime
-from fedprikl.deployment.progress import read_counters
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.site import Envelope
 from fedprikl.deployment.tls import write_node_key
@@ -42,6 +41,7 @@ from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
 from fedprikl.secure_sum.messages import EchoInbox, PeerKeys, ShareInbox, Survivors, decode
 from tests.deployment.attack import sums_of_a_relay
+from tests.deployment.fake_grid import read_counters
 from tests.deployment.in_process import in_process_value
 from tests.deployment.test_warm_executor import wait_until
 from tests.protocol.test_views import contains

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from fedprikl.deployment.progress import METRICS, RoundMetrics, read_counters, write_metrics
+from fedprikl.deployment.progress import METRICS, RoundMetrics, write_metrics
 from fedprikl.monitoring.metrics import METRICS as OF_SERIES
 from fedprikl.protocol import Release
+from tests.deployment.fake_grid import read_counters
 from tests.monitoring.statuses import HOSTILE
 from tests.reporting.releases import release, two_of_six
 

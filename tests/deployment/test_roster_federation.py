@@ -16,7 +16,6 @@ from scipy.stats import chi2
 import fedprikl.deployment.site
 from fedprikl.checks import Ints
 from fedprikl.deployment.flower.client import SESSION, pack, unpack
-from fedprikl.deployment.progress import read_counters
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.site import Envelope
 from fedprikl.deployment.site_memory import read_memory
@@ -24,7 +23,7 @@ from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import AccountedRelease, Ledger
 from fedprikl.protocol import Client, Invitation, Release, SigningKey, Step, seal_refusal
 from fedprikl.secure_sum import Leaves, SumClient
-from tests.deployment.fake_grid import FakeFederation, FakeGrid, spent
+from tests.deployment.fake_grid import FakeFederation, FakeGrid, has_session, read_counters, spent
 from tests.deployment.in_process import in_process_release, in_process_value
 from tests.protocol.worlds import InsecureNoNoise, noisy_counts
 
@@ -369,7 +368,7 @@ def test_a_lying_server_gets_no_session(
     grid.deliver = forged  # type: ignore[method-assign]
     with pytest.raises(ReleaseRefused):
         federation.run(grid)
-    assert all(SESSION not in context.state for context in grid.contexts.values())
+    assert not any(map(has_session, grid.contexts.values()))
     assert all(site_spent(file) == 0 for file in federation.files)
 
 

@@ -24,7 +24,6 @@ from fedprikl.deployment.flower.organiser import ask_for_period
 from fedprikl.deployment.flower.server import run_on_flower
 from fedprikl.deployment.host import Host
 from fedprikl.deployment.hosted_round import alone
-from fedprikl.deployment.progress import read_counters
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.front import federated_series
@@ -41,7 +40,7 @@ from fedprikl.protocol import (
 )
 from fedprikl.records import open_records
 from fedprikl.reference import Reference
-from tests.deployment.fake_grid import AT, FakeFederation, FakeGrid, spent
+from tests.deployment.fake_grid import AT, FakeFederation, FakeGrid, read_counters, spent
 from tests.deployment.test_counted_once import forgetful, steps, told
 from tests.protocol.worlds import InsecureNoNoise, consistent, noisy_counts
 

@@ -5,33 +5,16 @@ Run by the Python of a clean environment, so it imports nothing but fedprikl.
 
 import json
 import sys
-from dataclasses import dataclass
 
-from fedprikl.deployment.site import Envelope, KeptSession, Site
+from fedprikl.deployment.site import Envelope, Site
 from fedprikl.protocol import Step
 
 
-@dataclass
-class Memory:
-    """A site's state: `SiteState`."""
-
-    kept: KeptSession | None = None
-
-    def load(self) -> KeptSession | None:
-        return self.kept
-
-    def save(self, kept: KeptSession) -> None:
-        self.kept = kept
-
-    def erase(self) -> None:
-        self.kept = None
-
-
 def main() -> None:
-    states: dict[int, Memory] = {}
+    states: dict[int, dict[str, bytes]] = {}
     for line in sys.stdin:
         asked = json.loads(line)
-        site = Site(asked["config"], states.setdefault(asked["node"], Memory()))
+        site = Site(asked["config"], states.setdefault(asked["node"], {}))
         envelope = Envelope(asked["round"], bytes.fromhex(asked["message"]))
         if asked["what"] == "identity":
             answer = site.introduce(envelope.round_id, str(asked["node"]))

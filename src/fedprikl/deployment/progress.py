@@ -19,7 +19,14 @@ from datetime import datetime
 from pathlib import Path
 
 from fedprikl.estimation import JudgedStatistic
-from fedprikl.monitoring.metrics import distinct_labels, read_samples, sample_name, samples_text
+from fedprikl.monitoring.metrics import (
+    Sample,
+    distinct_labels,
+    read_samples,
+    sample_name,
+    samples_text,
+    size_samples,
+)
 from fedprikl.protocol import Answer, IdentityCheck, Release, Round, StepCount
 from fedprikl.store import locked, replace_file
 
@@ -174,8 +181,9 @@ class RoundMetrics:
 def write_metrics(path: Path, current: RoundMetrics) -> None:
     """Adds a round to the file."""
     with locked(path):
-        samples = _with_round(_read(path), current)
-        replace_file(path, samples_text(samples, METRICS).encode())
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        samples = {name: n for name, n in read_samples(text) if _metric(name) in METRICS}
+        replace_file(path, samples_text(_with_round(samples, current), METRICS).encode())
 
 
 def _with_round(samples: dict[str, float], current: RoundMetrics) -> dict[str, float]:
@@ -198,20 +206,6 @@ def _with_round(samples: dict[str, float], current: RoundMetrics) -> dict[str, f
     return samples
 
 
-def read_counters(path: Path) -> dict[str, float]:
-    """The counters of a file; none if there is no file yet."""
-    return {
-        name: value for name, value in _read(path).items() if METRICS[_metric(name)][0] == "counter"
-    }
-
-
-def _read(path: Path) -> dict[str, float]:
-    if not path.exists():
-        return {}
-    found = read_samples(path.read_text(encoding="utf-8", errors="replace"))
-    return {name: value for name, value in found if _metric(name) in METRICS}
-
-
 def _metric(name: str) -> str:
     return name.partition("{")[0]
 
@@ -230,9 +224,10 @@ def _add(samples: dict[str, float], name: str, labels: dict[str, str], amount: f
     samples[key] = samples.get(key, 0.0) + amount
 
 
-def _of_release(release: Release) -> Iterator[tuple[str, dict[str, str], float]]:
+def _of_release(release: Release) -> Iterator[Sample]:
     """What a release says; the whole has an empty name of a column. What is unknown is left out."""
-    yield "last_success_timestamp_seconds", {}, _seconds(release.released_at)
+    released = datetime.fromisoformat(release.released_at)
+    yield "last_success_timestamp_seconds", {}, int(released.timestamp())
     if release.period is not None:
         yield "last_period", {}, release.period.number
     yield "records", {}, release.records
@@ -251,22 +246,11 @@ def _part(
     drifted: bool | None,
     answers: Iterable[Answer],
     statistics: Iterable[JudgedStatistic],
-) -> Iterator[tuple[str, dict[str, str], float]]:
+) -> Iterator[Sample]:
     if drifted is not None:
         yield "drift", {"column": column}, drifted
     for statistic in statistics:
         own = {"column": column, "test": statistic.name}
         yield "statistic", own, statistic.value
         yield "threshold", own, statistic.threshold
-    for answer in answers:
-        own = {"column": column, "divergence": answer.divergence}
-        yield "value", own, answer.value
-        if answer.interval is not None:
-            yield "value_low", own, answer.interval[0]
-            yield "value_high", own, answer.interval[1]
-        if answer.no_drift is not None:
-            yield "value_no_drift", own, answer.no_drift
-
-
-def _seconds(at: str) -> int:
-    return int(datetime.fromisoformat(at).timestamp())
+    yield from size_samples("value", {"column": column}, answers)

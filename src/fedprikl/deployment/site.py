@@ -1,6 +1,6 @@
 """A site: hosts the client role where the records are, over whatever network.
 
-A site may be a fresh process for every message. What it keeps between two messages (`SiteState`)
+A site may be a fresh process for every message. What it keeps between two messages (`Site.state`)
 stays in its own memory: the session of a round, erased when the round is over, and the last answer,
 sealed. A message that arrives twice gets the same bytes twice. Another message for the same step
 gets nothing: the site's memory on disk (`site_memory.py`) knows, as it knows how often the site's
@@ -16,9 +16,8 @@ site charges a ledger of its own before its counts leave, and without a budget t
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
 
 from fedprikl.deployment.settings import NodeSettings, now
 from fedprikl.deployment.site_memory import SiteMemory
@@ -119,39 +118,15 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSession:
-    """What a site keeps between two messages. SECRET: the session."""
-
-    asked: bytes  # digest of the last message that was answered
-    answer: bytes  # sealed
-    session: bytes = b""  # of the round; empty when it is over
-
-    def __repr__(self) -> str:
-        return "<kept by a site between two messages>"
-
-
-class SiteState(Protocol):
-    """Where a site keeps it: memory of its own, that no relay can read."""
-
-    def load(self) -> KeptSession | None:
-        """What was saved last; None if there is nothing."""
-        ...
-
-    def save(self, kept: KeptSession) -> None:
-        """Keeps this, and nothing from before."""
-        ...
-
-    def erase(self) -> None:
-        """Keeps nothing."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
 class Site:
-    """One site, for one message. `config` is its owner's; see `NodeSettings`."""
+    """One site, for one message. `config` is its owner's; see `NodeSettings`.
+
+    `state` is what it keeps between two messages, in memory of its own that no relay can read: the
+    `session` of a round that goes on, the last `answer`, sealed, and a digest of what was `asked`.
+    """
 
     config: Mapping[str, object]
-    state: SiteState
+    state: MutableMapping[str, bytes] = field(repr=False)  # SECRET: the session
 
     def answer(self, step: Step, asked: Envelope) -> Envelope:
         """Answers one message of a round. Whatever goes wrong, no exception leaves the site.
@@ -171,7 +146,7 @@ class Site:
 
     def give_up(self, round_id: str, error: Exception) -> Envelope:
         """Forgets the round, and says no more in the open than that something is wrong."""
-        self.state.erase()
+        self.state.clear()
         if isinstance(error, FedPriKLError):
             log.error("fedprikl takes no part in this round: %s", error)
             reason = "it is not set up for this round; its own log says why"
@@ -200,7 +175,7 @@ class Site:
         SiteMemory(settings.memory, settings.data).begin(
             invitation, most_counts=settings.policy.most_counts, at=now()
         )
-        self.state.erase()  # what is left of a round that never ended
+        self.state.clear()  # what is left of a round that never ended
         try:
             session = _open_session(invitation, settings)
         except Exception as error:
@@ -209,11 +184,10 @@ class Site:
 
     def _go_on(self, step: Step, asked: Envelope) -> Envelope:
         """A later step: take the session up again, if it is of this round."""
-        kept = self.state.load()
-        if kept is None or not kept.session:
+        if "session" not in self.state:
             return _refuse(asked, "it has no session in this round")
         settings = NodeSettings.of(self.config)
-        session = ClientSession.from_bytes(kept.session, identity=settings.load_identity())
+        session = ClientSession.from_bytes(self.state["session"], identity=settings.load_identity())
         if session.invitation.round_id != asked.round_id:
             return _refuse(asked, "it sits in another round")
         return self._answer(step, asked, session, settings)
@@ -235,8 +209,9 @@ class Site:
             return self._refuse_sealed(error, step, asked, invitation, settings)
         _claim(step, session, settings)
         sealed = seal_answer(answer, invitation.signed.plan.aggregator, session.address(step))
-        rest = b"" if session.is_over else session.to_bytes()
-        self.state.save(KeptSession(_digest(step, asked), sealed, rest))
+        self._keep(step, asked, sealed)
+        if not session.is_over:
+            self.state["session"] = session.to_bytes()
         return Envelope(invitation.round_id, sealed)
 
     def _refuse_sealed(
@@ -263,8 +238,13 @@ class Site:
         plan = invitation.signed.plan
         _, identity = credentials(plan, settings)
         sealed = seal_refusal(reason, plan.aggregator, invitation.address(step), identity)
-        self.state.save(KeptSession(_digest(step, asked), sealed, b""))
+        self._keep(step, asked, sealed)
         return Envelope(invitation.round_id, sealed)
+
+    def _keep(self, step: Step, asked: Envelope, sealed: bytes) -> None:
+        """Keeps the last answer, and nothing from before."""
+        self.state.clear()
+        self.state["asked"], self.state["answer"] = _digest(step, asked), sealed
 
     def _answered(self, step: Step, asked: Envelope) -> bytes:
         """The last answer, if this very message was the one asked; empty otherwise.
@@ -272,8 +252,8 @@ class Site:
         A host whose reply from the relay is lost sends again. To repeat sealed bytes tells nobody
         anything; to seal a second answer might.
         """
-        kept = self.state.load()
-        return kept.answer if kept is not None and kept.asked == _digest(step, asked) else b""
+        same = self.state.get("asked") == _digest(step, asked)
+        return self.state["answer"] if same else b""
 
 
 def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSession:

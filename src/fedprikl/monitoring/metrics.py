@@ -136,7 +136,7 @@ def _samples(status: SeriesStatus) -> Iterator[Sample]:
         yield from _last(status.judged[-1])
     for window in status.windows:
         labels = {"column": window.name, "length": str(window.length)}
-        yield from _sizes("window_value", labels, window.sizes)
+        yield from size_samples("window_value", labels, window.sizes)
     for state in ALARMS:
         yield "alarms", {"state": state}, sum(alarm.state == state for alarm in status.alarms)
     if status.open_alarms:
@@ -175,12 +175,13 @@ def _view(column: str, view: JudgedView) -> Iterator[Sample]:
     yield "statistic", {"column": column, "test": "period"}, view.statistic
     if view.cumulative is not None:
         yield "statistic", {"column": column, "test": "cumulative"}, view.cumulative
-    yield from _sizes("value", {"column": column}, view.sizes)
+    yield from size_samples("value", {"column": column}, view.sizes)
 
 
-def _sizes(name: str, labels: dict[str, str], sizes: Sequence[Answer]) -> Iterator[Sample]:
+def size_samples(name: str, labels: Labels, sizes: Iterable[Answer]) -> Iterator[Sample]:
+    """The value of each answer, with its interval and what no drift gives, where they are known."""
     for size in sizes:
-        own = labels | {"divergence": size.divergence}
+        own = {**labels, "divergence": size.divergence}
         yield name, own, size.value
         if size.interval is not None:
             yield f"{name}_low", own, size.interval[0]

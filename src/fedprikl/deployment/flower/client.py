@@ -5,20 +5,19 @@ Every message is answered by a process of its own. What the site keeps in betwee
 """
 
 import logging
-from dataclasses import dataclass, fields
 from functools import partial
+from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedprikl.deployment.site import Envelope, KeptSession, Site
+from fedprikl.deployment.site import Envelope, Site
 from fedprikl.errors import MessageDecodeError
 from fedprikl.protocol import Step
 
 RECORD = "fedprikl"
 IDENTITY = "identity"  # the type of message of the identity check
 SESSION = "fedprikl-session"  # a round that goes on, and its last answer
-LAST = "fedprikl-last-answer"  # of a round that is over
 log = logging.getLogger(__name__)
 
 app = ClientApp()
@@ -44,37 +43,17 @@ def unpack(message: Message) -> Envelope:
     raise MessageDecodeError("this is not a message of a fedprikl round")
 
 
-@dataclass(frozen=True, slots=True)
-class ContextState:
-    """A site's state in Flower's context: `SiteState`."""
-
-    records: RecordDict
-
-    def load(self) -> KeptSession | None:
-        """What is there; anything malformed counts as empty."""
-        for name in (SESSION, LAST):
-            if name in self.records:
-                kept = self.records.config_records[name]
-                found = [kept.get(field.name) for field in fields(KeptSession)]
-                return KeptSession(*(value if isinstance(value, bytes) else b"" for value in found))
-        return None
-
-    def save(self, kept: KeptSession) -> None:
-        """Under a name that says whether the round goes on."""
-        self.erase()
-        found = {field.name: getattr(kept, field.name) for field in fields(KeptSession)}
-        record = ConfigRecord({name: value for name, value in found.items() if value})
-        self.records[SESSION if kept.session else LAST] = record
-
-    def erase(self) -> None:
-        """Both."""
-        for name in {SESSION, LAST} & set(self.records):
-            del self.records[name]
+def _site(context: Context) -> Site:
+    """The site, with what it keeps in Flower's context."""
+    if SESSION not in context.state:
+        context.state[SESSION] = ConfigRecord()
+    state: Any = context.state[SESSION]
+    return Site(context.node_config, state)
 
 
 def handle(step: Step, message: Message, context: Context) -> Message:
     """Answers one message of a round. Flower is handed no exception: it would send its text on."""
-    site = Site(context.node_config, ContextState(context.state))
+    site = _site(context)
     try:
         envelope = site.answer(step, unpack(message))
     except Exception as error:
@@ -84,7 +63,7 @@ def handle(step: Step, message: Message, context: Context) -> Message:
 
 def handle_identity(message: Message, context: Context) -> Message:
     """Tells who this site is."""
-    site = Site(context.node_config, ContextState(context.state))
+    site = _site(context)
     try:
         envelope = site.introduce(unpack(message).round_id, str(context.node_id))
     except Exception as error:
