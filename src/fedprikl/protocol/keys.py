@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar, Self
 
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -32,26 +33,53 @@ _BUCKET = 256  # what is sealed is a multiple of it; a first answer fits one, as
 _SIGNATURE = 64  # bytes of an Ed25519 signature; zeros where nobody has an identity
 
 
-def read_key(path: str | Path) -> object:
-    """The private key in a PEM file, of whatever kind; None if the file holds none."""
-    try:
-        return load_pem_private_key(Path(path).read_bytes(), password=None)
-    except OSError as error:
-        raise InvalidInputError(f"Cannot read the key {path}: {error.strerror}.") from None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        return None
+class PrivateKey:
+    """A key in a PEM file. SECRET: it never prints; `public` is its name to the world."""
+
+    _kind: ClassVar[Any]
+    _name: ClassVar[str]
+
+    def __init__(self, private: Any) -> None:
+        self._private = private
+
+    @classmethod
+    def generate(cls) -> Self:
+        """A fresh key from the operating system's randomness."""
+        return cls(cls._kind.generate())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """A key from a PEM file written by `save`."""
+        key: object = None
+        try:
+            key = load_pem_private_key(Path(path).read_bytes(), password=None)
+        except OSError as error:
+            raise InvalidInputError(f"Cannot read the key {path}: {error.strerror}.") from None
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            pass  # the file holds none
+        if not isinstance(key, cls._kind):
+            raise InvalidInputError(f"{path} is not an unencrypted {cls._name} key in PEM format.")
+        return cls(key)
+
+    def save(self, path: str | Path) -> None:
+        """Writes it for its owner only, whole or not at all; never over an existing file."""
+        pem = self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        try:
+            replace_file(Path(path), pem, mode=0o600, new=True)
+        except OSError as error:
+            raise InvalidInputError(f"Cannot write the key {path}: {error.strerror}.") from None
+
+    @property
+    def public(self) -> str:
+        """The public key, as 64 hexadecimal digits."""
+        digits: str = self._private.public_key().public_bytes_raw().hex()
+        return digits
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(public {self.public[:8]}...)"
 
 
-def write_key(path: str | Path, private: Ed25519PrivateKey | X25519PrivateKey) -> None:
-    """Writes the key for its owner only, whole or not at all; never over an existing file."""
-    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    try:
-        replace_file(Path(path), pem, mode=0o600, new=True)
-    except OSError as error:
-        raise InvalidInputError(f"Cannot write the key {path}: {error.strerror}.") from None
-
-
-class SigningKey:
+class SigningKey(PrivateKey):
     """An Ed25519 key. SECRET: it never prints; `public` is its name to the world.
 
     >>> key = SigningKey.generate()
@@ -63,24 +91,10 @@ class SigningKey:
     False
     """
 
-    def __init__(self, private: Ed25519PrivateKey) -> None:
-        self._private = private
+    _kind, _name = Ed25519PrivateKey, "Ed25519"
 
     @classmethod
-    def generate(cls) -> "SigningKey":
-        """A fresh key from the operating system's randomness."""
-        return cls(Ed25519PrivateKey.generate())
-
-    @classmethod
-    def load(cls, path: str | Path) -> "SigningKey":
-        """A key from a PEM file written by `save`."""
-        key = read_key(path)
-        if not isinstance(key, Ed25519PrivateKey):
-            raise InvalidInputError(f"{path} is not an unencrypted Ed25519 key in PEM format.")
-        return cls(key)
-
-    @classmethod
-    def load_or_create(cls, path: str | Path) -> "SigningKey":
+    def load_or_create(cls, path: str | Path) -> Self:
         """The key of a file, or a fresh one saved there."""
         if Path(path).exists():
             return cls.load(path)
@@ -93,25 +107,15 @@ class SigningKey:
             return cls.load(path)  # another process was faster
         return key
 
-    def save(self, path: str | Path) -> None:
-        """Write the key for its owner only; an existing file is never overwritten."""
-        write_key(path, self._private)
-
-    @property
-    def public(self) -> str:
-        """The public key, as 64 hexadecimal digits."""
-        return self._private.public_key().public_bytes_raw().hex()
-
     def private_bytes(self) -> bytes:
         """SECRET: the key itself, for the secure sum that a client signs its messages in."""
-        return self._private.private_bytes_raw()
+        secret: bytes = self._private.private_bytes_raw()
+        return secret
 
     def sign(self, body: bytes) -> str:
         """The signature of a body, as hexadecimal digits."""
-        return self._private.sign(body).hex()
-
-    def __repr__(self) -> str:
-        return f"SigningKey(public {self.public[:8]}...)"
+        signature: bytes = self._private.sign(body)
+        return signature.hex()
 
 
 def verify_signature(public: str, signature: str, body: bytes) -> bool:
@@ -151,33 +155,10 @@ class Address:
         )
 
 
-class SealingKey:
+class SealingKey(PrivateKey):
     """The aggregator's X25519 key. SECRET: it never prints; `public` stands in the plan."""
 
-    def __init__(self, private: X25519PrivateKey) -> None:
-        self._private = private
-
-    @classmethod
-    def generate(cls) -> "SealingKey":
-        """A fresh key from the operating system's randomness."""
-        return cls(X25519PrivateKey.generate())
-
-    @classmethod
-    def load(cls, path: str | Path) -> "SealingKey":
-        """A key from a PEM file written by `save`."""
-        key = read_key(path)
-        if not isinstance(key, X25519PrivateKey):
-            raise InvalidInputError(f"{path} is not an unencrypted X25519 key in PEM format.")
-        return cls(key)
-
-    def save(self, path: str | Path) -> None:
-        """Write the key for its owner only; an existing file is never overwritten."""
-        write_key(path, self._private)
-
-    @property
-    def public(self) -> str:
-        """The public key, as 64 hexadecimal digits."""
-        return self._private.public_key().public_bytes_raw().hex()
+    _kind, _name = X25519PrivateKey, "X25519"
 
     def open(self, sealed: bytes, address: Address) -> bytes:
         """What was sealed for this address; anything else is a `SealError`."""
@@ -188,9 +169,6 @@ class SealingKey:
                 "A message does not open: it was sealed for another key, round, member, step or "
                 "invitation, or damaged on the way. It was not used."
             ) from None
-
-    def __repr__(self) -> str:
-        return f"SealingKey(public {self.public[:8]}...)"
 
 
 def seal(message: bytes, public: str, address: Address) -> bytes:

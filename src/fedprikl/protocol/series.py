@@ -1,8 +1,9 @@
 """A series: which period each of many releases is about, for all parties alike. Public."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -191,17 +192,12 @@ def series_until(
             f"The series ends on {last}, before its first {one.every} from {first} is over. Give a "
             "later day."
         )
-    low, high = 1, MOST_PERIODS
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _later(first, every, middle) <= last + timedelta(days=1):
-            low = middle
-        else:
-            high = middle - 1
+    ends = partial(_later, first, every)
+    after = bisect_right(range(MOST_PERIODS + 1), last + timedelta(days=1), lo=1, key=ends)
     return Series(
         every=every,
         first=first.isoformat(),
-        periods=low,
+        periods=after - 1,
         zone=zone,
         time_column=time_column,
         window=window,
