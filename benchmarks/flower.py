@@ -33,17 +33,8 @@ from deploy.loopback import Loopback
 from deploy.small_world import node_configs, set_up_aggregator, write_sites
 
 from fedprikl.deployment.settings import Home
-from fedprikl.protocol import (
-    Address,
-    Client,
-    SealingKey,
-    Server,
-    SignedPlan,
-    SigningKey,
-    Step,
-    run_round,
-    seal_answer,
-)
+from fedprikl.protocol import Client, SealingKey, Server, SignedPlan, SigningKey, Step, run_round
+from fedprikl.protocol.keys import Address, seal_answer
 from fedprikl.records import open_records
 from fedprikl.reference import Reference
 

@@ -10,7 +10,8 @@ import fedprikl.deployment.site
 from fedprikl.deployment.flower.client import unpack
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.site import Envelope
-from fedprikl.protocol import Address, Invitation, Reply, RoundDriver, Step
+from fedprikl.protocol import Invitation, Reply, RoundDriver, Step
+from fedprikl.protocol.keys import Address
 from fedprikl.records import open_records
 from fedprikl.reference import Reference
 from tests.deployment.attack import sums_of_a_relay

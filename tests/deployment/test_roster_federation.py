@@ -21,7 +21,8 @@ from fedprikl.deployment.site import Envelope
 from fedprikl.deployment.site_memory import read_memory
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
 from fedprikl.privacy import AccountedRelease, Ledger
-from fedprikl.protocol import Client, Invitation, Release, SigningKey, Step, seal_refusal
+from fedprikl.protocol import Client, Invitation, Release, SigningKey, Step
+from fedprikl.protocol.keys import seal_refusal
 from fedprikl.secure_sum import Leaves, SumClient
 from tests.deployment.fake_grid import FakeFederation, FakeGrid, has_session, read_counters, spent
 from tests.deployment.in_process import in_process_release, in_process_value

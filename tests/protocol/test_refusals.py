@@ -15,8 +15,8 @@ from fedprikl.protocol import (
     SignedPlan,
     SigningKey,
     Step,
-    seal_refusal,
 )
+from fedprikl.protocol.keys import seal_refusal
 from tests.protocol.worlds import World
 
 WORLD = World.make(clients=9).with_identities()

@@ -14,14 +14,8 @@ from fedprikl import InvalidInputError
 from fedprikl.documents import canonical
 from fedprikl.estimation import CountNoise, JudgedStatistic, NoisyCounts, Verdict
 from fedprikl.privacy import Head, PrivacyStatement
-from fedprikl.protocol import (
-    Answer,
-    CellAnswer,
-    ColumnAnswer,
-    Outcome,
-    Release,
-    SigningKey,
-)
+from fedprikl.protocol import Answer, ColumnAnswer, Outcome, Release, SigningKey
+from fedprikl.protocol.release import CellAnswer
 from fedprikl.reporting import release_page
 from fedprikl.reporting.facts import answer_words, drift_words, release_headline
 from tests.protocol.worlds import World

@@ -28,10 +28,9 @@ from fedprikl.protocol import (
     SignedPlan,
     SigningKey,
     Step,
-    introduce,
     trust_of,
 )
-from fedprikl.protocol.round import plan_cohort
+from fedprikl.protocol.round import introduce, plan_cohort
 from fedprikl.protocol.sums import NoisyHistogram
 from fedprikl.secure_sum import Leaves
 from tests.protocol.worlds import AT, EVERYTHING, InsecureNoNoise, World, consistent

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from fedprikl import InvalidInputError
 from fedprikl.errors import SealError
-from fedprikl.protocol import Address, SealingKey, SigningKey
+from fedprikl.protocol import SealingKey, SigningKey
 from fedprikl.protocol import keys as sealing
-from fedprikl.protocol.keys import is_sealing_key, seal
+from fedprikl.protocol.keys import Address, is_sealing_key, seal
 
 HERE = Address(round_id="ab" * 16, cohort=bytes(32), member=4, invitation=bytes(32), step="input")
 

@@ -32,16 +32,12 @@ from fedprikl.protocol import (
     Roster,
     SigningKey,
     Step,
-    check_period,
-    check_roster,
-    check_validity,
     draw_of,
-    introduce,
-    seal_answer,
-    seal_refusal,
     trust_of,
 )
-from fedprikl.protocol.policy import check_protected
+from fedprikl.protocol.keys import seal_answer, seal_refusal
+from fedprikl.protocol.policy import check_period, check_protected, check_roster, check_validity
+from fedprikl.protocol.round import introduce
 from fedprikl.records import check_once, open_records
 from fedprikl.reference import Reference
 

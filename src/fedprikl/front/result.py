@@ -14,7 +14,8 @@ from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError, MissingExtraError
 from fedprikl.estimation import Verdict
 from fedprikl.privacy import PrivacyStatement
-from fedprikl.protocol import Answer, CellAnswer, ColumnAnswer, Plan, Release
+from fedprikl.protocol import Answer, ColumnAnswer, Plan, Release
+from fedprikl.protocol.release import CellAnswer
 from fedprikl.reporting import absences, release_page, release_summary, release_words
 from fedprikl.store import write_whole
 

@@ -8,14 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from fedprikl.protocol.client import Client, ClientSession, draw_of
-from fedprikl.protocol.keys import (
-    Address,
-    Roster,
-    SealingKey,
-    SigningKey,
-    seal_answer,
-    seal_refusal,
-)
+from fedprikl.protocol.keys import Roster, SealingKey, SigningKey
 from fedprikl.protocol.plan import (
     Budget,
     OneRecord,
@@ -26,10 +19,9 @@ from fedprikl.protocol.plan import (
     VerdictRules,
     WholeClient,
 )
-from fedprikl.protocol.policy import Policy, check_period, check_roster, check_validity
+from fedprikl.protocol.policy import Policy
 from fedprikl.protocol.question import AskedView, Question
 from fedprikl.protocol.round import (
-    Cohort,
     IdentityCheck,
     Invitation,
     Outcome,
@@ -37,30 +29,26 @@ from fedprikl.protocol.round import (
     Round,
     Step,
     Transport,
-    introduce,
 )
-from fedprikl.protocol.series import Once, Period, Series
+from fedprikl.protocol.series import Once, Series
 from fedprikl.protocol.sums import trust_of
 
 if TYPE_CHECKING:
     from fedprikl.estimation import Answer
     from fedprikl.protocol.aggregator import Aggregator
     from fedprikl.protocol.noised_round import NoisedRound, finish_round
-    from fedprikl.protocol.release import CellAnswer, ColumnAnswer, Release, ReleasedPeriod
+    from fedprikl.protocol.release import ColumnAnswer, Release, ReleasedPeriod
     from fedprikl.protocol.round_driver import RoundDriver, StepCount
     from fedprikl.protocol.run import InMemoryTransport, RoundResult, run_round
     from fedprikl.protocol.server import Server
 
 __all__ = [
-    "Address",
     "Aggregator",
     "Answer",
     "AskedView",
     "Budget",
-    "CellAnswer",
     "Client",
     "ClientSession",
-    "Cohort",
     "ColumnAnswer",
     "IdentityCheck",
     "InMemoryTransport",
@@ -69,7 +57,6 @@ __all__ = [
     "Once",
     "OneRecord",
     "Outcome",
-    "Period",
     "Plan",
     "Policy",
     "Question",
@@ -92,22 +79,16 @@ __all__ = [
     "Validity",
     "VerdictRules",
     "WholeClient",
-    "check_period",
-    "check_roster",
-    "check_validity",
     "draw_of",
     "finish_round",
-    "introduce",
     "run_round",
-    "seal_answer",
-    "seal_refusal",
     "trust_of",
 ]
 
 _LATER = {
     "aggregator": ("Aggregator",),
     "noised_round": ("NoisedRound", "finish_round"),
-    "release": ("Answer", "CellAnswer", "ColumnAnswer", "Release", "ReleasedPeriod"),
+    "release": ("Answer", "ColumnAnswer", "Release", "ReleasedPeriod"),
     "round_driver": ("RoundDriver", "StepCount"),
     "run": ("InMemoryTransport", "RoundResult", "run_round"),
     "server": ("Server",),
