@@ -224,8 +224,15 @@ def test_questions_need_shares_that_sum_to_one() -> None:
 def test_questions_and_views_fit() -> None:
     plan = plan_of(REFERENCE, trust="aggregator")
     for views in ((), plan.views[:-1], plan.views[::-1], (*plan.views, plan.views[-1])):
-        with pytest.raises(InvalidInputError, match="name the views of the plan in its order"):
+        with pytest.raises(InvalidInputError, match="first about the whole and then about columns"):
             replace(plan, views=views)
+    turned = plan.about_columns + plan.about_whole
+    with pytest.raises(InvalidInputError, match="first about the whole and then about columns"):
+        replace(plan, questions=turned, views=(*plan.columns, plan.whole))
+    *others, last = plan.questions
+    fewer = replace(last, views=last.views[:1])
+    with pytest.raises(InvalidInputError, match="name all of these columns"):
+        replace(plan, questions=(*others, fewer))
     for columns in (("c0", "c0"), ("",), ("c0", "c1", "c2")):
         with pytest.raises(InvalidInputError, match="view"):
             AskedView(columns=columns, points=3)

@@ -276,22 +276,24 @@ class Plan:
         """Questions that one vector of counts and one budget can answer."""
         if not self.questions:
             raise InvalidInputError("A plan asks at least one question.")
-        groups = dict.fromkeys(question.views for question in self.questions)
-        if [columns for group in groups for columns in group] != [v.columns for v in self.views]:
+        columns = tuple(view.columns for view in self.columns)
+        asked = [views for views in ((WHOLE,) if self.points else (), columns) if views]
+        names = [view.columns for view in self.views]
+        if (
+            names != [name for views in asked for name in views]
+            or list(dict.fromkeys(each.views for each in self.questions)) != asked
+        ):
             raise InvalidInputError(
-                "The questions name the views of the plan in its order, and no others; all "
-                "questions about a view are about the same views."
+                "A plan asks about the whole, about columns, or first about the whole and then "
+                "about columns: name all of these columns, in the same order, in each question "
+                "about columns."
             )
-        if len({view.columns for view in self.views}) < len(self.views):
+        if len(set(names)) < len(names):
             raise InvalidInputError("A plan asks about each view once.")
-        if any(WHOLE in group and len(group) > 1 for group in groups):
-            raise InvalidInputError("A question is about the whole, or about columns.")
-        asked = [(each.divergence, each.views, each.release) for each in self.questions]
-        wholes = [each.divergence for each in self.about_whole]
-        if len(set(asked)) < len(asked) or len(set(wholes)) < len(wholes):
+        kinds = {(each.divergence, each.of_whole or each.release) for each in self.questions}
+        if len(kinds) < len(self.questions):
             raise InvalidInputError("A plan asks for each divergence once.")
-        counted = {each.views for each in self.questions if each.release == "counts"}
-        if any(group not in counted for group in groups if group != (WHOLE,)):
+        if columns and not any(each.release == "counts" for each in self.about_columns):
             raise InvalidInputError("The columns' noisy counts need a share of the budget.")
         if abs(math.fsum(each.share for each in self.questions) - 1) > SHARES:
             raise InvalidInputError(
