@@ -20,13 +20,12 @@ from fedprikl.cli import monitor_command
 from fedprikl.cli.app import app
 from fedprikl.deployment.flower import APP_FOLDER, organiser
 from fedprikl.deployment.flower.client import pack, unpack
-from fedprikl.deployment.flower.organiser import ask_for_period
+from fedprikl.deployment.flower.organiser import FederatedSeries
 from fedprikl.deployment.flower.server import run_on_flower
 from fedprikl.deployment.host import Host
 from fedprikl.deployment.hosted_round import alone
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
-from fedprikl.front import federated_series
 from fedprikl.front.monitoring import read_status
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
@@ -432,7 +431,7 @@ def test_the_organiser_knows_which_sites_of_the_roster_were_not_counted(
         return iter(said)
 
     monkeypatch.setattr(organiser, "_flwr_run", flwr_run)
-    monkeypatch.setattr(federated_series, "check_connection", lambda _: None)
+    monkeypatch.setattr(organiser, "check_connection", lambda _: None)
     monkeypatch.setattr(monitor_command, "now", lambda: f"{day(3)}T01:00:00+00:00")
     key = SigningKey.load(Home(federation.home).signing_key).public
     line = [
@@ -473,22 +472,16 @@ def test_an_organiser_asks_for_a_period_as_often_as_needed(
     federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_times(federation)
-    one = plan(federation).plan
+    signed = plan(federation)
     key = SigningKey.load(Home(federation.home).signing_key).public
     lines = asking(federation, monkeypatch)
     heard: list[str] = []
 
     def ask(period: int, previous: str, who: str = key) -> Release:
-        return ask_for_period(
-            "relay",
-            one,
-            name="plan.json",
-            period=period,
-            previous=previous,
-            key=who,
-            config={"clients": 8},
-            tell=heard.append,
+        series = FederatedSeries(
+            signed=signed, superlink="relay", name="plan.json", key=who, config={"clients": 8}
         )
+        return series.ask(period, previous, heard.append)
 
     first = ask(0, "")
     assert ask(0, "") == first  # its answer was lost

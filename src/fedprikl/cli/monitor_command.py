@@ -234,7 +234,7 @@ def run_command(
     pi = reference or plan.parent / "ref.json"
     if federation:
         check_flower()
-        from fedprikl.front.federated_series import FederatedSeries
+        from fedprikl.deployment.flower.organiser import FederatedSeries
 
         public = check_key(aggregator)
         if not public:

@@ -41,6 +41,8 @@ from fedprikl.protocol.round import introduce
 from fedprikl.records import check_once, open_records
 from fedprikl.reference import Reference
 
+log = logging.getLogger(__name__)
+
 
 def check_before_reading(invitation: Invitation, settings: NodeSettings, *, at: str) -> None:
     """Raises a `PolicyRefusal` if it is not good enough. Looks at no record."""
@@ -99,9 +101,6 @@ def _pay(
             ledger.check(population, charge, times=times, unit=unit)
         else:
             ledger.reserve(population, charge, round_id=round_id, at=at, times=times, unit=unit)
-
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

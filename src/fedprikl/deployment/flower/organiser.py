@@ -14,15 +14,23 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fedprikl.deployment.flower import APP_FOLDER
-from fedprikl.deployment.progress import parse_line, printable, short_name
+from fedprikl.deployment.progress import (
+    named,
+    not_counted,
+    parse_line,
+    printable,
+    short_name,
+)
 from fedprikl.deployment.settings import check_names
 from fedprikl.deployment.tls import CLOCKS, check_relay, clock_words
 from fedprikl.errors import DeploymentError, InvalidInputError
-from fedprikl.protocol import Plan, Release, Roster
+from fedprikl.monitoring.history import History
+from fedprikl.protocol import Plan, Release, Roster, SignedPlan
 
 RunConfig = Mapping[str, str | float]
 CONNECTION = frozenset({"address", "federation", "insecure", "options", "root-certificates"})
@@ -157,38 +165,59 @@ def check_of_period(release: Release, *, period: int, previous: str) -> None:
         )
 
 
-def ask_for_period(
-    superlink: str,
-    plan: Plan,
-    *,
-    name: str,
-    period: int,
-    previous: str,
-    key: str,
-    config: RunConfig | None = None,
-    app: Path = APP_FOLDER,
-    federation: Sequence[str] = (),
-    tell: Callable[[str], None] = lambda _: None,
-) -> Release:
-    """The release of a period, verified: of this key, plan, period and place in the chain.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FederatedSeries:
+    """A series over a federation: the aggregator counts, this side keeps the history.
 
-    `name` is the plan's file in the aggregator's folder, `previous` the fingerprint of the newest
-    release in the organiser's history, `config` what `fedprikl federate` also passes: `clients`,
-    `wait`, `step-timeout`, `grace`. Safe to ask again after any crash: an aggregator that has
-    released the period tells the same release.
+    `config` is what `fedprikl federate` also passes: `clients`, `wait`, `step-timeout`, `grace`.
     """
-    asked: RunConfig = {
-        **(config or {}),
-        "plan": name,
-        "period": period,
-        "previous": previous,
-        "request": os.urandom(16).hex(),
-        "signer": key,
-    }
-    release, _ = follow_round(app, superlink, asked, federation, tell=tell)
-    check_genuine(release, plan, key=key)
-    check_of_period(release, period=period, previous=previous)
-    return release
+
+    signed: SignedPlan
+    superlink: str  # the connection's name in Flower's config file
+    name: str  # of the plan's file at the aggregator
+    key: str  # the aggregator's public key
+    config: RunConfig = field(default_factory=dict)
+    app: Path = APP_FOLDER
+    federation: Sequence[str] = ()
+    note: Callable[[str], None] = lambda _: None
+    members: Mapping[str, str] = field(default_factory=dict)  # of the roster, see `roster_names`
+
+    def recover(self, history: History, *, at: str) -> None:
+        """Nothing to settle here: the aggregator tells the release of a period again."""
+
+    def run(self, history: History, number: int, *, previous: str, at: str) -> None:
+        """Has one period counted and keeps its release, and who of the roster was counted."""
+        check_connection(self.superlink)  # not before: where nothing is due, no relay is needed
+        lines: list[str] = []
+
+        def tell(line: str) -> None:
+            lines.append(line)
+            self.note(named(line, self.members))
+
+        release = self.ask(number, previous, tell)
+        missing = not_counted(lines)
+        asked = {} if missing is None else self.members
+        answered = [name for key, name in asked.items() if key not in (missing or ())]
+        history.keep(release.to_bytes(), asked=asked.values(), answered=answered, at=at)
+
+    def ask(self, number: int, previous: str, tell: Callable[[str], None]) -> Release:
+        """The release of a period, verified: of this key, plan, period and place in the chain.
+
+        `previous` is the fingerprint of the newest release in the history. Safe to ask again after
+        any crash: an aggregator that has released the period tells the same release.
+        """
+        asked: dict[str, str | float] = {
+            "plan": self.name,
+            "period": number,
+            "previous": previous,
+            "request": os.urandom(16).hex(),
+            "signer": self.key,
+        }
+        config = {**self.config, **asked}
+        release, _ = follow_round(self.app, self.superlink, config, self.federation, tell=tell)
+        check_genuine(release, self.signed.plan, key=self.key)
+        check_of_period(release, period=number, previous=previous)
+        return release
 
 
 def longest_run(config: RunConfig) -> float:

@@ -95,20 +95,23 @@ class Runtime:
     roots: bytes | None  # PEM of the certificates it is trusted by; None: the system's
     secret: bytes = field(repr=False)  # SECRET: shared with whoever may acquire tasks
 
-    @contextmanager
-    def tasks(self, party: Party) -> Iterator[Callable[[], str]]:
-        """What acquires a task: its token, empty if there is none. It tries once."""
-        client = RuntimeHttpClient.from_server_address(
+    def client(self, component: str, proof: Any, retrying: Any = None) -> RuntimeHttpClient:
+        """What speaks with the API, as a component of Flower; it tries once unless told so."""
+        return RuntimeHttpClient.from_server_address(
             self.address,
             insecure=False,
             root_certificates=self.roots,
-            interceptors=[
-                RuntimeVersionHttpInterceptor(component_name="SuperExec"),
-                SuperExecAuthHttpInterceptor(
-                    master_secret=self.secret, protected_methods={ACQUIRE}
-                ),
-            ],
+            interceptors=[RuntimeVersionHttpInterceptor(component_name=component), proof],
+            retry_invoker=retrying,
         )
+
+    @contextmanager
+    def tasks(self, party: Party) -> Iterator[Callable[[], str]]:
+        """What acquires a task: its token, empty if there is none. It tries once."""
+        signed = SuperExecAuthHttpInterceptor(
+            master_secret=self.secret, protected_methods={ACQUIRE}
+        )
+        client = self.client("SuperExec", signed)
         request = AcquireTaskRequest(supported_task_types=[TASKS[party]])
 
         def acquire() -> str:
@@ -137,16 +140,8 @@ def answer_message(runtime: Runtime, token: str, app: ClientApp) -> None:
     The site's state travels with the task's output. An exception's words stay here: the SuperNode
     would send them on.
     """
-    client = RuntimeHttpClient.from_server_address(
-        runtime.address,
-        insecure=False,
-        root_certificates=runtime.roots,
-        interceptors=[
-            RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"),
-            RuntimeTokenHttpInterceptor(token),
-        ],
-        retry_invoker=make_simple_http_retry_invoker(),
-    )
+    retrying = make_simple_http_retry_invoker()
+    client = runtime.client("flwr-clientapp", RuntimeTokenHttpInterceptor(token), retrying)
     context: Context | None = None
     status, details = SubStatus.FAILED, FAILED
     try:
