@@ -27,7 +27,7 @@ from fedprikl.checks import Ints
 from fedprikl.divergence import Score
 from fedprikl.estimation import estimate_noisy_counts, sum_counts
 from fedprikl.monitoring.alarms import SeriesVerdict
-from fedprikl.monitoring.channels import PeriodCounts
+from fedprikl.monitoring.monitored_views import PeriodCounts
 from fedprikl.monitoring.sequential import judge_series
 
 FALSE_ALARM, SINGLE = 0.01, float(stats.norm.isf(0.01))
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 def judge(world: World, periods: Sequence[PeriodCounts]) -> SeriesVerdict:
     """As a series of a year is judged."""
     return judge_series(
-        [world.channel], periods, false_alarm=FALSE_ALARM, per_year=WEEKS, horizon=WEEKS
+        [world.view], periods, false_alarm=FALSE_ALARM, per_year=WEEKS, horizon=WEEKS
     )
 
 
@@ -84,7 +84,7 @@ def measure_alarms(world: str, trust: str, years: int, seed: int, references: in
 
 def raw_alarms(world: World, held: Ints) -> list[bool]:
     """Weeks in which a chi-square test of the raw counts exceeds at 1% / 52."""
-    pi, counts = world.channel.pi, held[:, :-1]
+    pi, counts = world.view.pi, held[:, :-1]
     mean = counts.sum(axis=1, keepdims=True) * pi
     chance = stats.chi2.sf(((counts - mean) ** 2 / mean).sum(axis=1), len(pi) - 1)
     return [bool(each < FALSE_ALARM / WEEKS) for each in chance]
@@ -135,7 +135,7 @@ def measure_error(world: str, trust: str, nats: float, years: int, seed: int) ->
         for week in range(WEEKS):
             noisy = sum_counts([period.views[0] for period in periods[: week + 1]])
             value, _ = estimate_noisy_counts(
-                here.channel.points, noisy, score=Score(correction=0.0), rng=rng, resamples=50
+                here.view.points, noisy, score=Score(correction=0.0), rng=rng, resamples=50
             )
             errors[week] += abs(value - truth[week]) / years
     return {

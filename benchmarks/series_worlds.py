@@ -14,7 +14,7 @@ from power_worlds import CLASSES, PER_CLIENT, Flights, domain, generator
 from fedprikl import Reference
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise, NoisyCounts
-from fedprikl.monitoring.channels import Channel, PeriodCounts
+from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts
 from fedprikl.protocol import AskedView, Budget, Plan, Question
 from fedprikl.protocol.answering import expected_noise
 from fedprikl.protocol.round import cohort_sizes
@@ -44,7 +44,7 @@ def noise_of(trust: str) -> CountNoise:
     )
     if trust == "none":
         return expected_noise(NoisyHistogram(plan), cohort_sizes(plan, CLIENTS))
-    return CountNoise.of(ScoredSum(plan).noises[0].law)  # type: ignore[arg-type]
+    return CountNoise.of(ScoredSum(plan).noises[0].law.noise)  # type: ignore[union-attr]
 
 
 @dataclass(eq=False)
@@ -59,7 +59,7 @@ class KnownWorld:
 
     def __post_init__(self) -> None:
         self.pi = domain(self.name, CELLS, self.seed)
-        self.channel = Channel.of(Reference.from_probabilities(self.pi))
+        self.view = MonitoredView.of(Reference.from_probabilities(self.pi))
         self.noise = noise_of(self.trust)
 
     def held(self, rng: np.random.Generator, drift: Floats | None, start: int = 0) -> Ints:
@@ -87,7 +87,7 @@ class ClientsWorld:
         self.joint = Flights.draw(rng).joint
         self.kept = np.sort(np.argsort(self.joint.mean(axis=0))[1 - CELLS :])
         public = self._cells(Flights(self.joint).clients(PUBLIC, PER_CLIENT, rng))
-        self.channel = Channel.of(Reference.from_counts(public))
+        self.view = MonitoredView.of(Reference.from_counts(public))
         self.seen = np.flatnonzero(public.sum(axis=0))
         self.noise = noise_of(self.trust)
 
@@ -121,7 +121,7 @@ def released(
             number=week,
             records=int(held[week].sum()),
             clients=CLIENTS,
-            channels=(NoisyCounts.of(row, [held[week].sum()], [noise]),),
+            views=(NoisyCounts.of(row, [held[week].sum()], [noise]),),
         )
         for week, row in enumerate(held + noise.draw(rng, held.shape))
     ]

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedprikl.checks import Floats
 from fedprikl.estimation import CountNoise, NoisyCounts
-from fedprikl.monitoring.channels import Channel, PeriodCounts
+from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Reference
 
@@ -16,10 +16,10 @@ SCALE = 2.0
 YEAR = {"false_alarm": 0.05, "per_year": 52, "horizon": 12}
 
 
-def channel(pi: Floats = PI, name: str = "") -> Channel:
-    """A channel around a known Pi."""
-    whole = Channel.of(Reference.from_probabilities(pi))
-    return Channel(name=name, points=whole.points, spread=whole.spread)
+def view(pi: Floats = PI, name: str = "") -> MonitoredView:
+    """A view around a known Pi."""
+    whole = MonitoredView.of(Reference.from_probabilities(pi))
+    return MonitoredView(name=name, points=whole.points, spread=whole.spread)
 
 
 def noisy(p: Floats, records: int, rng: np.random.Generator, rest: float = 0.0) -> NoisyCounts:
@@ -38,19 +38,19 @@ def weeks(
     start: int = 0,
     rest: float = 0.0,
 ) -> list[PeriodCounts]:
-    """A period for each row of `shares`: P of every channel."""
+    """A period for each row of `shares`: P of every view."""
     return [
         PeriodCounts(
             number=start + number,
             records=records,
             clients=20,
-            channels=tuple(noisy(p, records, rng, rest) for p in row),
+            views=tuple(noisy(p, records, rng, rest) for p in row),
         )
         for number, row in enumerate(shares)
     ]
 
 
 def drifting(calm: int, moved: int, seed: int = 0) -> list[PeriodCounts]:
-    """One channel: some periods without drift, then some with."""
+    """One view: some periods without drift, then some with."""
     rng = np.random.default_rng(seed)
     return weeks([[PI]] * calm + [[MOVED]] * moved, rng)

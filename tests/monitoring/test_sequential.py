@@ -5,14 +5,15 @@ import pytest
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import CountNoise, NoisyCounts
+from fedprikl.estimation.statistic import Grouping
 from fedprikl.monitoring import null_series as nominal
 from fedprikl.monitoring.alarms import SeriesVerdict, after_people
-from fedprikl.monitoring.channels import Channel, Grouping, PeriodCounts, groupings_of
+from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts, groupings_of
 from fedprikl.monitoring.null_series import WindowStatistic
 from fedprikl.monitoring.sequential import baseline_of, judge_series
 from fedprikl.reference import Reference
 from tests.false_alarm import looks_as_frequent
-from tests.monitoring.series_worlds import MOVED, PI, YEAR, channel, drifting, weeks
+from tests.monitoring.series_worlds import MOVED, PI, YEAR, drifting, view, weeks
 
 pytestmark = pytest.mark.slow
 
@@ -20,15 +21,19 @@ RATE = YEAR["false_alarm"]
 SERIES = 400
 
 
-def judge(periods: list[PeriodCounts], *channels: Channel, **people: object) -> SeriesVerdict:
-    return judge_series(channels or (channel(),), periods, **YEAR, **people)  # type: ignore[arg-type]
+def judge(periods: list[PeriodCounts], *views: MonitoredView, **people: object) -> SeriesVerdict:
+    return judge_series(views or (view(),), periods, **YEAR, **people)  # type: ignore[arg-type]
 
 
-def alarms(shares: np.ndarray, seed: int, *channels: Channel) -> int:
+def alarms(shares: np.ndarray, seed: int, *views: MonitoredView) -> int:
     """In how many series with these P, one for each, an alarm is raised."""
     rng = np.random.default_rng(seed)
-    found = (judge(weeks([[p]] * 12, rng), *channels).alarms for p in shares)
+    found = (judge(weeks([[p]] * 12, rng), *views).alarms for p in shares)
     return sum(map(bool, found))
+
+
+def cells(many: int) -> Grouping:
+    return Grouping(np.arange(many), np.arange(many), "cells")
 
 
 def test_the_statistic_is_a_standard_normal_variable_without_drift() -> None:
@@ -36,7 +41,7 @@ def test_the_statistic_is_a_standard_normal_variable_without_drift() -> None:
     rng, draws = np.random.default_rng(3), 20_000
     p = rng.dirichlet(np.full(60, 2.0))
     counts = rng.multinomial(8000, p, draws) + rng.normal(0, 3, (draws, 60))
-    law = WindowStatistic.of(Grouping(), np.append(p, 0.0), np.zeros(61), records=8000, noise=9.0)
+    law = WindowStatistic.of(cells(60), np.append(p, 0.0), np.zeros(61), records=8000, noise=9.0)
     z = law(counts)
     assert abs(z.mean()) < 6 / np.sqrt(draws) + 0.01
     assert abs(z.std() - 1) < 6 / np.sqrt(2 * draws) + 0.01
@@ -46,7 +51,7 @@ def test_the_statistic_is_a_standard_normal_variable_without_drift() -> None:
 def test_pearson_is_the_statistic_without_noise() -> None:
     """Exactly: Q = sum (h - N Pi)^2 / N Pi, before anything lasts."""
     counts = np.array([310.0, 190.0, 150.0, 140.0, 110.0, 50.0, 30.0, 20.0])
-    law = WindowStatistic.of(Grouping(), np.append(PI, 0.0), np.zeros(9), records=1000, noise=0.0)
+    law = WindowStatistic.of(cells(8), np.append(PI, 0.0), np.zeros(9), records=1000, noise=0.0)
     tolerated = 1 + 2 * 2e-5 * 1000 * PI
     squares = np.sum((counts - 1000 * PI) ** 2 / (1000 * PI) / tolerated**2)
     assert np.sum((counts - law.mean) ** 2 * law.scale) == pytest.approx(squares)
@@ -56,11 +61,11 @@ def test_statistics_of_several_windows_are_those_of_each() -> None:
     """Standardised for the numbers of its own periods."""
     shares, lasting = np.append(PI, 0.0), np.append(PI**2, 0.0) * 1e-3
     both = WindowStatistic.of(
-        Grouping(), shares, lasting, records=np.array([500.0, 900.0]), noise=np.array([4.0, 9.0])
+        cells(8), shares, lasting, records=np.array([500.0, 900.0]), noise=np.array([4.0, 9.0])
     )
     counts = np.array([500 * MOVED, 900 * MOVED])
     each = [
-        WindowStatistic.of(Grouping(), shares, lasting, records=n, noise=v)(row)
+        WindowStatistic.of(cells(8), shares, lasting, records=n, noise=v)(row)
         for n, v, row in zip((500, 900), (4.0, 9.0), counts, strict=True)
     ]
     assert both(counts) == pytest.approx(np.array(each))
@@ -70,12 +75,15 @@ def test_groups_hold_every_cell_once() -> None:
     """By rarity and by place, of about equal size."""
     rng = np.random.default_rng(0)
     pi = rng.dirichlet(np.ones(50))
-    rare, near = groupings_of(pi, np.arange(50))
+    alone, outside, rare, near = groupings_of(pi, np.arange(50), groups=True)
+    assert alone.sums(np.append(pi, 9.0)).tolist() == pi.tolist()
+    assert outside.sums(np.append(pi, 9.0)).tolist() == [9.0]
     assert sorted(rare.sums(np.ones(51))) == [12, 12, 13, 13]
     assert sorted(near.sums(np.ones(51))) == [6] * 6 + [7] * 2
     assert np.all(np.diff(rare.sums(np.append(pi, 0.0))) > 0)
     assert near.sums(np.arange(51.0))[0] == sum(range(7))
-    assert groupings_of(PI, np.arange(8)) == ()
+    assert len(groupings_of(PI, np.arange(8), groups=True)) == 2
+    assert len(groupings_of(pi, np.arange(50), groups=False)) == 2
 
 
 @pytest.mark.validation
@@ -112,8 +120,8 @@ def test_the_error_of_a_counted_reference_is_no_drift() -> None:
     for _ in range(12):
         counted = np.maximum(rng.multinomial(4000, PI), 1)
         periods = weeks([[PI]] * 12, rng)
-        calm += bool(judge(periods, Channel.of(Reference.from_counts(counted))).alarms)
-        exact += bool(judge(periods, channel(counted / counted.sum())).alarms)
+        calm += bool(judge(periods, MonitoredView.of(Reference.from_counts(counted))).alarms)
+        exact += bool(judge(periods, view(counted / counted.sum())).alarms)
     assert calm <= 4
     assert exact >= 8
 
@@ -131,7 +139,7 @@ def test_a_small_drift_is_found_by_a_window() -> None:
     """0.0009 nats, too little for a period alone: the windows add up, and date it about right."""
     small = 0.7 * PI + 0.3 * MOVED
     periods = weeks([[PI]] * 6 + [[small]] * 26, np.random.default_rng(4))
-    found = judge_series([channel()], periods, false_alarm=0.01, per_year=52, horizon=32)
+    found = judge_series([view()], periods, false_alarm=0.01, per_year=52, horizon=32)
     alarm = found.alarms[0]
     assert alarm.test == "cumulative"
     assert 3 <= alarm.since <= 12 < alarm.raised
@@ -140,9 +148,9 @@ def test_a_small_drift_is_found_by_a_window() -> None:
 def test_the_column_that_drifted_is_named() -> None:
     """Of two columns and the whole."""
     rng = np.random.default_rng(5)
-    channels = channel(), channel(name="delay"), channel(name="carrier")
+    views = view(), view(name="delay"), view(name="carrier")
     periods = weeks([[PI, PI, PI]] * 3 + [[PI, MOVED, PI]] * 2, rng)
-    (alarm,) = judge(periods, *channels).alarms
+    (alarm,) = judge(periods, *views).alarms
     assert alarm.columns == ("delay",)
     assert (alarm.since, alarm.columns[0]) == (3, "delay")
 
@@ -192,21 +200,21 @@ def test_a_baseline_keeps_the_rate() -> None:
     for _ in range(10):
         periods = weeks([[PI]] * 12, rng)
         calm += any(each.exceeds for each in judge(periods, rebaselined=[(0, 0)]).judged[1:])
-        (known,) = baseline_of([channel()], periods[:1])
-        exact += bool(judge(periods[1:], channel(known.pi / known.pi.sum())).alarms)
+        (known,) = baseline_of([view()], periods[:1])
+        exact += bool(judge(periods[1:], view(known.pi / known.pi.sum())).alarms)
     assert calm <= 4
     assert exact >= 6
 
 
-def test_periods_are_in_order_and_fit_the_channels() -> None:
+def test_periods_are_in_order_and_fit_the_views() -> None:
     """What does not is refused."""
     periods = drifting(2, 0)
     with pytest.raises(InvalidInputError, match="increase"):
         judge(periods[::-1])
-    with pytest.raises(InvalidInputError, match="every channel"):
-        judge(periods, channel(), channel(name="b"))
+    with pytest.raises(InvalidInputError, match="every view"):
+        judge(periods, view(), view(name="b"))
     with pytest.raises(InvalidInputError, match="false_alarm"):
-        judge_series([channel()], periods, false_alarm=0.0, per_year=52, horizon=12)
+        judge_series([view()], periods, false_alarm=0.0, per_year=52, horizon=12)
 
 
 @pytest.mark.parametrize("pi", [[1.0], [0.5, 0.5], [0.999999, 0.000001]])
@@ -215,8 +223,8 @@ def test_columns_that_say_little_are_judged(pi: list[float], noise_sd: float) ->
     """One category, few records, no noise or too much: finite statistics, and no alarm."""
     numbers = [*np.round(10 * np.array(pi)), 0.0]
     seen = NoisyCounts.of(numbers, [10], [CountNoise(sd=noise_sd)])
-    periods = [PeriodCounts(number=n, records=10, clients=1, channels=(seen,)) for n in range(3)]
-    found = judge(periods, channel(np.array(pi)))
+    periods = [PeriodCounts(number=n, records=10, clients=1, views=(seen,)) for n in range(3)]
+    found = judge(periods, view(np.array(pi)))
     for each in found.judged:
         assert np.isfinite(each.views[0].statistic)
         assert np.isfinite([each.threshold, each.cumulative_threshold]).all()
@@ -228,7 +236,7 @@ def test_years_of_many_periods_have_a_higher_threshold(monkeypatch: pytest.Monke
     monkeypatch.setattr(nominal, "MOST", 400)
     periods = drifting(1, 0)
     limits = [
-        judge_series([channel()], periods, false_alarm=0.05, per_year=n, horizon=n).judged[0]
+        judge_series([view()], periods, false_alarm=0.05, per_year=n, horizon=n).judged[0]
         for n in (4, 12, 365)
     ]
     assert limits[0].threshold < limits[1].threshold < limits[2].threshold

@@ -4,30 +4,30 @@ import numpy as np
 import pytest
 
 from fedprikl.estimation import answers_from_counts, sum_counts
-from fedprikl.monitoring.channels import Channel
+from fedprikl.monitoring.monitored_views import MonitoredView
 from fedprikl.monitoring.periods import window_values
 from fedprikl.privacy import laplace_variance
 from fedprikl.reference import Reference
-from tests.monitoring.series_worlds import MOVED, PI, SCALE, channel, drifting
+from tests.monitoring.series_worlds import MOVED, PI, SCALE, drifting, view
 
 
 def test_sums_are_those_of_one_longer_period() -> None:
     """Counts, records and the variance of the noise add up; so do its Laplace variables."""
     periods = drifting(2, 2)
-    both = sum_counts([period.channels[0] for period in periods])
-    assert both.numbers == tuple(np.sum([each.channels[0].numbers for each in periods], axis=0))
+    both = sum_counts([period.views[0] for period in periods])
+    assert both.numbers == tuple(np.sum([each.views[0].numbers for each in periods], axis=0))
     assert both.records == (8000,)
     (noise,) = both.noise
     assert noise.sd**2 == pytest.approx(4 * laplace_variance(SCALE))
     assert noise.variables == pytest.approx(4.0)
-    many = sum_counts([period.channels[0] for period in drifting(13, 0)])
+    many = sum_counts([period.views[0] for period in drifting(13, 0)])
     assert many.noise[0].kind == "gaussian"
 
 
 def test_windows_show_the_size_of_the_drift() -> None:
     """The last 4 periods have drifted, so the last 8 have by half. Longer ones do not exist."""
     periods = drifting(4, 4)
-    whole = Channel.of(Reference.from_probabilities(PI))
+    whole = MonitoredView.of(Reference.from_probabilities(PI))
     short, long = window_values([whole], periods, lengths=(4, 8, 52))
     assert (short.first, short.last, short.records) == (4, 7, 8000)
     assert (long.first, long.length, long.name) == (0, 8, "")
@@ -47,9 +47,9 @@ def test_windows_show_the_size_of_the_drift() -> None:
 def test_a_window_of_one_period_is_that_period() -> None:
     """The same numbers as a release of it alone."""
     periods = drifting(1, 0)
-    (found,) = window_values([channel()], periods, lengths=(1,))
-    one = periods[0].channels[0]
+    (found,) = window_values([view()], periods, lengths=(1,))
+    one = periods[0].views[0]
     direct = answers_from_counts(
-        channel().points, one, channel().spread_at(2000, 20), channel().scores, mechanism=""
+        view().points, one, view().spread_at(2000, 20), view().scores, mechanism=""
     )
     assert [size.value for size in found.sizes] == [size.value for size in direct]

@@ -43,7 +43,7 @@ class Ratios:
 
     spread: Spread
     pi: Floats
-    alike: CellSpread
+    between: CellSpread  # how clients differ
     mean: Floats  # of P / Pi
     strength: Floats  # variance between clients over the one estimated, (draws, 1)
     own: Floats  # a / Pi of each cell, (draws, terms)
@@ -55,19 +55,19 @@ class Ratios:
         cls, spread: Spread, cells: Ints, pi: Floats, draws: int, rng: np.random.Generator
     ) -> "Ratios":
         """With the reference's own error, which all batches share."""
-        alike = spread.of(cells, pi)
-        mean = 1 - spread.discount * np.minimum(spread.counting(alike, pi), 1.0)
+        between = spread.of(cells, pi)
+        mean = 1 - spread.discount * np.minimum(spread.counting(between, pi), 1.0)
         strength = _over_estimate(np.array([spread.freedom]), draws, rng)
-        own = alike.own * strength * _over_estimate(spread.own_freedom(alike, pi), draws, rng)
-        deviates = rng.standard_normal((draws, len(alike.common)))
+        own = between.own * strength * _over_estimate(spread.own_freedom(between, pi), draws, rng)
+        deviates = rng.standard_normal((draws, len(between.common)))
         common = deviates * np.sqrt(spread.between_counted * strength)
         sd = np.sqrt(_own(spread, own, pi) / mean)
         known = rng.standard_normal((draws, len(pi))) * sd
-        return cls(spread, pi, alike, mean, strength, own, known, common)
+        return cls(spread, pi, between, mean, strength, own, known, common)
 
     def shares(self, terms: Ints, between: float, clients: int, rng: np.random.Generator) -> Floats:
         """P of a batch in the cells it is asked, and of all others: (draws, cells + 1)."""
-        pi, own, common = self.pi[terms], self.own[:, terms], self.alike.common[:, terms]
+        pi, own, common = self.pi[terms], self.own[:, terms], self.between.common[:, terms]
         mean = self.mean[terms]
         shape = (len(self.strength), len(pi))
         weight = between * self._unequal(clients, rng)
@@ -206,7 +206,7 @@ class NoDrift:
 
     @property
     def design_effect(self) -> float | None:
-        """The mean of `design_effects`; None if it is not known how alike clients' records are."""
+        """The mean of `design_effects`; None if the intra-client correlation is not known."""
         spread = self.spread
         if isinstance(spread, Spread) and not spread.covers(self.records):
             return None
@@ -223,10 +223,10 @@ class NoDrift:
         squares = np.bincount(self.term, weight, len(self.pi))
         found = spread.of(self.cells, self.pi)
         within = np.maximum(1 - self.pi, 1e-9)
-        alike = self.pi * (found.own + np.sum(found.common**2, axis=0) / within)
+        correlated = self.pi * (found.own + np.sum(found.common**2, axis=0) / within)
         between = squares / total + total * spread.between_counted
         own = total / spread.counted if spread.counted else 0.0  # the reference's own sampling
-        return np.asarray(1 + alike * between + own)
+        return np.asarray(1 + correlated * between + own)
 
     def chunks(self, draws: int, rng: np.random.Generator) -> Iterator[Ints]:
         """The same counts, as many draws at a time as fit into little memory."""

@@ -230,7 +230,7 @@ def _is_convex(score: Score, weights: Floats) -> bool:
 
 
 def _scores_per_batch(points: QueryPoints, records: Ints, score: Score) -> list[BatchScores]:
-    """The convex terms of every batch, those of batches that are alike once. All public."""
+    """The convex terms of every batch, those of equal batches once. All public."""
     terms = Terms.of(points, records)
     scores = _cell_scores(terms, score)
     kinds = _kinds(terms.pi, terms.records, terms.outside, terms.weights)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -105,6 +106,7 @@ class Grouping:
 
     order: Ints  # of the counts, group after group
     starts: Ints  # where in this order each group begins
+    kind: Literal["cells", "groups", "out_of_domain"] = "groups"
 
     def sums(self, values: Floats | Ints) -> Floats:
         """Values of cells, along the last axis, added up in every group."""
@@ -153,8 +155,8 @@ def variation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
     """U of noisy counts, one per term of the model, plus U of the counts of groups of cells.
 
     Near 0 without drift. `noisy` may have leading axes. Groups are left out where clients' records
-    are known to be alike, as a precaution: what clients have in common could add up in a group as
-    drift does, and be too little in each cell to be measured there.
+    are known to be correlated, as a precaution: what clients have in common could add up in a group
+    as drift does, and be too little in each cell to be measured there.
     """
     records = model.records_per_term
     alone = overdispersion(noisy, model.pi, records, noise_sd, design_effect=model.design_effects)

@@ -1,4 +1,4 @@
-"""Many periods of a channel without drift, simulated: the law of its statistics.
+"""Many periods of a view without drift, simulated: the law of its statistics.
 
 What deviates lastingly (the error of the reference, a tolerated deviation) is drawn once per
 simulated series. So is what clients differ in, if they are the same in every period; if others are
@@ -16,9 +16,10 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import CountNoise
 from fedprikl.estimation.no_drift import Ratios, gamma_like, public_simulation
+from fedprikl.estimation.statistic import Grouping
 from fedprikl.estimation.verdict import KNEE, SmoothTail
 from fedprikl.libraries import scipy
-from fedprikl.monitoring.channels import Channel, Grouping, PeriodCounts
+from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts
 
 TOLERATED = 2e-5  # nats: a lasting deviation so small is not called drift
 LEAST_SKEW = 1e-3
@@ -28,7 +29,7 @@ LEAST_DEPTH = 1e-9
 FLAT = 0.05  # standard deviation of a statistic that tells nothing; usual is 1
 BLOCK = 52  # periods of a simulated series that are judged, at most
 FEWEST, MOST = 400, 2_000  # simulated series
-EFFORT = 2**24  # counts that are simulated, of all channels together
+EFFORT = 2**24  # counts that are simulated, of all views together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +39,7 @@ class WindowStatistic:
         Q = sum_x w_x (h_x - N Pi_x)^2 / var_x,    w_x = N Pi_x / var_x
         var_x = noise^2 + N Pi_x + N^2 b_x
 
-    b is the variance of a lasting deviation of the shares: `Channel.lasting`, and a deviation of
+    b is the variance of a lasting deviation of the shares: `MonitoredView.lasting`, and one of
     `TOLERATED` nats in a random direction, 2 Pi_x^2 TOLERATED. Without noise and b it is Pearson's
     chi-square statistic; cells that the noise exceeds, or whose share is not known well, have
     little weight. Groups of cells have w = 1: a group of rare cells is there to be heard.
@@ -48,7 +49,8 @@ class WindowStatistic:
     Hilferty, 1931).
 
     >>> shares, lasting = np.array([0.5, 0.5, 0.0]), np.zeros(3)
-    >>> law = WindowStatistic.of(Grouping(), shares, lasting, records=1000, noise=4.0)
+    >>> cells = Grouping(np.arange(2), np.arange(2), "cells")
+    >>> law = WindowStatistic.of(cells, shares, lasting, records=1000, noise=4.0)
     >>> law(np.array([[500.0, 500.0], [560.0, 440.0]])).round(1).tolist()
     [-1.7, 3.5]
     """
@@ -80,12 +82,12 @@ class WindowStatistic:
         counts = grouping.sums(np.ones(len(shares)))  # that are added up
         shares = grouping.sums(shares)
         lasting = grouping.sums(lasting) + 2 * TOLERATED * shares**2
-        if grouping.rest:
+        if grouping.kind == "out_of_domain":
             lasting = lasting + TOLERATED**2
         mean = n[..., None] * shares
         noisy = np.asarray(noise)[..., None] * counts
         variance = np.maximum(noisy + mean + n[..., None] ** 2 * lasting, 1e-9)
-        weights = mean / variance if grouping.groups is None else np.ones_like(mean)
+        weights = mean / variance if grouping.kind == "cells" else np.ones_like(mean)
         scale = weights / variance
         one, two, three = (n * np.sum(scale * weights**k * shares**2, axis=-1) for k in range(3))
         fourths = np.sum(scale**2 * (mean + np.asarray(fourth)[..., None] * counts), axis=-1)
@@ -116,9 +118,9 @@ class WindowStatistic:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NullCase:
-    """What the simulation of a channel depends on: all of it public. Equal cases are made once."""
+    """What the simulation of a view depends on: all of it public. Equal cases are made once."""
 
-    channel: Channel
+    view: MonitoredView
     records: int  # of every period
     clients: int
     noise: CountNoise  # on each count
@@ -128,9 +130,9 @@ class NullCase:
 
     @property
     def _key(self) -> tuple[object, ...]:
-        channel = self.channel
-        error = b"" if channel.error is None else channel.error.tobytes()
-        law = channel.pi.tobytes(), channel.points.cells.tobytes(), channel.spread, error
+        view = self.view
+        error = b"" if view.error is None else view.error.tobytes()
+        law = view.pi.tobytes(), view.points.cells.tobytes(), view.spread, error
         numbers = self.records, self.clients, self.noise
         return *law, *numbers, self.periods, self.judged, self.series
 
@@ -149,8 +151,8 @@ class NullCase:
         """Of a window of so many periods."""
         return WindowStatistic.of(
             grouping,
-            self.channel.shares,
-            self.channel.lasting(self.records, self.clients),
+            self.view.shares,
+            self.view.lasting(self.records, self.clients),
             records=length * self.records,
             noise=length * self.noise.sd**2,
             fourth=length * self.noise.fourth_cumulant,
@@ -158,10 +160,10 @@ class NullCase:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChannelNull:
-    """The statistics of one channel without drift, in every world that was simulated.
+class ViewNull:
+    """The statistics of one view without drift, in every world that was simulated.
 
-    A *depth* is -ln P(a larger value without drift): a common scale of all channels and windows.
+    A *depth* is -ln P(a larger value without drift): a common scale of all views and windows.
     """
 
     windows: dict[int, tuple[tuple[SmoothTail, ...], ...]]  # per length, world and grouping
@@ -195,26 +197,26 @@ def normal_deviate(depth: Floats | float) -> Floats:
 
 
 @lru_cache(maxsize=1024)
-def simulate_null(case: NullCase) -> ChannelNull:
+def simulate_null(case: NullCase) -> ViewNull:
     """The law of all windows' statistics, and of the largest of the judged periods.
 
     Cost: half a microsecond per cell, period and series.
     """
     worlds = [_simulate(case, same_clients=True)]
-    if case.channel.alike:
+    if case.view.correlated:
         worlds.append(_simulate(case, same_clients=False))
     windows = {
         length: tuple(tuple(_tail(z.ravel()) for z in world[length]) for world in worlds)
         for length in case.lengths
     }
-    null = ChannelNull(windows, ((), ()), case.series)
+    null = ViewNull(windows, ((), ()), case.series)
     largest = [
         [SmoothTail.of(_largest(null, world, lengths, case.judged)) for world in worlds]
         for lengths in (case.lengths[:1], case.lengths[1:])
         if lengths
     ]
     tests = [tuple(tails) for tails in largest]
-    return ChannelNull(windows, (tests[0], tests[1] if len(tests) > 1 else ()), case.series)
+    return ViewNull(windows, (tests[0], tests[1] if len(tests) > 1 else ()), case.series)
 
 
 def _tail(values: Floats) -> SmoothTail:
@@ -225,7 +227,7 @@ def _tail(values: Floats) -> SmoothTail:
 
 
 def _largest(
-    null: ChannelNull, world: dict[int, Floats], lengths: tuple[int, ...], judged: int
+    null: ViewNull, world: dict[int, Floats], lengths: tuple[int, ...], judged: int
 ) -> Floats:
     """The largest depth of windows of these lengths that end in a judged period, per series."""
     return np.asarray(
@@ -238,7 +240,7 @@ def _largest(
 
 def _simulate(case: NullCase, *, same_clients: bool) -> dict[int, Floats]:
     """Statistics of windows of every length: (groupings, series, windows ending in L - 1, ...)."""
-    groupings = case.channel.groupings
+    groupings = case.view.groupings
     found: dict[int, list[Floats]] = {length: [] for length in case.lengths}
     laws = {
         length: [case.statistic(grouping, length) for grouping in groupings] for length in found
@@ -263,8 +265,8 @@ def _tolerated(
     grouping: Grouping, case: NullCase, total: Floats, rng: np.random.Generator
 ) -> Floats:
     """Running sums with a lasting deviation of `TOLERATED` nats, all of which the grouping sees."""
-    shares = grouping.sums(case.channel.shares)
-    if grouping.rest:
+    shares = grouping.sums(case.view.shares)
+    if grouping.kind == "out_of_domain":
         moved = TOLERATED * np.abs(rng.standard_normal((len(total), 1)))
     else:
         direction = rng.standard_normal((len(total), len(shares)))
@@ -277,7 +279,7 @@ def _tolerated(
 
 def _counts(case: NullCase, *, same_clients: bool) -> Iterator[tuple[Floats, np.random.Generator]]:
     """Noisy counts, the rest last, of some series at a time: (series, periods, cells + 1)."""
-    rng, cells = public_simulation(), len(case.channel.points) + 1
+    rng, cells = public_simulation(), len(case.view.points) + 1
     step = max(1, CHUNK // (case.periods * cells))
     for start in range(0, case.series, step):
         series = min(step, case.series - start)
@@ -289,23 +291,23 @@ def _counts(case: NullCase, *, same_clients: bool) -> Iterator[tuple[Floats, np.
 
 def _shares(case: NullCase, series: int, rng: np.random.Generator, *, same_clients: bool) -> Floats:
     """P without drift, the rest last: (series, periods, or 1 for all of them, cells + 1)."""
-    channel = case.channel
-    pi, cells = channel.pi, channel.points.cells
-    spread = channel.spread_at(case.records, case.clients)
+    view = case.view
+    pi, cells = view.pi, view.points.cells
+    spread = view.spread_at(case.records, case.clients)
     (between,) = spread.between(np.array([case.records])).tolist()
     ratios = Ratios.draw(spread, cells, pi, series, rng)
     drawn = 1 if same_clients else case.periods
     every = np.arange(len(pi))
     (clients,) = spread.clients
     shares = np.stack([ratios.shares(every, between, clients, rng) for _ in range(drawn)], axis=1)
-    if channel.error is not None:  # of a baseline
-        error, normal = channel.error, rng.standard_normal((series, 1, len(pi) + 1))
+    if view.error is not None:  # of a baseline
+        error, normal = view.error, rng.standard_normal((series, 1, len(pi) + 1))
         shares[..., :-1] *= gamma_like(normal[..., :-1] * np.sqrt(error[:-1]), error[:-1])
         shares[..., -1] += np.sqrt(error[-1]) * np.abs(normal[..., -1])
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
-def simulation_error(series: int, channels: int, chance: float) -> float:
+def simulation_error(series: int, views: int, chance: float) -> float:
     """By how much the simulation may understate a small chance: a factor, with 99% confidence.
 
     The chance is read off the decay of the largest tenth, of which each of the series has one: the
@@ -313,7 +315,7 @@ def simulation_error(series: int, channels: int, chance: float) -> float:
     number.
     """
     reach = max(math.log(KNEE / chance), 0.0)
-    sd = math.sqrt((1 + reach**2) / (KNEE * series * channels))
+    sd = math.sqrt((1 + reach**2) / (KNEE * series * views))
     return math.exp(float(scipy.special.ndtri(0.99)) * sd)
 
 
@@ -323,7 +325,7 @@ class Nominal:
 
     records: int
     clients: int
-    noises: tuple[CountNoise, ...]  # per channel, on each count
+    noises: tuple[CountNoise, ...]  # per view, on each count
 
 
 def nominal_of(periods: Sequence[PeriodCounts]) -> list[Nominal]:
@@ -344,29 +346,29 @@ def _nominal(periods: Sequence[PeriodCounts]) -> Nominal:
         noises=tuple(
             replace(
                 last.noise[0],
-                sd=_usual([period.channels[i].noise[0].sd for period in periods]),
+                sd=_usual([period.views[i].noise[0].sd for period in periods]),
             )
-            for i, last in enumerate(periods[-1].channels)
+            for i, last in enumerate(periods[-1].views)
         ),
     )
 
 
 def null_cases(
-    channels: Sequence[Channel], nominal: Nominal, *, per_year: int, horizon: int
+    views: Sequence[MonitoredView], nominal: Nominal, *, per_year: int, horizon: int
 ) -> tuple[tuple[NullCase, ...], float]:
-    """The null of every channel, and how many simulated blocks make a year.
+    """The null of every view, and how many simulated blocks make a year.
 
     In a series of more than a block, windows reach back to before it. A year of more periods than
     a block has several, whose chances are added up.
     """
     judged = min(BLOCK, per_year, horizon)
     periods = min(judged + LENGTHS[-1] - 1, horizon)
-    cells = sum(len(channel.points) + 1 for channel in channels)
-    worlds = 2 if any(channel.alike for channel in channels) else 1
+    cells = sum(len(view.points) + 1 for view in views)
+    worlds = 2 if any(view.correlated for view in views) else 1
     series = min(max(EFFORT // (periods * cells * worlds), FEWEST), MOST)
     cases = tuple(
         NullCase(
-            channel=channel,
+            view=view,
             records=nominal.records,
             clients=nominal.clients,
             noise=noise,
@@ -374,7 +376,7 @@ def null_cases(
             judged=judged,
             series=series,
         )
-        for channel, noise in zip(channels, nominal.noises, strict=True)
+        for view, noise in zip(views, nominal.noises, strict=True)
     )
     return cases, min(per_year, horizon) / judged
 

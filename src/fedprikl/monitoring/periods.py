@@ -12,8 +12,13 @@ from fedprikl.documents import canonical, read_fields, to_plain
 from fedprikl.errors import FedPriKLError, HistoryDamagedError, HistoryError
 from fedprikl.estimation import Answer, answers_from_counts, sum_counts
 from fedprikl.monitoring.alarms import Alarm, JudgedPeriod, after_people
-from fedprikl.monitoring.channels import Channel, PeriodCounts, channels_of, counts_of
 from fedprikl.monitoring.history import History, SeriesHistory
+from fedprikl.monitoring.monitored_views import (
+    MonitoredView,
+    PeriodCounts,
+    counts_of,
+    views_of,
+)
 from fedprikl.monitoring.sequential import judge_series
 from fedprikl.monitoring.status import (
     BudgetFacts,
@@ -90,7 +95,7 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
     plan, todo = found.plan, sorted(found.kept.keys() - found.judged.keys())
     if not todo:
         return
-    releases, channels = history.releases(), channels_of(plan, reference)
+    releases, views = history.releases(), views_of(plan, reference)
     counts = {n: counts_of(release, plan, reference, n) for n, release in sorted(releases.items())}
     with _readable():
         said = {
@@ -98,7 +103,7 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
             for number, kept in found.judged.items()
         }
     verdict = judge_series(
-        channels,
+        views,
         list(counts.values()),
         false_alarm=plan.verdict.false_alarm,
         per_year=plan.series.per_year,
@@ -108,18 +113,18 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
     )
     judged = {each.period: each for each in verdict.judged}
     for number in todo:
-        sizes = [sizes_of(each, [counts[number]], place) for place, each in enumerate(channels)]
+        sizes = [sizes_of(each, [counts[number]], place) for place, each in enumerate(views)]
         point = _point(releases[number], judged[number], plan, sizes)
         body = {"point": to_plain(point), "privacy": str(releases[number].privacy)}
         if number == todo[-1]:
             # Windows as text: those of the last period are read, the many before are passed over.
-            windows = to_plain(window_values(channels, list(counts.values())))
+            windows = to_plain(window_values(views, list(counts.values())))
             body |= {"windows": canonical(windows).decode(), "alarms": to_plain(verdict.alarms)}
         history.judge(number, body, at=at)
 
 
 def window_values(
-    channels: Sequence[Channel],
+    views: Sequence[MonitoredView],
     periods: Sequence[PeriodCounts],
     lengths: Sequence[int] = (4, 13, 52),
 ) -> tuple[WindowFacts, ...]:
@@ -131,9 +136,9 @@ def window_values(
     >>> from fedprikl.estimation import CountNoise, NoisyCounts
     >>> from fedprikl.reference import Reference
     >>> seen = NoisyCounts.of([600.0, 300.0, 100.0, 0.0], [1000], [CountNoise(sd=3.0)])
-    >>> weeks = [PeriodCounts(number=n, records=1000, clients=9, channels=(seen,)) for n in (0, 1)]
-    >>> channel = Channel.of(Reference.from_probabilities([0.5, 0.3, 0.2]))
-    >>> (found,) = window_values([channel], weeks, lengths=(2, 4))
+    >>> weeks = [PeriodCounts(number=n, records=1000, clients=9, views=(seen,)) for n in (0, 1)]
+    >>> view = MonitoredView.of(Reference.from_probabilities([0.5, 0.3, 0.2]))
+    >>> (found,) = window_values([view], weeks, lengths=(2, 4))
     >>> found.first, found.last, found.records
     (0, 1, 2000)
     >>> [(size.divergence, round(size.value, 2)) for size in found.sizes]
@@ -141,36 +146,38 @@ def window_values(
     """
     return tuple(
         WindowFacts(
-            name=channel.name,
+            name=view.name,
             length=length,
             first=periods[-length].number,
             last=periods[-1].number,
             records=sum(period.records for period in periods[-length:]),
-            sizes=sizes_of(channel, periods[-length:], place),
+            sizes=sizes_of(view, periods[-length:], place),
         )
         for length in lengths
         if 1 <= length <= len(periods)
-        for place, channel in enumerate(channels)
+        for place, view in enumerate(views)
     )
 
 
-def sizes_of(channel: Channel, periods: Sequence[PeriodCounts], place: int) -> tuple[Answer, ...]:
-    """The divergences of a channel over some periods together; it stands at this place in each.
+def sizes_of(
+    view: MonitoredView, periods: Sequence[PeriodCounts], place: int
+) -> tuple[Answer, ...]:
+    """The divergences of a view over some periods together; it stands at this place in each.
 
     Without drift, clients that stay the same differ from the reference by as much in many periods
     as in one.
     """
-    noisy = sum_counts([period.channels[place] for period in periods])
+    noisy = sum_counts([period.views[place] for period in periods])
     records = round(noisy.records[0] / len(periods))
     clients = max(round(sum(period.clients for period in periods) / len(periods)), 1)
-    spread, noise = channel.spread_at(records, clients), str(noisy.noise[0])
-    return answers_from_counts(channel.points, noisy, spread, channel.scores, mechanism=noise)
+    spread, noise = view.spread_at(records, clients), str(noisy.noise[0])
+    return answers_from_counts(view.points, noisy, spread, view.scores, mechanism=noise)
 
 
 def _point(
     release: Release, judged: JudgedPeriod, plan: Plan, sizes: Sequence[tuple[Answer, ...]]
 ) -> PeriodPoint:
-    """One period, as pages show it; its views and their sizes are in the order of the channels."""
+    """One period, as pages show it; its views and their sizes are in the order of the views."""
     number = judged.period
     times = plan.series.period(number).times
     views = tuple(replace(v, sizes=s) for v, s in zip(judged.views, sizes, strict=True))

@@ -1,6 +1,6 @@
-"""Sequential alarms: one false-alarm rate per year for all periods, windows and channels.
+"""Sequential alarms: one false-alarm rate per year for all periods, windows and views.
 
-Every channel is tested in every period twice: the period alone, and the longer windows that end
+Every view is tested in every period twice: the period alone, and the longer windows that end
 with it (a scan). All statistics are put on one scale, how rare they are without drift
 (`null_series.py`), and share two thresholds, one for each test. Everything is computed from public
 noisy counts with a fixed seed, so anybody who has the releases finds the same alarms, but for
@@ -28,12 +28,12 @@ from fedprikl.monitoring.alarms import (
     Trace,
     follow_alarms,
 )
-from fedprikl.monitoring.channels import Channel, PeriodCounts
+from fedprikl.monitoring.monitored_views import MonitoredView, PeriodCounts
 from fedprikl.monitoring.null_series import (
     LENGTHS,
-    ChannelNull,
     Nominal,
     NullCase,
+    ViewNull,
     WindowStatistic,
     nominal_of,
     normal_deviate,
@@ -48,54 +48,54 @@ HALVINGS = 30
 
 
 def baseline_of(
-    channels: Sequence[Channel], periods: Sequence[PeriodCounts]
-) -> tuple[Channel, ...]:
-    """The channels with the shares of these periods, made from their noisy counts, as Pi.
+    views: Sequence[MonitoredView], periods: Sequence[PeriodCounts]
+) -> tuple[MonitoredView, ...]:
+    """The views with the shares of these periods, made from their noisy counts, as Pi.
 
     Their sampling and their noise make the new Pi uncertain, by a variance of
     (noise^2 + h) / h^2 of P / Pi in a cell of h records.
 
     >>> from fedprikl.estimation import CountNoise, NoisyCounts
     >>> from fedprikl.reference import Reference
-    >>> channel = Channel.of(Reference.from_probabilities([0.5, 0.3, 0.2]))
+    >>> view = MonitoredView.of(Reference.from_probabilities([0.5, 0.3, 0.2]))
     >>> seen = NoisyCounts.of([600.0, 300.0, 100.0, 0.0], [1000], [CountNoise(sd=10.0)])
-    >>> week = PeriodCounts(number=3, records=1000, clients=10, channels=(seen,))
-    >>> (found,) = baseline_of([channel], [week])
+    >>> week = PeriodCounts(number=3, records=1000, clients=10, views=(seen,))
+    >>> (found,) = baseline_of([view], [week])
     >>> found.pi.round(2).tolist(), found.error.round(4).tolist()
     ([0.6, 0.3, 0.1], [0.0019, 0.0044, 0.02, 0.0001])
     """
     if not periods:
         raise InvalidInputError("A baseline needs at least one counted period.")
-    return tuple(_baseline(channel, periods, i) for i, channel in enumerate(channels))
+    return tuple(_baseline(view, periods, i) for i, view in enumerate(views))
 
 
-def _baseline(channel: Channel, periods: Sequence[PeriodCounts], place: int) -> Channel:
-    seen = sum_counts([period.channels[place] for period in periods])
+def _baseline(view: MonitoredView, periods: Sequence[PeriodCounts], place: int) -> MonitoredView:
+    seen = sum_counts([period.views[place] for period in periods])
     noise, (records,) = seen.noise[0].sd ** 2, seen.records
     counts = project_counts(seen.numbers, records)
     held = np.maximum(counts, LEAST)
     held[-1] = counts[-1]  # the rest may well be empty
     pi = held / held.sum()
     error = np.append((noise + held[:-1]) / held[:-1] ** 2, (noise + held[-1]) / records**2)
-    spread = channel.spread
+    spread = view.spread
     if isinstance(spread, Spread):  # the reference's own error is not part of it any more
         spread = replace(spread, counted=0, discount=0.0)
-    whole = np.zeros(max(int(channel.points.cells.max()) + 2, len(pi)))
-    whole[channel.points.cells], whole[-1] = pi[:-1], pi[-1]
+    whole = np.zeros(max(int(view.points.cells.max()) + 2, len(pi)))
+    whole[view.points.cells], whole[-1] = pi[:-1], pi[-1]
     points = QueryPoints.build(
         whole,
-        cells=channel.points.cells,
-        batch=channel.points.batch,
+        cells=view.points.cells,
+        batch=view.points.batch,
         weights=pi[:-1],
     )
-    return replace(channel, points=points, spread=spread, error=error)
+    return replace(view, points=points, spread=spread, error=error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watched:
-    """Running sums of one channel over the periods of a segment, from 0 periods to all."""
+    """Running sums of one view over the periods of a segment, from 0 periods to all."""
 
-    channel: Channel
+    view: MonitoredView
     counts: Floats  # (periods + 1, cells + 1)
     records: Floats  # (periods + 1), and so are all others
     clients: Floats
@@ -103,11 +103,11 @@ class Watched:
     fourth: Floats  # cumulant of the noise
 
     @classmethod
-    def of(cls, channel: Channel, place: int, periods: Sequence[PeriodCounts]) -> "Watched":
-        """The channel that stands at this place in every period."""
-        seen = [period.channels[place] for period in periods]
+    def of(cls, view: MonitoredView, place: int, periods: Sequence[PeriodCounts]) -> "Watched":
+        """The view that stands at this place in every period."""
+        seen = [period.views[place] for period in periods]
         return cls(
-            channel,
+            view,
             _running([np.array(each.numbers) for each in seen]),
             _running([period.records for period in periods]),
             _running([period.clients for period in periods]),
@@ -129,9 +129,9 @@ class Watched:
         # Windows of the same size have the same law; running sums differ in the last digits.
         sizes = np.column_stack([records, records / length, clients / length, noise, fourth])
         distinct, which = np.unique(sizes.round(6), axis=0, return_inverse=True)
-        shares, lasting = self.channel.shares, self.channel.lasting(*distinct[:, 1:3].T)
+        shares, lasting = self.view.shares, self.view.lasting(*distinct[:, 1:3].T)
         found = []
-        for grouping in self.channel.groupings:
+        for grouping in self.view.groupings:
             law = WindowStatistic.of(
                 grouping,
                 shares,
@@ -150,17 +150,17 @@ class Segment:
 
     baseline: tuple[int, int] | None
     periods: tuple[PeriodCounts, ...]
-    channels: tuple[Watched, ...]
+    views: tuple[Watched, ...]
 
     @classmethod
     def of(
         cls,
-        channels: Sequence[Channel],
+        views: Sequence[MonitoredView],
         periods: Sequence[PeriodCounts],
         baseline: tuple[int, int] | None = None,
     ) -> "Segment":
-        """These periods beside these channels."""
-        watched = (Watched.of(channel, i, periods) for i, channel in enumerate(channels))
+        """These periods beside these views."""
+        watched = (Watched.of(view, i, periods) for i, view in enumerate(views))
         return cls(baseline, tuple(periods), tuple(watched))
 
 
@@ -173,7 +173,7 @@ Range = tuple[int, int]  # first and last period
 
 
 def judge_series(
-    channels: Sequence[Channel],
+    views: Sequence[MonitoredView],
     periods: Sequence[PeriodCounts],
     *,
     false_alarm: float,
@@ -192,7 +192,7 @@ def judge_series(
     `rebaselined` are ranges of periods: later periods are judged against the shares of these, made
     from their noisy counts, and windows begin anew. Only Pi changes; no privacy is spent.
 
-    `said` are the channels of periods that were judged before. It stays: on another processor a
+    `said` are the views of periods that were judged before. It stays: on another processor a
     statistic may land on the other side of its threshold, and people know alarms by their numbers.
 
     Cost: some seconds the first time, for the simulation; then about a millisecond per period.
@@ -201,10 +201,10 @@ def judge_series(
     >>> from fedprikl.reference import Reference
     >>> def week(number, counts):
     ...     seen = NoisyCounts.of([*counts, 0.0], [1000], [CountNoise(sd=3.0)])
-    ...     return PeriodCounts(number=number, records=1000, clients=20, channels=(seen,))
+    ...     return PeriodCounts(number=number, records=1000, clients=20, views=(seen,))
     >>> weeks = [week(0, [503.0, 296.0, 201.0]), week(1, [420.0, 380.0, 200.0])]
     >>> found = judge_series(
-    ...     [Channel.of(Reference.from_probabilities([0.5, 0.3, 0.2]))],
+    ...     [MonitoredView.of(Reference.from_probabilities([0.5, 0.3, 0.2]))],
     ...     weeks,
     ...     false_alarm=0.01,
     ...     per_year=52,
@@ -216,10 +216,10 @@ def judge_series(
     rate = check_false_alarm(false_alarm)
     check_positive_int(per_year, "per_year")
     check_positive_int(horizon, "horizon")
-    _check(channels, periods)
+    _check(views, periods)
     nominal = dict(zip([period.number for period in periods], nominal_of(periods), strict=True))
     judged: list[JudgedPeriod] = []
-    segments = list(_segments(channels, periods, rebaselined))
+    segments = list(_segments(views, periods, rebaselined))
     for segment in segments:
         found = _judge(segment, nominal, rate=rate, per_year=per_year, horizon=horizon)
         judged += [_as_said(period, said.get(period.period, {})) for period in found]
@@ -230,29 +230,29 @@ def judge_series(
 
 
 def _as_said(period: JudgedPeriod, said: Mapping[str, JudgedView]) -> JudgedPeriod:
-    """The period with what was said about its channels, wherever this processor says otherwise."""
+    """The period with what was said about its views, wherever this processor says otherwise."""
 
-    def kept(channel: JudgedView) -> JudgedView:
-        known = said.get(channel.name, channel)
+    def kept(view: JudgedView) -> JudgedView:
+        known = said.get(view.name, view)
         same = (known.period_exceeds, known.cumulative_exceeds) == (
-            channel.period_exceeds,
-            channel.cumulative_exceeds,
+            view.period_exceeds,
+            view.cumulative_exceeds,
         )
-        return channel if same else known
+        return view if same else known
 
     return replace(period, views=tuple(map(kept, period.views)))
 
 
-def thresholds(nulls: Sequence[ChannelNull], rate: float) -> tuple[float, float]:
-    """Depths of the two tests: each is exceeded in any channel with half of the rate, at most.
+def thresholds(nulls: Sequence[ViewNull], rate: float) -> tuple[float, float]:
+    """Depths of the two tests: each is exceeded in any view with half of the rate, at most.
 
-    The chances of the channels are added up (union bound), which holds however they depend on each
+    The chances of the views are added up (union bound), which holds however they depend on each
     other. The simulation's own error makes the depth too large rather than too small.
     """
     return _threshold(nulls, 0, rate / 2), _threshold(nulls, 1, rate / 2)
 
 
-def _threshold(nulls: Sequence[ChannelNull], test: int, rate: float) -> float:
+def _threshold(nulls: Sequence[ViewNull], test: int, rate: float) -> float:
     each = rate / len(nulls)
     allowed = rate / simulation_error(nulls[0].series, len(nulls), each)
 
@@ -262,19 +262,17 @@ def _threshold(nulls: Sequence[ChannelNull], test: int, rate: float) -> float:
     return least_depth(fits, 8.0, halvings=HALVINGS)
 
 
-def _check(channels: Sequence[Channel], periods: Sequence[PeriodCounts]) -> None:
+def _check(views: Sequence[MonitoredView], periods: Sequence[PeriodCounts]) -> None:
     numbers = [period.number for period in periods]
     if any(b <= a for a, b in pairwise(numbers)):
         raise InvalidInputError("The periods of a series must increase, each counted once.")
-    sizes = [len(channel.points) for channel in channels]
-    if not sizes or any(
-        [len(each.counts) for each in period.channels] != sizes for period in periods
-    ):
-        raise InvalidInputError("Every period of a series needs the counts of every channel.")
+    sizes = [len(view.points) for view in views]
+    if not sizes or any([len(each.counts) for each in period.views] != sizes for period in periods):
+        raise InvalidInputError("Every period of a series needs the counts of every view.")
 
 
 def _segments(
-    channels: Sequence[Channel], periods: Sequence[PeriodCounts], rebaselined: Sequence[Range]
+    views: Sequence[MonitoredView], periods: Sequence[PeriodCounts], rebaselined: Sequence[Range]
 ) -> Iterator[Segment]:
     """Parts with one baseline each: the reference, then those that people accepted."""
     starts = sorted(rebaselined, key=lambda each: each[1])
@@ -284,17 +282,17 @@ def _segments(
         until = ends[place] if place < len(starts) else math.inf
         mine = [period for period in periods if after < period.number <= until]
         if place == 0:
-            yield Segment.of(channels, mine)
+            yield Segment.of(views, mine)
             continue
         first, last = starts[place - 1]
         accepted = [period for period in periods if first <= period.number <= last]
-        yield Segment.of(baseline_of(channels, accepted), mine, (first, last))
+        yield Segment.of(baseline_of(views, accepted), mine, (first, last))
 
 
 @lru_cache(maxsize=256)
 def _nulls(
     cases: tuple[NullCase, ...], rate: float
-) -> tuple[tuple[ChannelNull, ...], tuple[float, float]]:
+) -> tuple[tuple[ViewNull, ...], tuple[float, float]]:
     nulls = tuple(map(simulate_null, cases))
     return nulls, thresholds(nulls, rate)
 
@@ -311,14 +309,13 @@ def _judge(
     found: dict[int, JudgedPeriod] = {}
     keys = [nominal[period.number] for period in segment.periods]
     for key in dict.fromkeys(keys):
-        watched = [each.channel for each in segment.channels]
+        watched = [each.view for each in segment.views]
         cases, blocks = null_cases(watched, key, per_year=per_year, horizon=horizon)
         nulls, depths = _nulls(cases, rate / blocks)
         limits = normal_deviate(np.array(depths)).tolist()
         places = [place for place, other in enumerate(keys) if other == key]
         tested = [
-            _deviates(each, null, places)
-            for each, null in zip(segment.channels, nulls, strict=True)
+            _deviates(each, null, places) for each, null in zip(segment.views, nulls, strict=True)
         ]
         for row, place in enumerate(places):
             values = [(alone[row], over[:, row]) for alone, over in tested]
@@ -326,7 +323,7 @@ def _judge(
     return [found[place] for place in range(len(keys))]
 
 
-def _deviates(watched: Watched, null: ChannelNull, places: Sequence[int]) -> tuple[Floats, Floats]:
+def _deviates(watched: Watched, null: ViewNull, places: Sequence[int]) -> tuple[Floats, Floats]:
     """Of windows that end at these places: the period's own (places), all longer (lengths, places).
 
     -inf where a window would begin before the segment.
@@ -348,14 +345,14 @@ def _period(
     limits: Sequence[float],
 ) -> JudgedPeriod:
     period_limit, window_limit = limits
-    channels = []
-    for watched, (alone, over) in zip(segment.channels, values, strict=True):
+    views = []
+    for watched, (alone, over) in zip(segment.views, values, strict=True):
         best = int(np.argmax(over))
         known = bool(np.isfinite(over[best]))
         above = np.append(alone > period_limit, over > window_limit)
-        channels.append(
+        views.append(
             JudgedView(
-                name=watched.channel.name,
+                name=watched.view.name,
                 statistic=float(alone),
                 cumulative=float(over[best]) if known else None,
                 window=LENGTHS[best + 1] if known else 0,
@@ -366,7 +363,7 @@ def _period(
         )
     return JudgedPeriod(
         period=segment.periods[place].number,
-        views=tuple(channels),
+        views=tuple(views),
         threshold=period_limit,
         cumulative_threshold=window_limit,
         baseline=segment.baseline,
@@ -374,7 +371,7 @@ def _period(
 
 
 def _tracer(segments: Sequence[Segment]) -> Trace:
-    """Since when a drift is seen in a period, and in which channels most."""
+    """Since when a drift is seen in a period, and in which views most."""
     places = {
         period.number: (segment, place)
         for segment in segments
@@ -382,12 +379,12 @@ def _tracer(segments: Sequence[Segment]) -> Trace:
     }
 
     def trace(period: int, names: Sequence[str], after: int) -> tuple[int, tuple[str, ...]]:
-        """The window that ends here with the largest statistic of the first of these channels.
+        """The window that ends here with the largest statistic of the first of these views.
 
         It begins after the period `after`.
         """
         segment, place = places[period]
-        by_name = {watched.channel.name: watched for watched in segment.channels}
+        by_name = {watched.view.name: watched for watched in segment.views}
         earlier = sum(each.number <= after for each in segment.periods)
         starts = np.arange(max(earlier, place + 1 - LENGTHS[-1]), place + 1)
         values = by_name[names[0]].statistics(starts, np.full(len(starts), place))

@@ -1,4 +1,4 @@
-"""Channels: the distributions that a series watches, the whole and every column. Public."""
+"""Monitored views: the distributions that a series watches, the whole and every column. Public."""
 
 import math
 from dataclasses import dataclass, replace
@@ -9,6 +9,7 @@ from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import NoisyCounts
+from fedprikl.estimation.statistic import Grouping
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import view_score
 from fedprikl.protocol.release import Release
@@ -21,55 +22,29 @@ RARE, NEAR = 4, 8  # groups
 SIZES = ("kl", "tv")  # of every column
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grouping:
-    """Which counts are added up. Values have the rest last: records in no cell of the reference.
+def groupings_of(pi: Floats, cells: Ints, *, groups: bool) -> tuple[Grouping, ...]:
+    """How counts are looked at, the out-of-domain count last: cell by cell, and that one alone.
 
-    The noise of a group's cells averages out, a common drift adds up: a drift of many rare cells,
-    each of them drowned in noise, is seen in their group.
+    With `groups`, also equally rare cells together, and neighbours in the order of the reference.
     """
-
-    groups: Floats | None = None  # 1 where a count is in a group, (cells + 1, groups); None: cells
-    rest: bool = False  # whether it looks at the rest alone
-
-    def sums(self, values: Floats) -> Floats:
-        """Values of cells and the rest, along the last axis, added up in every group.
-
-        >>> values = np.array([3.0, 4.0, 9.0])
-        >>> Grouping(np.array([[1.0], [1.0], [0.0]])).sums(values), Grouping().sums(values)
-        (array([7.]), array([3., 4.]))
-        """
-        return values[..., :-1] if self.groups is None else np.asarray(values @ self.groups)
-
-
-def groupings_of(pi: Floats, cells: Ints) -> tuple[Grouping, ...]:
-    """Equally rare cells in groups, and neighbours in the order of the reference."""
-    if len(pi) < 2 * NEAR:
-        return ()
-    rare, near = np.argsort(pi, kind="stable"), np.argsort(cells)
-    return Grouping(_groups(rare, RARE)), Grouping(_groups(near, NEAR))
-
-
-def out_of_domain_grouping(cells: int) -> Grouping:
-    """The records in no cell."""
-    return Grouping(np.eye(cells + 1)[:, -1:], rest=True)
-
-
-def _groups(order: Ints, groups: int) -> Floats:
-    found = np.zeros((len(order) + 1, groups))
-    found[order, np.arange(len(order)) * groups // len(order)] = 1.0
-    return found
+    many = len(pi)
+    alone = Grouping(np.arange(many), np.arange(many), "cells")
+    outside = Grouping(np.array([many]), np.array([0]), "out_of_domain")
+    if not groups or many < 2 * NEAR:
+        return alone, outside
+    orders = (np.argsort(pi, kind="stable"), RARE), (np.argsort(cells), NEAR)
+    return alone, outside, *(Grouping(order, -(-np.arange(k) * many // k)) for order, k in orders)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Channel:
+class MonitoredView:
     """One distribution of a series: Pi, and how counts vary around N Pi without drift.
 
     `spread` is a reference's, for any number of clients, or a design effect of one period's counts.
     `error` is the variance of P(x) / Pi(x) that a baseline made from noisy counts has beside it.
 
-    >>> channel = Channel.of(Reference.from_probabilities([0.5, 0.3, 0.2]))
-    >>> channel.name, channel.pi.tolist(), channel.shares.tolist()
+    >>> view = MonitoredView.of(Reference.from_probabilities([0.5, 0.3, 0.2]))
+    >>> view.name, view.pi.tolist(), view.shares.tolist()
     ('', [0.5, 0.3, 0.2], [0.5, 0.3, 0.2, 0.0])
     """
 
@@ -86,7 +61,7 @@ class Channel:
             raise InvalidInputError("The error of a baseline is one number per cell, and one more.")
 
     @classmethod
-    def of(cls, reference: Reference, scores: tuple[Score, ...] | None = None) -> "Channel":
+    def of(cls, reference: Reference, scores: tuple[Score, ...] | None = None) -> "MonitoredView":
         """The whole domain of a reference."""
         return cls(
             name="",
@@ -109,15 +84,15 @@ class Channel:
         """
         missed = 0.0
         if isinstance(self.spread, Spread) and self.spread.discount:
-            alike = self.spread.of(self.points.cells, self.pi)
-            lucky = np.minimum(self.spread.counting(alike, self.pi), 1.0)
+            varied = self.spread.of(self.points.cells, self.pi)
+            lucky = np.minimum(self.spread.counting(varied, self.pi), 1.0)
             missed = self.spread.discount * float(self.pi @ lucky)
         rest = max(0.0, 1 - math.fsum(self.pi.tolist()))
         return np.append(self.pi, rest + missed)
 
     @property
-    def alike(self) -> bool:
-        """Whether records of one client are known to be alike."""
+    def correlated(self) -> bool:
+        """Whether records of one client are known to be correlated."""
         spread = self.spread
         return spread.correlation is not None if isinstance(spread, Spread) else spread > 1
 
@@ -125,19 +100,18 @@ class Channel:
     def groupings(self) -> tuple[Grouping, ...]:
         """How its counts are looked at.
 
-        Not in groups where clients' records are known to be alike: what clients have in common
+        Not in groups where clients' records are known to be correlated: what clients have in common
         could add up in a group as drift does, and be too little in each cell to be known.
         """
-        groups = () if self.alike else groupings_of(self.pi, self.points.cells)
-        return Grouping(), out_of_domain_grouping(len(self.pi)), *groups
+        return groupings_of(self.pi, self.points.cells, groups=not self.correlated)
 
     def spread_at(self, records: int, clients: int) -> Spread:
         """How counts of one period vary. A design effect is that of clients who stay the same."""
         if isinstance(self.spread, Spread):
             return replace(self.spread, clients=(clients,))
         icc = min((self.spread - 1) / records, 1.0)
-        alike = Correlation(icc=icc, size_variation=0.0, clients=10**9)
-        return Spread(clients=(1,), correlation=alike if icc else None)
+        known = Correlation(icc=icc, size_variation=0.0, clients=10**9)
+        return Spread(clients=(1,), correlation=known if icc else None)
 
     def lasting(self, records: Floats | float, clients: Floats | float) -> Floats:
         """The variance of the shares that no longer window averages out, the rest last.
@@ -148,11 +122,11 @@ class Channel:
         pi, n = self.pi, np.asarray(records, dtype=np.float64)
         fixed: Floats = np.zeros(len(pi))
         if isinstance(self.spread, Spread):
-            alike = self.spread.of(self.points.cells, pi)
-            fixed = self.spread.counting(alike, pi)
+            varied = self.spread.of(self.points.cells, pi)
+            fixed = self.spread.counting(varied, pi)
             kind = self.spread.correlation
             variation = 0.0 if kind is None else kind.size_variation
-            between = between_clients(n, clients, variation)[..., None] * alike.variance
+            between = between_clients(n, clients, variation)[..., None] * varied.variance
         else:
             between = (self.spread - 1) / (n[..., None] * pi)
         missed = self.shares[-1] - max(0.0, 1 - math.fsum(pi.tolist()))
@@ -163,7 +137,7 @@ class Channel:
         return found
 
 
-def channels_of(plan: Plan, reference: Reference) -> tuple[Channel, ...]:
+def views_of(plan: Plan, reference: Reference) -> tuple[MonitoredView, ...]:
     """What the releases of a plan are about: the whole where it is asked, then every column.
 
     >>> from fedprikl.protocol import AskedView, Budget, Question
@@ -175,21 +149,21 @@ def channels_of(plan: Plan, reference: Reference) -> tuple[Channel, ...]:
     ...     views=(AskedView(points=3),),
     ...     questions=(Question(release="counts"),),
     ... )
-    >>> [(channel.name, len(channel.points)) for channel in channels_of(plan, reference)]
+    >>> [(view.name, len(view.points)) for view in views_of(plan, reference)]
     [('', 3)]
     """
-    found: list[Channel] = []
+    found: list[MonitoredView] = []
     if plan.points:
         if any(each.release != "counts" for each in plan.about_whole) or plan.sums.batches > 1:
             raise InvalidInputError(
                 "A series is judged from noisy counts of one batch. Plan it with `--every`."
             )
         asked = [each.score(correction=0.0, limited=False) for each in plan.about_whole]
-        found.append(Channel.of(reference, tuple(asked)))
+        found.append(MonitoredView.of(reference, tuple(asked)))
         if len(found[0].points) != plan.points:
             raise InvalidInputError("A series counts every cell of the reference.")
     found += (
-        Channel(
+        MonitoredView(
             name=" and ".join(view.columns),
             points=view.points(),
             scores=tuple(map(view_score, SIZES)),
@@ -203,12 +177,12 @@ def channels_of(plan: Plan, reference: Reference) -> tuple[Channel, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PeriodCounts:
-    """What the release of one period says, channel by channel."""
+    """What the release of one period says, view by view."""
 
     number: int  # of the period, from 0
     records: int
     clients: int  # whose records are counted
-    channels: tuple[NoisyCounts, ...]  # in the order of `channels_of`
+    views: tuple[NoisyCounts, ...]  # in the order of `views_of`
 
     def __post_init__(self) -> None:
         check_positive_int(self.records, "records")
@@ -227,5 +201,5 @@ def counts_of(release: Release, plan: Plan, reference: Reference, number: int) -
         number=number,
         records=release.records,
         clients=sum(cohort.included for cohort in release.cohorts),
-        channels=(*found, *(column.counts for column in release.columns)),
+        views=(*found, *(column.counts for column in release.columns)),
     )

@@ -1,4 +1,4 @@
-"""Channels and the counts of a period: from plans and releases."""
+"""Monitored views and the counts of a period: from plans and releases."""
 
 import numpy as np
 import polars as pl
@@ -6,11 +6,16 @@ import pytest
 
 import fedprikl as fk
 from fedprikl.errors import InvalidInputError
-from fedprikl.monitoring.channels import Channel, PeriodCounts, channels_of, counts_of
+from fedprikl.monitoring.monitored_views import (
+    MonitoredView,
+    PeriodCounts,
+    counts_of,
+    views_of,
+)
 from fedprikl.monitoring.sequential import baseline_of
 from fedprikl.protocol import Plan, Question
 from fedprikl.reference import Reference
-from tests.monitoring.series_worlds import MOVED, PI, channel, drifting
+from tests.monitoring.series_worlds import MOVED, PI, drifting, view
 from tests.plans import AskColumns, make_plan
 
 
@@ -38,16 +43,16 @@ def plan(trust: str, *, release: str = "counts", design_effect: float | None = N
 
 @pytest.mark.parametrize("trust", ["aggregator", "none"])
 def test_counts_of_a_release(trust: str) -> None:
-    """Every channel has its cells, the rest, and the law of its noise."""
+    """Every view has its cells, the rest, and the law of its noise."""
     asked = plan(trust)
     clients = {f"c{i}": frame(100, i) for i in range(1, 6)}
     release = fk.compare(REFERENCE, clients, asked, ledger=None).release
     found = counts_of(release, asked, REFERENCE, 3)
-    channels = channels_of(asked, REFERENCE)
-    assert [each.name for each in channels] == ["", "plan", "site"]
+    views = views_of(asked, REFERENCE)
+    assert [each.name for each in views] == ["", "plan", "site"]
     assert (found.number, found.records, found.clients) == (3, 500, 5)
-    assert [len(each.counts) for each in found.channels] == [len(c.points) for c in channels]
-    for each in found.channels:
+    assert [len(each.counts) for each in found.views] == [len(c.points) for c in views]
+    for each in found.views:
         (law,) = each.noise
         assert law.kind == "laplace"
         sums = law.variables
@@ -55,15 +60,15 @@ def test_counts_of_a_release(trust: str) -> None:
         assert abs(sum(each.numbers) - 500) < 60 * law.sd  # noise, not another count
 
 
-def test_channels_need_noisy_counts() -> None:
+def test_views_need_noisy_counts() -> None:
     """Released values cannot be summed over periods."""
     with pytest.raises(InvalidInputError, match="noisy counts"):
-        channels_of(plan("aggregator", release="value"), REFERENCE)
+        views_of(plan("aggregator", release="value"), REFERENCE)
 
 
 def test_a_design_effect_of_the_plan_is_that_of_one_period() -> None:
     """Var(h) = d N Pi for the records of one period; over more periods the deviation lasts."""
-    whole = channels_of(plan("none", design_effect=3.0), REFERENCE)[0]
+    whole = views_of(plan("none", design_effect=3.0), REFERENCE)[0]
     lasting = whole.lasting(1000, 7)[:-1]
     assert 1000 * whole.pi + 1000**2 * lasting == pytest.approx(3 * 1000 * whole.pi)
     spread = whole.spread_at(1000, 7)
@@ -73,25 +78,25 @@ def test_a_design_effect_of_the_plan_is_that_of_one_period() -> None:
 
 def test_lasting_deviations_follow_the_reference() -> None:
     """Of a counted Pi: Pi (1 - Pi) / N_reference, about."""
-    counted = Channel.of(Reference.from_counts(np.round(PI * 10_000).astype(int)))
+    counted = MonitoredView.of(Reference.from_counts(np.round(PI * 10_000).astype(int)))
     assert counted.lasting(500, 5)[:-1] == pytest.approx(PI / 10_000)
-    assert not channel().lasting(500, 5).any()
+    assert not view().lasting(500, 5).any()
 
 
 def test_a_baseline_has_the_shares_of_its_periods() -> None:
     """Within what its own error says."""
     periods = drifting(0, 8)
-    (found,) = baseline_of([channel()], periods)
+    (found,) = baseline_of([view()], periods)
     assert found.error is not None
     assert np.all(np.abs(found.pi / MOVED - 1) < 4.5 * np.sqrt(found.error[:-1]))
-    (first,) = baseline_of([channel()], periods[:1])
+    (first,) = baseline_of([view()], periods[:1])
     assert first.error is not None
     assert np.all(first.error[:-1] > 5 * found.error[:-1])
     with pytest.raises(InvalidInputError, match="at least one"):
-        baseline_of([channel()], [])
+        baseline_of([view()], [])
 
 
 def test_a_period_has_records() -> None:
     """An empty period is a missed one."""
     with pytest.raises(InvalidInputError, match="records"):
-        PeriodCounts(number=0, records=0, clients=1, channels=())
+        PeriodCounts(number=0, records=0, clients=1, views=())
