@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.demo import deal_clients
 from fedprikl.divergence import Score, Skew, skewed_divergence
 from fedprikl.estimation import (
     CountNoise,
@@ -36,6 +35,7 @@ from fedprikl.reference import QueryPoints, all_points, distinct_points, iid_poi
 sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
 
 from experiments.handwriting import load_compact, load_stand_in
+from experiments.population import deal_clients
 
 GAMMA, EPSILONS, SEED = 0.01, (1.0, 0.5, 0.1), 20261115
 PAIRS = [(a, b) for a in range(10) for b in range(10) if a != b]

@@ -32,7 +32,6 @@ import numpy as np
 from power_default import Default
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.demo import Population, ask, deal_clients
 from fedprikl.divergence import Floor, Score, Skew, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts
@@ -43,6 +42,7 @@ from fedprikl.reference import QueryPoints, Reference, iid_points
 sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
 
 from experiments.handwriting import load_compact, load_stand_in
+from experiments.population import Population, ask, deal_clients
 
 GAMMA, DELTA, BATCHES, SEED = 0.01, 1e-6, 20, 20261115
 EPSILONS, PAYLOADS, COUNT_BYTES = (0.1, 0.5, 1.0), (40, 256, 1024), 4

@@ -34,7 +34,6 @@ from power_worlds import domain, drifted, generator, skewed
 
 import fedprikl as fk
 from fedprikl.checks import Floats, Ints
-from fedprikl.demo import Population
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.scoring import Terms
 from fedprikl.estimation.verdict import joint_thresholds, simulate_together, simulated_draws
@@ -43,6 +42,7 @@ from fedprikl.privacy import InsecureSeededNoise
 sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments/ is not part of the package
 
 from experiments.handwriting import load_compact, load_stand_in
+from experiments.population import Population
 
 EPSILON, DRIFT, ASKED = 1.0, 0.43, ("kl", "tv", "js")
 ATTACKS, POPULATIONS = 100, 400  # populations for each size of drift

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from experiments.population import Population
 from fedprikl.checks import Floats, Ints, check_counts, check_positive_int
-from fedprikl.demo import Population
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference import BlockCode
 

@@ -14,8 +14,8 @@ from experiments.paper.jobs import Document, Unit, main
 from experiments.paper.plots import add_legend, save
 from experiments.paper.repetition import Pair, Setting
 from experiments.paper.world import PAIRS, REPETITIONS, SKEW, THREE_PAIRS, World
+from experiments.population import ask
 from fedprikl.checks import Floats
-from fedprikl.demo import ask
 from fedprikl.divergence import Score
 from fedprikl.paper import no_privacy
 from fedprikl.reference import QueryPoints

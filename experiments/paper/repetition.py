@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from experiments.handwriting import Digits
+from experiments.population import Population, ask, deal_clients
 from fedprikl.checks import Floats, Ints
-from fedprikl.demo import Population, ask, deal_clients
 from fedprikl.divergence import DEFAULT_SKEW, Floor, Score, Smoothing
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts, Estimate, trusted_aggregator

@@ -22,9 +22,9 @@ from experiments.paper.variance import (
     variance_bound,
 )
 from experiments.paper.world import SKEW, THREE_PAIRS, World
+from experiments.population import Population, ask, deal_clients
 from fedprikl import InsecureSeededNoise
 from fedprikl.checks import Floats, Ints
-from fedprikl.demo import Population, ask, deal_clients
 from fedprikl.divergence import Score
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.paper import paper_noise_gain, paper_term_sensitivity, printed_aggregator

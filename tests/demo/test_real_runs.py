@@ -1,7 +1,6 @@
 """A simulated round equals one of the real roles before noise, with dropouts and lost cohorts."""
 
 import os
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,9 @@ import pytest
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Ints
-from fedprikl.demo import DriftedPopulation, Population, ask, drifted_population
-from fedprikl.demo.comparison import GONE, Federated, RealRuns
-from fedprikl.estimation import weighted_score
+from fedprikl.demo import DriftedPopulation, drifted_population
+from fedprikl.demo.comparison import Federated, RealRuns
+from fedprikl.estimation import BatchCounts, weighted_score
 from fedprikl.protocol import (
     Client,
     Plan,
@@ -24,7 +23,6 @@ from fedprikl.protocol import (
 )
 from fedprikl.protocol.answering import expected_noise
 from fedprikl.protocol.sums import NoisyHistogram
-from fedprikl.reference import distinct_points
 from fedprikl.secure_sum import Leaves
 from tests.plans import make_plan
 from tests.protocol.worlds import AT, InsecureNoNoise, noisy_counts
@@ -41,7 +39,7 @@ def real_round(world: DriftedPopulation, plan: Plan, leaves: dict[str, Leaves]) 
     """Without noise, to see what is under it."""
     clients = {
         str(i): Client(counts, world.reference, randomness=os.urandom)
-        for i, counts in enumerate(world.population.counts_by_client())
+        for i, counts in enumerate(world.counts)
     }
     return run_round(
         Server(SignedPlan(plan), world.reference),
@@ -57,12 +55,13 @@ def real_round(world: DriftedPopulation, plan: Plan, leaves: dict[str, Leaves]) 
 
 
 def heard(world: DriftedPopulation, result: RoundResult, left: set[str]) -> Ints:
-    """The batch of each client; `GONE` if it left, or its cohort was dropped."""
-    batch = np.full(world.population.clients, GONE)
+    """The sums of each batch, without who left, and without cohorts that were dropped."""
+    sums = np.zeros((2, world.counts.shape[1]), np.int64)
     for cohort, outcome in zip(result.round.cohorts, result.outcomes, strict=True):
         members = [int(name) for name in cohort.members if name not in left]
-        batch[members] = cohort.batch if outcome.included else GONE
-    return batch
+        if outcome.included:
+            sums[cohort.batch] += world.counts[members].sum(axis=0)
+    return sums
 
 
 def test_a_simulated_round_equals_a_real_round_before_noise(rng: np.random.Generator) -> None:
@@ -75,7 +74,8 @@ def test_a_simulated_round_equals_a_real_round_before_noise(rng: np.random.Gener
     assert [outcome.included for outcome in result.outcomes] == [14, 14, 14, 0]
     assert "are needed" in result.outcomes[3].reason
     assert result.round.points is not None
-    plain = world.population.batch_counts(result.round.points, heard(world, result, left))
+    sums, points = heard(world, result, left), result.round.points
+    plain = BatchCounts(points, sums[points.batch, points.cells], sums.sum(axis=1))
     assert result.release.value == weighted_score(plain, trust_of(plan).score)
 
 
@@ -112,9 +112,7 @@ def test_clients_of_a_real_run_draw_where_the_plan_says(
     empty: Any, rng: np.random.Generator
 ) -> None:
     world = drifted_population(rng, clients=60, cells=40)
-    held = world.population
-    some = held.client < 50  # the last ten hold nothing
-    world = replace(world, population=replace(held, client=held.client[some], cell=held.cell[some]))
+    world.counts[50:] = 0  # the last ten hold nothing
     plan = plan_of(world, cohort=20, dropout=0.2, unit="client", per_client=4, empty=empty)
     release = RealRuns(world, 3).release(plan)
     assert sum(cohort.clients for cohort in release.cohorts) == (60 if empty == "reference" else 50)
@@ -131,20 +129,6 @@ def test_the_noise_of_repetitions_is_that_of_the_round(rng: np.random.Generator)
     (noise,) = noisy_counts(release).noise
     assert noise.sd == pytest.approx(expected.sd * np.sqrt(included / 60))
     assert noise.scale == expected.scale
-
-
-def test_clients_who_left_add_nothing() -> None:
-    population = Population(np.array([0, 0, 1, 2]), np.array([1, 1, 0, 2]), 3, 3)
-    sums = population.histograms(np.array([0, GONE, 1]), 2)
-    assert sums.tolist() == [[0, 2, 0], [0, 0, 1]]
-    assert population.counts_by_client().tolist() == [[0, 2, 0], [1, 0, 0], [0, 0, 1]]
-
-
-def test_points_and_batches_must_fit(rng: np.random.Generator) -> None:
-    world = drifted_population(rng, clients=20, cells=30)
-    sums = world.population.histograms(np.zeros(20, np.int64), 1)
-    with pytest.raises(InvalidInputError, match="one number for both"):
-        ask(sums, distinct_points(world.reference.probabilities, 2, batches=2, rng=rng))
 
 
 @pytest.mark.parametrize("changes", [{"dropout": 1.0}, {"corruption": 2.0}, {"cohort": 0}])

@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedprikl import InsecureSeededNoise, Reference
 from fedprikl.checks import Floats, Ints
-from fedprikl.demo import deal_clients, drifted_population, true_divergence
+from fedprikl.demo import drifted_population, true_divergence
 from fedprikl.divergence import Additive, Score, Skew, kl_divergence, skewed_divergence
 from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import BatchCounts
@@ -44,10 +44,8 @@ def test_every_item_names_tests_that_exist() -> None:
 
 def test_most_cells_of_a_small_batch_break_the_premise(rng: np.random.Generator) -> None:
     world = drifted_population(rng)
-    batch = deal_clients(600, 20, rng)  # 5% of the clients each
     points = all_points(world.reference.probabilities)
-    mine = batch[world.population.client] == 0
-    counts = np.bincount(world.population.cell[mine], minlength=world.population.cells)
+    counts = world.counts[world.batches(20, rng)[0]].sum(axis=0)  # of 5% of the clients
     assert np.mean(counts[points.cells] <= 1) > 0.5
 
 
@@ -124,7 +122,7 @@ def test_the_bias_exceeds_the_noise_at_the_paper_settings(rng: np.random.Generat
     errors = []
     for _ in range(30):
         points = iid_points(pi, 10, batches=20, rng=rng)
-        counts = world.population.batch_counts(points, deal_clients(600, 20, rng))
+        counts = world.sums(points, rng)
         errors.append(no_privacy(counts).value - truth)
     noise = printed_aggregator(counts, epsilon=1.0, source=InsecureSeededNoise(0)).noise_sd
     assert noise is not None

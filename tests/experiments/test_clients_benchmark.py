@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.population import Population
 
-from fedprikl.demo import Population
 from fedprikl.planning import planner as per_client
 from tests.benchmark_modules import loaded
 

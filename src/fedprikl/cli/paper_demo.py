@@ -35,8 +35,8 @@ def paper_demo(*, epsilon: float, seed: int, repetitions: int, report: Path, jso
             rows.append(row)
             progress.advance(task)
     facts = {
-        "clients": f"{world.population.clients:,}",
-        "records": f"{world.population.records:,}",
+        "clients": f"{len(world.counts):,}",
+        "records": f"{world.counts.sum():,}",
         "cells of the domain": f"{world.reference.domain.size - 1:,}",
         "target": rows[-1].estimate.target,
         "paper's settings": "10 i.i.d. points for each of 20 batches of 30 clients",

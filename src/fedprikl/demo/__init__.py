@@ -2,10 +2,7 @@
 
 from fedprikl.demo.comparison import (
     DriftedPopulation,
-    Population,
-    ask,
     compare,
-    deal_clients,
     drifted_population,
     paper_and_ours,
     true_divergence,
@@ -14,10 +11,7 @@ from fedprikl.demo.flights import flight_table
 
 __all__ = [
     "DriftedPopulation",
-    "Population",
-    "ask",
     "compare",
-    "deal_clients",
     "drifted_population",
     "flight_table",
     "paper_and_ours",

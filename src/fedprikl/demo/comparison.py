@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fedprikl.checks import Floats, Ints, check_counts, check_positive_int
+from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import DEFAULT_SKEW, skewed_divergence
-from fedprikl.errors import InvalidInputError, PaperCalibrationWarning
+from fedprikl.errors import PaperCalibrationWarning
 from fedprikl.estimation import (
     BatchCounts,
     ComparedEstimate,
@@ -56,118 +56,9 @@ from fedprikl.records import draw_counts
 from fedprikl.reference import QueryPoints, Reference, iid_points
 from fedprikl.secure_sum import Leaves, plan_sum, secure_sum
 
-GONE = -1  # the batch of a client who left before its counts were sent
 TOPICS = 16
 COHORT, DROPOUT = 20, 0.05  # clients of a secure sum, about; the share of clients who leave
 DESIGN, NOISE = 1, 2  # streams of one seed
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Population:
-    """Every record as a pair (client, cell). Only a simulation ever holds such a thing."""
-
-    client: Ints
-    cell: Ints
-    cells: int  # size of the domain, "other" included
-    clients: int
-
-    def __post_init__(self) -> None:
-        client, cell = check_counts(self.client, "client"), check_counts(self.cell, "cell")
-        if len(client) != len(cell) or not len(cell):
-            raise InvalidInputError("Every record needs one client and one cell.")
-        if client.max() >= self.clients or cell.max() >= self.cells:
-            raise InvalidInputError("A record names a client or a cell that does not exist.")
-        object.__setattr__(self, "client", client)
-        object.__setattr__(self, "cell", cell)
-
-    @property
-    def records(self) -> int:
-        """How many records all clients hold together."""
-        return len(self.cell)
-
-    @property
-    def distribution(self) -> Floats:
-        """P(x): the share of all records in each cell."""
-        return np.bincount(self.cell, minlength=self.cells) / self.records
-
-    def counts_by_client(self) -> Ints:
-        """Records per client and cell: (clients, cells)."""
-        keys = self.client * self.cells + self.cell
-        counts = np.bincount(keys, minlength=self.clients * self.cells)
-        return counts.reshape(self.clients, self.cells)
-
-    def histograms(self, batch_of_client: Ints, batches: int) -> Ints:
-        """h_t(x) of every batch and every cell, (T, cells): no party of a real round ever holds it.
-
-        Clients whose batch is `GONE` add nothing. Cost: one pass over the records, whatever is
-        asked afterwards (`ask`).
-        """
-        batch = batch_of_client[self.client]
-        stays = batch != GONE
-        keys = np.where(stays, batch * self.cells + self.cell, batches * self.cells)
-        counts = np.bincount(keys, minlength=batches * self.cells + 1)[:-1]
-        return counts.reshape(batches, self.cells).astype(np.int64)
-
-    def batch_counts(self, points: QueryPoints, batch_of_client: Ints) -> BatchCounts:
-        """The sums a real round would compute. Cost: one pass over the records."""
-        return ask(self.histograms(batch_of_client, points.batches), points)
-
-    def secure_batch_counts(
-        self,
-        points: QueryPoints,
-        batch_of_client: Ints,
-        *,
-        cohort: int,
-        dropout: float,
-        rng: np.random.Generator,
-    ) -> BatchCounts:
-        """The same sums through real secure sums, with clients leaving before any of the steps.
-
-        Cost: about 4 ms a client in cohorts of 20, most of it key agreement.
-        """
-        counts, records = np.zeros(len(points), np.int64), np.zeros(points.batches, np.int64)
-        records_of = np.bincount(self.client, minlength=self.clients)
-        for t in range(points.batches):
-            mine = np.flatnonzero(points.batch == t)
-            place = np.full(self.cells, -1)
-            place[points.cells[mine]] = np.arange(len(mine))
-            members = rng.permutation(np.flatnonzero(batch_of_client == t))
-            for group in np.array_split(members, max(1, round(len(members) / cohort))):
-                row = np.full(self.clients, -1)
-                row[group] = np.arange(len(group))
-                inputs = np.zeros((len(group), len(mine) + 1), np.int64)
-                ours = (row[self.client] >= 0) & (place[self.cell] >= 0)
-                np.add.at(inputs, (row[self.client[ours]], place[self.cell[ours]]), 1)
-                inputs[:, -1] = records_of[group]
-                plan = plan_sum(len(group), [int(records_of.max())] * inputs.shape[1])
-                total = secure_sum(plan, inputs, dropouts=_leavers(len(group), dropout, rng)).total
-                counts[mine] += total[:-1]
-                records[t] += total[-1]
-        return BatchCounts(points, counts, records)
-
-
-def ask(histograms: Ints, points: QueryPoints) -> BatchCounts:
-    """The sums a real round would compute for these points, from those of every cell."""
-    if points.batches != len(histograms):
-        raise InvalidInputError(
-            f"The points are for {points.batches} batches, the clients are in "
-            f"{len(histograms)}. Use one number for both."
-        )
-    return BatchCounts(points, histograms[points.batch, points.cells], histograms.sum(axis=1))
-
-
-def _leavers(clients: int, dropout: float, rng: np.random.Generator) -> dict[int, Leaves]:
-    """Who leaves, and before which message; never so many that the sum cannot be opened."""
-    chosen = rng.choice(clients, int(dropout * clients), replace=False)
-    return {int(i): Leaves(int(rng.integers(len(Leaves)))) for i in chosen}
-
-
-def deal_clients(clients: int, batches: int, rng: np.random.Generator) -> Ints:
-    """The batch of each client: disjoint random batches of equal size, up to one client."""
-    check_positive_int(clients, "clients")
-    if clients < check_positive_int(batches, "batches"):
-        raise InvalidInputError(f"{clients} clients cannot fill {batches} batches. Use fewer.")
-    return rng.permutation(np.arange(clients) % batches).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,7 +66,41 @@ class DriftedPopulation:
     """A public reference and the population whose drift from it is to be found."""
 
     reference: Reference
-    population: Population
+    counts: Ints  # records per client and cell, "other" last: (clients, cells)
+
+    def batches(self, batches: int, rng: np.random.Generator) -> list[Ints]:
+        """The clients of each batch: disjoint, random, of equal size up to one client."""
+        dealt = rng.permutation(np.arange(len(self.counts)) % batches)
+        return [np.flatnonzero(dealt == t) for t in range(batches)]
+
+    def sums(self, points: QueryPoints, rng: np.random.Generator) -> BatchCounts:
+        """The sums that a real round would compute for these points."""
+        dealt = self.batches(points.batches, rng)
+        total = np.array([self.counts[members].sum(axis=0) for members in dealt])
+        return BatchCounts(points, total[points.batch, points.cells], total.sum(axis=1))
+
+    def secure_sums(self, points: QueryPoints, rng: np.random.Generator) -> BatchCounts:
+        """The same through real secure sums, with clients leaving before any of the steps.
+
+        Cost: about 4 ms a client in cohorts of 20, most of it key agreement.
+        """
+        counts, records = np.zeros(len(points), np.int64), np.zeros(points.batches, np.int64)
+        held = self.counts.sum(axis=1)
+        for t, batch in enumerate(self.batches(points.batches, rng)):
+            mine, members = points.batch == t, rng.permutation(batch)
+            for group in np.array_split(members, max(1, round(len(members) / COHORT))):
+                inputs = np.column_stack([self.counts[group][:, points.cells[mine]], held[group]])
+                plan = plan_sum(len(group), [int(held.max())] * inputs.shape[1])
+                total = secure_sum(plan, inputs, dropouts=_leavers(len(group), rng)).total
+                counts[mine] += total[:-1]
+                records[t] += total[-1]
+        return BatchCounts(points, counts, records)
+
+
+def _leavers(clients: int, rng: np.random.Generator) -> dict[int, Leaves]:
+    """Who leaves, and before which message; never so many that the sum cannot be opened."""
+    chosen = rng.choice(clients, int(DROPOUT * clients), replace=False)
+    return {int(i): Leaves(int(rng.integers(len(Leaves)))) for i in chosen}
 
 
 def drifted_population(
@@ -206,8 +131,9 @@ def drifted_population(
         mine = own & (favourite[client] == t)
         within = np.where(topic == t, p, 0.0)
         cell[mine] = _draw(within, int(np.count_nonzero(mine)), rng)
+    counts = np.bincount(client * (cells + 1) + cell, minlength=clients * (cells + 1))
     return DriftedPopulation(
-        Reference.from_probabilities(pi), Population(client, cell, cells + 1, clients)
+        Reference.from_probabilities(pi), counts.reshape(clients, cells + 1).astype(np.int64)
     )
 
 
@@ -235,10 +161,7 @@ class RealRuns:
         if asked not in self._sums:
             rng, world = self._rng(), self.world
             drawn = iid_points(world.reference.probabilities, points, batches=batches, rng=rng)
-            dealt = deal_clients(world.population.clients, batches, rng)
-            self._sums[asked] = world.population.secure_batch_counts(
-                drawn, dealt, cohort=COHORT, dropout=DROPOUT, rng=rng
-            )
+            self._sums[asked] = world.secure_sums(drawn, rng)
         return self._sums[asked]
 
     def release(self, plan: Plan) -> Release:
@@ -249,7 +172,7 @@ class RealRuns:
             largest_delta=plan.budget.delta,
             most_points=plan.points,
         )
-        counted: Sequence[Ints] = list(world.population.counts_by_client())
+        counted: Sequence[Ints] = list(world.counts)
         if draw is not None:
             drawn = (draw_counts(held, world.reference, draw) for held in counted)
             counted = [counts for counts in drawn if counts.sum()]  # the others stay away
@@ -292,7 +215,7 @@ class OnCounts:
         """On plain sums."""
         pi = world.reference.probabilities
         points = iid_points(pi, self.points, batches=self.batches, rng=rng)
-        return self.estimator(_plain_counts(world, points, rng), source).value
+        return self.estimator(world.sums(points, rng), source).value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,9 +245,9 @@ class Federated:
         plan = self._agreed(world)
         trust = trust_of(plan)
         points = trust.draw_points(world.reference.probabilities, rng)
-        exact = _plain_counts(world, points, rng)
+        exact = world.sums(points, rng)
         if isinstance(trust, NoisyHistogram):
-            cohorts = cohort_sizes(plan, world.population.clients // plan.sums.batches)
+            cohorts = cohort_sizes(plan, len(world.counts) // plan.sums.batches)
             noisy = _with_shares(exact, expected_noise(trust, cohorts), rng)
             return estimate_noisy_counts(points, noisy, score=trust.score, rng=rng)[0]
         return estimate_scored_sum(
@@ -352,13 +275,6 @@ class Federated:
 
 
 Method = OnCounts | Federated
-
-
-def _plain_counts(
-    world: DriftedPopulation, points: QueryPoints, rng: np.random.Generator
-) -> BatchCounts:
-    dealt = deal_clients(world.population.clients, points.batches, rng)
-    return world.population.batch_counts(points, dealt)
 
 
 def _with_shares(exact: BatchCounts, noise: CountNoise, rng: np.random.Generator) -> NoisyCounts:
@@ -404,7 +320,9 @@ def paper_and_ours(*, epsilon: float, delta: float) -> list[Method]:
 def true_divergence(world: DriftedPopulation) -> float:
     """D_gamma of the records the clients hold, at the default gamma, in nats."""
     return skewed_divergence(
-        world.reference.probabilities, world.population.distribution, skew=DEFAULT_SKEW.gamma
+        world.reference.probabilities,
+        world.counts.sum(axis=0) / world.counts.sum(),
+        skew=DEFAULT_SKEW.gamma,
     )
 
 
