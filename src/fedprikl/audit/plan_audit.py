@@ -11,8 +11,10 @@ Of noise shares, those of the fewest honest clients with which a sum can be open
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -229,9 +231,8 @@ class _World:
         for side in (0, 1):
             counts = {place: pair[side] for place, pair in pairs.items()}
             listener, released = self._release(self.records, counts)
-            given = np.concatenate([np.zeros(0), *listener.given])
-            if not np.array_equal(self._additive_numbers(released), given):
-                return None  # anything else is released than the numbers with noise
+            if not self._all_noisy(released, listener):
+                return None
             heard.append(listener.asked[asked])
         return additive_attack(*heard)
 
@@ -288,17 +289,12 @@ class _World:
             return np.asarray(found[points.batch == batch])
         return found if batch == 0 else np.zeros_like(found)
 
-    def _additive_numbers(self, released: Noised) -> Floats:
-        """All numbers with additive noise, in the order in which it is asked for."""
-        values, counts = iter(released.values), iter(released.counts)
-        found = {
-            noise: [next(counts) for _ in noise.questions[0].views]
-            if noise.is_counts
-            else [next(values)]
-            for noise in self.trust.noises
-        }
-        additive = [n for n in as_drawn(self.trust.noises) if isinstance(n.law, Calibrated)]
-        return np.concatenate([np.zeros(0), *(part for n in additive for part in found[n])])
+    def _all_noisy(self, released: Noised, listener: Listener) -> bool:
+        """Whether the numbers with noise are released, and nothing else but adaptive answers."""
+        adaptive = [n for n in self.trust.noises if not isinstance(n.law, Calibrated)]
+        numbers = Counter(chain(*released.values, *released.counts))
+        given = Counter(chain(*(each.tolist() for each in listener.given)))
+        return given <= numbers and numbers.total() == given.total() + len(adaptive)
 
 
 def _shares_attack(trust: NoisyHistogram, source: NoiseSource) -> tuple[Claim, Attack | None]:

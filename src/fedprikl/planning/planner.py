@@ -42,7 +42,7 @@ from fedprikl.protocol.plan import (
     VerdictRules,
     WholeClient,
 )
-from fedprikl.protocol.question import AskedView, Question
+from fedprikl.protocol.question import WHOLE, AskedView, Columns, Question, ReleaseOption
 from fedprikl.protocol.series import Once, Series
 from fedprikl.protocol.sums import ScoredSum
 from fedprikl.reference import Reference
@@ -59,7 +59,7 @@ CHOICES = {
 PAYLOAD = 1024  # bytes of counts of the whole
 LEAST_ROOM = 16  # bytes for the counts of the whole beside columns
 ROOM = 16  # times the average number of records that one client may hold
-WHOLE = 0.5  # of the budget, where the whole is asked beside the columns
+SHARE_OF_COLUMNS = 0.5  # of the budget, where the whole is asked beside them
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 COHORT: dict[Trust, int] = {  # clients of a secure sum
     "aggregator": 50,
@@ -171,8 +171,10 @@ def plan_round(
             raise InvalidInputError(f"`{name}` is {words}, got {choice!r:.40}.")
     _check_federation(clients, cohort, threshold)
     names, by_column = _asked(ask, pi)
-    beside = (WHOLE if names else 1.0) if by_column else 0.0
-    columns = [AskedView(columns=view.columns, points=view.size) for view in pi.views]
+    beside = (SHARE_OF_COLUMNS if names else 1.0) if by_column else 0.0
+    views = pi.views if by_column else ()
+    columns = tuple(view.columns for view in views)
+    release: ReleaseOption = "counts" if trust == "none" else "value"
     draft = Plan(
         population=population,
         reference=pi.fingerprint,
@@ -184,10 +186,13 @@ def plan_round(
             total_epsilon=epsilon,
             total_delta=delta,
         ),
-        views=(*((AskedView(points=1),) if names else ()), *(columns if by_column else ())),
+        views=(
+            *((AskedView(points=1),) if names else ()),
+            *(AskedView(columns=view.columns, points=view.size) for view in views),
+        ),
         questions=(
-            *_whole_questions(names, skew, trust, 1 - beside),
-            *(_column_questions(columns, counts=beside) if by_column else ()),
+            *_questions(names, (WHOLE,), 1 - beside, release, skew),
+            *(_questions(SIZES, columns, beside, "counts") if columns else ()),
         ),
         sums=SumRules(
             most_records=_room(records / clients) if most_records is None else most_records,
@@ -433,9 +438,11 @@ def _split_columns(known: Known, plan: Plan) -> Plan:
     cells. They always have half of it, or more. js finds no drift that tv and counts do not.
     """
     share, plans = _columns_share(plan), list[Plan]()
+    views = tuple(view.columns for view in plan.columns)
     for tv in TV:
-        split = _column_questions(plan.columns, tv=tv * share, counts=(1 - tv) * share)
-        plans.append(replace(plan, questions=plan.about_whole + split))
+        values = _questions(("tv",), views, tv * share, "value")
+        counts = _questions(SIZES, views, (1 - tv) * share, "counts")
+        plans.append(replace(plan, questions=plan.about_whole + values + counts))
     found = [_typical_drift(SimulatedRound.of_column(each, known)) for each in plans]
     if min(found) >= LOST:
         return plans[-1]
@@ -480,40 +487,24 @@ def _asked(ask: Sequence[str] | None, reference: Reference) -> tuple[tuple[str, 
     return names, COLUMNS in ask
 
 
-def _whole_questions(
-    ask: Sequence[str], skew: float | None, trust: Trust, share: float
+def _questions(
+    ask: Sequence[str],
+    views: tuple[Columns, ...],
+    share: float,
+    release: ReleaseOption,
+    skew: float | None = None,
 ) -> tuple[Question, ...]:
-    """A question for each divergence, before a design and the shares are chosen."""
+    """A question for each divergence of some views, with equal shares of the budget."""
     return tuple(
         Question(
             divergence=name,
+            views=views,
             share=share / len(ask),
             skew=divergence_named(name).skew if skew is None else skew,
-            release="counts" if trust == "none" else "value",
+            release=release,
         )
         for name in ask
     )
-
-
-def _column_questions(
-    asked: Sequence[AskedView], *, counts: float, tv: float = 0.0
-) -> tuple[Question, ...]:
-    """Questions about columns, with these shares: sizes read off noisy counts, and values of tv."""
-    views = tuple(view.columns for view in asked)
-    sizes = tuple(
-        Question(
-            divergence=name,
-            views=views,
-            share=counts / len(SIZES),
-            skew=divergence_named(name).skew,
-            release="counts",
-        )
-        for name in SIZES
-    )
-    if tv == 0:
-        return sizes
-    skew = divergence_named("tv").skew
-    return (Question(divergence="tv", views=views, share=tv, skew=skew), *sizes)
 
 
 def _room(average: float) -> int:
