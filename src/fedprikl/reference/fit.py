@@ -282,22 +282,15 @@ def views_of(
 
 def check_pairs(names: Sequence[str], pairs: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
     """The pairs, if each names two of the compared columns, and none is named twice."""
-    found: list[tuple[str, str]] = []
     for pair in pairs:
-        if isinstance(pair, str) or len(pair) != 2 or pair[0] == pair[1]:
+        if isinstance(pair, str) or len(pair) != 2 or len({*pair} & {*names}) != 2:
             raise InvalidInputError(
-                f"A pair is two different columns, like ('age', 'plan'); got {pair!r:.60}."
+                f"A pair is two different columns among {quoted_names(names)}, like ('age', "
+                f"'plan'); got {pair!r:.60}."
             )
-        unknown = [name for name in pair if name not in names]
-        if unknown:
-            raise InvalidInputError(
-                f"The pair {pair[0]!r}, {pair[1]!r} is not of compared columns: there is no "
-                f"{', '.join(map(repr, unknown))} among {', '.join(map(repr, names))}."
-            )
-        found.append((pair[0], pair[1]))
-    if len(set(map(frozenset, found))) < len(found):
+    if len(set(map(frozenset, pairs))) < len(pairs):
         raise InvalidInputError("A pair of columns is named twice. Name it once.")
-    return found
+    return [(one, other) for one, other in pairs]
 
 
 class _Rows:

@@ -5,10 +5,11 @@ can become a reference, and be counted: a new one needs nothing else.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -145,18 +146,16 @@ def column_values(series: "nw.Series[Any]") -> Values:
                 return array
         except Exception:  # noqa: S110  such as numbers of 128 bits: one by one, then
             pass
+    listed = _or_odd(series.to_list)
+    if listed is not Odd.VALUE:
+        return cast(list[Any], listed)
+    return [_or_odd(partial(series.item, row)) for row in range(len(series))]
+
+
+def _or_odd(read: Callable[[], Any]) -> Any:
     try:
-        return series.to_list()
+        return read()
     except BaseException as error:  # polars panics with a BaseException of its own
-        if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit | MemoryError):
-            raise
-    return [_item(series, row) for row in range(len(series))]
-
-
-def _item(series: "nw.Series[Any]", row: int) -> Any:
-    try:
-        return series.item(row)
-    except BaseException as error:
         if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit | MemoryError):
             raise
         return Odd.VALUE
