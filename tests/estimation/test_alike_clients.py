@@ -178,7 +178,7 @@ def equally(kind: Correlation | None) -> Correlation:
     """The same clients, as if they all differed by as much."""
     assert kind is not None
     assert kind.factors is not None
-    return replace(kind, factors=replace(kind.factors, unlike=0.0))
+    return replace(kind, factors=replace(kind.factors, inequality=0.0))
 
 
 def test_a_verdict_says_that_it_takes_records_as_unrelated() -> None:

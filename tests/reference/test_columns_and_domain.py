@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedprikl import InvalidInputError, Reference
 from fedprikl.reference import Bins, BlockCode, Categories, Domain, Indices, Table
 from fedprikl.reference import fit as fitting
-from fedprikl.reference.columns import UNSEEN, Column, Reader
+from fedprikl.reference.columns import OUT_OF_DOMAIN, Column, Reader
 from fedprikl.reference.fit import fit_table
 from fedprikl.reference.values import MISSING_TEXTS, level_text
 
@@ -119,7 +119,7 @@ def test_wide_tables_have_more_codes_than_a_double_can_count(rng: np.random.Gene
 def test_categories_are_ordered_by_frequency_then_text() -> None:
     column = fit(["b", "a", "c", "c", None])
     assert column == Categories("x", ("c", "a", "b"))
-    assert encode(column, ["c", "zz", None]) == [0, UNSEEN, 3]
+    assert encode(column, ["c", "zz", None]) == [0, OUT_OF_DOMAIN, 3]
     assert column.label(3) == "missing"
 
 
@@ -146,7 +146,7 @@ def test_bins_are_cut_at_quantiles_and_open_ended() -> None:
 def test_bins_of_text_that_is_no_number_are_unseen() -> None:
     column = Bins("x", (0.0,))
     texts = ["-1", "1e3", " 1 ", "nan", "NA", "NAN", "many", None, "\u0661", "1_0", "true", "1e400"]
-    levels = [0, 1, 1, 2, 2, UNSEEN, UNSEEN, 2, UNSEEN, UNSEEN, 1, 1]
+    levels = [0, 1, 1, 2, 2, OUT_OF_DOMAIN, OUT_OF_DOMAIN, 2, OUT_OF_DOMAIN, OUT_OF_DOMAIN, 1, 1]
     assert encode(column, texts) == levels
 
 
@@ -162,7 +162,7 @@ def test_an_object_that_raises_is_other_alone() -> None:
     frame = pd.DataFrame({"x": pd.Series(["a", Trap(1), "a"], dtype=object)})
     reference = Reference.from_counts({"a": 1})
     assert reference.count(frame.rename(columns={"x": "value"})).tolist() == [2, 1]
-    assert encode(Bins("x", (0.0,)), [1, Trap(1), 1]) == [1, UNSEEN, 1]
+    assert encode(Bins("x", (0.0,)), [1, Trap(1), 1]) == [1, OUT_OF_DOMAIN, 1]
 
 
 def test_dates_beyond_all_calendars_are_other_alone() -> None:
@@ -260,8 +260,8 @@ def test_an_image_that_cannot_be_read_is_other_alone(odd: Any) -> None:
     inked: list[Any] = np.zeros((28, 28)).tolist()
     broken = [*white[:-1], [odd] * 28]
     code = BlockCode()
-    assert code.encode([white, broken, inked]).tolist() == [0, UNSEEN, 2**16 - 1]
-    assert code.encode([white, white[:5], inked]).tolist() == [0, UNSEEN, 2**16 - 1]
+    assert code.encode([white, broken, inked]).tolist() == [0, OUT_OF_DOMAIN, 2**16 - 1]
+    assert code.encode([white, white[:5], inked]).tolist() == [0, OUT_OF_DOMAIN, 2**16 - 1]
 
 
 @pytest.mark.parametrize(

@@ -156,9 +156,9 @@ def test_a_file_keeps_it_and_old_files_still_read(rng: np.random.Generator, tmp_
     assert again.fingerprint == found.fingerprint
     document = json.loads((tmp_path / "ref.json").read_text(encoding="utf-8"))
     old = json.loads(files.dumps(replace(found.whole, correlation=None)))
-    assert "resemblance" not in old
+    assert "correlation" not in old
     assert files.loads(json.dumps(old))[0].correlation is None
-    factors = document["resemblance"]["factors"]
+    factors = document["correlation"]["factors"]
     odd: tuple[Any, ...] = (
         None,
         {},
@@ -177,16 +177,16 @@ def test_a_file_keeps_it_and_old_files_still_read(rng: np.random.Generator, tmp_
         ),
         *({"factors": other} for other in odd),
     ):
-        damaged = document | {"resemblance": document["resemblance"] | change}
+        damaged = document | {"correlation": document["correlation"] | change}
         with pytest.raises(ReferenceFileError):
             files.loads(json.dumps(damaged))
     with pytest.raises(ReferenceFileError, match="fingerprint"):
-        files.loads(json.dumps({k: v for k, v in document.items() if k != "resemblance"}))
+        files.loads(json.dumps({k: v for k, v in document.items() if k != "correlation"}))
 
 
 def test_a_reference_without_ids_keeps_its_fingerprint() -> None:
-    """As written by the first software that wrote version 5."""
-    written = "ee62d59fcce27e261f1469615f9f287fd47dc0f2453de54a52aec9a103d45bb9"
+    """As written by the first software that wrote version 6."""
+    written = "872d9074d80d2fbc2b5b4159238b32f34bff54a890d086c1a29cef10416a8b9a"
     assert Reference.from_counts([3, 0, 5], other=2).fingerprint == written
 
 

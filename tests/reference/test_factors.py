@@ -57,8 +57,8 @@ def test_clients_that_differ_unequally_are_told_from_equal_ones() -> None:
     rng = np.random.default_rng(2)
     equal = estimated(dirichlet(rng, clients=400, records=1000, icc=0.002))
     unequal = estimated(some_unusual(rng, clients=400, records=1000))
-    assert equal.unlike < 0.5
-    assert unequal.unlike == pytest.approx(7.5, rel=0.4)
+    assert equal.inequality < 0.5
+    assert unequal.inequality == pytest.approx(7.5, rel=0.4)
     one, other = (
         Correlation(icc=0.001, size_variation=0.0, clients=400, factors=factors)
         for factors in (equal, unequal)
@@ -129,7 +129,7 @@ def test_cells_that_happened_to_be_seen_are_overrated() -> None:
     [
         {"cells": (1, 0)},
         {"own": (0.1, 0.1)},
-        {"unlike": -1.0},
+        {"inequality": -1.0},
         {"own": (0.1, 1.5, 0.0)},
         {"own": (0.1, float("nan"), 0.0)},
         {"common": ((0.1, 0.1),)},

@@ -94,7 +94,7 @@ def test_a_number_beyond_the_references_range_has_a_bin() -> None:
 
 def test_shares_are_shares() -> None:
     kind = Correlation(icc=0.0, size_variation=0.0, clients=5)
-    with pytest.raises(InvalidInputError, match="lies in 0"):
+    with pytest.raises(InvalidInputError, match="lie in 0"):
         replace(kind, missed=1.5)
-    with pytest.raises(InvalidInputError, match="lies in 0"):
+    with pytest.raises(InvalidInputError, match="lie in 0"):
         replace(kind, missed_error=-0.1)

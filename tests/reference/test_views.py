@@ -267,7 +267,7 @@ def test_the_fingerprint_covers_the_views() -> None:
         ({"columns": [["plan"]]}, "malformed"),
         ({"columns": []}, "at least one column"),
         ({"columns": ["age"]}, "each view of its columns once|does not have|hold all"),
-        ({"resemblance": {"icc": 1}}, "size_variation"),
+        ({"correlation": {"icc": 1}}, "size_variation"),
         ({"colour": 1}, "fingerprint"),
     ],
 )

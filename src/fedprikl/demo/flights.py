@@ -15,7 +15,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.reference import Reference, Table
-from fedprikl.reference.columns import UNSEEN, Reader
+from fedprikl.reference.columns import OUT_OF_DOMAIN, Reader
 
 Flights = dict[str, list[Any]]  # column -> a value per flight; None is a gap
 
@@ -167,7 +167,8 @@ def _shares(reference: Reference, column: str, values: Any) -> Floats:
     assert isinstance(table, Table)  # noqa: S101  fitted to records with columns
     kind = next(each for each in table.columns if each.name == column)
     levels = Reader(kind, table.missing)(values)
-    counts = np.bincount(np.where(levels == UNSEEN, kind.size, levels), minlength=kind.size + 1)
+    levels = np.where(levels == OUT_OF_DOMAIN, kind.size, levels)
+    counts = np.bincount(levels, minlength=kind.size + 1)
     return np.asarray(counts / counts.sum())
 
 

@@ -89,9 +89,9 @@ class Ratios:
 
     def _unequal(self, clients: int, rng: np.random.Generator) -> Floats:
         """How much these clients differ over what so many differ on average, (draws, 1)."""
-        if not self.spread.unlike:
+        if not self.spread.inequality:
             return np.ones_like(self.strength)
-        shape = max(clients / self.spread.unlike, 1.0)
+        shape = max(clients / self.spread.inequality, 1.0)
         return rng.gamma(shape, 1 / shape, self.strength.shape)
 
 

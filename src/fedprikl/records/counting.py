@@ -17,7 +17,7 @@ from fedprikl.reference.rows import Chunk, quoted_names
 KEY_BYTES = 8
 Randomness = Callable[[int], bytes]
 
-UNREADABLE = -2  # beside levels and `UNSEEN`: of a drawn record that is not even a row
+UNREADABLE = -2  # beside levels and `OUT_OF_DOMAIN`: of a drawn record that is not even a row
 
 
 @dataclass(frozen=True, slots=True)

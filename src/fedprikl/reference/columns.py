@@ -1,7 +1,7 @@
 """Columns: how one field of a record becomes a small whole number, its level.
 
 Levels 0 .. size-2 are the values or bins of the reference, level size-1 is "missing", and
-`UNSEEN` marks a value the reference does not know: the whole record then falls into the
+`OUT_OF_DOMAIN` marks a value the reference does not know: the whole record then falls into the
 domain's "other" cell.
 """
 
@@ -30,7 +30,7 @@ from fedprikl.reference.values import (
     time_text,
 )
 
-UNSEEN = -1
+OUT_OF_DOMAIN = -1
 REMEMBERED = 2**16  # values of a column
 
 
@@ -79,7 +79,7 @@ class Categories:
     def rule(self) -> Rule:
         """From a value to its level."""
         by_text: dict[str | None, int] = {text: level for level, text in enumerate(self.values)}
-        return lambda value: by_text.get(text_of(value), UNSEEN)
+        return lambda value: by_text.get(text_of(value), OUT_OF_DOMAIN)
 
     def of_array(self, _values: npt.NDArray[Any]) -> Ints | None:
         """Levels of a whole array at once, where that is possible."""
@@ -131,7 +131,7 @@ class Bins:
 
         def level(value: Simple) -> int:
             found = self.read(value)
-            return UNSEEN if found is None else bisect_left(self.edges, found)
+            return OUT_OF_DOMAIN if found is None else bisect_left(self.edges, found)
 
         return level
 
@@ -186,7 +186,7 @@ class Times(Bins):
         moments = instants(values)
         edges = np.asarray(self.edges, dtype=np.int64)
         levels = np.searchsorted(edges, moments, side="left").astype(np.int64)
-        levels[moments == NO_INSTANT] = UNSEEN
+        levels[moments == NO_INSTANT] = OUT_OF_DOMAIN
         levels[np.isnat(values)] = self.size - 1
         return levels
 
@@ -228,7 +228,7 @@ class Reader:
             found = simple(value)
             return self._gap if self._gaps.hold(found) else self._rule(found)
         except Exception:  # an object of whatever kind must not stop the other records
-            return UNSEEN
+            return OUT_OF_DOMAIN
 
 
 def is_plain(values: Sequence[Any]) -> bool:

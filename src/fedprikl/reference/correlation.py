@@ -1,6 +1,6 @@
-"""Correlation: how much alike the records of one client are, from a public reference with ids.
+"""Intra-client correlation of records, from a public reference with client ids.
 
-One client's records are alike. Counts then vary more than those of unrelated records, by the
+Records of one client are correlated. Counts then vary more than those of unrelated records, by the
 design effect, and a verdict that ignores it raises false alarms.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
+from fedprikl.checks import Floats, Ints, check_positive_int
 from fedprikl.errors import InvalidInputError
 from fedprikl.libraries import scipy
 
@@ -44,19 +44,17 @@ class Factors:
     cells: tuple[int, ...]  # the heaviest ones, in increasing order
     own: tuple[float, ...]  # a(x) of each, and of all others
     common: tuple[tuple[float, ...], ...]  # l_j(x) of each; of all others divided by sqrt(Pi)
-    unlike: float = 0.0  # kappa: how unequally clients differ, see `_unlike`
+    inequality: float = 0.0  # kappa: how unequally clients differ, see `_inequality`
 
     def __post_init__(self) -> None:
         if any(b <= a for a, b in zip(self.cells, self.cells[1:], strict=False)):
             raise InvalidInputError("The cells of the clients' factors must increase.")
         if any(len(row) != len(self.cells) + 1 for row in (self.own, *self.common)):
             raise InvalidInputError("The clients' factors need a number per cell, and one more.")
-        if not (np.all(np.isfinite(self.own)) and all(0 <= value <= 1 for value in self.own)):
+        if not all(0 <= value <= 1 for value in self.own):
             raise InvalidInputError("A cell's own correlation lies in 0 .. 1.")
-        if not all(np.all(np.isfinite(row)) for row in self.common):
-            raise InvalidInputError("The clients' factors must be finite.")
-        if not 0 <= self.unlike < np.inf:
-            raise InvalidInputError("How unequally clients differ is a number of at least 0.")
+        if not (np.all(np.isfinite(self.common)) and 0 <= self.inequality < np.inf):
+            raise InvalidInputError("The clients' factors must be finite, and kappa at least 0.")
 
     def of(self, cells: Ints, pi: Floats) -> tuple[Floats, Floats]:
         """a(x), and l_j(x) as (factors, cells), of some cells with these probabilities."""
@@ -137,7 +135,7 @@ def fit_factors(holder: Ints, cell: Ints, held: Floats, typical: Floats, names: 
         own=_rounded(own),
         # A factor that rounds to nothing is one of rounding errors: another processor has others.
         common=tuple(row for row in map(_rounded, common) if any(row)),
-        unlike=_rounded([_unlike(values, scatter)])[0],
+        inequality=_rounded([_inequality(values, scatter)])[0],
     )
 
 
@@ -154,7 +152,7 @@ def _total(values: Floats, scatter: _Scatter, per_pair: float, usual: Floats) ->
     return found
 
 
-def _unlike(values: Floats, scatter: _Scatter) -> float:
+def _inequality(values: Floats, scatter: _Scatter) -> float:
     """kappa: how unequally clients differ, as a squared coefficient of variation.
 
         kappa = sum_(x != y) Cov_c(q(x), q(y)) / E_c[ sum_x q(x) - chance ]^2
@@ -286,7 +284,7 @@ def missed_share(cell: Ints, held: Floats) -> tuple[float, float]:
 class Correlation:
     """The intra-client correlation of a reference, and how unequal its clients' sizes are."""
 
-    icc: float  # 0 if records of one client are unrelated, 1 if they are all alike
+    icc: float  # 0 if records of one client are unrelated, 1 if they are all equal
     size_variation: float  # squared coefficient of variation of the records per client
     clients: int  # it was estimated from
     discount: float = 0.0  # of cells held by one client: see `Spread`
@@ -295,11 +293,10 @@ class Correlation:
     missed_error: float = 0.0  # its standard error
 
     def __post_init__(self) -> None:
-        for name in ("icc", "discount", "missed", "missed_error"):
-            share = check_finite(getattr(self, name), name)
-            if not 0 <= share <= 1 or self.discount == 1:
-                raise InvalidInputError(f"{name} of a correlation lies in 0 .. 1, got {share}.")
-        if check_finite(self.size_variation, "size_variation") < 0:
+        shares = (self.icc, self.discount, self.missed, self.missed_error)
+        if not all(0 <= share <= 1 for share in shares) or self.discount == 1:
+            raise InvalidInputError("The shares of a correlation lie in 0 .. 1.")
+        if not self.size_variation >= 0:
             raise InvalidInputError("The variation of the clients' sizes cannot be negative.")
         check_positive_int(self.clients, "clients")
 
@@ -346,8 +343,8 @@ class Correlation:
         clients = int(holder.max(initial=-1)) + 1
         if clients < 4:
             raise InvalidInputError(
-                f"The reference names {clients} clients; seeing how alike one client's "
-                "records are takes at least 4. Leave the client column out."
+                f"The reference names {clients} clients; estimating the correlation of one "
+                "client's records takes at least 4. Leave the client column out."
             )
         sizes = np.bincount(holder, weights=held)
         half = np.random.default_rng(SPLIT_SEED).permutation(np.arange(clients) % 2)
@@ -357,8 +354,8 @@ class Correlation:
         )
         if one.mean_holder == two.mean_holder == 1:
             raise InvalidInputError(
-                "Every client of the reference holds one record, so nothing shows how much records "
-                "of one client are alike. Leave the client column out."
+                "Every client of the reference holds one record, so nothing shows their "
+                "correlation. Leave the client column out."
             )
         excess, pairs = _excess(one, two)
         whole = float(excess.sum()), float(pairs.sum())

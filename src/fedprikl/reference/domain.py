@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedprikl.checks import Ints, check_finite, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.reference.columns import UNSEEN, Column, Reader, Values
+from fedprikl.reference.columns import OUT_OF_DOMAIN, Column, Reader, Values
 from fedprikl.reference.rows import FrameSource
 from fedprikl.reference.values import MISSING_TEXTS, number, simple
 
@@ -25,7 +25,7 @@ LevelReader = Callable[[Mapping[str, Values]], Levels]  # kept for many chunks o
 
 
 class Encoder(Protocol):
-    """Turns records into codes: whole numbers of at least 0, or `UNSEEN`.
+    """Turns records into codes: whole numbers of at least 0, or `OUT_OF_DOMAIN`.
 
     In two steps, so that all views of a table read it once: records become levels of columns, and
     these become codes. What has these methods can be the encoder of a view.
@@ -97,10 +97,10 @@ class Indices(OneField):
     size: int
 
     def encode(self, records: Any) -> Ints:
-        """The numbers themselves; `UNSEEN` for whatever is no whole number within the range."""
+        """The numbers themselves, if they are whole and within the range."""
         values = _numbers(self.separate(records))
         known = (values >= 0) & (values < self.size) & (values == np.floor(values))
-        return np.where(known, values, UNSEEN).astype(np.int64)
+        return np.where(known, values, OUT_OF_DOMAIN).astype(np.int64)
 
     def label(self, code: int) -> str:
         """The number as text."""
@@ -151,8 +151,8 @@ class BlockCode(OneField):
     def encode(self, images: Any) -> Ints:
         """Codes of images given as an array (n, side, side). Cost: one pass over the pixels.
 
-        An image that cannot be read is `UNSEEN`, and no other image notices: one with a nan, an
-        infinity or a text among its pixels, or one of another shape in a list of images.
+        An image that cannot be read is `OUT_OF_DOMAIN`, and no other image notices: one with a nan,
+        an infinity or a text among its pixels, or one of another shape in a list of images.
         """
         pixels = self._pixels(self.separate(images))
         width = self.side // self.blocks
@@ -162,7 +162,7 @@ class BlockCode(OneField):
         ink = self.white - means
         bits = (ink > self.threshold).astype(np.int64)
         place: Ints = np.left_shift(1, np.arange(self.blocks**2 - 1, -1, -1, dtype=np.int64))
-        return np.where(np.isfinite(ink).all(axis=1), bits @ place, UNSEEN).astype(np.int64)
+        return np.where(np.isfinite(ink).all(axis=1), bits @ place, OUT_OF_DOMAIN).astype(np.int64)
 
     def _pixels(self, images: npt.NDArray[Any] | list[Any]) -> npt.NDArray[Any]:
         shape = (self.side, self.side)
@@ -242,16 +242,16 @@ class Table:
     def codes(self, levels: Levels) -> Ints:
         """The levels of a row in mixed radix, the first column most significant.
 
-        `UNSEEN` where any level is.
+        `OUT_OF_DOMAIN` where any level is.
         """
         check_size(self.size)
         first, *more = self.columns
         codes = levels[first.name]
-        unseen = codes == UNSEEN
+        unseen = codes == OUT_OF_DOMAIN
         for column in more:
             codes = codes * column.size + levels[column.name]
-            unseen = unseen | (levels[column.name] == UNSEEN)
-        return np.where(unseen, UNSEEN, codes) if more else codes
+            unseen = unseen | (levels[column.name] == OUT_OF_DOMAIN)
+        return np.where(unseen, OUT_OF_DOMAIN, codes) if more else codes
 
     def levels(self, codes: Ints) -> dict[str, Ints]:
         """The inverse of `codes`."""
@@ -303,7 +303,7 @@ class ViewKind(ABC):
 
     @abstractmethod
     def codes(self, levels: Levels) -> Ints:
-        """One code per row; `UNSEEN` where there is none."""
+        """One code per row; `OUT_OF_DOMAIN` where there is none."""
 
     @abstractmethod
     def label(self, code: int) -> str:
@@ -389,7 +389,7 @@ class Domain:
         if not self.codes.size or self.encoder.size > FEW:
             return np.bincount(self.cells(levels), minlength=self.size).astype(np.int64)
         codes = self.encoder.codes(levels)
-        tally = np.bincount(codes + 1, minlength=self.encoder.size + 1)  # `UNSEEN` is -1
+        tally = np.bincount(codes + 1, minlength=self.encoder.size + 1)  # `OUT_OF_DOMAIN` is -1
         found = tally[self.codes + 1]
         return np.append(found, len(codes) - found.sum()).astype(np.int64)
 

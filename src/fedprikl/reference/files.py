@@ -29,8 +29,8 @@ from fedprikl.reference.views import View, check_views
 from fedprikl.store import replace_file
 
 FORMAT = "fedprikl reference"
-VERSION = 5  # 5: what was missed; 4: views of columns; 3: how clients differ; 2: gaps, times
-CORRELATION = "resemblance"  # its name in a file
+VERSION = 6
+CORRELATION = "correlation"
 MOST_CELLS = 2**28  # whose numbers a file may imply
 ABOUT = (
     "A public distribution Pi. 'records' says how a record becomes a cell; each line of 'cells' is "

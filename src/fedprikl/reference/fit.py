@@ -10,7 +10,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.errors import InvalidInputError, RecordsError
 from fedprikl.reference.columns import (
-    UNSEEN,
+    OUT_OF_DOMAIN,
     Bins,
     Categories,
     Column,
@@ -307,7 +307,7 @@ class _Rows:
         nameless, numbers = 0, self._numbers
         for chunk in chunks:
             levels = self._read(chunk)
-            if any(np.any(of_column == UNSEEN) for of_column in levels.values()):
+            if any(np.any(of_column == OUT_OF_DOMAIN) for of_column in levels.values()):
                 raise InvalidInputError("The public data changed while it was read. Try again.")
             holders = np.zeros(len(next(iter(levels.values()))), dtype=np.int64)
             if self._clients is not None:

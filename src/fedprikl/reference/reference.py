@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints, check_counts, check_positive_int, check_probabilities
 from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
-from fedprikl.reference.columns import UNSEEN, Categories
+from fedprikl.reference.columns import OUT_OF_DOMAIN, Categories
 from fedprikl.reference.correlation import Correlation
 from fedprikl.reference.domain import BlockCode, Domain, Indices, Table, ViewKind, all_codes
 from fedprikl.reference.fit import compared_columns, fit_table, public_rows, views_of
@@ -67,8 +67,8 @@ class Reference:
         `columns` are the fields to compare (default: all). Columns of numbers, dates or times with
         more than `bins` distinct values are cut at their quantiles, unless listed in `categorical`;
         all others are categories. Each combination of levels that occurs becomes a cell.
-        `clients` names a column of client ids, which is not compared but shows how alike one
-        client's records are. `missing` are the texts that stand for a gap, here and at clients;
+        `clients` names a column of client ids, which is not compared but shows how correlated
+        one client's records are. `missing` are the texts that stand for a gap, here and at clients;
         `note` is called with remarks on columns that look odd.
 
         With several columns, each is a view of its own, and so is each of the `pairs` of columns.
@@ -114,8 +114,8 @@ class Reference:
     ) -> "Reference":
         """Pi of a stack of public images (n, side, side) under the paper's 16-bit block code.
 
-        `clients` are the ids of those who made them, one per image: they show how alike one
-        client's images are.
+        `clients` are the ids of those who made them, one per image: they show how
+        correlated one client's images are.
 
         >>> white, black = np.full((28, 28), 255), np.zeros((28, 28))
         >>> Reference.fit_images(np.stack([white, black, black])).whole.mass.tolist()
@@ -123,10 +123,11 @@ class Reference:
         """
         encoder = code or BlockCode()
         codes = encoder.encode(images)
-        if np.any(codes == UNSEEN):
+        odd = np.count_nonzero(codes == OUT_OF_DOMAIN)
+        if odd:
             raise InvalidInputError(
-                f"{np.count_nonzero(codes == UNSEEN)} images of the reference cannot be read: they "
-                "contain nan, infinity or no numbers, or have another shape. Leave them out."
+                f"{odd} images of the reference cannot be read: they contain nan, infinity or no "
+                "numbers, or have another shape. Leave them out."
             )
         if not codes.size:
             raise InvalidInputError("The reference is empty. Give it at least one record.")
@@ -143,7 +144,7 @@ class Reference:
         With a mapping, clients' records are a frame with the column "value"; with a list, they are
         cell numbers. `other` counts the reference's own records outside the cells. Instead of one
         count, a cell may have one per client, as a table with a row per client or as a mapping
-        {category: counts of the clients}: they show how alike one client's records are.
+        {category: counts of the clients}: they show how correlated one client's records are.
 
         >>> Reference.from_counts([3, 1]).count([0, 0, 1, 7]).tolist()  # 7 is in no cell
         [2, 1, 1]
@@ -269,7 +270,7 @@ class Reference:
 
 
 def _of_clients(counts: npt.ArrayLike, *, by_cell: bool = False) -> tuple[Ints, Correlation | None]:
-    """Counts per cell; from a table with a row per client also how alike a client's records are.
+    """Counts per cell; from a table with a row per client also the intra-client correlation.
 
     With `by_cell` the table has a row per cell.
     """

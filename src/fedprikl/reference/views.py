@@ -21,7 +21,7 @@ from fedprikl.reference.points import QueryPoints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """One distribution to watch: cells, Pi, and how alike the records of one client are.
+    """One distribution to watch: cells, Pi, and how they vary over clients.
 
         Pi(x) = (records of the reference in cell x) / (records of the reference)
 
@@ -212,7 +212,7 @@ class Spread:
             raise InvalidInputError("A spread needs the number of clients of every batch.")
 
     def covers(self, records: Ints) -> bool:
-        """Whether it is known how alike a client's records are, or each holds about one."""
+        """Whether the correlation of a client's records is known, or each holds about one."""
         return self.correlation is not None or one_each(int(records.sum()), sum(self.clients))
 
     @property
@@ -225,21 +225,21 @@ class Spread:
         kind = self.correlation
         if kind is None or kind.factors is None:
             return math.inf
-        alike = kind.clients / (1 + kind.size_variation) - 1 - len(kind.factors.common)
-        return max(min(alike, 2 * kind.clients / max(kind.factors.unlike, 1e-9)), 3.0)
+        equal = kind.clients / (1 + kind.size_variation) - 1 - len(kind.factors.common)
+        return max(min(equal, 2 * kind.clients / max(kind.factors.inequality, 1e-9)), 3.0)
 
     @property
-    def unlike(self) -> float:
-        """kappa: how unequally clients differ (`Factors.unlike`)."""
+    def inequality(self) -> float:
+        """kappa: how unequally clients differ (`Factors.inequality`)."""
         kind = self.correlation
-        return 0.0 if kind is None or kind.factors is None else kind.factors.unlike
+        return 0.0 if kind is None or kind.factors is None else kind.factors.inequality
 
-    def own_freedom(self, alike: CellSpread, pi: Floats) -> Floats:
+    def own_freedom(self, differ: CellSpread, pi: Floats) -> Floats:
         """Degrees of freedom of each cell's own correlation: its holders, and those it borrows."""
         kind = self.correlation
         if kind is None or kind.factors is None or not self.counted:
             return np.full(len(pi), math.inf)
-        return np.asarray(1 / self.counting(alike, pi) + HOLDERS)
+        return np.asarray(1 / self.counting(differ, pi) + HOLDERS)
 
     def between(self, records: Ints) -> Floats:
         """kappa of each batch: the weight of what clients differ in.
@@ -264,11 +264,11 @@ class Spread:
             return 0.0
         return float(between_clients(self.counted, kind.clients, kind.size_variation))
 
-    def counting(self, alike: CellSpread, pi: Floats) -> Floats:
+    def counting(self, differ: CellSpread, pi: Floats) -> Floats:
         """The variance of P / Pi because Pi was counted: 1 over the cell's holders, about."""
         if not self.counted:
             return np.zeros(len(pi))
-        found = self.between_counted * alike.variance
+        found = self.between_counted * differ.variance
         return np.asarray(found + 1 / (self.counted * pi))
 
     def of(self, cells: Ints, pi: Floats) -> CellSpread:
@@ -293,8 +293,8 @@ def between_clients(
     records: Floats | float, clients: Floats | float, size_variation: float
 ) -> Floats:
     """kappa of `Spread.between`, for clients whose sizes vary so much; arguments may be arrays."""
-    alike = records * (1 + size_variation) / clients - 1  # others in the client of a random record
-    return np.asarray(np.clip(alike / np.maximum(records - 1, 1), 0.0, 1.0))
+    others = records * (1 + size_variation) / clients - 1  # in the client of a random record
+    return np.asarray(np.clip(others / np.maximum(records - 1, 1), 0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
