@@ -1,6 +1,7 @@
 """The aggregator: opens cohort sums, scores them, adds noise, and lets one release out."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -8,12 +9,9 @@ from fedprikl.errors import InvalidInputError, ReleaseRefused, SecureSumError
 from fedprikl.libraries import opendp
 from fedprikl.privacy import (
     SECURE_NOISE,
-    Charge,
-    Head,
     Ledger,
     LedgerRound,
     NoiseSource,
-    TimeInterval,
 )
 from fedprikl.protocol.answering import noise_sums, points_of
 from fedprikl.protocol.keys import SigningKey
@@ -114,11 +112,11 @@ class Aggregator:
                 )
         self._spent = True
         noised = self._noise([self._batches[t] for t in batches], at, rng)
+        head = None
         if self._ledger is not None and self._reservation is not None:
             self._ledger.keep_noised(self._reservation, noised.to_bytes(), at=at)
-        release = noised.release(
-            self._round.plan, self._round.reference, key=self._key, head=self._head
-        )
+            head = self._reservation.head
+        release = noised.release(self._round.plan, self._round.reference, key=self._key, head=head)
         self._keep(release.to_bytes())
         if self._ledger is not None and self._reservation is not None:
             self._ledger.commit(self._reservation, release_hash=release.fingerprint, at=at)
@@ -145,30 +143,20 @@ class Aggregator:
         )
 
     @property
-    def _head(self) -> Head | None:
-        return None if self._reservation is None else self._reservation.head
-
-    @property
-    def _sizes(self) -> list[int]:
-        """Of all cohorts: the noise of noise shares depends on them."""
-        return [cohort.sums.clients for cohort in self._round.cohorts]
-
-    def _charge(self) -> Charge:
-        """What the release costs, known before any sum is."""
-        return self._trust.charge(self._sizes)
-
-    @property
-    def _times(self) -> TimeInterval | None:
-        """The moments of the records that the round counts; None where all count."""
-        return self._round.plan.charged_times(self._round.period)
+    def _due(self) -> dict[str, Any]:
+        """What the release costs, known before any sum is, and of which records."""
+        plan, sizes = self._round.plan, [cohort.sums.clients for cohort in self._round.cohorts]
+        return {
+            "population": plan.population,
+            "mechanism": self._trust.charge(sizes),
+            "times": plan.charged_times(self._round.period),
+            "unit": plan.unit.kind,
+        }
 
     def check_budget(self) -> None:
         """Raises `BudgetExceededError` if the release does not fit; charges nothing."""
         if self._ledger is not None:
-            plan = self._round.plan
-            self._ledger.check(
-                plan.population, self._charge(), times=self._times, unit=plan.unit.kind
-            )
+            self._ledger.check(**self._due)
 
     def _reserve(self, at: str) -> None:
         """Charges the budget, once a round, before anything is opened."""
@@ -176,14 +164,10 @@ class Aggregator:
             return
         if not self._trust.shares_noise and not self._source.insecure:
             opendp()  # may be missing, and takes longer to load than the noise to draw
+        current = self._round
+        note = current.plan.charge_note(current.period)
         self._reservation = self._ledger.reserve(
-            self._round.plan.population,
-            self._charge(),
-            round_id=self._round.round_id,
-            at=at,
-            note=self._round.plan.charge_note(self._round.period),
-            times=self._times,
-            unit=self._round.plan.unit.kind,
+            **self._due, round_id=current.round_id, at=at, note=note
         )
 
     def _give_back(self, at: str) -> str:

@@ -196,17 +196,17 @@ class Client:
         client has seen of the same organiser and population is refused.
         """
         invitation = Invitation.from_bytes(message)
-        plan, line = invitation.signed.plan, invitation.signed.line
+        plan, lineage = invitation.signed.plan, invitation.signed.lineage
         if invitation.round_id in self._answered:
             raise PolicyRefusal("this round has been answered already")
         check_invitation(invitation, self._policy, self._reference, at=at)
-        if plan.validity.serial < self._newest.get(line, 0):
+        if plan.validity.serial < self._newest.get(lineage, 0):
             raise PolicyRefusal("the organiser has replaced this plan by a newer one")
         check_roster(invitation, self._policy, self._roster, self._identity)
         if invitation.period != self._period:
             raise PolicyRefusal("its counts are of another period than the one that is asked")
         self._check_records(plan)
-        self._newest[line] = plan.validity.serial
+        self._newest[lineage] = plan.validity.serial
         self._answered.add(invitation.round_id)
         return ClientSession(
             invitation,

@@ -528,8 +528,8 @@ class SignedPlan:
         return self.signer == public and verify_signature(public, self.signature, body)
 
     @property
-    def line(self) -> tuple[str, str]:
-        """Whose plans for whom: within a line of plans, a higher serial number replaces a lower."""
+    def lineage(self) -> tuple[str, str]:
+        """Whose plans for whom: of one lineage, a higher serial number replaces a lower."""
         return self.signer, self.plan.population
 
     def to_dict(self) -> dict[str, Any]:

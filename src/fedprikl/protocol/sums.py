@@ -102,8 +102,8 @@ class CohortSums:
 
     def score_of(self, question: Question) -> Score:
         """Of exact counts of the whole: corrected for small batches of clients whose records are
-        alike, with limited steps. Of columns, which everybody is asked, and of noisy counts, which
-        are public and debiased by simulation: neither.
+        correlated, with limited steps. Of columns, which everybody is asked, and of noisy counts,
+        which are public and debiased by simulation: neither.
         """
         if question.release == "counts" or not question.of_whole:
             return question.score(correction=0.0, limited=False)
