@@ -34,7 +34,7 @@ from fedprikl.secure_sum.messages import (
     UnmaskShares,
     decode,
 )
-from fedprikl.secure_sum.ring import Ring, Words, apply_masks, pair_mask, pair_sign, self_mask
+from fedprikl.secure_sum.ring import Words, apply_masks, pair_mask, pair_sign, self_mask
 from fedprikl.secure_sum.shamir import LIMBS, all_in_field, fitting, from_limbs, reconstruct
 from fedprikl.secure_sum.sum_keys import agree, commitment, is_usable_key, public_of, verify
 from fedprikl.secure_sum.sum_plan import SumPlan
@@ -48,66 +48,6 @@ Misfit = tuple[int, int]
 """Owner of a secret and holder of a share of it, where one of the two did something wrong."""
 
 _NOTES_PER_SENDER = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Transcript:
-    """All of the aggregator's view that opens the sum."""
-
-    plan: SumPlan
-    ring: Ring
-    neighbours: Mapping[int, AbstractSet[int]]
-    adverts: Mapping[int, KeyAdvert]
-    commitments: Mapping[int, bytes]  # to the self-mask seeds
-    masked: Mapping[int, bytes]  # packed vectors of the living
-    dropped: AbstractSet[int]  # shared their secrets, sent no vector, and have living neighbours
-    answers: Mapping[int, UnmaskShares]
-
-
-def open_sum(view: Transcript) -> tuple[Ints, frozenset[Misfit]]:
-    """The sum of the living clients' vectors, and the shares that do not fit the others.
-
-    Every secret is checked against what its owner published (the commitment to its seed,
-    the public mask key), so a wrong share cannot change the sum. Each secret is first opened
-    from all its shares at once: a wrong one spoils that, unless several were chosen to cancel
-    out, which changes nothing. If it does not open, the wrong shares are looked for.
-    """
-    holders = _holders(view)
-    short = {owner: len(held) for owner, held in holders.items()}
-    worst = min(short, key=lambda owner: short[owner])
-    if short[worst] < view.plan.threshold:
-        raise CohortTooSmallError(
-            f"{short[worst]} shares of a secret of client {worst} were revealed, but unmasking "
-            f"needs {view.plan.threshold}. No sum was opened; start a new round."
-        )
-    secrets, misfits = _open_secrets(view, holders)
-    return _unmask(view, secrets), misfits
-
-
-def _holders(view: Transcript) -> dict[int, Holders]:
-    holders: dict[int, Holders] = {i: [] for i in sorted(view.masked.keys() | view.dropped)}
-    for sender, answer in sorted(view.answers.items()):
-        for owner, piece in (*answer.self_seeds, *answer.mask_keys):
-            if owner in holders:
-                holders[owner].append((sender, piece))
-    return holders
-
-
-def _open_secrets(
-    view: Transcript, holders: Mapping[int, Holders]
-) -> tuple[dict[int, bytes], frozenset[Misfit]]:
-    """The secret of every owner, and the shares that do not fit."""
-    secrets: dict[int, bytes] = {}
-    misfits: set[Misfit] = set()
-    for batch in _batches(holders):
-        found = _reconstruct([holders[owner] for owner in batch])
-        for owner, secret in zip(batch, found, strict=True):
-            if secret is not None and _is_secret_of(view, owner, secret):
-                secrets[owner] = secret
-            else:
-                secrets[owner], wrong = _repair(view, owner, holders[owner])
-                misfits |= {(owner, holder) for holder in wrong}
-    return secrets, frozenset(misfits)
 
 
 def _batches(holders: Mapping[int, Holders]) -> Iterator[list[int]]:
@@ -138,28 +78,6 @@ def _secret(limbs: Ints) -> bytes | None:
         return None
 
 
-def _is_secret_of(view: Transcript, owner: int, secret: bytes) -> bool:
-    if owner in view.masked:
-        return commitment(secret, round_id=view.plan.round_id) == view.commitments[owner]
-    return public_of(secret) == view.adverts[owner].mask_key
-
-
-def _repair(view: Transcript, owner: int, held: Holders) -> tuple[bytes, set[int]]:
-    """The secret from those shares that fit together, and the holders of all others."""
-    t = view.plan.threshold
-    for good in _candidates(held, t):
-        (secret,) = _reconstruct([good])
-        if secret is not None and _is_secret_of(view, owner, secret):
-            others = [each for each in held if each not in good]
-            again = [_reconstruct([[*good[: t - 1], other]])[0] for other in others]
-            pairs = zip(others, again, strict=True)
-            return secret, {holder for (holder, _), found in pairs if found != secret}
-    raise UnmaskFailedError(
-        f"The revealed shares do not open the secret of client {owner}: it shared a wrong "
-        "secret, or some neighbours revealed wrong shares. No sum was opened; start a new round."
-    )
-
-
 def _candidates(held: Holders, threshold: int) -> Iterator[Holders]:
     """Choices of at least t shares that may all be right.
 
@@ -172,35 +90,6 @@ def _candidates(held: Holders, threshold: int) -> Iterator[Holders]:
         places = fitting(points[0], shares[0], threshold) if len(tried) >= threshold else None
         if places is not None:
             yield [tried[place] for place in places]
-
-
-def _unmask(view: Transcript, secrets: Mapping[int, bytes]) -> Ints:
-    """The sum in the ring, whatever it is: an error here would depend on the exact sum.
-
-    A client that sent a vector outside the public maxima may have made it impossible, which is for
-    the caller to see to.
-    """
-    ring = view.ring
-    total = np.zeros(ring.length, dtype=np.uint64)
-    for packed in view.masked.values():
-        total += ring.unpack(packed)
-    return apply_masks(ring, total, _masks_to_remove(view, secrets)).astype(np.int64)
-
-
-def _masks_to_remove(view: Transcript, secrets: Mapping[int, bytes]) -> Iterator[tuple[int, Words]]:
-    """Self masks of the living, and the masks that the living share with the dropped."""
-    round_id, ring = view.plan.round_id, view.ring
-    for owner, secret in secrets.items():
-        if owner in view.masked:
-            yield -1, self_mask(secret, owner, round_id=round_id, ring=ring)
-            continue
-        private = X25519PrivateKey.from_private_bytes(secret)
-        for peer in view.neighbours[owner] & view.masked.keys():
-            shared = agree(private, view.adverts[peer].mask_key)
-            if shared is None:  # cannot happen: low-order keys are turned away on arrival
-                raise UnmaskFailedError(f"The mask key of client {peer} is of low order.")
-            mask = pair_mask(shared, owner, peer, round_id=round_id, ring=ring)
-            yield -pair_sign(peer, owner), mask
 
 
 class AggregatorStep(Enum):
@@ -259,6 +148,8 @@ class SumAggregator:
         self._inputs: dict[int, MaskedInput] = {}
         self._echoes: dict[int, Echo] = {}
         self._answers: dict[int, UnmaskShares] = {}
+        logs = (self._adverts, self._shares, self._inputs, self._echoes, self._answers)
+        self._received: dict[Any, dict[int, Any]] = dict(zip(_EXPECTED.values(), logs, strict=True))
         self._rejected: list[RejectedMessageError] = []
         self._noted: Counter[int] = Counter()
         self.step = AggregatorStep.ADVERTS
@@ -329,30 +220,110 @@ class SumAggregator:
         }
 
     def unmask(self) -> SumResult:
-        """Ends the round; the sum of the inputs that are in."""
+        """Ends the round; the sum of the inputs that are in.
+
+        Every secret is checked against what its owner published (the commitment to its seed,
+        the public mask key), so a wrong share cannot change the sum. Each secret is first opened
+        from all its shares at once: a wrong one spoils that, unless several were chosen to cancel
+        out, which changes nothing. If it does not open, the wrong shares are looked for.
+        """
         self._leave(AggregatorStep.UNMASK)
         self._check_openable(self._answers.keys())
-        view = Transcript(
-            plan=self._plan,
-            ring=self._ring,
-            neighbours=self._neighbours,
-            adverts=self._adverts,
-            commitments={i: self._shares[i].commitment for i in self._inputs},
-            masked={i: message.packed for i, message in self._inputs.items()},
-            dropped=self._needed_dropped(),
-            answers=self._answers,
-        )
-        total, misfits = open_sum(view)
+        holders = self._holders()
+        worst = min(holders, key=lambda owner: len(holders[owner]))
+        if len(holders[worst]) < self._plan.threshold:
+            raise CohortTooSmallError(
+                f"{len(holders[worst])} shares of a secret of client {worst} were revealed, but "
+                f"unmasking needs {self._plan.threshold}. No sum was opened; start a new round."
+            )
+        secrets, misfits = self._open_secrets(holders)
         for owner, holder in sorted(misfits):
             what = f"the share of client {owner}'s secret at client {holder} does not fit"
             self._note(holder, what)
-        return SumResult(total, tuple(sorted(self._inputs)), self.rejected)
+        return SumResult(self._unmask(secrets), tuple(sorted(self._inputs)), self.rejected)
 
     def _note(self, sender: int, reason: str) -> None:
         """Keeps a rejection: a fresh one, for a raised one holds on to the message, and few."""
         self._noted[sender] += 1
         if self._noted[sender] <= _NOTES_PER_SENDER:
             self._rejected.append(RejectedMessageError(sender, reason))
+
+    # What opens the sum
+
+    def _holders(self) -> dict[int, Holders]:
+        holders: dict[int, Holders] = {
+            i: [] for i in sorted(self._inputs.keys() | self._needed_dropped())
+        }
+        for sender, answer in sorted(self._answers.items()):
+            for owner, piece in (*answer.self_seeds, *answer.mask_keys):
+                if owner in holders:
+                    holders[owner].append((sender, piece))
+        return holders
+
+    def _open_secrets(
+        self, holders: Mapping[int, Holders]
+    ) -> tuple[dict[int, bytes], frozenset[Misfit]]:
+        """The secret of every owner, and the shares that do not fit."""
+        secrets: dict[int, bytes] = {}
+        misfits: set[Misfit] = set()
+        for batch in _batches(holders):
+            found = _reconstruct([holders[owner] for owner in batch])
+            for owner, secret in zip(batch, found, strict=True):
+                if secret is not None and self._is_secret_of(owner, secret):
+                    secrets[owner] = secret
+                else:
+                    secrets[owner], wrong = self._repair(owner, holders[owner])
+                    misfits |= {(owner, holder) for holder in wrong}
+        return secrets, frozenset(misfits)
+
+    def _is_secret_of(self, owner: int, secret: bytes) -> bool:
+        if owner in self._inputs:
+            fixed = self._shares[owner].commitment
+            return commitment(secret, round_id=self._plan.round_id) == fixed
+        return public_of(secret) == self._adverts[owner].mask_key
+
+    def _repair(self, owner: int, held: Holders) -> tuple[bytes, set[int]]:
+        """The secret from those shares that fit together, and the holders of all others."""
+        t = self._plan.threshold
+        for good in _candidates(held, t):
+            (secret,) = _reconstruct([good])
+            if secret is not None and self._is_secret_of(owner, secret):
+                others = [each for each in held if each not in good]
+                again = [_reconstruct([[*good[: t - 1], other]])[0] for other in others]
+                pairs = zip(others, again, strict=True)
+                return secret, {holder for (holder, _), found in pairs if found != secret}
+        raise UnmaskFailedError(
+            f"The revealed shares do not open the secret of client {owner}: it shared a wrong "
+            "secret, or some neighbours revealed wrong shares. No sum was opened; start a new "
+            "round."
+        )
+
+    def _unmask(self, secrets: Mapping[int, bytes]) -> Ints:
+        """The sum in the ring, whatever it is: an error here would depend on the exact sum.
+
+        A client that sent a vector outside the public maxima may have made it impossible, which is
+        for the caller to see to.
+        """
+        ring = self._ring
+        total = np.zeros(ring.length, dtype=np.uint64)
+        for message in self._inputs.values():
+            total += ring.unpack(message.packed)
+        return apply_masks(ring, total, self._masks_to_remove(secrets)).astype(np.int64)
+
+    def _masks_to_remove(self, secrets: Mapping[int, bytes]) -> Iterator[tuple[int, Words]]:
+        """Self masks of the living, and the masks that the living share with the dropped."""
+        round_id, ring = self._plan.round_id, self._ring
+        for owner, secret in secrets.items():
+            if owner in self._inputs:
+                yield -1, self_mask(secret, owner, round_id=round_id, ring=ring)
+                continue
+            private = X25519PrivateKey.from_private_bytes(secret)
+            for peer in self._neighbours[owner] & self._inputs.keys():
+                shared = agree(private, self._adverts[peer].mask_key)
+                if shared is None:  # cannot happen: low-order keys are turned away on arrival
+                    raise UnmaskFailedError(f"The mask key of client {peer} is of low order.")
+                mask = pair_mask(shared, owner, peer, round_id=round_id, ring=ring)
+                yield -pair_sign(peer, owner), mask
 
     # What a message must hold up to
 
@@ -385,18 +356,8 @@ class SumAggregator:
             )
         if sender not in self._present:
             raise RejectedMessageError(sender, "it left the round at an earlier step")
-        if sender in self._log(message):
+        if sender in self._received[type(message)]:
             raise RejectedMessageError(sender, f"its {type(message).__name__} is already in")
-
-    def _log(self, message: SignedMessage) -> dict[int, Any]:
-        logs: dict[type[SignedMessage], dict[int, Any]] = {
-            KeyAdvert: self._adverts,
-            SealedShares: self._shares,
-            MaskedInput: self._inputs,
-            Echo: self._echoes,
-            UnmaskShares: self._answers,
-        }
-        return logs[type(message)]
 
     def _store(self, message: SignedMessage) -> None:
         match message:
@@ -410,7 +371,7 @@ class SumAggregator:
                 self._check_list(message, message.tags, self._near(message.sender))
             case UnmaskShares():
                 self._check_answer(message)
-        self._log(message)[message.sender] = message
+        self._received[type(message)][message.sender] = message
 
     def _check_advert(self, advert: KeyAdvert) -> None:
         roster = self._plan.roster
