@@ -22,6 +22,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints, check_finite, check_positive_int
 from fedprikl.divergence import Score, Skew
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.scoring import cached_by_value
 from fedprikl.libraries import scipy
 
 SEED = 7  # of public simulations: the same question always gets the same answer
@@ -207,15 +208,14 @@ def drifted_ratios(
         return np.ones(len(share))
     rare = np.asarray(pi, dtype=np.float64)
     known = _drifted_few if len(share) <= FEW else _drifted_many
-    found = known(rare.tobytes(), share.tobytes(), kind, size, score, seed, nearest)
+    found = known(rare, share, kind, size, score, seed, nearest)
     return None if found is None else found.copy()
 
 
 def _drifted(
-    pi: bytes, share: bytes, kind: str, size: float, score: Score, seed: int, nearest: bool
+    pi: Floats, share: Floats, kind: str, size: float, score: Score, seed: int, nearest: bool
 ) -> Floats | None:
-    cells = _Cells(np.frombuffer(pi), np.frombuffer(share), score, seed, nearest=nearest)
-    return _KINDS[kind](cells, size)
+    return _KINDS[kind](_Cells(pi, share, score, seed, nearest=nearest), size)
 
 
 def smooth_examples(pi: Floats, size: float, score: Score, number: int) -> Floats | None:
@@ -231,15 +231,14 @@ def smooth_examples(pi: Floats, size: float, score: Score, number: int) -> Float
     """
     if check_finite(size, "size") <= 0:
         return np.ones((1, len(pi)))
-    found = _smooth_examples(np.asarray(pi, dtype=np.float64).tobytes(), size, score, number)
+    found = _smooth_examples(np.asarray(pi, dtype=np.float64), size, score, number)
     return None if found is None else found.copy()
 
 
-@lru_cache(maxsize=32)  # as above
-def _smooth_examples(pi: bytes, size: float, score: Score, number: int) -> Floats | None:
-    mass, rng = np.frombuffer(pi), np.random.default_rng(SEED)
-    cells = _Cells(mass, mass / mass.sum(), score, SEED, nearest=False)
-    strata = np.argsort(rng.random((number, len(mass))), axis=0)
+@cached_by_value(32)
+def _smooth_examples(pi: Floats, size: float, score: Score, number: int) -> Floats | None:
+    rng, cells = np.random.default_rng(SEED), _Cells(pi, pi / pi.sum(), score, SEED, nearest=False)
+    strata = np.argsort(rng.random((number, len(pi))), axis=0)
     places = np.argsort(np.argsort(strata + rng.random(strata.shape), axis=1), axis=1)
     found = [_tilted(cells, order, size) for order in places]
     known = [ratios for ratios in found if ratios is not None]
@@ -381,4 +380,4 @@ _KINDS: dict[str, Callable[[_Cells, float], Floats | None]] = {
 KINDS = tuple(_KINDS)
 
 # A plan tries every way to release on the same drifts, some of them in several examples.
-_drifted_few, _drifted_many = lru_cache(maxsize=512)(_drifted), lru_cache(maxsize=32)(_drifted)
+_drifted_few, _drifted_many = cached_by_value(512)(_drifted), cached_by_value(32)(_drifted)

@@ -1,7 +1,7 @@
 """Confidence intervals of a release, from public quantities only: they cost no privacy.
 
 Two intervals are told apart. The *guaranteed* one covers at least as often as it says for every
-population. The *printed* one covers as often for all kinds of drift of `drift_kinds.py`, by
+population. The *printed* one covers as often for all kinds of drift of `drift_model.py`, by
 simulation, and is never wider. docs/intervals.md says where which is known.
 """
 
@@ -93,11 +93,6 @@ class AdaptiveBound:
             middle = (below + above) / 2
             below, above = (below, middle) if self.upper(middle) >= value else (middle, above)
         return min(below, high), high
-
-    def contains(self, divergence: float, value: float) -> bool:
-        """Whether the value allows F = `divergence`."""
-        back = float(self.reaches(max(value, 0.0))[self.distance(divergence) - 1])
-        return self.upper(divergence) >= value and divergence <= value + back
 
     def upper(self, divergence: float) -> float:
         """F + U_k(F): the largest t with len(t) <= k."""

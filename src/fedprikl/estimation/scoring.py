@@ -335,17 +335,13 @@ def score_ranges(counts: BatchCounts, score: Score, *, steps: int, contribution:
     """
     terms = Terms.of(counts.points, counts.records)
     check_adaptive(score, terms.weights)
-
-    scores = CellScores(
-        score, terms.pi, terms.records, outside=terms.outside, weights=terms.weights
-    )
     # k more records than there are may be counted in a cell: v grows by less than a factor of
     # 1 + steps contribution, and the logarithm by the logarithm of that.
     reach = score.bound(terms.pi, terms.records) + np.log1p(steps * contribution)
     return reachable_ranges(
         terms.pool(counts.counts),
         terms.records,
-        scores,
+        _cell_scores(terms, score),
         magnitude=float(np.sum(terms.weights * reach)),
         steps=steps,
         contribution=contribution,

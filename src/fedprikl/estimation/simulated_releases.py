@@ -140,11 +140,6 @@ class Errors:
         return float(np.abs(self.signed).mean())
 
     @property
-    def root_mean_square(self) -> float:
-        """Of the errors."""
-        return float(np.sqrt(np.mean(self.signed**2)))
-
-    @property
     def bias(self) -> float:
         """The mean error."""
         return float(self.signed.mean())

@@ -1,6 +1,6 @@
 """Test statistics: what was released, and what it would be of populations without drift."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -113,42 +113,30 @@ class Grouping:
         return np.asarray(np.add.reduceat(values[..., self.order], self.starts, axis=-1))
 
 
-class _Groups:
-    """2, 4 and 8 groups of the terms.
+@lru_cache(maxsize=2)  # one model serves all populations of a simulation
+def _groups_of(model: NoDrift) -> tuple[tuple[Grouping, ...], Floats]:
+    """2, 4 and 8 groups of the terms, and how the counts of each vary without drift or noise.
 
     Neighbours in the order of the reference (bins of a number, an hour and the next one), and in
-    the order of Pi (rare cells).
+    the order of Pi (rare cells). Clients shift the cells of a group together, so their variance is
+    simulated.
     """
-
-    def __init__(self, model: NoDrift) -> None:
-        rare = np.argsort(model.pi, kind="stable")
-        placed = np.argsort(model.cells, kind="stable")  # batches may count one cell apart
-        self.groupings = [
-            Grouping(order, np.arange(number) * len(order) // number)
-            for order in (placed, rare)
-            for number in GROUPS
-            if number < len(order)
-        ]
-        # Without noise. Clients shift the cells of a group together, so it is simulated.
-        counts = model.counts(GROUPED_DRAWS, public_simulation())
-        self.spread = self.sums(counts).var(axis=0)
-
-    def sums(self, values: Floats | Ints) -> Floats:
-        """Values of the terms (last axis), added up in every group."""
-        found = [grouping.sums(values) for grouping in self.groupings]
-        nothing = np.zeros((*values.shape[:-1], 0))
-        return np.concatenate([nothing, *found], axis=-1)
+    rare = np.argsort(model.pi, kind="stable")
+    placed = np.argsort(model.cells, kind="stable")  # batches may count one cell apart
+    groupings = tuple(
+        Grouping(order, np.arange(number) * len(order) // number)
+        for order in (placed, rare)
+        for number in GROUPS
+        if number < len(order)
+    )
+    counts = model.counts(GROUPED_DRAWS, public_simulation())
+    return groupings, _grouped(groupings, counts).var(axis=0)
 
 
-def _unrelated(model: NoDrift) -> bool:
-    """Whether records of one client are taken as unrelated."""
-    spread = model.spread
-    return spread.correlation is None if isinstance(spread, Spread) else spread == 1
-
-
-@lru_cache(maxsize=2)  # one model serves all populations of a simulation
-def _groups_of(model: NoDrift) -> _Groups:
-    return _Groups(model)
+def _grouped(groupings: Sequence[Grouping], values: Floats | Ints) -> Floats:
+    """Values of the terms (last axis), added up in every group."""
+    nothing = np.zeros((*values.shape[:-1], 0))
+    return np.concatenate([nothing, *(each.sums(values) for each in groupings)], axis=-1)
 
 
 def variation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
@@ -160,11 +148,12 @@ def variation(noisy: Floats, model: NoDrift, noise_sd: Floats) -> Floats:
     """
     records = model.records_per_term
     alone = overdispersion(noisy, model.pi, records, noise_sd, design_effect=model.design_effects)
-    if not _unrelated(model):
+    spread = model.spread
+    if spread.correlation is not None if isinstance(spread, Spread) else spread != 1:
         return alone
-    groups = _groups_of(model)
-    mean, variance = groups.sums(records * model.pi), groups.sums(noise_sd**2) + groups.spread
-    return np.asarray(alone + _excess(groups.sums(noisy), mean, variance))
+    groups, varied = _groups_of(model)
+    mean, noise = (_grouped(groups, each) for each in (records * model.pi, noise_sd**2))
+    return np.asarray(alone + _excess(_grouped(groups, noisy), mean, noise + varied))
 
 
 def variation_statistic(design: CountsDesign, counts: Floats) -> Statistic:
