@@ -178,20 +178,16 @@ class Store(AbstractContextManager["Store"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextlib.contextmanager
-    def writing(self, unwritten: str = "") -> Iterator[None]:
+    def writing(self, unwritten: str = "") -> AbstractContextManager[None]:
         """All or nothing, and alone: the lock is taken before the first read.
 
         `unwritten`: what did not happen if it is refused; default: as the kind says.
         """
-        with self._transaction("BEGIN IMMEDIATE", unwritten):
-            yield
+        return self._transaction("BEGIN IMMEDIATE", unwritten)
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """One consistent view of the file."""
-        with self._transaction("BEGIN"):
-            yield
+        return self._transaction("BEGIN")
 
     @contextlib.contextmanager
     def _transaction(self, begin: str, unwritten: str = "") -> Iterator[None]:

@@ -54,9 +54,13 @@ def test_a_round_stays_refused_after_its_site_was_pruned(tmp_path: Path) -> None
     longer = signed(valid_until="2030-06-01T00:00:00+00:00", population="others")
     counted(memory(tmp_path, "more.csv"), "feed", longer)
     size = path.stat().st_size
+    with Store(path, SITE_MEMORY) as store, store.reading():
+        head = SITE_MEMORY.head_of(store.entries())
     assert prune_site(path, before=datetime(2030, 4, 1, tzinfo=UTC)) == 1000
     assert site_rounds(path) == ["feed"]
     assert path.stat().st_size < size / 2
+    with Store(path, SITE_MEMORY) as store, store.reading():
+        assert store.entries()[0].body["head"] == head.hash  # the chain goes on from the old one
     refused("expired", lambda: this.begin("cafe", plan, most_counts=9, at=AT))
     refused("answered already", lambda: this.go_on("cafe", Step.SHARE))
     other = memory(tmp_path, "more.csv")

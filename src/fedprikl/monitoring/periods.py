@@ -62,7 +62,7 @@ def run_due(
     """Counts every period that is over and not yet in the history; the numbers of those.
 
     Where something is due, `after` is called before the first period and after each: what is known
-    by then can be told, whatever becomes of the others.
+    by then can be shown, whatever becomes of the others.
     """
     with locked(path, timeout=0, error=HistoryError) as alone:
         if not alone:

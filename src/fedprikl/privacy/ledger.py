@@ -399,7 +399,7 @@ def _whose(population: str, unit: Unit | None, known: Account | None) -> Unit:
 
 
 def _total_with(account: Account, mechanism: Charge, times: TimeInterval | None) -> float:
-    """What records of these moments have lost after one more release."""
+    """What records of these times have lost after one more release."""
     overlapping = [
         (charge, known) for charge, known in account.timed if times is None or times.overlaps(known)
     ]
