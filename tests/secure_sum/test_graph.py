@@ -56,7 +56,7 @@ def test_published_choices(clients: int, dropout: float, corruption: float, degr
     assert choose_degree(clients, dropout=dropout, corruption=corruption) == degree
 
 
-def holds(n: int, degree: Degree, gamma: float, delta: float, active: bool = True) -> bool:
+def holds(n: int, degree: Degree, gamma: float, delta: float) -> bool:
     """The three conditions of the rule in exact fractions, independently of its code."""
     k, t, eta = degree.neighbours, degree.threshold, Fraction(DEFAULT_FAILURE) / 3
     g, d = Fraction(gamma), Fraction(delta)
@@ -67,8 +67,8 @@ def holds(n: int, degree: Degree, gamma: float, delta: float, active: bool = Tru
         )
         return sum(terms, Fraction(0))
 
-    leak = 2 * t - k if active else t  # this many corrupt neighbours are too many
-    cut = tail(k // 2, g, t - k // 2) ** 2 if active else (g + d) ** k
+    leak = 2 * t - k  # this many corrupt neighbours are too many
+    cut = tail(k // 2, g, t - k // 2) ** 2
     return (
         n * tail(k, g, leak) <= eta
         and n * tail(k, d, k - t + 1) <= eta
@@ -77,7 +77,6 @@ def holds(n: int, degree: Degree, gamma: float, delta: float, active: bool = Tru
     )
 
 
-@pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize(
     ("n", "corruption", "dropout"),
     [
@@ -89,14 +88,14 @@ def holds(n: int, degree: Degree, gamma: float, delta: float, active: bool = Tru
     ],
 )
 def test_rule_is_right_and_the_smallest_in_exact_arithmetic(
-    n: int, corruption: float, dropout: float, active: bool
+    n: int, corruption: float, dropout: float
 ) -> None:
-    degree = choose_degree(n, dropout=dropout, corruption=corruption, active=active)
+    degree = choose_degree(n, dropout=dropout, corruption=corruption)
     assert degree.neighbours < n - 1
-    assert holds(n, degree, corruption, dropout, active)
+    assert holds(n, degree, corruption, dropout)
     k = degree.neighbours - 2
     fewer = (Degree(k, t) for t in range(k // 2 + 1, k + 1))
-    assert not any(holds(n, each, corruption, dropout, active) for each in fewer)
+    assert not any(holds(n, each, corruption, dropout) for each in fewer)
 
 
 Mask = npt.NDArray[np.bool_]
@@ -191,13 +190,6 @@ def test_that_simulation_would_catch_a_rule_that_leaves_to_chance_who_is_gone(
 def test_degree_hardly_grows_with_the_cohort() -> None:
     small, large = (choose_degree(n, dropout=0.1, corruption=0.1) for n in (200, 3000))
     assert large.neighbours / small.neighbours < 1.5
-
-
-def test_active_aggregators_cost_more_neighbours() -> None:
-    active, passive = (
-        choose_degree(1000, dropout=0.1, corruption=0.1, active=each) for each in (True, False)
-    )
-    assert active.neighbours > passive.neighbours
 
 
 @pytest.mark.parametrize(

@@ -186,9 +186,9 @@ class Charge:
     __slots__ = ()
 
     @property
-    def loss(self) -> Loss:
-        """What the accountant composes."""
-        raise NotImplementedError
+    def loss(self) -> Any:
+        """What the accountant composes. A release that is known by its loss only is the loss."""
+        return self
 
     def check(self) -> None:
         """Raises `InvalidInputError` unless the privacy can be computed."""
@@ -316,11 +316,6 @@ class AccountedRelease(Charge, Loss):
     proved_epsilon: float
     proved_delta: float = 0.0
 
-    @property
-    def loss(self) -> Loss:
-        """What the accountant composes."""
-        return self
-
     def alone(self, delta: float) -> float:
         """The epsilon of this release alone; infinite below its own delta."""
         return self.proved_epsilon if delta >= self.proved_delta else math.inf
@@ -349,11 +344,6 @@ class ConcentratedRelease(Charge, Loss):
     """
 
     rho: float
-
-    @property
-    def loss(self) -> Loss:
-        """What the accountant composes."""
-        return self
 
     def alone(self, delta: float) -> float:
         """The epsilon of this release alone; infinite if delta is 0."""
@@ -386,11 +376,6 @@ class ComposedCharge(Charge, Loss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(map(as_charge, self.parts)))
-
-    @property
-    def loss(self) -> Loss:
-        """What the accountant composes: the losses of all parts."""
-        return self
 
     def alone(self, delta: float) -> float:
         """A bound on the epsilon of this release alone: all epsilons, delta shared out equally."""

@@ -216,11 +216,12 @@ class Mechanism(Charge):
 
     def epsilon(self, delta: float) -> float:
         """What one release truly gives at this delta; infinite if nothing is proved."""
-        return self.loss.alone(delta)
+        return float(self.loss.alone(delta))
 
     def proved_delta(self, delta: float) -> float:
         """The delta to state beside `epsilon(delta)`: 0 if the guarantee is pure."""
-        return 0.0 if self.loss.alone(0.0) <= self.epsilon(delta) else delta
+        pure = self.loss.alone(0.0)
+        return 0.0 if math.isfinite(pure) and pure <= self.epsilon(delta) else delta
 
     def quantile(self, probability: float, *, error_sd: float = 0.0) -> float:
         """The least x with P(noise + error <= x) >= probability, for a normal error of this sd."""
@@ -517,10 +518,6 @@ class GaussianMechanism(Mechanism):
             return math.inf
         return gaussian_epsilon(self.sigma / (self.sensitivity + GRID_SLACK), check_delta(delta))
 
-    def proved_delta(self, delta: float) -> float:
-        """delta: Gaussian noise needs all of it."""
-        return delta
-
     @property
     def loss(self) -> GaussianLoss:
         """What the accountant composes."""
@@ -730,10 +727,6 @@ class IntegerGaussianMechanism(Mechanism):
         is accounted.
         """
         return self.loss.alone(delta) if check_delta(delta) >= SMALLEST_DELTA else math.inf
-
-    def proved_delta(self, delta: float) -> float:
-        """delta: Gaussian noise needs all of it."""
-        return delta
 
     @property
     def loss(self) -> IntegerGaussianLoss | ConcentratedRelease:

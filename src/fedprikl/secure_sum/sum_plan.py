@@ -66,7 +66,6 @@ def choose_degree(
     dropout: float,
     corruption: float,
     failure: float = DEFAULT_FAILURE,
-    active: bool = True,
     complete: bool = False,
 ) -> Degree:
     """The fewest neighbours k, and their threshold t, that keep a round private and alive.
@@ -79,17 +78,14 @@ def choose_degree(
     by a union over the n clients:
 
     1. Secrets leak. Let c be the smallest number with n Pr[Bin(k, gamma) > c] <= failure/3.
-       A semi-honest aggregator opens nothing extra if c < t. An active one tells some
-       neighbours that i is alive and others that it dropped, to get t shares of both of its
-       secrets; honest neighbours give one share each and corrupt ones two, so it needs
-       2 t <= (k - c) + 2 c. We ask for 2 t > k + c (and 2 t > k if not `active`).
+       An aggregator may tell some neighbours that i is alive and others that it dropped, to get
+       t shares of both of its secrets; honest neighbours give one share each and corrupt ones
+       two, so it needs 2 t <= (k - c) + 2 c. We ask for 2 t > k + c.
     2. The round stalls. Let d be the smallest number with n Pr[Bin(k, delta) > d] <=
        failure/3. Everybody's secrets can be opened if t <= k - d.
-    3. Honest survivors fall apart into groups whose sums would show separately. If only
-       chance says who is gone, cutting the circle takes two separate runs of k/2
-       consecutive clients who are all corrupt or gone: n (n-1)/2 * (gamma + delta)^k <=
-       failure/3. An active aggregator says who is gone, and may tell everybody otherwise,
-       but every client insists on t neighbours. Let v and w be next to each other among the
+    3. Honest survivors fall apart into groups whose sums would show separately. The aggregator
+       says who is gone, and may tell everybody otherwise, but every client insists on t
+       neighbours. Let v and w be next to each other among the
        members of two groups, and A and B the k/2 places from v towards w and from w towards
        v. What v and w count as neighbours differs, up to corrupt ones, wherever both look,
        and between them there is nobody else to count, so together they count at most
@@ -108,25 +104,21 @@ def choose_degree(
     gamma, delta = _rate(corruption, "corruption"), _rate(dropout, "dropout")
     eta = check_open_unit(failure, "failure", "The default is 2^-40.") / 3
     for k in range(2, 2 if complete else n - 1, 2):
-        if degree := _allowed(n, k, gamma, delta, eta, active):
+        if degree := _allowed(n, k, gamma, delta, eta):
             return degree
     corrupt = math.ceil(gamma * n) if complete else math.floor(gamma * n)
-    return _complete(n, corrupt, math.floor(delta * n), active)
+    return _complete(n, corrupt, math.floor(delta * n))
 
 
-def _complete(n: int, corrupt: int, missing: int, active: bool) -> Degree:
+def _complete(n: int, corrupt: int, missing: int) -> Degree:
     k = n - 1
-    threshold = _least_threshold(k, corrupt, active)
+    threshold = (k + corrupt) // 2 + 1
     if n < 3 or threshold > k - missing:
         raise InvalidInputError(
             f"No threshold suits a cohort of {n} with {corrupt} corrupt and {missing} missing "
             "clients. Use a larger cohort (at least 3), or assume lower rates."
         )
     return Degree(k, threshold)
-
-
-def _least_threshold(k: int, corrupt: int, active: bool) -> int:
-    return (k + corrupt) // 2 + 1 if active else max(corrupt, k // 2) + 1
 
 
 def _rate(value: float, name: str) -> float:
@@ -136,14 +128,12 @@ def _rate(value: float, name: str) -> float:
     return rate
 
 
-def _allowed(n: int, k: int, gamma: float, delta: float, eta: float, active: bool) -> Degree | None:
+def _allowed(n: int, k: int, gamma: float, delta: float, eta: float) -> Degree | None:
     """A degree with k neighbours, if some threshold meets all three conditions."""
     pairs, each = n * (n - 1) / 2, eta / n
-    threshold = _least_threshold(k, _bound(k, gamma, each), active)
-    if active:
-        threshold = max(threshold, k // 2 + _bound(k // 2, gamma, math.sqrt(eta / pairs)) + 1)
-    elif pairs * min(1.0, gamma + delta) ** k > eta:
-        return None
+    leak = (k + _bound(k, gamma, each)) // 2 + 1
+    cut = k // 2 + _bound(k // 2, gamma, math.sqrt(eta / pairs)) + 1
+    threshold = max(leak, cut)
     return Degree(k, threshold) if threshold <= k - _bound(k, delta, each) else None
 
 
@@ -255,16 +245,13 @@ def plan_sum(
     dropout: float = 0.1,
     corruption: float = 0.1,
     failure: float = DEFAULT_FAILURE,
-    active: bool = True,
     minimum: int | None = None,
     roster: Sequence[bytes] = (),
     randomness: Callable[[int], bytes] = os.urandom,
 ) -> SumPlan:
     """A fresh plan whose graph and threshold follow `choose_degree`."""
     n = check_positive_int(clients, "clients")
-    degree = choose_degree(
-        n, dropout=dropout, corruption=corruption, failure=failure, active=active
-    )
+    degree = choose_degree(n, dropout=dropout, corruption=corruption, failure=failure)
     return SumPlan(
         nonce=randomness(NONCE_BYTES),
         clients=n,
