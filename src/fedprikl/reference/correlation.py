@@ -180,7 +180,8 @@ def _common(values: Floats, scatter: _Scatter, per_pair: float) -> Floats:
     An eigenvector fits the very clients it comes from, so its strength is measured on others: a
     quarter of the clients at a time, along the eigenvectors of the rest.
     """
-    patterns = _patterns(values)
+    length = np.sqrt(np.sum(values**2, axis=1, keepdims=True))
+    patterns = values / np.where(length > 0, length, 1.0)  # of length 1: what many share
     factors = _number(patterns)
     root = np.sqrt(scatter.pi)
     fold = np.random.default_rng(SEED).permutation(np.arange(len(values)) % FOLDS)
@@ -193,12 +194,6 @@ def _common(values: Floats, scatter: _Scatter, per_pair: float) -> Floats:
     strength = np.maximum(strength / per_pair, 0.0) * (1 + 1 / np.sqrt(equal))  # rather more
     loadings: Floats = np.sqrt(strength)[:, None] * _eigenvectors(patterns, factors)
     return np.asarray(loadings[strength > 0])
-
-
-def _patterns(values: Floats) -> Floats:
-    """Every client's deviation, of length 1: what many clients share, not what one has much of."""
-    length = np.sqrt(np.sum(values**2, axis=1, keepdims=True))
-    return np.asarray(values / np.where(length > 0, length, 1.0))
 
 
 def _number(values: Floats) -> int:
@@ -230,14 +225,10 @@ def _by_chance(values: Floats, rng: np.random.Generator) -> float:
     for _ in range(FLIPS):
         flipped = values * (rng.integers(0, 2, values.shape, dtype=np.int8) * 2 - 1)
         small = flipped @ flipped.T if len(flipped) < flipped.shape[1] else flipped.T @ flipped
-        tops.append(_largest(small))
+        last = len(small) - 1
+        top = scipy.linalg.eigh(small, eigvals_only=True, subset_by_index=(last, last))
+        tops.append(float(top[0]))
     return max(tops)
-
-
-def _largest(square: Floats) -> float:
-    """The largest eigenvalue of a symmetric matrix."""
-    last = len(square) - 1
-    return float(scipy.linalg.eigh(square, eigvals_only=True, subset_by_index=(last, last))[0])
 
 
 def _scatter(holder: Ints, cell: Ints, held: Floats, heavy: Ints, cells: int) -> _Scatter:

@@ -40,10 +40,6 @@ class Encoder(Protocol):
         """From the values of each column to their levels; to be kept for many chunks of rows."""
         ...
 
-    def read(self, records: Any, /) -> Levels:
-        """The levels of records in memory."""
-        ...
-
     def codes(self, levels: Levels, /) -> Ints:
         """One code per row. There may be levels of more columns than those it needs."""
         ...
@@ -78,10 +74,6 @@ class OneField:
     def reader(self) -> LevelReader:
         """From the values of the only column to their codes."""
         return lambda chunk: {name: self.encode(values) for name, values in chunk.items()}
-
-    def read(self, records: Any) -> Levels:
-        """The codes, of a column without a name."""
-        return {"": self.encode(records)}
 
     def codes(self, levels: Levels) -> Ints:
         """The only column."""
@@ -217,13 +209,6 @@ class Table:
         """Number of combinations of levels."""
         return math.prod(column.size for column in self.columns)
 
-    def read(self, records: Any) -> Levels:
-        """The levels of a frame's rows (pandas, polars, pyarrow, ...)."""
-        source = FrameSource(records)
-        source.require(self.names)
-        (chunk,) = source.chunks(self.names)
-        return self.reader()(chunk.columns)
-
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns."""
@@ -322,10 +307,6 @@ class ViewKind(ABC):
         """From the values of each column to their levels."""
         return self.table.reader()
 
-    def read(self, records: Any) -> Levels:
-        """The levels of a frame's rows."""
-        return self.table.read(records)
-
 
 def _numbers(values: npt.NDArray[Any] | list[Any]) -> npt.NDArray[Any]:
     """Numbers, nan for whatever is none."""
@@ -342,6 +323,17 @@ def _number(value: Any) -> float | None:
         return number(simple(value))
     except Exception:  # an object of whatever kind must not stop the other records
         return None
+
+
+def read_levels(encoder: Encoder, records: Any) -> Levels:
+    """The levels of records in memory: rows of a frame, or what the encoder takes."""
+    if isinstance(encoder, OneField):
+        return {"": encoder.encode(records)}
+    source = FrameSource(records)
+    names = encoder.names if isinstance(encoder, Table) else source.names
+    source.require(names)
+    (chunk,) = source.chunks(names)
+    return encoder.reader()(chunk.columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

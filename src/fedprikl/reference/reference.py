@@ -14,7 +14,15 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.reference import files
 from fedprikl.reference.columns import OUT_OF_DOMAIN, Categories
 from fedprikl.reference.correlation import Correlation
-from fedprikl.reference.domain import BlockCode, Domain, Indices, Table, ViewKind, all_codes
+from fedprikl.reference.domain import (
+    BlockCode,
+    Domain,
+    Indices,
+    Table,
+    ViewKind,
+    all_codes,
+    read_levels,
+)
 from fedprikl.reference.fit import compared_columns, fit_table, public_rows, views_of
 from fedprikl.reference.rows import FrameSource, Source
 from fedprikl.reference.values import MISSING_TEXTS, level_text
@@ -236,12 +244,12 @@ class Reference:
         [1, 0, 2]
         """
         self._check_joint()
-        return self.domain.cells(self.domain.encoder.read(records))
+        return self.domain.cells(read_levels(self.domain.encoder, records))
 
     def count(self, records: Any) -> Ints:
         """h(x): how many records fall into each cell, "other" last."""
         self._check_joint()
-        return self.domain.count(self.domain.encoder.read(records))
+        return self.domain.count(read_levels(self.domain.encoder, records))
 
     def count_views(self, records: Any) -> tuple[Ints, ...]:
         """Per view: how many rows of a frame fall into each of its cells, "other" last.
@@ -252,7 +260,7 @@ class Reference:
         >>> [counts.tolist() for counts in Reference.fit(public).count_views(private)]
         [[0, 2, 0], [1, 0, 0, 1]]
         """
-        levels = self.domain.encoder.read(records) if self.views else {}
+        levels = read_levels(self.domain.encoder, records) if self.views else {}
         return tuple(view.domain.count(levels) for view in self.views)
 
     def _check_joint(self) -> None:
