@@ -1,6 +1,7 @@
 """What we change in Flower: the same answers and refusals, shorter waits, nothing lost."""
 
 import inspect
+import re
 import sqlite3
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fedprikl.deployment.flower import privates
 from fedprikl.deployment.flower.privates import (
     CHECKS_OF_TIME,
     SERVES,
@@ -53,6 +55,13 @@ from fedprikl.deployment.tls import CLOCKS
 pytestmark = pytest.mark.slow
 
 KEPT = ("ProtobufTranslationMiddleware", "NodeAuthMiddleware", "BaseHTTPMiddleware")
+
+
+def test_only_one_file_uses_what_is_private_to_flower() -> None:
+    public = re.compile(r"\bflwr\.(?!app\b|clientapp\b|serverapp\b)[a-z_.]+")
+    files = Path(privates.__file__).parents[2].rglob("*.py")
+    found = {path.name: public.findall(path.read_text(encoding="utf-8")) for path in files}
+    assert {name for name, names in found.items() if names} == {"privates.py"}
 
 
 def test_each_is_one_of_flowers_in_the_same_order() -> None:

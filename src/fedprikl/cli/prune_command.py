@@ -10,21 +10,14 @@ import typer
 from fedprikl.checks import check_finite
 from fedprikl.cli.console import print_json, say
 from fedprikl.cli.options import Json
-from fedprikl.cli.running import check_flower, held
+from fedprikl.cli.running import held
+from fedprikl.deployment.flower.privates import prune_relay
 from fedprikl.deployment.hosted_round import prune_refusals
 from fedprikl.deployment.site_memory import forget_expired
 from fedprikl.errors import InvalidInputError
 from fedprikl.store import shrink
 
 Prune = Callable[..., int]
-
-
-def prune_relay(path: Path, *, before: datetime) -> int:
-    """Removes the runs that ended before a time from a relay's database, which is Flower's own."""
-    check_flower()
-    from fedprikl.deployment.flower import privates
-
-    return privates.prune_relay(path, before=before)
 
 
 def prune_site(path: Path, *, before: datetime) -> int:

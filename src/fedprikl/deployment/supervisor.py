@@ -185,8 +185,8 @@ def watch_parent(parent: int) -> None:
 def watched(module: str, function: str, *arguments: str) -> list[str]:
     """The command line of a function that ends with this process.
 
-    >>> watched("flwr.supernode.cli", "flower_supernode", "--help")[-3:]
-    ['flwr.supernode.cli', 'flower_supernode', '--help']
+    >>> watched("http.server", "test", "--help")[-3:]
+    ['http.server', 'test', '--help']
     """
     # -P: this folder is not where the function's own imports are to be found.
     program = [sys.executable, "-P", str(Path(__file__))]

@@ -40,23 +40,20 @@ STOPPING = 5.0  # seconds that a task has to end when the executor is stopped
 AT_ONCE = 32  # forks; further tasks wait at the API until one of them has ended
 LONGEST_PAUSE = 30.0  # between two attempts to reach an API that does not answer
 IDLE_PAUSE = 2.0  # between two looks where nothing has been asked for a while
-# The app of each party, and what its tasks would import late. Not OpenDP and pyarrow, which start
-# threads: a fork that needs them imports them.
 APPS: dict[Party, str] = {
     "site": "fedprikl.deployment.flower.client:app",
     "aggregator": "fedprikl.deployment.flower.server:app",
 }
-LATE: dict[Party, tuple[str, ...]] = {
-    "site": (),
-    "aggregator": ("scipy.optimize", "flwr.superlink.grid", "flwr.supercore.logger"),
-}
-LEDGER = ("scipy.optimize", "scipy.special")  # of a site that keeps count of a budget of its own
+# What tasks would import late: of the aggregator, and of a site that keeps count of a budget of its
+# own. Not OpenDP and pyarrow, which start threads: a fork that needs them imports them.
+LEDGER = ("scipy.optimize", "scipy.special")
 log = logging.getLogger(__name__)
 
 
 def preload(party: Party, app: str = "", *, ledger: bool = False) -> Callable[[Runtime, str], None]:
     """Imports what the tasks of a party need; what runs one of them, in a fork."""
-    for name in LATE[party] + (LEDGER if ledger else ()):
+    of_budgets = LEDGER if ledger or party == "aggregator" else ()
+    for name in privates.LATE[party] + of_budgets:
         import_module(name)
     module, _, attribute = (app or APPS[party]).partition(":")
     found: Any = getattr(import_module(module), attribute)

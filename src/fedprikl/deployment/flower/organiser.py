@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fedprikl.deployment.flower import APP_FOLDER
+from fedprikl.deployment.flower.privates import FLWR, STARTED, STOPPED
 from fedprikl.deployment.progress import (
     named,
     not_counted,
@@ -44,8 +45,6 @@ WHERE_IT_LIES = (
     "If the aggregator has charged the round, its release lies in releases/ of the aggregator's "
     "$FEDPRIKL_HOME: `fedprikl verify` checks it."
 )
-_STARTED = re.compile(r"started run (\d+)")  # what `flwr run` and `flwr stop` print
-_STOPPED = "successfully stopped"
 
 
 def check_connection(name: str) -> None:
@@ -281,7 +280,7 @@ def _stop(superlink: str, run: str) -> str:
     """Stops a run, so that it releases nothing that nobody waits for; what came of it, in words."""
     if not run:
         return "Whether the relay has taken the run is unknown; its deadline will end it."
-    if _STOPPED in "".join(_flwr("stop", run, superlink)):
+    if STOPPED in "".join(_flwr("stop", run, superlink)):
         return f"Run {run} was stopped."
     return f"Run {run} could not be stopped, or is over; its deadline ends it. See `flwr list`."
 
@@ -298,7 +297,7 @@ def _flwr_run(
 def _flwr(*arguments: str) -> Iterator[str]:
     """The lines that Flower's own command prints; see `_lines`."""
     with subprocess.Popen(  # noqa: S603  the arguments are a list, no shell reads them
-        [sys.executable, "-c", "from flwr.cli.app import app; app()", *arguments],
+        [sys.executable, "-c", FLWR, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
@@ -404,7 +403,7 @@ class _Watch:
             self._progress.append(words)
         elif not kind and words:  # Flower's own
             self._last = [*self._last, words][-15:]
-            if started := _STARTED.search(words):
+            if started := STARTED.search(words):
                 self.run = started[1]
 
     def _say_what_is_missing(self) -> None:

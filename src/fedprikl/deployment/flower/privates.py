@@ -16,15 +16,14 @@ pyproject.toml pins one. When it is raised, read this file from top to bottom:
     tolerate_clocks            replaces the limits by which requests are too old or too new
     make_database, prune_relay the tables of the relay. Check: a table that is new in Flower
     in_plain_words             the messages and exit codes that Flower logs
+    FLWR, STARTED, STOPPED     Flower's command, and what `flwr run` and `flwr stop` print
 
 The changes keep what is checked and who is let in, but for clocks that are a little ahead. Each is
 to go when Flower makes it needless. `tests/deployment/test_tuning.py`, `test_plain_words.py`,
 `test_pruning.py` and `test_loopback.py` fail where Flower no longer has what is used here.
 
-Two texts that Flower prints are read where its commands are started, in organiser.py, which has to
-work without Flower: that `flwr run` started a run, and that `flwr stop` stopped one.
-
-What only an aggregator or a relay needs is imported in its functions: a site does not load it.
+Functions import what they need of Flower: a site loads nothing of a relay, and commands work where
+Flower is not installed. What tasks need is in `LATE`, and imported before the first of them.
 """
 
 import contextlib
@@ -45,28 +44,16 @@ from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any, Literal
 
-from flwr.app import Context, Error, Message
-from flwr.clientapp import ClientApp
-from flwr.common.constant import ErrorCode, SubStatus
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
-from flwr.supercore.constant import TaskType
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-from flwr.supercore.interceptors import (
-    RuntimeTokenHttpInterceptor,
-    RuntimeVersionHttpInterceptor,
-    SuperExecAuthHttpInterceptor,
-)
-from flwr.supercore.retry import make_simple_http_retry_invoker
-from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
-
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.tls import CLOCKS, refused_words
 from fedprikl.errors import DeploymentError, FedPriKLError
 from fedprikl.store import shrink
 
 if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
+    from flwr.supercore.runtime import RuntimeHttpClient
     from starlette.middleware import Middleware
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -76,7 +63,10 @@ log = logging.getLogger(__name__)
 # Tasks: a message of a site, a run of an aggregator
 
 Party = Literal["site", "aggregator"]
-TASKS = {"site": TaskType.CLIENT_APP, "aggregator": TaskType.SERVER_APP}
+LATE: dict[Party, tuple[str, ...]] = {
+    "site": ("flwr.supercore.heartbeat", "flwr.supernode.runtime.run_clientapp"),
+    "aggregator": ("flwr.supercore.heartbeat", "flwr.supercore.logger", "flwr.superlink.grid"),
+}
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 FAILED = "the site failed; its own log says why"
 ENDED = "The run was stopped, or its aggregator was."
@@ -95,8 +85,11 @@ class Runtime:
     roots: bytes | None  # PEM of the certificates it is trusted by; None: the system's
     secret: bytes = field(repr=False)  # SECRET: shared with whoever may acquire tasks
 
-    def client(self, component: str, proof: Any, retrying: Any = None) -> RuntimeHttpClient:
+    def client(self, component: str, proof: Any, retrying: Any = None) -> "RuntimeHttpClient":
         """What speaks with the API, as a component of Flower; it tries once unless told so."""
+        from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+        from flwr.supercore.runtime import RuntimeHttpClient
+
         return RuntimeHttpClient.from_server_address(
             self.address,
             insecure=False,
@@ -108,11 +101,16 @@ class Runtime:
     @contextmanager
     def tasks(self, party: Party) -> Iterator[Callable[[], str]]:
         """What acquires a task: its token, empty if there is none. It tries once."""
+        from flwr.proto.runtime_pb2 import AcquireTaskRequest
+        from flwr.supercore.constant import TaskType
+        from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
+
+        kind = TaskType.CLIENT_APP if party == "site" else TaskType.SERVER_APP
         signed = SuperExecAuthHttpInterceptor(
             master_secret=self.secret, protected_methods={ACQUIRE}
         )
         client = self.client("SuperExec", signed)
-        request = AcquireTaskRequest(supported_task_types=[TASKS[party]])
+        request = AcquireTaskRequest(supported_task_types=[kind])
 
         def acquire() -> str:
             found = client.AcquireTask(request)
@@ -123,8 +121,10 @@ class Runtime:
 
 
 @contextmanager
-def heartbeats(client: RuntimeHttpClient) -> Iterator[None]:
+def heartbeats(client: "RuntimeHttpClient") -> Iterator[None]:
     """Tells the API that a task is being worked on; a task without them is given up."""
+    from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+
     sender = HeartbeatSender(make_task_heartbeat_fn_http(client))
     sender.start()
     try:
@@ -134,29 +134,35 @@ def heartbeats(client: RuntimeHttpClient) -> Iterator[None]:
             sender.stop()
 
 
-def answer_message(runtime: Runtime, token: str, app: ClientApp) -> None:
+def answer_message(runtime: Runtime, token: str, app: "ClientApp") -> None:
     """One message of a site: taken from its SuperNode, answered by the installed app, given back.
 
     The site's state travels with the task's output. An exception's words stay here: the SuperNode
     would send them on.
     """
+    from flwr.app import Error, Message
+    from flwr.common.constant import ErrorCode, SubStatus
+    from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
+    from flwr.supercore.retry import make_simple_http_retry_invoker
+    from flwr.supernode.runtime import run_clientapp as flowers_own
+
     retrying = make_simple_http_retry_invoker()
     client = runtime.client("flwr-clientapp", RuntimeTokenHttpInterceptor(token), retrying)
     context: Context | None = None
     status, details = SubStatus.FAILED, FAILED
     try:
         with heartbeats(client):
-            message, context, _, _ = pull_task_input(client)
+            message, context, _, _ = flowers_own.pull_task_input(client)
             try:
                 reply = app(message=message, context=context)
             except Exception as error:
                 log.error("fedprikl could not answer a message: %s", type(error).__name__)
                 code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
                 reply = Message(Error(code, FAILED), reply_to=message)
-            push_message(client, reply, context)
+            flowers_own.push_message(client, reply, context)
             status, details = SubStatus.COMPLETED, ""
     finally:
-        push_task_output(client, context, status, details)
+        flowers_own.push_task_output(client, context, status, details)
         client.close()
 
 
@@ -168,7 +174,9 @@ def host_run(runtime: Runtime, token: str, app: "ServerApp") -> None:
     neither its warnings nor the words of an exception that is not ours.
     """
     from flwr.common.config import get_fused_config_from_dir
+    from flwr.common.constant import SubStatus
     from flwr.common.serde import context_from_proto, run_from_proto
+    from flwr.proto.runtime_pb2 import PullTaskInputRequest, PushTaskOutputRequest
     from flwr.supercore.task_identity import TaskIdentity
     from flwr.superlink.grid import HttpGrid
 
@@ -216,7 +224,7 @@ class _Copied(TextIOBase):
 
 
 @contextmanager
-def _printing_to(client: RuntimeHttpClient, run_id: int) -> Iterator[None]:
+def _printing_to(client: "RuntimeHttpClient", run_id: int) -> Iterator[None]:
     """Sends what is printed to the run's log, all of it before the block ends."""
     from flwr.supercore.logger import flush_logs, start_log_uploader, stop_log_uploader
 
@@ -444,8 +452,11 @@ def prune_relay(path: Path, *, before: datetime) -> int:
 
 
 # ------------------------------------------------------------------------------------------------
-# What Flower logs
+# What Flower prints and logs
 
+FLWR = "from flwr.cli.app import app; app()"  # its command `flwr`, for `python -c`
+STARTED = re.compile(r"started run (\d+)")  # of `flwr run`
+STOPPED = "successfully stopped"  # of `flwr stop`
 _VERSION = re.compile(r"version (\d[\w.]*\w)")
 _UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED")
 _RETRYING = re.compile(r"^Connection attempt failed, retrying")
