@@ -14,6 +14,7 @@ import numpy as np
 from fedprikl.checks import Floats, Ints
 from fedprikl.estimation import (
     BatchCounts,
+    CountedView,
     CountsDesign,
     NoisyCounts,
     NoisyViews,
@@ -188,7 +189,7 @@ class Default:
         """The law of each noisy count without drift, per column."""
         rng = public_simulation()
         cases = zip(self.views, self.template.counts, self.spreads, strict=True)
-        return [law_without_drift((view.points(), *case), rng) for view, *case in cases]
+        return [law_without_drift(CountedView(view.points(), *case), rng) for view, *case in cases]
 
     def moved(self, noisy: list[Noisy], false_discovery: float) -> Ints:
         """1, -1 or 0 of each cell, in whatever column: (populations, columns, cells)."""

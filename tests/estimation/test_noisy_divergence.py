@@ -9,6 +9,7 @@ import pytest
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, Skew, divergence_named, skewed_divergence
 from fedprikl.estimation import (
+    CountedView,
     CountNoise,
     NoisyCounts,
     answers_from_counts,
@@ -41,7 +42,7 @@ def noisy_counts(points: QueryPoints, held: Ints, rng: np.random.Generator) -> N
 
 
 def answer_of(points: QueryPoints, noisy: NoisyCounts, *, score: Score, spread: float = 1.0) -> Any:
-    return answers_from_counts(points, noisy, spread, [score], mechanism="")[0]
+    return answers_from_counts(CountedView(points, noisy, spread), [score], mechanism="")[0]
 
 
 def drifted() -> Floats:

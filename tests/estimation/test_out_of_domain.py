@@ -8,7 +8,7 @@ from scipy import stats
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
-from fedprikl.estimation import CountNoise, NoisyCounts, judge_columns
+from fedprikl.estimation import CountedView, CountNoise, NoisyCounts, judge_columns
 from fedprikl.estimation import interval as plausible
 from fedprikl.estimation.estimate import NoisyViews, answers_from_counts
 from fedprikl.estimation.no_drift import NoDrift
@@ -146,7 +146,8 @@ def covered(share: float, rng: np.random.Generator) -> Ints:
     for _ in range(RELEASES):
         held = rng.multinomial(5000, np.append((1 - share) * pi, share))
         (noisy,) = released(held, 20.0, rng).counts
-        sizes = answers_from_counts(view.points(), noisy, 1.0, SIZES, mechanism="")
+        counted = CountedView(view.points(), noisy, 1.0)
+        sizes = answers_from_counts(counted, SIZES, mechanism="")
         for i, (size, score) in enumerate(zip(sizes, SIZES, strict=True)):
             assert size.interval is not None
             hits[i] += size.interval[0] <= truth(score, pi, held) <= size.interval[1]

@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
-from fedprikl.estimation import CountNoise, CountsDesign, NoisyCounts
+from fedprikl.estimation import CountedView, CountNoise, CountsDesign, NoisyCounts
 from fedprikl.estimation.cells import cell_shares, law_without_drift, shifted_cells, step_up
 from fedprikl.estimation.no_drift import public_simulation
 from fedprikl.privacy import laplace_variance
@@ -62,7 +62,7 @@ def sides_of(
         pi = points.pi
         p = swapped(pi, by) if j < moved else pi
         held = draw(p, rng)
-        null = law_without_drift((points, noisy, spread), simulation)
+        null = law_without_drift(CountedView(points, noisy, spread), simulation)
         on_counts, _ = CountsDesign.of(points, noisy).draw_noise(rng, len(held))
         high, low = null.sides(held + on_counts)
         above.append(high)
@@ -146,7 +146,7 @@ def test_a_release_says_where_and_which_way(rng: np.random.Generator) -> None:
     for p in (pi, swapped(pi, 0.2), pi):
         points, plain = counted(pi, records, sd=60.0)
         held = rng.multinomial(records, p) + rng.normal(0, 60.0, 12)
-        views.append((points, replace(plain, counts=tuple(held)), 1.0))
+        views.append(CountedView(points, replace(plain, counts=tuple(held)), 1.0))
     found = shifted_cells(views, false_discovery=0.01)
     assert [each.tolist() for each in found] == [[0] * 12, [1, -1, *[0] * 10], [0] * 12]
     assert shifted_cells([], false_discovery=0.1) == ()
@@ -163,7 +163,8 @@ def test_intervals_cover_the_populations_share(
         points, plain = counted(TINY, records, sd=sd, scale=scale)
         noise = plain.noise[0].draw(rng, (len(TINY) + 1,))
         held = np.append(rng.multinomial(records, TINY), 0)
-        found = cell_shares(points, NoisyCounts.of(held + noise, [records], plain.noise), 1.0)
+        noisy = NoisyCounts.of(held + noise, [records], plain.noise)
+        found = cell_shares(CountedView(points, noisy, 1.0))
         assert np.all((found.low >= 0) & (found.high <= 1))
         assert np.all((found.low <= found.shares) & (found.shares <= found.high))
         assert found.shares.sum() <= 1 + 1e-9
@@ -176,7 +177,7 @@ def test_clients_that_differ_widen_the_intervals_and_the_reference_does_not() ->
     view = counted(falling(12), 40_295, sd=10.0)
 
     def width(spread: float | Spread) -> Floats:
-        found = cell_shares(*view, spread)
+        found = cell_shares(CountedView(*view, spread))
         return found.high - found.low
 
     counted_too = Spread(clients=(40_295,), counted=1000)
@@ -187,26 +188,26 @@ def test_clients_that_differ_widen_the_intervals_and_the_reference_does_not() ->
 def test_intervals_without_noise_are_those_of_clopper_and_pearson() -> None:
     records, held = 1000, np.array([700, 250, 45, 5])
     view = NoisyCounts.of(np.append(held, 0), [records], [CountNoise(sd=0.0)])
-    found = cell_shares(all_points([0.6, 0.3, 0.07, 0.03]), view, 1.0)
+    found = cell_shares(CountedView(all_points([0.6, 0.3, 0.07, 0.03]), view, 1.0))
     assert found.shares == pytest.approx(held / records)
     assert found.low == pytest.approx(stats.beta.ppf(0.025, held, records - held + 1), rel=0.06)
     assert found.high == pytest.approx(stats.beta.ppf(0.975, held + 1, records - held), rel=0.06)
 
 
 def test_hundred_views_take_seconds() -> None:
-    views = [(*counted(falling(12), 40_295, sd=60.0), ALIKE)] * 100
+    views = [CountedView(*counted(falling(12), 40_295, sd=60.0), ALIKE)] * 100
     started = time.process_time()
     shifted_cells(views, false_discovery=0.1)
     for view in views:
-        cell_shares(*view)
+        cell_shares(view)
     assert time.process_time() - started < 15  # usually 3
 
 
 def test_what_cannot_be_told_is_refused() -> None:
     view = counted(falling(3), 100, sd=1.0)
     with pytest.raises(InvalidInputError, match="false_discovery"):
-        shifted_cells([(*view, 1.0)], false_discovery=0.0)
+        shifted_cells([CountedView(*view, 1.0)], false_discovery=0.0)
     points = distinct_points(falling(4), 2, batches=2, rng=np.random.default_rng(0))
     split = NoisyCounts.of(np.zeros(6), [50, 50], [CountNoise(sd=1.0)] * 2, points)
     with pytest.raises(InvalidInputError, match="one batch"):
-        cell_shares(points, split, 1.0)
+        cell_shares(CountedView(points, split, 1.0))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedprikl.estimation import answers_from_counts, sum_counts
+from fedprikl.estimation import CountedView, answers_from_counts, sum_counts
 from fedprikl.monitoring.monitored_views import MonitoredView
 from fedprikl.monitoring.periods import window_values
 from fedprikl.privacy import laplace_variance
@@ -49,7 +49,6 @@ def test_a_window_of_one_period_is_that_period() -> None:
     periods = drifting(1, 0)
     (found,) = window_values([view()], periods, lengths=(1,))
     one = periods[0].views[0]
-    direct = answers_from_counts(
-        view().points, one, view().spread_at(2000, 20), view().scores, mechanism=""
-    )
+    counted = CountedView(view().points, one, view().spread_at(2000, 20))
+    direct = answers_from_counts(counted, view().scores, mechanism="")
     assert [size.value for size in found.sizes] == [size.value for size in direct]

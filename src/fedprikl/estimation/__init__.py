@@ -13,6 +13,7 @@ from fedprikl.estimation.estimate import (
     noise_counts,
 )
 from fedprikl.estimation.noisy_counts import (
+    CountedView,
     CountNoise,
     CountsDesign,
     NoisyCounts,
@@ -35,6 +36,7 @@ __all__ = [
     "CellShares",
     "ComparedEstimate",
     "CountNoise",
+    "CountedView",
     "CountsDesign",
     "Estimate",
     "Estimates",

@@ -10,14 +10,12 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints, check_open_unit
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.noisy_counts import CountNoise, CountsDesign, NoisyCounts
+from fedprikl.estimation.noisy_counts import CountedView, CountNoise
 from fedprikl.estimation.verdict import SKEWS, gamma_like_deviate
 from fedprikl.libraries import scipy
-from fedprikl.reference import QueryPoints, Spread
+from fedprikl.reference import Spread
 from fedprikl.search import bisect_each
 
-# The cells of a view, what was released of them, and how counts vary without drift.
-Case = tuple[QueryPoints, NoisyCounts, float | Spread]
 # P(noise > x).
 Survival = Callable[[Floats], Floats]
 
@@ -143,14 +141,14 @@ def _whole_counts(mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
 Plausible = Callable[[Floats], npt.NDArray[np.bool_]]
 
 
-def law_without_drift(case: Case, rng: np.random.Generator) -> CountLaw:
+def law_without_drift(view: CountedView, rng: np.random.Generator) -> CountLaw:
     """The law of each noisy count of a view without drift.
 
     With the means and variances of simulated populations, if these are no smaller. They contain
     what a formula leaves out: how well the correlation of a client's records is known. The formula
     covers cells too rare to be simulated.
     """
-    model, noise = _model(*case), survival_of(case[1].noise[0])
+    model, noise = _model(view), survival_of(view.noisy.noise[0])
     counts = np.concatenate(list(model.chunks(POPULATIONS, rng))).astype(np.float64)
     expected = model.records[0] * model.pi
     formula = model.design_effects * expected * (1 - model.pi)
@@ -168,7 +166,7 @@ class CellShares:
 
 
 def shifted_cells(
-    views: Sequence[Case], *, false_discovery: float
+    views: Sequence[CountedView], *, false_discovery: float
 ) -> tuple[npt.NDArray[np.int64], ...]:
     """Per view and cell: 1 if its share went up, -1 if down, 0 if that cannot be told.
 
@@ -180,20 +178,22 @@ def shifted_cells(
 
     The simulation is public and has a fixed seed. Cost: 20 ms a view of 12 cells.
 
+    >>> from fedprikl.estimation import NoisyCounts
     >>> from fedprikl.reference import all_points
     >>> points, noise = all_points([0.5, 0.3, 0.2]), CountNoise(sd=10.0)
     >>> noisy = NoisyCounts.of([5004.0, 3404.0, 1604.0, -3.0], [10_000], [noise])
-    >>> [each.tolist() for each in shifted_cells([(points, noisy, 1.0)], false_discovery=0.1)]
+    >>> view = CountedView(points, noisy, 1.0)
+    >>> [each.tolist() for each in shifted_cells([view], false_discovery=0.1)]
     [[0, 1, -1]]
     """
     rate = check_open_unit(false_discovery, "false_discovery", "Use 0.1 for one cell in ten.")
     if not views:
         return ()
     rng = public_simulation()
-    sides = [law_without_drift(case, rng).sides(np.array(case[1].counts)) for case in views]
+    sides = [law_without_drift(view, rng).sides(np.array(view.noisy.counts)) for view in views]
     above, below = (np.concatenate(side) for side in zip(*sides, strict=True))
     moved = step_up(above, below, rate)
-    return tuple(np.split(moved, np.cumsum([len(points) for points, *_ in views])[:-1]))
+    return tuple(np.split(moved, np.cumsum([len(view.points) for view in views])[:-1]))
 
 
 def step_up(above: Floats, below: Floats, false_discovery: float) -> npt.NDArray[np.int64]:
@@ -215,7 +215,7 @@ def step_up(above: Floats, below: Floats, false_discovery: float) -> npt.NDArray
     return np.asarray(np.where(p <= limit, np.where(above < below, 1, -1), 0), dtype=np.int64)
 
 
-def cell_shares(points: QueryPoints, noisy: NoisyCounts, spread: float | Spread) -> CellShares:
+def cell_shares(view: CountedView) -> CellShares:
     """The share of each cell among the records, with a 95% interval.
 
     The interval is of the population's share p: all p under which a noisy count as large as seen,
@@ -224,17 +224,20 @@ def cell_shares(points: QueryPoints, noisy: NoisyCounts, spread: float | Spread)
     reference's sampling, which the population's share does not depend on. It reaches as
     far as that of the noisy count itself or that of the likeliest count, whichever is further.
 
+    >>> from fedprikl.estimation import NoisyCounts
     >>> from fedprikl.reference import all_points
     >>> points, noise = all_points([0.5, 0.3, 0.2]), CountNoise(sd=10.0)
     >>> noisy = NoisyCounts.of([5004.0, 3404.0, 1604.0, -3.0], [10_000], [noise])
-    >>> found = cell_shares(points, noisy, 1.0)
+    >>> view = CountedView(points, noisy, 1.0)
+    >>> found = cell_shares(view)
     >>> found.shares.round(3).tolist(), found.low.round(3).tolist(), found.high.round(3).tolist()
     ([0.5, 0.34, 0.16], [0.49, 0.331, 0.153], [0.51, 0.35, 0.168])
     """
-    records, likeliest = noisy.records[0], CountsDesign.of(points, noisy).projected(noisy)
-    if isinstance(spread, Spread):
-        spread = replace(spread, counted=0)
-    effects, noise = _model(points, noisy, spread).design_effects, survival_of(noisy.noise[0])
+    noisy, likeliest = view.noisy, view.design.projected(view.noisy)
+    if isinstance(view.spread, Spread):
+        view = replace(view, spread=replace(view.spread, counted=0))
+    (records,), effects = noisy.records, _model(view).design_effects
+    noise = survival_of(noisy.noise[0])
 
     def law(share: Floats) -> CountLaw:
         mean = records * share
@@ -254,7 +257,7 @@ def _boundary(plausible: Plausible, inner: Floats, outer: Floats) -> Floats:
     return np.where(plausible(outer), outer, far)
 
 
-def _model(points: QueryPoints, noisy: NoisyCounts, spread: float | Spread) -> NoDrift:
-    if points.batches > 1:
+def _model(view: CountedView) -> NoDrift:
+    if view.points.batches > 1:
         raise InvalidInputError("Cells are looked at where all of them are counted in one batch.")
-    return NoDrift.of(points, np.array(noisy.records), spread)
+    return view.model

@@ -12,6 +12,7 @@ from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.interval import Interval, counts_interval
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
 from fedprikl.estimation.noisy_counts import (
+    CountedView,
     CountNoise,
     CountsDesign,
     NoisyCounts,
@@ -295,31 +296,25 @@ def mean_without_drift(design: CountsDesign, score: Score, model: NoDrift) -> fl
 
 
 def answers_from_counts(
-    points: QueryPoints,
-    noisy: NoisyCounts,
-    spread: float | Spread,
-    scores: Sequence[Score],
-    *,
-    mechanism: str,
+    view: CountedView, scores: Sequence[Score], *, mechanism: str
 ) -> tuple[Answer, ...]:
     """Each divergence of a view from its noisy counts, and what it would be without drift.
 
-    All simulation is public and has a fixed seed: anybody finds the same numbers. `spread` says how
-    counts vary without drift; `mechanism` is the noise in words. Cost: 30 ms for a divergence of 12
-    cells, about a second for 500 cells.
+    All simulation is public and has a fixed seed: anybody finds the same numbers. `mechanism` is
+    the noise in words. Cost: 30 ms for a divergence of 12 cells, about a second for 500 cells.
 
     >>> from fedprikl.divergence import TV, Skew
     >>> from fedprikl.estimation import CountNoise
     >>> from fedprikl.reference import all_points
     >>> points, noise = all_points([0.5, 0.3, 0.2]), CountNoise(sd=10.0)
     >>> noisy = NoisyCounts.of([5004.0, 3404.0, 1604.0, -3.0], [10_000], [noise])
-    >>> score = Score(Skew(0.01), TV)
-    >>> (found,) = answers_from_counts(points, noisy, 1.0, [score], mechanism=str(noise))
+    >>> view, score = CountedView(points, noisy, 1.0), Score(Skew(0.01), TV)
+    >>> (found,) = answers_from_counts(view, [score], mechanism=str(noise))
     >>> found.divergence, round(found.value, 2), round(found.no_drift, 3)
     ('tv', 0.04, 0.006)
     """
-    design = CountsDesign.of(points, noisy)
-    model, found = NoDrift.of(points, design.records, spread), []
+    points, noisy, design, model = view.points, view.noisy, view.design, view.model
+    found = []
     for score in (each.plain for each in scores):
         value, _ = estimate_noisy_counts(points, noisy, score=score, rng=public_simulation())
         interval = counts_interval(points, noisy, value, score=score)

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
 from fedprikl.errors import InvalidInputError
+from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.privacy import Mechanism, laplace_variance
-from fedprikl.reference import QueryPoints
+from fedprikl.reference import QueryPoints, Spread
 
 CELLS = 20  # of a group, at least: their variance is estimated
 SURE = 4.0  # deviations of its noise that the count of a group has, at least: so is their mean
@@ -386,6 +387,25 @@ class CountsDesign:
     def _weighted(self, counts: Floats, records: Ints, score: Score) -> Floats:
         scores = score(counts, self.points.pi, records[:, self.points.batch])
         return np.asarray(scores @ self.points.weights)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedView:
+    """A view with its noisy counts, and how counts vary without drift. Public."""
+
+    points: QueryPoints
+    noisy: NoisyCounts
+    spread: float | Spread
+
+    @property
+    def design(self) -> CountsDesign:
+        """How the counts came about."""
+        return CountsDesign.of(self.points, self.noisy)
+
+    @property
+    def model(self) -> NoDrift:
+        """The law of the counts without drift."""
+        return NoDrift.of(self.points, np.array(self.noisy.records), self.spread)
 
 
 def estimate_noisy_counts(

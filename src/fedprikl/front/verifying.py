@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fedprikl.divergence import Score, Skew, divergence_named
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import Answer, answers_from_counts
+from fedprikl.estimation import Answer, CountedView, answers_from_counts
 from fedprikl.front.plan_checks import AnyPlan, signed_plan
 from fedprikl.front.result import Comparison
 from fedprikl.protocol import Release
@@ -106,5 +106,6 @@ def divergence_of(
     points = asked_points(agreed, known.probabilities, found.noisy_counts)
     spread = agreed.verdict.spread(known.whole, counted_by_batch(agreed, found.cohorts))
     noise = str(found.noisy_counts.noise[0])
-    (answer,) = answers_from_counts(points, found.noisy_counts, spread, [score], mechanism=noise)
+    view = CountedView(points, found.noisy_counts, spread)
+    (answer,) = answers_from_counts(view, [score], mechanism=noise)
     return answer

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from fedprikl.documents import canonical, read_fields, to_plain
 from fedprikl.errors import FedPriKLError, HistoryDamagedError, HistoryError
-from fedprikl.estimation import Answer, answers_from_counts, sum_counts
+from fedprikl.estimation import Answer, CountedView, answers_from_counts, sum_counts
 from fedprikl.monitoring.alarms import Alarm, JudgedPeriod, after_people
 from fedprikl.monitoring.history import History, SeriesHistory
 from fedprikl.monitoring.monitored_views import (
@@ -171,7 +171,8 @@ def sizes_of(
     records = round(noisy.records[0] / len(periods))
     clients = max(round(sum(period.clients for period in periods) / len(periods)), 1)
     spread, noise = view.spread_at(records, clients), str(noisy.noise[0])
-    return answers_from_counts(view.points, noisy, spread, view.scores, mechanism=noise)
+    counted = CountedView(view.points, noisy, spread)
+    return answers_from_counts(counted, view.scores, mechanism=noise)
 
 
 def _point(

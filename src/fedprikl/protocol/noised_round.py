@@ -20,6 +20,7 @@ from fedprikl.errors import FedPriKLError
 from fedprikl.estimation import (
     Answer,
     CellShares,
+    CountedView,
     Estimates,
     NoisyViews,
     Verdict,
@@ -28,8 +29,6 @@ from fedprikl.estimation import (
     judge_columns,
     shifted_cells,
 )
-from fedprikl.estimation.cells import Case
-from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.privacy import Head, Ledger, PrivacyStatement
 from fedprikl.protocol.answering import Noised, counted_by_batch, explain, points_of
 from fedprikl.protocol.keys import SigningKey
@@ -68,29 +67,29 @@ def answer_columns(
 
     Cells are called shifted in columns that drifted only, and in none where there is no verdict.
     """
-    cases: list[Case] = [
-        (view.points(), noisy, plan.verdict.spread(view, [clients]))
+    counted = [
+        CountedView(view.points(), noisy, plan.verdict.spread(view, [clients]))
         for view, noisy in zip(views, released.counts, strict=True)
     ]
     verdicts: Sequence[Verdict | None] | None = None
     shifted: Sequence[Ints] | None = None
     if not plan.is_series:  # the verdict of a series looks at all its releases
-        verdicts = or_none(lambda: _judge(plan, views, released, cases, clients))
-        shifted = or_none(lambda: _shifted(plan, views, cases))
+        verdicts = or_none(lambda: _judge(plan, views, released, counted, clients))
+        shifted = or_none(lambda: _shifted(plan, views, counted))
     asked = [each for each in plan.about_columns if each.release == "counts"]
     scores, mechanism = [trust_of(plan).score_of(each) for each in asked], released.mechanism
     found = []
-    for i, (view, case) in enumerate(zip(views, cases, strict=True)):
+    for i, (view, held) in enumerate(zip(views, counted, strict=True)):
         verdict = verdicts[i] if verdicts else None
-        answers = or_none(partial(answers_from_counts, *case, scores, mechanism=mechanism))
+        answers = or_none(partial(answers_from_counts, held, scores, mechanism=mechanism))
         marks = shifted[i] if shifted and verdict and verdict.drifted else np.zeros(view.size, int)
         found.append(
             ColumnAnswer(
                 columns=view.columns,
                 statistics=() if verdict is None else verdict.statistics,
                 answers=answers or (),
-                cells=_cells(view, case, marks),
-                counts=case[1],
+                cells=_cells(view, held, marks),
+                counts=held.noisy,
                 design_effect=None if verdict is None else verdict.design_effect,
             )
         )
@@ -98,34 +97,37 @@ def answer_columns(
 
 
 def _judge(
-    plan: Plan, views: Sequence[View], released: NoisyViews, cases: Sequence[Case], clients: int
+    plan: Plan,
+    views: Sequence[View],
+    released: NoisyViews,
+    counted: Sequence[CountedView],
+    clients: int,
 ) -> tuple[Verdict, ...]:
     """On all views together."""
     columns, effect = [], plan.verdict.design_effect
-    for i, (view, (points, noisy, spread)) in enumerate(zip(views, cases, strict=True)):
-        (records,) = noisy.records
+    for i, (view, held) in enumerate(zip(views, counted, strict=True)):
+        (records,) = held.noisy.records
         law = view.out_of_domain(clients=clients, records=records, design_effect=effect)
-        model = NoDrift.of(points, np.array([records]), spread)
-        columns.append((model, released.statistics(i, points, law)))
+        columns.append((held.model, released.statistics(i, held.points, law)))
     rate, control = plan.false_alarm_of_each, plan.verdict.control
     return judge_columns(columns, false_alarm=rate, control=control)
 
 
-def _shifted(plan: Plan, views: Sequence[View], cases: Sequence[Case]) -> list[Ints]:
+def _shifted(plan: Plan, views: Sequence[View], counted: Sequence[CountedView]) -> list[Ints]:
     """Of single columns together, and of pairs together: a pair repeats what its columns say."""
     rate = plan.verdict.false_discovery
     found: dict[int, Ints] = {}
     for pairs in (False, True):
         places = [i for i, view in enumerate(views) if (len(view.columns) > 1) is pairs]
-        marks = shifted_cells([cases[i] for i in places], false_discovery=rate)
+        marks = shifted_cells([counted[i] for i in places], false_discovery=rate)
         found |= zip(places, marks, strict=True)
     return [found[i] for i in range(len(views))]
 
 
-def _cells(view: View, case: Case, shifted: Ints) -> tuple[CellAnswer, ...]:
-    shares = or_none(lambda: cell_shares(*case))
+def _cells(view: View, held: CountedView, shifted: Ints) -> tuple[CellAnswer, ...]:
+    shares = or_none(lambda: cell_shares(held))
     if shares is None:  # intervals could not be computed: all shares are possible
-        found = np.clip(np.array(case[1].counts) / case[1].records[0], 0.0, 1.0)
+        found = np.clip(np.array(held.noisy.counts) / held.noisy.records[0], 0.0, 1.0)
         shares = CellShares(found, np.zeros_like(found), np.ones_like(found))
     return tuple(
         CellAnswer(
