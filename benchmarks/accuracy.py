@@ -328,7 +328,7 @@ def main() -> None:
 
 
 def table(cases: list[dict[str, Any]]) -> str:
-    """The table of docs/estimators.md: rows of cells for falling epsilon, in Markdown."""
+    """The table of benchmarks/RESULTS.md: rows of cells for falling epsilon, in Markdown."""
     lines = [
         "| population | bytes | no privacy, T = 20 | paper's noise, ε 1 / 0.5 / 0.1 | "
         "planner, ε 1 / 0.5 / 0.1 | planner, trust none |",

@@ -1,4 +1,4 @@
-"""Which columns drifted: recall, false alarms, sizes, moved cells and speed of the default plan.
+"""Which columns drifted: recall, false alarms, sizes, shifted cells and speed of the default plan.
 
     python benchmarks/columns.py [--json] [--seed S] [--quick]
     python benchmarks/columns.py --read FILE [--json] [--write-docs]
@@ -92,7 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="a small part, in two minutes")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--read", type=Path, help="the file of an earlier --json instead")
-    parser.add_argument("--write-docs", action="store_true", help="write the tables into docs/")
+    parser.add_argument(
+        "--write-docs", action="store_true", help="write tables into RESULTS.md"
+    )
     options = parser.parse_args(arguments)
     if options.read:
         result = json.loads(options.read.read_text(encoding="utf-8"))

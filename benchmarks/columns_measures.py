@@ -1,4 +1,4 @@
-"""What `columns.py` measures: verdicts on columns, their sizes, moved cells, and speed."""
+"""What `columns.py` measures: verdicts on columns, their sizes, shifted cells, and speed."""
 
 import time
 from collections.abc import Callable, Sequence

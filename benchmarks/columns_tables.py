@@ -1,21 +1,19 @@
-"""The bars that `columns.py` must hold, and the tables of docs/columns.md."""
+"""The bars that `columns.py` must hold, and their tables in benchmarks/RESULTS.md."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from power_tables import (
-    DOCS,
-    END,
+    RESULTS,
     Result,
     Rows,
     _at_least,
     _at_most,
-    _caption,
     _table,
     bars_table,
+    write_tables,
 )
 
-PAGE = "columns.md"
 BEGIN = "<!-- {}: written by `benchmarks/columns.py --write-docs` -->\n"
 
 
@@ -99,7 +97,7 @@ def cells_table(result: Result) -> str:
         )
         for r in result["cells"]
     ]
-    return _table(("columns", "trust", "drift", "stated", "measured", "moved cells found"), rows)
+    return _table(("columns", "trust", "drift", "stated", "measured", "shifted cells found"), rows)
 
 
 def evidently_table(result: Result) -> str:
@@ -133,18 +131,12 @@ def speed_table(result: Result) -> str:
 TABLES: dict[str, Callable[[Result], str]] = {
     "bars of columns": bars_table,
     "verdicts on columns": cases_table,
-    "moved cells": cells_table,
+    "shifted cells": cells_table,
     "columns on raw data": evidently_table,
     "speed of columns": speed_table,
 }
 
 
-def write_docs(result: Result, folder: Path = DOCS) -> None:
+def write_docs(result: Result, path: Path = RESULTS) -> None:
     """Replaces the tables between their marks."""
-    path = folder / PAGE
-    text = path.read_text(encoding="utf-8")
-    for name, table in TABLES.items():
-        begin, end = BEGIN.format(name), END.format(name)
-        start = text.index(begin) + len(begin)
-        text = text[:start] + _caption(result) + table(result) + text[text.index(end, start) :]
-    path.write_text(text, encoding="utf-8")
+    write_tables(result, TABLES, BEGIN, path)

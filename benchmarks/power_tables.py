@@ -1,4 +1,4 @@
-"""The bars that must hold, and the tables of docs/estimators.md and docs/verdict.md."""
+"""The bars that must hold, and their tables in benchmarks/RESULTS.md."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ from typing import Any
 
 Rows = list[dict[str, Any]]
 Result = dict[str, Any]
-DOCS = Path(__file__).parent.parent / "docs"
+RESULTS = Path(__file__).parent / "RESULTS.md"
 KINDS = ("smooth", "rare", "heavy")
 BEGIN, END = "<!-- {}: written by `benchmarks/power.py --write-docs` -->\n", "<!-- end of {} -->"
 
@@ -186,23 +186,30 @@ def coverage_table(result: Result) -> str:
     return _table(("case", "trust", "coverage", "lower 99% limit", "releases"), rows)
 
 
-TABLES: dict[str, tuple[str, Callable[[Result], str]]] = {
-    "bars": ("estimators.md", bars_table),
-    "errors over the textbook histogram": ("estimators.md", errors_table),
-    "coverage of intervals": ("estimators.md", coverage_table),
-    "smallest drifts": ("verdict.md", power_table),
-    "false alarms": ("verdict.md", alarms_table),
+TABLES: dict[str, Callable[[Result], str]] = {
+    "bars": bars_table,
+    "errors over the textbook histogram": errors_table,
+    "coverage of intervals": coverage_table,
+    "smallest drifts": power_table,
+    "false alarms": alarms_table,
 }
 
 
-def write_docs(result: Result, folder: Path = DOCS) -> None:
+def write_docs(result: Result, path: Path = RESULTS) -> None:
     """Replaces the tables between their marks."""
-    for name, (page, table) in TABLES.items():
-        path = folder / page
-        text, begin, end = path.read_text(encoding="utf-8"), BEGIN.format(name), END.format(name)
+    write_tables(result, TABLES, BEGIN, path)
+
+
+def write_tables(
+    result: Result, tables: dict[str, Callable[[Result], str]], mark: str, path: Path
+) -> None:
+    """Replaces each table between its marks, in one page."""
+    text = path.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        begin, end = mark.format(name), END.format(name)
         start = text.index(begin) + len(begin)
         text = text[:start] + _caption(result) + table(result) + text[text.index(end, start) :]
-        path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
 
 
 def _caption(result: Result) -> str:

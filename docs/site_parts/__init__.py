@@ -30,6 +30,7 @@ INCLUDED = {
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
+    "benchmarks/RESULTS.md": "project/measured.md",
     "experiments/paper/RESULTS.md": "project/results.md",
 }
 
@@ -38,7 +39,7 @@ def fill_in(_app: object, _page: str, source: list[str]) -> None:
     """Replaces the marks and links of a page, which Sphinx gives as a list of one text."""
     text = filled(source[0])
     for outside, page in INCLUDED.items():
-        text = re.sub(rf"\]\((\.\./)+{outside}\)", f"](/{page})", text)
+        text = re.sub(rf"\]\((\.\./)+{outside}(#[\w-]+)?\)", rf"](/{page}\2)", text)
     source[0] = text
 
 

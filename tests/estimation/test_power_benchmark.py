@@ -282,16 +282,16 @@ def test_tables_are_printed_and_written_between_their_marks(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for page in ("estimators.md", "verdict.md"):
-        shutil.copy(ROOT / "docs" / page, tmp_path / page)
+    page = tmp_path / "RESULTS.md"
+    shutil.copy(ROOT / "benchmarks" / page.name, page)
     write = bench.power_tables.write_docs
-    monkeypatch.setattr(bench.power, "write_docs", lambda result: write(result, tmp_path))
-    before = (tmp_path / "verdict.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(bench.power, "write_docs", lambda result: write(result, page))
+    before = page.read_text(encoding="utf-8")
     bench.power.main(["--read", str(saved), "--write-docs"])
-    after = (tmp_path / "verdict.md").read_text(encoding="utf-8")
+    after = page.read_text(encoding="utf-8")
     table = bench.power_tables.alarms_table(json.loads(saved.read_text(encoding="utf-8")))
     assert table in after
     assert table in capsys.readouterr().out
     assert before.split("<!--")[0] == after.split("<!--")[0]
     bench.power.main(["--read", str(saved), "--write-docs"])
-    assert (tmp_path / "verdict.md").read_text(encoding="utf-8") == after
+    assert page.read_text(encoding="utf-8") == after

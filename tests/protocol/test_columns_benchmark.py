@@ -148,19 +148,20 @@ def test_tables_are_printed_and_written_between_their_marks(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shutil.copy(ROOT / "docs" / "columns.md", tmp_path / "columns.md")
+    page = tmp_path / "RESULTS.md"
+    shutil.copy(ROOT / "benchmarks" / page.name, page)
     write = bench.columns_tables.write_docs
-    monkeypatch.setattr(bench.columns, "write_docs", lambda result: write(result, tmp_path))
-    before = (tmp_path / "columns.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(bench.columns, "write_docs", lambda result: write(result, page))
+    before = page.read_text(encoding="utf-8")
     bench.columns.main(["--read", str(saved), "--write-docs"])
-    after = (tmp_path / "columns.md").read_text(encoding="utf-8")
+    after = page.read_text(encoding="utf-8")
     result, shown = json.loads(saved.read_text(encoding="utf-8")), capsys.readouterr().out
     for table in bench.columns_tables.TABLES.values():
         assert table(result) in after
         assert table(result) in shown
     assert before.split("<!--")[0] == after.split("<!--")[0]
     bench.columns.main(["--read", str(saved), "--write-docs"])
-    assert (tmp_path / "columns.md").read_text(encoding="utf-8") == after
+    assert page.read_text(encoding="utf-8") == after
 
 
 def test_the_seed_changes_all_that_is_random(bench: Any) -> None:
