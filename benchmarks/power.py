@@ -124,9 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, help="folder with the digits")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--read", type=Path, help="the file of an earlier --json instead")
-    parser.add_argument(
-        "--write-docs", action="store_true", help="write tables into RESULTS.md"
-    )
+    parser.add_argument("--write-docs", action="store_true", help="write tables into RESULTS.md")
     options = parser.parse_args(arguments)
     if options.read:
         result = json.loads(options.read.read_text(encoding="utf-8"))
