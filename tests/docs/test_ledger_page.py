@@ -24,4 +24,4 @@ def test_the_crash_table_is_the_tested_one() -> None:
     for point, left_the_house, state in mark.args[1]:
         (row,) = re.findall(rf"^\| {point} \| (.*) \| (.*) \|$", PAGE, re.MULTILINE)
         assert row[0].startswith("the release" if left_the_house else "nothing")
-        assert row[1] == (f"{state.value}, charged" if state else "not charged")
+        assert row[1] == (f"{state}, charged" if state else "not charged")

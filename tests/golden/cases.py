@@ -824,7 +824,7 @@ def show_account(ledger: Ledger) -> dict[str, Any]:
     account = ledger.account("testers")
     return {
         "charges": [show_charge(entry.charge) for entry in account.rounds],
-        "states": [entry.state.value for entry in account.rounds],
+        "states": [entry.state for entry in account.rounds],
         "spent": account.spent,
         "left": account.left,
     }

@@ -8,7 +8,6 @@ import pytest
 
 from fedprikl.monitoring.counted_records import CountedRegistry
 from fedprikl.monitoring.history import History
-from fedprikl.privacy import RoundState
 from fedprikl.store import locked
 from tests.monitoring.monitor_children import monitor_at_once
 from tests.monitoring.small_series import World, over
@@ -53,7 +52,7 @@ def test_a_period_is_released_once(folder: Path, number: int) -> None:
         assert opened.verify() == 2
     assert sorted(found.kept) == [0, 1]
     assert not found.missed
-    assert list(world.charged().values()) == [RoundState.COMMITTED] * 2
+    assert list(world.charged().values()) == ["committed"] * 2
     assert sorted(CountedRegistry(world.counted).rounds(world.plan).values()) == [0, 1]
 
 

@@ -33,7 +33,6 @@ from fedprikl.privacy import (
     Ledger,
     LedgerRound,
     Numbers,
-    RoundState,
     calibrate,
     total_epsilon,
 )
@@ -114,9 +113,9 @@ def test_reserve_commit_cancel(ledger: Ledger) -> None:
     account = ledger.account("phones")
     assert (account.spent, account.left, account.open_rounds) == (0.25, 0.75, ())
     one, two = account.rounds
-    assert (one.state, one.release_hash, one.closed_at) == (RoundState.COMMITTED, HASH, LATER)
+    assert (one.state, one.release_hash, one.closed_at) == ("committed", HASH, LATER)
     assert (two.state, two.reason, two.charged) == (
-        RoundState.CANCELLED,
+        "cancelled",
         "the cohort was too small",
         False,
     )
@@ -334,7 +333,7 @@ def test_any_sequence_of_operations_agrees_with_a_simple_model(
         account = opened.account("p")
         assert (account.spent, account.epsilon) == (spent(), budget)
         assert spent() <= budget
-        assert {r.round_id: (r.state.value, r.charge) for r in account.rounds} == {
+        assert {r.round_id: (r.state, r.charge) for r in account.rounds} == {
             name: (state, release(cost)) for name, (state, cost) in rounds.items()
         }
     opened.close()

@@ -263,7 +263,7 @@ def test_sums_that_were_opened_are_never_refunded(tmp_path: Path) -> None:
             world.run(plan, leaves=dict.fromkeys(lost, Leaves.BEFORE_INPUT), ledger=ledger)
         account = ledger.account("testers")
         assert account.spent == pytest.approx(1.0)
-        assert [known.state.value for known in account.rounds] == ["open"]
+        assert [known.state for known in account.rounds] == ["open"]
 
 
 def _fail(*_: object, **__: object) -> None:

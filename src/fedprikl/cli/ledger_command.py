@@ -14,14 +14,14 @@ from rich.table import Table
 from fedprikl.cli.console import notes, plain, print_json, say
 from fedprikl.cli.options import Json, check_apart
 from fedprikl.errors import LedgerError
-from fedprikl.privacy import Account, Ledger, RoundState, Unit, total_epsilon
+from fedprikl.privacy import Account, Ledger, Unit, total_epsilon
 from fedprikl.privacy.ledger import backup_ledger, left_words, restore_ledger, worthwhile
 
 DEFAULT_DELTA = 1e-6
 _STATES = {
-    RoundState.OPEN: "[yellow]open, charged[/yellow]",
-    RoundState.COMMITTED: "committed",
-    RoundState.CANCELLED: "[dim]cancelled, free[/dim]",
+    "open": "[yellow]open, charged[/yellow]",
+    "committed": "committed",
+    "cancelled": "[dim]cancelled, free[/dim]",
 }
 
 

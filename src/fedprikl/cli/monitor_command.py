@@ -114,10 +114,10 @@ class Audience:
         """By the names under which the history knows them."""
         found: dict[str, Hook] = {}
         if self.webhook:
-            found["webhook"] = Webhook(url=self.webhook, secret=self._secret())
+            found["webhook"] = Webhook(url=self.webhook, secret=self._secret()).deliver
         if self.command:
             try:
-                found["command"] = CommandHook(argv=tuple(shlex.split(self.command)))
+                found["command"] = CommandHook(argv=tuple(shlex.split(self.command))).deliver
             except ValueError:
                 raise typer.BadParameter("--command has a quote that is not closed.") from None
         return found

@@ -19,7 +19,7 @@ from fedprikl.monitoring.counted_records import (
     records_of_period,
 )
 from fedprikl.monitoring.history import History
-from fedprikl.privacy import Ledger, RoundState
+from fedprikl.privacy import Ledger
 from fedprikl.privacy.account import LedgerRound
 from fedprikl.protocol import (
     NoisedRound,
@@ -70,14 +70,14 @@ class LocalSeries:
             check_charged(book, history, self.ledger)
             rounds = {each.round_id: each.state for each in _rounds(book, found.plan)}
             for kept in found.kept.values():
-                if rounds.get(kept.round_id) is RoundState.OPEN:
+                if rounds.get(kept.round_id) == "open":
                     held = book.reservation(kept.round_id)
                     book.commit(held, release_hash=kept.release, at=at)
             for round_id, period in found.begun.items():
                 self._finish(book, history, period, round_id, at)
         found = history.read()
         for round_id, period in found.begun.items():
-            if rounds.get(round_id) is RoundState.OPEN:
+            if rounds.get(round_id) == "open":
                 history.miss(period, LOST, at=at)
             else:  # not a committed one: `check_charged` refused it
                 registry.forget(round_id)
@@ -191,7 +191,7 @@ class LocalSeries:
     ) -> None:
         """After a round without a release: it is void if nothing was opened, else missed."""
         states = {each.round_id: each.state for each in _rounds(book, self.parties.plan)}
-        if states.get(round_id) is RoundState.OPEN:
+        if states.get(round_id) == "open":
             history.miss(number, reason, at=at)
             return
         registry.forget(round_id)
@@ -234,7 +234,7 @@ def check_charged(book: Ledger, history: History, path: Path) -> None:
             book.verify(release.ledger)
     kept = {each.round_id: each.release for each in found.kept.values()}
     for each in rounds:
-        released = each.round_id in found.rounds and each.state is RoundState.COMMITTED
+        released = each.round_id in found.rounds and each.state == "committed"
         if released and kept.get(each.round_id) != each.release_hash:
             raise HistoryError(
                 f"The ledger {path} says that period {found.rounds[each.round_id]} was released, "

@@ -247,7 +247,7 @@ def deliver_locked(
                 if (each.identity, name) in delivered:
                     continue
                 try:
-                    hook.deliver(each)
+                    hook(each)
                 except HookError as error:
                     failed[name] = str(error)
                     break  # in order: later ones wait for the next call

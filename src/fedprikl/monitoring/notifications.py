@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import Literal, Protocol
+from typing import Literal
 from urllib import request
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -96,12 +96,7 @@ def _found(status: SeriesStatus) -> Iterator[Notification]:
         yield made("fault", None, fault)
 
 
-class Hook(Protocol):
-    """Something that gets notifications."""
-
-    def deliver(self, notification: Notification) -> None:
-        """Returns once the notification is delivered; else raises `HookError`."""
-        ...
+Hook = Callable[[Notification], None]  # returns once it is delivered; else raises `HookError`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

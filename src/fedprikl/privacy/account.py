@@ -7,9 +7,8 @@ import secrets
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from itertools import chain, product
-from typing import Any
+from typing import Any, Literal
 
 from fedprikl.checks import check_epsilon, check_instant
 from fedprikl.documents import to_plain
@@ -183,19 +182,11 @@ def worst_epsilon(charges: Iterable[TimedCharge], *, delta: float) -> float:
     return max(total_epsilon(each, delta=delta) for each in exposures(charges))
 
 
-class RoundState(StrEnum):
-    """Open and committed rounds are charged; a cancelled one is not.
-
-    OPEN --commit--> COMMITTED, OPEN --cancel--> CANCELLED. An open round may have released
-    something before its process died, so it stays charged for ever.
-    """
-
-    OPEN = "open"
-    COMMITTED = "committed"
-    CANCELLED = "cancelled"
-
-
-_CLOSED = {"commit": RoundState.COMMITTED, "cancel": RoundState.CANCELLED}
+# Open and committed rounds are charged; a cancelled one is not.
+#     open --commit--> committed, open --cancel--> cancelled
+# An open round may have released something before its process died, so it stays charged for ever.
+RoundState = Literal["open", "committed", "cancelled"]
+_CLOSED: dict[str, RoundState] = {"commit": "committed", "cancel": "cancelled"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +201,7 @@ class LedgerRound:
     note: str = ""
     times: TimeInterval | None = None  # of its records; None: of all of them
     unit: Unit = "record"  # whom the charge protects
-    state: RoundState = RoundState.OPEN
+    state: RoundState = "open"
     noised: str | None = None  # the hash of its noised numbers, once they are kept
     closed_at: str | None = None
     release_hash: str | None = None
@@ -219,12 +210,12 @@ class LedgerRound:
     @property
     def charged(self) -> bool:
         """Whether it counts against the budget."""
-        return self.state is not RoundState.CANCELLED
+        return self.state != "cancelled"
 
     @property
     def is_open(self) -> bool:
         """Reserved, neither committed nor cancelled: charged, as something may have left."""
-        return self.state is RoundState.OPEN
+        return self.state == "open"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,13 +346,13 @@ class Accounts:
 
     def _open(self, body: Mapping[str, Any]) -> LedgerRound:
         known = self.rounds[body["round"]]
-        if known.state is not RoundState.OPEN:
+        if known.state != "open":
             raise ValueError
         return known
 
     def _close(self, state: RoundState, body: Mapping[str, Any]) -> None:
         known = self._open(body)
-        if state is RoundState.CANCELLED and known.noised is not None:
+        if state == "cancelled" and known.noised is not None:
             raise ValueError
         self.rounds[known.round_id] = replace(
             known,
@@ -387,9 +378,9 @@ class Accounts:
         known = self.rounds.get(round_id)
         if known is None:
             raise InvalidInputError(f"Round {round_id!r} was never reserved in this ledger.")
-        if known.state is not RoundState.OPEN:
+        if known.state != "open":
             raise InvalidInputError(
-                f"Round {round_id!r} is already {known.state.value}; that is never changed."
+                f"Round {round_id!r} is already {known.state}; that is never changed."
             )
         return known
 
