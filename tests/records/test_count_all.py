@@ -123,7 +123,7 @@ def test_dates_and_times_are_cut_at_their_quantiles(tmp_path: Path) -> None:
     times = texts.select(pl.col("t").str.to_datetime())
     zoned = times.select(pl.col("t").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo"))
     expected = Reference.fit(times, bins=4)
-    (column,) = expected.domain.encoder.columns  # type: ignore[attr-defined]
+    (column,) = expected.domain.encoder.columns  # type: ignore[union-attr]
     assert isinstance(column, Times)
     assert [column.label(level) for level in (0, 3)] == ["<= 2020-01-07 12:00:00", "> 2020-01-21 12:00:00"]  # fmt: skip  # noqa: E501
     paths = []
@@ -140,7 +140,7 @@ def test_dates_and_times_are_cut_at_their_quantiles(tmp_path: Path) -> None:
         if "texts" not in path.name or path.suffix == ".csv":
             assert fit_reference(path, bins=4).fingerprint == expected.fingerprint
     days = Reference.fit(texts.select(pl.col("t").str.slice(0, 10).str.to_date()), bins=4)
-    assert isinstance(days.domain.encoder.columns[0], Times)  # type: ignore[attr-defined]
+    assert isinstance(days.domain.encoder.columns[0], Times)  # type: ignore[union-attr]
     odd = pl.DataFrame(
         {"t": ["2020-01-01", "2020-02-30", "soon", "12", "", "2020-01-02T01:00+02:00"]}
     )
@@ -172,8 +172,8 @@ def test_a_moment_in_a_parquet_file_is_that_of_its_frame(tmp_path: Path, kind: s
 
 def test_few_dates_are_categories_and_numbers_are_not_times() -> None:
     few = Reference.fit(pl.DataFrame({"t": ["2020-01-01"]}).select(pl.col("t").str.to_date()))
-    assert few.domain.encoder.columns == (Categories("t", ("2020-01-01",)),)  # type: ignore[attr-defined]
+    assert few.domain.encoder.columns == (Categories("t", ("2020-01-01",)),)  # type: ignore[union-attr]
     numbers = Reference.fit(pl.DataFrame({"t": list(range(50))}))
-    assert isinstance(numbers.domain.encoder.columns[0], Bins)  # type: ignore[attr-defined]
+    assert isinstance(numbers.domain.encoder.columns[0], Bins)  # type: ignore[union-attr]
     texts = pl.DataFrame({"t": ["2020-01-01"] * 3})
     assert numbers.count(texts).tolist()[-1] == 3

@@ -160,7 +160,7 @@ def test_a_gap_in_a_csv_is_missing_and_na_is_namibia(tmp_path: Path) -> None:
 def test_unknown_values_are_other(tmp_path: Path) -> None:
     frame = pl.DataFrame({"city": ["Basel", "Bern", "Basel"], "age": [20.0, 50.0, 19.0]})
     reference = Reference.fit(frame, bins=2)
-    assert isinstance(reference.domain.encoder.columns[1], Bins)  # type: ignore[attr-defined]
+    assert isinstance(reference.domain.encoder.columns[1], Bins)  # type: ignore[union-attr]
     path = text_file(tmp_path, "age,city\n20,Basel\nold,Basel\n20,Paris\nold,Paris\n50,Basel\n")
     counted = open_records(path).count(reference)
     assert (counted.total, counted.other) == (5, 4)
@@ -462,7 +462,7 @@ def test_clients_with_the_reference_data_have_no_other(
 def test_007_stays_007(tmp_path: Path) -> None:
     path = text_file(tmp_path, "agent,n\n007,1\n7,2.0\n7.0,3\n007.0,4\n")
     reference = fit_reference(path, bins=2)
-    agents, counts = reference.domain.encoder.columns  # type: ignore[attr-defined]
+    agents, counts = reference.domain.encoder.columns  # type: ignore[union-attr]
     assert agents == Categories("agent", ("007", "7"))
     assert isinstance(counts, Bins)
     clients = text_file(tmp_path, "agent,n\n007,1\n7,2\n07,2\n", "client.csv")
@@ -471,7 +471,7 @@ def test_007_stays_007(tmp_path: Path) -> None:
 
 def test_a_leading_zero_makes_a_column_of_names(tmp_path: Path) -> None:
     path = text_file(tmp_path, "zip\n" + "\n".join(f"{i:04}" for i in range(995, 1010)))
-    (column,) = fit_reference(path).domain.encoder.columns  # type: ignore[attr-defined]
+    (column,) = fit_reference(path).domain.encoder.columns  # type: ignore[union-attr]
     assert isinstance(column, Categories)
 
 

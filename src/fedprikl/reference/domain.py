@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,40 +24,24 @@ Levels = Mapping[str, Ints]  # of some rows: one level per row, for each column 
 LevelReader = Callable[[Mapping[str, Values]], Levels]  # kept for many chunks of rows
 
 
-class Encoder(Protocol):
-    """Turns records into codes: whole numbers of at least 0, or `OUT_OF_DOMAIN`.
-
-    In two steps, so that all views of a table read it once: records become levels of columns, and
-    these become codes. What has these methods can be the encoder of a view.
-    """
-
-    @property
-    def size(self) -> int:
-        """Number of possible codes."""
-        ...
-
-    def reader(self) -> LevelReader:
-        """From the values of each column to their levels; to be kept for many chunks of rows."""
-        ...
-
-    def codes(self, levels: Levels, /) -> Ints:
-        """One code per row. There may be levels of more columns than those it needs."""
-        ...
-
-    def label(self, code: int, /) -> str:
-        """What a person calls the code."""
-        ...
-
-
-class OneField:
+class OneField(ABC):
     """An encoder of records that have one field, whose level is the code."""
 
     __slots__ = ()
     what: ClassVar[str]  # records are, for people
 
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of possible codes."""
+
+    @abstractmethod
+    def label(self, code: int) -> str:
+        """What a person calls the code."""
+
+    @abstractmethod
     def encode(self, records: Any) -> Ints:
         """One code per record."""
-        raise NotImplementedError
 
     def separate(self, records: Any) -> npt.NDArray[Any] | list[Any]:
         """The records one by one; an array of numbers as it is.
@@ -86,7 +70,12 @@ class Indices(OneField):
     """Records that are cell numbers already: 0 .. size-1, anything else is unseen."""
 
     what: ClassVar[str] = "cell numbers: a list or an array of whole numbers"
-    size: int
+    number: int
+
+    @property
+    def size(self) -> int:
+        """Number of possible codes."""
+        return self.number
 
     def encode(self, records: Any) -> Ints:
         """The numbers themselves, if they are whole and within the range."""
@@ -323,6 +312,11 @@ def _number(value: Any) -> float | None:
         return number(simple(value))
     except Exception:  # an object of whatever kind must not stop the other records
         return None
+
+
+# Turns records into codes (whole numbers of at least 0, or `OUT_OF_DOMAIN`) in two steps, so that
+# all views of a table read it once: records become levels of columns, and these become codes.
+Encoder = Table | OneField | ViewKind
 
 
 def read_levels(encoder: Encoder, records: Any) -> Levels:

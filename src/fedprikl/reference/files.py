@@ -188,7 +188,7 @@ def _parse_codes(encoder: Encoder, places: Sequence[Any]) -> Ints:
 def _encoder(encoder: Encoder) -> dict[str, Any]:
     """How records become cells."""
     match encoder:
-        case Indices(size=size):
+        case Indices(number=size):
             return {"kind": "cell numbers", "size": size}
         case BlockCode():
             return {"kind": "images"} | asdict(encoder)
