@@ -66,10 +66,10 @@ class View:
     @property
     def labels(self) -> tuple[str, ...]:
         """What people call each cell: levels of a column alone, others like `plan=a, age=20`."""
-        encoder, label = self.domain.encoder, self.domain.encoder.label
+        encoder, codes = self.domain.encoder, self.domain.codes.tolist()
         if isinstance(encoder, Table) and len(self.columns) == 1:
-            label = encoder.columns[0].label
-        return tuple(map(label, self.domain.codes.tolist()))
+            return tuple(map(encoder.columns[0].label, codes))
+        return tuple(map(encoder.label, codes))
 
     @property
     def counted(self) -> int:
