@@ -66,9 +66,9 @@ def one_round(clients: int, rng: np.random.Generator) -> dict[str, float]:
     return {
         "seconds": time.perf_counter() - start,
         "records": int(sizes.sum()),
-        "included": sum(outcome.included for outcome in result.outcomes),
+        "included": sum(outcome.included for outcome in result.release.cohorts),
         "dropouts": len(leaves),
-        "cohorts_dropped": sum(bool(outcome.reason) for outcome in result.outcomes),
+        "cohorts_dropped": sum(bool(outcome.reason) for outcome in result.release.cohorts),
     }
 
 

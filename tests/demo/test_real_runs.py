@@ -57,7 +57,7 @@ def real_round(world: DriftedPopulation, plan: Plan, leaves: dict[str, Leaves]) 
 def heard(world: DriftedPopulation, result: RoundResult, left: set[str]) -> Ints:
     """The sums of each batch, without who left, and without cohorts that were dropped."""
     sums = np.zeros((2, world.counts.shape[1]), np.int64)
-    for cohort, outcome in zip(result.round.cohorts, result.outcomes, strict=True):
+    for cohort, outcome in zip(result.round.cohorts, result.release.cohorts, strict=True):
         members = [int(name) for name in cohort.members if name not in left]
         if outcome.included:
             sums[cohort.batch] += world.counts[members].sum(axis=0)
@@ -71,8 +71,8 @@ def test_a_simulated_round_equals_a_real_round_before_noise(rng: np.random.Gener
     dealt = real_round(world, plan, {}).round.cohorts  # the same deal for the same seed
     left = {cohort.members[0] for cohort in dealt} | set(dealt[3].members[:11])
     result = real_round(world, plan, dict.fromkeys(left, Leaves.BEFORE_INPUT))
-    assert [outcome.included for outcome in result.outcomes] == [14, 14, 14, 0]
-    assert "are needed" in result.outcomes[3].reason
+    assert [outcome.included for outcome in result.release.cohorts] == [14, 14, 14, 0]
+    assert "are needed" in result.release.cohorts[3].reason
     assert result.round.points is not None
     sums, points = heard(world, result, left), result.round.points
     plain = BatchCounts(points, sums[points.batch, points.cells], sums.sum(axis=1))

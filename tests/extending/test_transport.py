@@ -115,7 +115,7 @@ def test_a_round_over_a_queue_is_the_round_in_memory(tmp_path: Path, gone: Step 
     leaves = {} if gone is None else {"c5": LAST[gone]}
     expected = release_over(members(), None, leaves=leaves)
     assert found.release.value == expected.release.value
-    assert found.outcomes == expected.outcomes
+    assert found.release.cohorts == expected.release.cohorts
     assert [count.step for count in steps] == list(Step)
     assert {count.step for count in steps if count.lost} == ({gone} if gone else set())
 
@@ -128,7 +128,7 @@ def test_a_refusal_travels_over_the_queue(tmp_path: Path) -> None:
     )
     found = release_over(clients, made.QueueTransport(clients, AT, timeout=60.0, grace=60.0))
     assert list(found.refusals) == ["c7"]
-    assert sum(outcome.included for outcome in found.outcomes) == 11
+    assert sum(outcome.included for outcome in found.release.cohorts) == 11
 
 
 def test_one_slow_client_costs_the_others_nothing(tmp_path: Path, go_on: threading.Event) -> None:
@@ -140,7 +140,7 @@ def test_one_slow_client_costs_the_others_nothing(tmp_path: Path, go_on: threadi
     clients["c0"] = slow
     over = made.QueueTransport(clients, AT, timeout=60.0, grace=4.0)
     found = release_over(clients, over, report=steps.append)
-    assert sum(outcome.included for outcome in found.outcomes) == 11
+    assert sum(outcome.included for outcome in found.release.cohorts) == 11
     assert {count.step: count.lost for count in steps if count.lost} == {Step.SHARE: 1}
 
 

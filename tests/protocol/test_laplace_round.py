@@ -57,7 +57,7 @@ def test_a_round_with_dropouts_states_and_charges_what_is_true(tmp_path: Path) -
     assert privacy.sensitivity == 2.0
     assert "discrete Laplace noise in shares" in privacy.mechanism
     assert privacy.trust.startswith("nobody")
-    assert [outcome.included for outcome in result.outcomes] == [39]
+    assert [outcome.included for outcome in result.release.cohorts] == [39]
 
 
 def test_without_noise_the_sums_are_exact_and_with_it_they_are_not() -> None:

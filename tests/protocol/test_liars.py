@@ -122,8 +122,8 @@ def test_a_sum_that_cannot_be_right_is_released_all_the_same(amount: int, tmp_pa
     with budgeted(tmp_path / "ledger.db") as ledger:
         result = world.run(world.plan(), clients=clients, ledger=ledger)
         assert ledger.account("testers").spent == pytest.approx(1.0, abs=1e-6)
-    assert [outcome.reason for outcome in result.outcomes] == ["", "", ""]
-    assert sum(outcome.included for outcome in result.outcomes) == 24
+    assert [outcome.reason for outcome in result.release.cohorts] == ["", "", ""]
+    assert sum(outcome.included for outcome in result.release.cohorts) == 24
 
 
 def test_a_liar_at_the_edge_is_no_oracle(monkeypatch: pytest.MonkeyPatch) -> None:

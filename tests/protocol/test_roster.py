@@ -353,7 +353,7 @@ def test_a_client_of_another_roster_is_left_out() -> None:
     clients["c4"] = client(4, roster=OTHERS)
     result = WORLD.run(WORLD.plan(cohort=9, roster=ROSTER.fingerprint), clients=clients)
     assert list(result.refusals) == ["c4"]
-    assert result.outcomes[0].included == 8
+    assert result.release.cohorts[0].included == 8
 
 
 def test_a_kept_seat_has_no_identity_and_gets_it_again() -> None:

@@ -39,7 +39,7 @@ def run_exact(world: World, leaves: dict[str, Leaves], **changes: Any) -> None:
     left_early = {name for name, when in leaves.items() if when not in SENT}
     plain = world.plain_counts(result, left_early)
     assert result.release.value == weighted_score(plain, trust_of(plan).score)
-    assert sum(o.included for o in result.outcomes) == len(world.held) - len(left_early)
+    assert sum(o.included for o in result.release.cohorts) == len(world.held) - len(left_early)
 
 
 @pytest.mark.parametrize("batches", [1, 3])
@@ -59,8 +59,8 @@ def test_cohort_and_batch_are_separate() -> None:
     world = World.make(clients=30)
     one = world.run(world.plan(cohort=30), source=InsecureNoNoise())
     many = world.run(world.plan(cohort=5), source=InsecureNoNoise())
-    assert len(one.outcomes) == 1
-    assert len(many.outcomes) == 6
+    assert len(one.release.cohorts) == 1
+    assert len(many.release.cohorts) == 6
     assert one.release.value == many.release.value
 
 
@@ -209,7 +209,7 @@ def test_a_cohort_under_its_threshold_is_dropped_and_the_rest_goes_on() -> None:
     plan = world.plan()
     members = world.run(plan).round.cohorts[0].members  # the same deal for the same seed
     result = world.run(plan, leaves=dict.fromkeys(members, Leaves.BEFORE_INPUT))
-    assert [bool(outcome.reason) for outcome in result.outcomes] == [True, False, False]
+    assert [bool(outcome.reason) for outcome in result.release.cohorts] == [True, False, False]
     assert np.isfinite(result.release.value)
 
 
@@ -346,7 +346,7 @@ def test_a_client_that_refuses_is_left_out_and_named() -> None:
     )
     result = world.run(world.plan(), clients=clients)
     assert list(result.refusals) == ["c5"]
-    assert sum(outcome.included for outcome in result.outcomes) == 23
+    assert sum(outcome.included for outcome in result.release.cohorts) == 23
 
 
 @pytest.mark.parametrize("kind", ["no privacy", "paper", "exact", "baseline", "", None])

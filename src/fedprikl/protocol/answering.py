@@ -6,7 +6,7 @@ makes estimates of it, with intervals, as often as anybody likes.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from fedprikl.privacy import (
     compose_statements,
 )
 from fedprikl.protocol.plan import Plan
-from fedprikl.protocol.question import WHOLE, Question
+from fedprikl.protocol.question import WHOLE, Columns, Question
 from fedprikl.protocol.round import Outcome
 from fedprikl.protocol.sums import (
     NoisyHistogram,
@@ -189,182 +189,173 @@ def explain(
     rng: np.random.Generator,
 ) -> Estimates:
     """The estimates that noised numbers are, with intervals: all of it post-processing."""
+    reading = _Reading(trust, points, noised, rng)
     if isinstance(trust, NoisyHistogram):
-        return _explain_shares(trust, points, noised, cohorts, rng)
-    plan, insecure = trust.plan, noised.insecure
-    each: dict[Question, Estimate] = {}
-    stated: list[PrivacyStatement] = []
-    vectors: list[ViewVector] = []
-    noisy: NoisyCounts | None = None
-    columns: NoisyViews | None = None
-    values, counts = iter(noised.values), iter(noised.counts)
-    for noise in trust.noises:
-        question, asked = noise.questions[0], [points[i] for i in places_of(plan, noise)]
-        law = noise.law
-        if question.of_whole and not noise.is_counts:
-            (value,) = next(values)
-            each[question] = _one_number(trust, noise, value, asked[0], noised)
-            stated.append(each[question].privacy)
-            continue
-        assert isinstance(law, Calibrated)  # noqa: S101  only the whole has adaptive noise
-        stated.append(_state(noise, law, asked, insecure))
-        if not noise.is_counts:
-            vectors.append(_vector(trust, question, law, asked, next(values), noised))
-            continue
-        laws = [CountNoise.of(law.noise)] * asked[0].batches
-        found = [_noisy(question.of_whole, view, next(counts), noised, laws) for view in asked]
-        if question.of_whole:
-            (noisy,) = found
-            read = _read_off(trust, asked, noisy, stated[-1], rng)
-            each |= zip(noise.questions, read, strict=True)
-        else:
-            columns = NoisyViews(
-                counts=tuple(found), mechanism=str(law.noise), vectors=tuple(vectors)
-            )
-    return Estimates(
-        each=tuple(each[question] for question in plan.about_whole),
-        columns=columns,
-        privacy=compose_statements(stated, claimed_epsilon=plan.budget.epsilon),
-        payload=_payload(trust, points),
-        records=sum(noised.records),
-        noisy_counts=noisy,
-    )
-
-
-def _explain_shares(
-    trust: NoisyHistogram,
-    points: Sequence[QueryPoints],
-    noised: Noised,
-    cohorts: Sequence[int],
-    rng: np.random.Generator,
-) -> Estimates:
-    """All divergences from the same noisy counts, to which the clients added the noise."""
-    plan, share = trust.plan, trust.worst_share(cohorts)  # of a round, all have one kind and scale
-    each_batch = [_share_law(share, variance) for variance in noised.variances]
-    together = [_share_law(share, sum(noised.variances))]
-    found = {
-        asked.columns: _noisy(
-            asked.columns == WHOLE, view, counts, noised, together if asked.columns else each_batch
-        )
-        for asked, view, counts in zip(plan.views, points, noised.counts, strict=True)
-    }
-    privacy = PrivacyStatement(
-        epsilon=share.epsilon(plan.budget.delta),
-        delta=share.proved_delta(plan.budget.delta),
-        claimed_epsilon=plan.budget.epsilon,
-        mechanism=str(share),
-        released=f"the noisy counts of {sum(map(len, points))} cells",
-        trust=NOBODY,
-        sensitivity=share.sensitivity,
-        insecure=noised.insecure,
-    )
-    noisy = found.pop(WHOLE, None)
-    each: tuple[Estimate, ...] = ()
-    if noisy is not None:
-        each = _read_off(trust, points, noisy, privacy, rng)
-    return Estimates(
-        each=each,
-        columns=NoisyViews(counts=tuple(found.values()), mechanism=str(share)) if found else None,
-        privacy=privacy,
-        payload=_payload(trust, points),
-        records=sum(noised.records),
-        noisy_counts=noisy,
-    )
-
-
-def _noisy(
-    whole: bool,
-    points: QueryPoints,
-    counts: Sequence[float],
-    noised: Noised,
-    laws: Sequence[CountNoise],
-) -> NoisyCounts:
-    """Noised numbers of a view as what they are. Columns are asked of all batches together."""
-    if whole:
-        return NoisyCounts.of(counts, noised.records, laws, points)
-    return NoisyCounts.of(counts, [sum(noised.records)], laws)
-
-
-def _read_off(
-    trust: ScoredSum | NoisyHistogram,
-    points: Sequence[QueryPoints],
-    noisy: NoisyCounts,
-    privacy: PrivacyStatement,
-    rng: np.random.Generator,
-) -> tuple[Estimate, ...]:
-    """The answers about the whole, whose points come first, that are read off noisy counts."""
-    asked = [each for each in trust.plan.about_whole if each.release == "counts"]
-    return estimates_from_counts(
-        points[0],
-        noisy,
-        [trust.score_of(question) for question in asked],
-        method=METHODS[trust.plan.trust],
-        payload=points[0].payload if isinstance(trust, ScoredSum) else _payload(trust, points),
-        privacy=privacy,
-        rng=rng,
-    )
-
-
-def _payload(trust: ScoredSum | NoisyHistogram, points: Sequence[QueryPoints]) -> int:
-    """Counts that each client reported; with noise shares, also of all other records of a view."""
-    return sum(view.payload + trust.shares_noise for view in points)
-
-
-def _one_number(
-    trust: ScoredSum, noise: QuestionNoise, value: float, points: QueryPoints, noised: Noised
-) -> Estimate:
-    """The answer that a noised number is."""
-    asked = AskedNumber(
-        points,
-        np.array(noised.records),
-        trust.score_of(noise.questions[0]),
-        client_effect=trust.plan.verdict.client_effect,
-        contribution=trust.plan.contribution_bound,
-    )
-    if isinstance(noise.law, Calibrated):
-        return asked.estimate(value, noise.law, insecure=noised.insecure)
-    return asked.adaptive_estimate(value, noise.law.epsilon, insecure=noised.insecure)
-
-
-def _vector(
-    trust: ScoredSum,
-    question: Question,
-    law: Calibrated,
-    points: Sequence[QueryPoints],
-    values: Sequence[float],
-    noised: Noised,
-) -> ViewVector:
-    """The value of a divergence in each view."""
-    score, records = trust.score_of(question), np.array([sum(noised.records)])
-    bound = trust.plan.contribution_bound
-    return ViewVector(
-        score=score,
-        values=np.array(values),
-        sensitivities=np.array([score_sensitivity(v, records, score, bound) for v in points]),
-        noise=law,
-    )
-
-
-def _state(
-    noise: QuestionNoise, law: Calibrated, points: Sequence[QueryPoints], insecure: bool
-) -> PrivacyStatement:
-    """What noise on counts, or on a number of each column, costs."""
-    question, charge = noise.questions[0], law.charge
-    cells = sum(map(len, points))
-    if not noise.is_counts:
-        released = f"{question.divergence} of {len(points)} columns"
+        reading.read_shares(trust.worst_share(cohorts))
     else:
-        released = f"the noisy counts of {cells} cells{'' if question.of_whole else ' of columns'}"
-    return PrivacyStatement(
-        epsilon=charge.epsilon(law.delta),
-        delta=charge.proved_delta(law.delta),
-        claimed_epsilon=law.epsilon,
-        mechanism=str(charge),
-        released=released,
-        trust=TRUST,
-        sensitivity=law.noise.sensitivity if question.of_whole else None,
-        insecure=insecure,
-    )
+        values, counts = iter(noised.values), iter(noised.counts)
+        for noise in trust.noises:
+            views = range(len(noise.questions[0].views) if noise.is_counts else 1)
+            reading.read(noise, [next(counts if noise.is_counts else values) for _ in views])
+    return reading.estimates()
+
+
+@dataclass(eq=False)
+class _Reading:
+    """Noised numbers of a round, read as what they are, one noise after the other."""
+
+    trust: ScoredSum | NoisyHistogram
+    points: Sequence[QueryPoints]  # of each view
+    noised: Noised
+    rng: np.random.Generator
+    each: dict[Question, Estimate] = field(default_factory=dict)
+    stated: list[PrivacyStatement] = field(default_factory=list)
+    vectors: list[ViewVector] = field(default_factory=list)
+    noisy: dict[Columns, NoisyCounts] = field(default_factory=dict)
+    mechanism: str = ""  # of the counts of columns
+
+    def estimates(self) -> Estimates:
+        """All that was read."""
+        plan, counts = self.trust.plan, dict(self.noisy)
+        whole, columns = counts.pop(WHOLE, None), None
+        if counts:
+            columns = NoisyViews(
+                counts=tuple(counts.values()),
+                mechanism=self.mechanism,
+                vectors=tuple(self.vectors),
+            )
+        privacy = self.stated[0]
+        if isinstance(self.trust, ScoredSum):
+            privacy = compose_statements(self.stated, claimed_epsilon=plan.budget.epsilon)
+        return Estimates(
+            each=tuple(self.each[question] for question in plan.about_whole),
+            columns=columns,
+            privacy=privacy,
+            payload=self._payload(self.points),
+            records=sum(self.noised.records),
+            noisy_counts=whole,
+        )
+
+    def read(self, noise: QuestionNoise, numbers: Sequence[Sequence[float]]) -> None:
+        """The counts of each view of a question, or the values of all its views."""
+        question, law = noise.questions[0], noise.law
+        points = [self.points[place] for place in places_of(self.trust.plan, noise)]
+        if question.of_whole and not noise.is_counts:
+            self.each[question] = self._one_number(noise, numbers[0][0], points[0])
+            self.stated.append(self.each[question].privacy)
+            return
+        assert isinstance(law, Calibrated)  # noqa: S101  only the whole has adaptive noise
+        self.stated.append(self._state(noise, law, points))
+        if not noise.is_counts:
+            self.vectors.append(self._vector(question, law, points, numbers[0]))
+            return
+        laws = [CountNoise.of(law.noise)] * points[0].batches
+        for columns, counts in zip(question.views, numbers, strict=True):
+            self._read_counts(columns, counts, laws)
+        if question.of_whole:
+            self._read_off(noise.questions, self.points[:1])
+        else:
+            self.mechanism = str(law.noise)
+
+    def read_shares(self, share: SharedMechanism) -> None:
+        """Noisy counts of every view, to which the clients added the noise.
+
+        All shares of a round have one law and one scale; `share` is the least protected one.
+        """
+        plan, noised = self.trust.plan, self.noised
+        for asked, counts in zip(plan.views, noised.counts, strict=True):
+            variances = [sum(noised.variances)] if asked.columns else noised.variances
+            self._read_counts(asked.columns, counts, [_share_law(share, v) for v in variances])
+        self.mechanism = str(share)
+        privacy = PrivacyStatement(
+            epsilon=share.epsilon(plan.budget.delta),
+            delta=share.proved_delta(plan.budget.delta),
+            claimed_epsilon=plan.budget.epsilon,
+            mechanism=str(share),
+            released=f"the noisy counts of {sum(map(len, self.points))} cells",
+            trust=NOBODY,
+            sensitivity=share.sensitivity,
+            insecure=noised.insecure,
+        )
+        self.stated.append(privacy)
+        if plan.about_whole:
+            self._read_off(plan.about_whole, self.points)
+
+    def _read_counts(
+        self, columns: Columns, counts: Sequence[float], laws: Sequence[CountNoise]
+    ) -> None:
+        """Of one view. Columns are asked of all batches together."""
+        records = self.noised.records
+        if columns == WHOLE:
+            self.noisy[WHOLE] = NoisyCounts.of(counts, records, laws, self.points[0])
+        else:
+            self.noisy[columns] = NoisyCounts.of(counts, [sum(records)], laws)
+
+    def _read_off(self, questions: Sequence[Question], payload: Sequence[QueryPoints]) -> None:
+        """The answers about the whole that are read off its noisy counts, stated last."""
+        found = estimates_from_counts(
+            self.points[0],
+            self.noisy[WHOLE],
+            [self.trust.score_of(question) for question in questions],
+            method=METHODS[self.trust.plan.trust],
+            payload=self._payload(payload),
+            privacy=self.stated[-1],
+            rng=self.rng,
+        )
+        self.each |= zip(questions, found, strict=True)
+
+    def _payload(self, points: Sequence[QueryPoints]) -> int:
+        """Counts that each client reported; with noise shares, also of a view's other records."""
+        return sum(view.payload + self.trust.shares_noise for view in points)
+
+    def _one_number(self, noise: QuestionNoise, value: float, points: QueryPoints) -> Estimate:
+        """The answer that a noised number is."""
+        asked = AskedNumber(
+            points,
+            np.array(self.noised.records),
+            self.trust.score_of(noise.questions[0]),
+            client_effect=self.trust.plan.verdict.client_effect,
+            contribution=self.trust.plan.contribution_bound,
+        )
+        insecure = self.noised.insecure
+        if isinstance(noise.law, Calibrated):
+            return asked.estimate(value, noise.law, insecure=insecure)
+        return asked.adaptive_estimate(value, noise.law.epsilon, insecure=insecure)
+
+    def _vector(
+        self,
+        question: Question,
+        law: Calibrated,
+        points: Sequence[QueryPoints],
+        values: Sequence[float],
+    ) -> ViewVector:
+        """The value of a divergence in each view."""
+        score, records = self.trust.score_of(question), np.array([sum(self.noised.records)])
+        bound = self.trust.plan.contribution_bound
+        deltas = [score_sensitivity(view, records, score, bound) for view in points]
+        return ViewVector(
+            score=score, values=np.array(values), sensitivities=np.array(deltas), noise=law
+        )
+
+    def _state(
+        self, noise: QuestionNoise, law: Calibrated, points: Sequence[QueryPoints]
+    ) -> PrivacyStatement:
+        """What noise on counts, or on a number of each column, costs."""
+        question, charge = noise.questions[0], law.charge
+        released = f"{question.divergence} of {len(points)} columns"
+        if noise.is_counts:
+            where = "" if question.of_whole else " of columns"
+            released = f"the noisy counts of {sum(map(len, points))} cells{where}"
+        return PrivacyStatement(
+            epsilon=charge.epsilon(law.delta),
+            delta=charge.proved_delta(law.delta),
+            claimed_epsilon=law.epsilon,
+            mechanism=str(charge),
+            released=released,
+            trust=TRUST,
+            sensitivity=law.noise.sensitivity if question.of_whole else None,
+            insecure=self.noised.insecure,
+        )
 
 
 def _share_law(share: SharedMechanism, variance: float) -> CountNoise:

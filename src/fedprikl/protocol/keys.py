@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from fedprikl.documents import canonical
+from fedprikl.documents import canonical, to_plain
 from fedprikl.errors import InvalidInputError, SealError
 from fedprikl.secure_sum.sum_keys import is_usable_key
 from fedprikl.store import replace_file
 
-_LABEL = b"fedprikl/sealed/2/"
+_LABEL = b"fedprikl/sealed/3/"
 _ROSTER = b"fedprikl/roster/1/"
 _HEX = re.compile("[0-9a-f]{64}")
 SMALLEST = 3  # clients of a secure sum
@@ -144,15 +144,7 @@ class Address:
 
     def to_bytes(self) -> bytes:
         """One text per address."""
-        return _LABEL + canonical(
-            {
-                "round": self.round_id,
-                "cohort": self.cohort.hex(),
-                "member": self.member,
-                "invitation": self.invitation.hex(),
-                "step": self.step,
-            }
-        )
+        return _LABEL + canonical(to_plain(self))
 
 
 class SealingKey(PrivateKey):

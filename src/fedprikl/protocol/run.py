@@ -22,7 +22,7 @@ from fedprikl.protocol.aggregator import Aggregator
 from fedprikl.protocol.client import NO_ROOM, Client, ClientSession
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.release import Release
-from fedprikl.protocol.round import Outcome, Reply, Round, Step, Transport
+from fedprikl.protocol.round import Reply, Round, Step, Transport
 from fedprikl.protocol.round_driver import RoundDriver, StepCount
 from fedprikl.protocol.server import Server
 from fedprikl.secure_sum import Leaves
@@ -68,7 +68,6 @@ class RoundResult:
 
     round: Round
     release: Release
-    outcomes: tuple[Outcome, ...]
     refusals: dict[str, str]  # client -> why it took no part
     counted: frozenset[str] = frozenset()  # clients whose counts were sent
 
@@ -123,8 +122,7 @@ def run_round(
 
     def result(message: bytes) -> RoundResult:
         release = server.accept(current, message, aggregator=key.public)
-        outcomes = tuple(outcome for _, outcome in sorted(driver.outcomes.items()))
-        return RoundResult(current, release, outcomes, driver.refusals, frozenset(counted))
+        return RoundResult(current, release, driver.refusals, frozenset(counted))
 
     begin(current)
     driver, counted = RoundDriver(current, aggregator), set[str]()

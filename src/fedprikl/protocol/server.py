@@ -4,14 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.release import Release
 from fedprikl.protocol.round import Cohort, Round, cohort_sizes, plan_cohort, sum_nonce
 from fedprikl.protocol.sums import trust_of, view_places
-from fedprikl.reference import QueryPoints, Reference
+from fedprikl.reference import Reference
 
 SMALLEST = 3  # clients of a secure sum
+NO_CELLS: Ints = np.zeros(0, dtype=np.int64)
 
 
 def deal(
@@ -104,13 +106,24 @@ class Server:
         differences between sums over changing groups tell more and more about single clients.
         `period` is the one of the plan's series that is counted.
         """
-        plan = self._signed.plan
-        view_places(plan, self._reference)  # all of them exist
-        if plan.points and not self._reference.joint:
-            raise InvalidInputError(
-                "The reference has columns only, and the plan asks about the whole. Plan again."
+        plan, known = self._signed.plan, identities or {}
+        self._check_clients(clients, known)
+        self._check_asked(period)
+        round_id, points, cohorts = randomness(16).hex(), None, []
+        if plan.points:
+            points = trust_of(plan).draw_points(self._reference.probabilities, rng)
+        for number, (batch, members) in enumerate(deal(plan, clients, together, rng)):
+            cells = NO_CELLS if points is None else points.cells[points.batch == batch]
+            nonce = sum_nonce(
+                plan, round_id, cohort=number, batch=batch, cells=cells.tolist(), period=period
             )
-        self._check_period(period)
+            roster = [known[name] for name in members] if plan.roster else ()
+            sums = plan_cohort(plan, clients=len(members), nonce=nonce, roster=roster)
+            cohorts.append(Cohort(number, batch, tuple(members), cells, sums))
+        return Round(round_id, self._signed, points, tuple(cohorts), self._reference, period)
+
+    def _check_clients(self, clients: Sequence[str], identities: Mapping[str, bytes]) -> None:
+        plan = self.plan
         if len(set(clients)) < len(clients):
             raise InvalidInputError("A client is named twice.")
         if len(clients) < 3 * plan.sums.batches:
@@ -118,23 +131,18 @@ class Server:
                 f"{len(clients)} clients are too few for {plan.sums.batches} batches: a secure sum "
                 "needs at least 3. Use fewer batches."
             )
-        known = identities or {}
-        if plan.roster and not known.keys() >= set(clients):
+        if plan.roster and not identities.keys() >= set(clients):
             raise InvalidInputError(
                 "The plan names a roster, so every client needs its identity. Run the round where "
                 "the clients have theirs, or plan without a roster."
             )
-        round_id = randomness(16).hex()
-        points = None
-        if plan.points:
-            points = trust_of(plan).draw_points(self._reference.probabilities, rng)
-        cohorts = [
-            self._cohort(round_id, number, batch, members, points, known, period)
-            for number, (batch, members) in enumerate(deal(plan, clients, together, rng))
-        ]
-        return Round(round_id, self._signed, points, tuple(cohorts), self._reference, period)
 
-    def _check_period(self, period: int | None) -> None:
+    def _check_asked(self, period: int | None) -> None:
+        view_places(self.plan, self._reference)  # all of them exist
+        if self.plan.points and not self._reference.joint:
+            raise InvalidInputError(
+                "The reference has columns only, and the plan asks about the whole. Plan again."
+            )
         when, cells = self.plan.when, int(np.count_nonzero(self._reference.whole.mass))
         if when.kind == "once":
             if period is not None:
@@ -151,26 +159,6 @@ class Server:
                 f"The plan asks for {self.plan.points:,} of {cells:,} cells. A series asks for all "
                 "of them, so that counts add up over time. Plan again."
             )
-
-    def _cohort(
-        self,
-        round_id: str,
-        number: int,
-        batch: int,
-        members: Sequence[str],
-        points: QueryPoints | None,
-        identities: Mapping[str, bytes],
-        period: int | None,
-    ) -> Cohort:
-        plan, cells = self._signed.plan, np.zeros(0, dtype=np.int64)
-        if points is not None:
-            cells = points.cells[points.batch == batch]
-        nonce = sum_nonce(
-            plan, round_id, cohort=number, batch=batch, cells=cells.tolist(), period=period
-        )
-        roster = [identities[name] for name in members] if plan.roster else ()
-        sums = plan_cohort(plan, clients=len(members), nonce=nonce, roster=roster)
-        return Cohort(number, batch, tuple(members), cells, sums)
 
     def accept(self, current: Round, message: bytes, *, aggregator: str) -> Release:
         """The release of a round, if the aggregator made it and it is about this very plan."""
