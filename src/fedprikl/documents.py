@@ -129,14 +129,21 @@ def read_exactly(kind: type[Typed], document: dict[str, Any], what: str) -> Type
     fedprikl.errors.InvalidInputError: The pair has missing or unknown fields: more.
     """
     found = read_fields(kind, document)
-    written = to_plain(found)
+    check_written(document, to_plain(found), what)
+    return found
+
+
+def check_written(document: dict[str, Any], written: dict[str, Any], what: str) -> None:
+    """Refuses a document that is not what was made of it: it says more, or something else."""
     if document.keys() != written.keys():
         odd = ", ".join(sorted(document.keys() ^ written.keys()))
         raise InvalidInputError(f"The {what} has missing or unknown fields: {odd:.80}.")
     for name, value in document.items():
         if not is_same(value, written[name]):
-            raise InvalidInputError(f"The field {name!r} of the {what} has unknown parts.")
-    return found
+            raise InvalidInputError(
+                f"The field {name!r} of the {what} has unknown parts, or words that do not follow "
+                "from its numbers."
+            )
 
 
 def to_plain(value: Any) -> Any:

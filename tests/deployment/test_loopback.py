@@ -350,7 +350,7 @@ def test_a_run_without_an_aggregator_is_never_charged(finished: Finished) -> Non
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        ("malformed", "The plan has missing or unknown fields"),
+        ("malformed", "The field 'budget' is missing"),
         ("wrong key", "The plan names another aggregator's sealing key"),
     ],
 )
@@ -361,7 +361,7 @@ def test_a_run_that_cannot_be_says_why_and_fails(
     before = list(Home(finished.home).releases.iterdir())
     if spoil == "malformed":
         document = json.loads((finished.home / "plan.json").read_text())
-        del document["plan"]["epsilon"]
+        del document["plan"]["budget"]
         (finished.home / "spoilt.json").write_text(json.dumps(document))
     else:
         write_plan(finished.home, "spoilt.json", aggregator=SealingKey.generate().public)

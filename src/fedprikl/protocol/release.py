@@ -7,8 +7,8 @@ from typing import Any, Literal
 from fedprikl.documents import (
     canonical,
     check_version,
+    check_written,
     digest,
-    is_same,
     parse_document,
     read_fields,
     to_plain,
@@ -330,13 +330,5 @@ def _read(content: Any, signer: str, signature: str) -> Release:
     advice = "Have it released again, or read it with the software that made it."
     check_version(content, FORMAT, VERSION, advice)
     found = read_fields(Release, content | {"signer": signer, "signature": signature})
-    written = found._content()
-    for name, value in content.items():
-        if name not in written:
-            raise InvalidInputError(f"The release has an unknown field, {name!r:.40}.")
-        if not is_same(value, written[name]):
-            raise InvalidInputError(
-                f"The field {name!r} of the release has unknown parts, or words that do not "
-                "follow from its numbers."
-            )
+    check_written(content, found._content(), "release")
     return found
