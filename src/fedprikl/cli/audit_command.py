@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from fedprikl.audit import AuditedPlan, audit_plan, client_case, exact_case, paper_case
 from fedprikl.checks import check_delta, check_epsilon
-from fedprikl.cli.console import notes, print_json, say, shown_progress
+from fedprikl.cli.console import notes, print_json, say, show, show_table, shown_progress
 from fedprikl.cli.options import Json, ReferenceFile, given_of, reference_of
 from fedprikl.privacy import Unit
 from fedprikl.protocol import SignedPlan
@@ -140,19 +138,15 @@ def audit_command(
             }
         )
         return
-    console = Console(highlight=False)
-    console.print(f"on trial: {case.description}")
-    table = Table("test", "epsilon is at least")
-    table.columns[1].justify = "right"
-    for test, bound in result.bounds.items():
-        table.add_row(test, f"{bound:.3f}")
-    console.print(table)
+    show(f"on trial: {case.description}")
+    bounds = [(test, f"{bound:.3f}") for test, bound in result.bounds.items()]
+    show_table(("test", "epsilon is at least"), bounds, right=[1], lines=True)
     verdict = "[red]REFUTED[/red]" if result.refuted else "[green]not refuted[/green]"
-    console.print(
+    show(
         f"The claim epsilon = {epsilon:g} (delta = {delta:g}) is {verdict}; "
         f"by theory these two data sets show {theory:.3g}."
     )
-    console.print(f"{2 * trials:,} releases, false-alarm rate {false_alarm:g}, {seconds:.1f} s")
+    show(f"{2 * trials:,} releases, false-alarm rate {false_alarm:g}, {seconds:.1f} s")
 
 
 def _audit_plan(

@@ -7,13 +7,14 @@ that it cannot steer the terminal it is shown on.
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Table
 from rich.text import Text
 
 from fedprikl.documents import readable
@@ -40,6 +41,27 @@ def say(text: str, *, style: str = "", console: Console | None = None) -> None:
     """
     where = console or Console(highlight=False)
     where.print(Text(plain(text), style=style), soft_wrap=True)
+
+
+def show(text: str, *, markup: bool = True) -> None:
+    """Prints a text of our own on standard output, in which markup sets colours."""
+    Console(highlight=False).print(text, markup=markup)
+
+
+def show_table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Iterable[int] = (),
+    lines: bool = False,
+) -> None:
+    """Prints a table; the columns at the places `right` hold numbers. Cells may have markup."""
+    table = Table(*head) if lines else Table(*head, box=None)
+    for place in right:
+        table.columns[place].justify, table.columns[place].no_wrap = "right", True
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False).print(table)
 
 
 def progress_bar() -> Progress:

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from fedprikl.cli.console import notes, plain, print_json, say
+from fedprikl.cli.console import notes, plain, print_json, say, show, show_table
 from fedprikl.cli.options import Json, check_apart
 from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, Unit, total_epsilon
@@ -88,14 +86,13 @@ def ledger_command(
         }
         print_json(document)
         return
-    console = Console(highlight=False)
     if fits is not None:
-        _print_account(console, shown[0], fits)
+        _print_account(shown[0], fits)
     elif shown:
-        _print_overview(console, shown)
+        _print_overview(shown)
     else:
-        console.print("No population has a budget yet; see `fedprikl ledger --help`.")
-    console.print(f"[dim]{head.count} entries, chain whole, head {head.hash[:16]}[/dim]")
+        show("No population has a budget yet; see `fedprikl ledger --help`.")
+    show(f"[dim]{head.count} entries, chain whole, head {head.hash[:16]}[/dim]")
 
 
 def _copy(file: Path, backup: Path | None, restore: Path | None, json: bool) -> None:
@@ -143,12 +140,10 @@ def _set_budget(
     ledger.set_budget(population, epsilon=epsilon, delta=delta, at=now, unit=unit)
 
 
-def _print_overview(console: Console, accounts: tuple[Account, ...]) -> None:
-    table = Table("population", "of one", "budget ε", "δ", "spent ε", "left ε", "rounds", "open")
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for account in accounts:
-        table.add_row(
+def _print_overview(accounts: tuple[Account, ...]) -> None:
+    head = ("population", "of one", "budget ε", "δ", "spent ε", "left ε", "rounds", "open")
+    rows = [
+        (
             _safe(account.population),
             account.unit,
             f"{account.epsilon:g}",
@@ -158,15 +153,15 @@ def _print_overview(console: Console, accounts: tuple[Account, ...]) -> None:
             str(len(account.rounds)),
             str(len(account.open_rounds)),
         )
-    console.print(table)
+        for account in accounts
+    ]
+    show_table(head, rows, right=range(2, 8), lines=True)
 
 
-def _print_account(console: Console, account: Account, fits: dict[str, float]) -> None:
+def _print_account(account: Account, fits: dict[str, float]) -> None:
     if account.rounds:
-        table = Table("round", "reserved", "noise", "ε alone", "state", "note")
-        table.columns[3].justify = "right"
-        for known in account.rounds:
-            table.add_row(
+        rows = [
+            (
                 _safe(known.round_id),
                 escape(known.at[:16].replace("T", " ")),
                 escape(known.charge.per_unit()),
@@ -174,8 +169,11 @@ def _print_account(console: Console, account: Account, fits: dict[str, float]) -
                 _STATES[known.state],
                 _safe(known.note),
             )
-        console.print(table)
-    console.print(
+            for known in account.rounds
+        ]
+        head = ("round", "reserved", "noise", "ε alone", "state", "note")
+        show_table(head, rows, right=[3], lines=True)
+    show(
         f"{_safe(account.population)}: spent epsilon {account.spent:.4g} of {account.epsilon:g} "
         f"(delta {account.delta:g}), {left_words(account)} is left. It is the budget of "
         f"{'one record' if account.unit == 'record' else 'one client, with all it holds'}."
@@ -183,11 +181,11 @@ def _print_account(console: Console, account: Account, fits: dict[str, float]) -
     room = " or ".join(
         f"{value:g} ({kind.capitalize()})" for kind, value in worthwhile(fits, account).items()
     )
-    console.print(
+    show(
         f"One more release fits with epsilon up to {room}." if room else "No further release fits."
     )
     if account.open_rounds:
-        console.print(
+        show(
             f"{len(account.open_rounds)} open: running now, or ended by a crash. Charged, as "
             "something may have left. Run the same command again: a release that has its noise is "
             "finished, and nothing more is charged."

@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from fedprikl.cli.console import print_json, progress_bar, say
+from fedprikl.cli.console import print_json, progress_bar, say, show, show_table
 from fedprikl.demo import compare, drifted_population, paper_and_ours, true_divergence
 from fedprikl.estimation import ComparedEstimate
 from fedprikl.paper import paper_true_epsilon
@@ -79,18 +77,15 @@ def _document(
 
 
 def _print_table(rows: list[ComparedEstimate], truth: float, report: Path) -> None:
-    console = Console(highlight=False)
     ours = rows[-1].estimate
-    console.print(f"truth: {ours.target} = [bold]{truth:.3f}[/bold] {ours.unit}")
-    table = Table(*COMPARISON_HEAD)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    show(f"truth: {ours.target} = [bold]{truth:.3f}[/bold] {ours.unit}")
+    shown = []
     for row in rows:
         *cells, true_epsilon = comparison_row(row)
         colour = "green" if row.estimate.privacy.holds else "red"
         if row.estimate.privacy.claimed_epsilon is None:
             colour = "default"
-        table.add_row(*cells, f"[{colour}]{true_epsilon}[/{colour}]")
-    console.print(table)
-    console.print(str(rows[-1].estimate.privacy))
+        shown.append((*cells, f"[{colour}]{true_epsilon}[/{colour}]"))
+    show_table(COMPARISON_HEAD, shown, right=range(1, len(COMPARISON_HEAD)), lines=True)
+    show(str(rows[-1].estimate.privacy))
     say(f"\nreport: {report}")

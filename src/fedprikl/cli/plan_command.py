@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from fedprikl.cli.console import notes, print_json, say, shown
+from fedprikl.cli.console import notes, print_json, say, show, show_table, shown
 from fedprikl.cli.options import Force, Json, check_outputs, grouped, load_reference, passed_on
 from fedprikl.cli.release_output import plan_words
 from fedprikl.divergence import divergence_named
@@ -219,10 +217,9 @@ def plan_command(
     if json:
         print_json(planned.to_dict() | {"file": str(output), "signer": signed.signer})
         return
-    console = Console(highlight=False)
-    _print_planned(console, planned)
+    _print_planned(planned)
     if explain:
-        _print_reasons(console, planned)
+        _print_reasons(planned)
     say(f"plan: {output}: {plan_words(signed)}")
 
 
@@ -242,28 +239,28 @@ def _fingerprint(roster: Path, clients: int) -> str:
     return known.fingerprint
 
 
-def _print_planned(console: Console, planned: PlannedRound) -> None:
+def _print_planned(planned: PlannedRound) -> None:
     plan, cost = planned.plan, planned.cost
-    console.print(
+    show(
         f"{planned.cells}: {cost.masked_bytes:,} bytes of counts per client. {_sums(cost)}, "
         f"{cost.neighbours} key agreements and {cost.sent_bytes:,} bytes sent per client."
     )
-    console.print(_whom(plan))
+    show(_whom(plan))
     if plan.is_series:
-        console.print(_series_words(plan))
+        show(_series_words(plan))
     elif planned.releases > 1:
         total, delta = plan.budget.total
-        console.print(
+        show(
             f"Each of {planned.releases} releases may spend epsilon {plan.budget.epsilon:.3g}; all "
             f"of them together spend {total:.3g} at delta {delta:g}."
         )
-    console.print(f"Asked, with shares of the budget: {planned.asked}.")
+    show(f"Asked, with shares of the budget: {planned.asked}.")
     if plan.points:
-        _print_whole(console, planned)
+        _print_whole(planned)
     if planned.liars:
-        _print_liars(console, planned)
+        _print_liars(planned)
     if (column := planned.columns) is not None:
-        console.print(f"\n{_column_words(column, plan)}", markup=False)
+        show(f"\n{_column_words(column, plan)}", markup=False)
 
 
 def _column_words(column: ColumnForecast, plan: Plan) -> str:
@@ -331,22 +328,24 @@ def _rate_over_columns(plan: Plan) -> str:
     return f"false alarms of all columns: {rate}"
 
 
-def _print_whole(console: Console, planned: PlannedRound) -> None:
+def _print_whole(planned: PlannedRound) -> None:
     plan = planned.plan
     unit = divergence_named(plan.question.divergence).unit
-    table = Table("if the drift is", "of size", "error", box=None)
-    for forecast in planned.forecasts:
-        table.add_row(WORDS[forecast.kind], f"{forecast.size:.3g}", f"{forecast.error:.2g}")
     measure = f", in {unit}" if unit else ""
-    console.print(f"\nPredicted mean error of {plan.question.divergence}{measure}:")
-    console.print(table)
-    _print_smallest(console, planned, unit)
+    show(f"\nPredicted mean error of {plan.question.divergence}{measure}:")
+    show_table(
+        ("if the drift is", "of size", "error"),
+        [(WORDS[f.kind], f"{f.size:.3g}", f"{f.error:.2g}") for f in planned.forecasts],
+    )
+    _print_smallest(planned, unit)
 
 
-def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
-    plan, table = planned.plan, Table("if the drift is", "it is found from", box=None)
-    for kind, size in planned.smallest_drifts.items():
-        table.add_row(WORDS[kind], "never" if size is None else f"{size:.2g} {unit}".rstrip())
+def _print_smallest(planned: PlannedRound, unit: str) -> None:
+    plan = planned.plan
+    rows = [
+        (WORDS[kind], "never" if size is None else f"{size:.2g} {unit}".rstrip())
+        for kind, size in planned.smallest_drifts.items()
+    ]
     given = plan.verdict.design_effect
     effect = "" if given is None else f", design effect {given:.3g}"
     rate = f"false alarms: {100 * plan.false_alarm_of_each:.3g}%"
@@ -354,29 +353,29 @@ def _print_smallest(console: Console, planned: PlannedRound, unit: str) -> None:
         rate += f" of {100 * plan.verdict.false_alarm:.3g}%, shared with the columns"
     if plan.is_series:  # several periods together find smaller ones
         rate = f"of one {plan.series.every} by itself, at {100 * LEAST_RATE:.3g}% false alarms"
-    console.print(f"\nSmallest drift found with 95% power (a prediction; {rate}{effect}):")
-    console.print(table)
+    show(f"\nSmallest drift found with 95% power (a prediction; {rate}{effect}):")
+    show_table(("if the drift is", "it is found from"), rows)
     if None in planned.smallest_drifts.values():
-        console.print(
+        show(
             " never: not even the largest drift of this kind is found so surely; more records or a "
             "larger epsilon help"
         )
 
 
-def _print_liars(console: Console, planned: PlannedRound) -> None:
+def _print_liars(planned: PlannedRound) -> None:
     """What clients that lie can do to the result."""
     heads = ["if so many lie", "they shift", "by at most", "if nothing drifted", "breaking it"]
-    table = Table(*heads, box=None)
+    rows = []
     for bound in planned.liars:
         what = f"{bound.divergence} of {bound.column}" if bound.column else bound.divergence
         share = f"{100 * bound.share:g}% ({bound.liars:,})"
         sizes = [bound.shift, bound.faked, bound.broken]
-        table.add_row(share, shown(what), *(f"{size:.2g}" for size in sizes))
-    console.print(
+        rows.append((share, shown(what), *(f"{size:.2g}" for size in sizes)))
+    show(
         "\nClients that lie about their records fake, or hide, no more than this. One that breaks "
         "the protocol spoils the sum of its cohort:"
     )
-    console.print(table)
+    show_table(heads, rows)
 
 
 def _sums(cost: SumCost) -> str:
@@ -385,24 +384,22 @@ def _sums(cost: SumCost) -> str:
     return f"{cost.cohorts:,} secure sums of up to {cost.clients:,} clients"
 
 
-def _print_reasons(console: Console, planned: PlannedRound) -> None:
-    table = Table("parameter", "value", "why", box=None)
-    for reason in planned.reasons:
-        table.add_row(*map(shown, (reason.parameter, reason.value, reason.why)))
-    console.print("\nWhy:")
-    console.print(table)
+def _print_reasons(planned: PlannedRound) -> None:
+    show("\nWhy:")
+    why = ((reason.parameter, reason.value, reason.why) for reason in planned.reasons)
+    show_table(("parameter", "value", "why"), [list(map(shown, each)) for each in why])
     if not planned.forecasts:
         return
     options = planned.options
     names = [f"{each.name}{' (taken)' if each is planned.taken else ''}" for each in options]
-    table = Table("if the drift is", "of size", *names, box=None)
+    rows = []
     for place, case in enumerate(planned.forecasts):
         errors = [f"{each.forecasts[place].error:.2g}" for each in options]
-        table.add_row(WORDS[case.kind], f"{case.size:.3g}", *errors)
-    console.print(f"\nPredicted errors of {planned.plan.question.divergence}, by what is released:")
-    console.print(table)
+        rows.append((WORDS[case.kind], f"{case.size:.3g}", *errors))
+    show(f"\nPredicted errors of {planned.plan.question.divergence}, by what is released:")
+    show_table(("if the drift is", "of size", *names), rows)
     for what, error in planned.doublings.items():
-        console.print(
+        show(
             f"Twice the {what} would take the typical error from {planned.error:.3g} to "
             f"{error:.3g}."
         )

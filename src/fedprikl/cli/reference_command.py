@@ -8,10 +8,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table as Grid
 
-from fedprikl.cli.console import notes, print_json, shown
+from fedprikl.cli.console import notes, print_json, say, show, show_table, shown
 from fedprikl.cli.options import CsvOptions, Force, Json, check_outputs, grouped
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import CsvFormat, fit_reference
@@ -218,38 +216,30 @@ def _column(column: Column) -> dict[str, Any]:
 
 
 def _print_tables(document: dict[str, Any]) -> None:
-    console = Console(highlight=False)
-    grid = Grid("column", "kind", "levels", "like")
-    grid.columns[2].justify = "right"
+    rows = []
     for column in document["columns"]:
-        examples = ", ".join(column["first_levels"][:3])
-        more = ", ..." if column["levels"] > 3 else ""
-        grid.add_row(
-            shown(column["name"]), column["kind"], f"{column['levels']:,}", shown(examples + more)
-        )
-    console.print(grid)
-    _print_cells(console, document)
+        like = ", ".join([*column["first_levels"][:3], *(["..."] if column["levels"] > 3 else [])])
+        rows.append((shown(column["name"]), column["kind"], f"{column['levels']:,}", shown(like)))
+    show_table(("column", "kind", "levels", "like"), rows, right=[2], lines=True)
+    _print_cells(document)
     pairs = [" and ".join(view["columns"]) for view in document["views"] if view["columns"][1:]]
     if pairs:
-        console.print(shown(f"pairs: {', '.join(pairs)}"))
+        show(shown(f"pairs: {', '.join(pairs)}"))
     if (found := document["correlation"]) is not None:
-        console.print(
+        show(
             f"{found['clients']:,} clients; the correlation of one client's records is "
             f"{found['icc']:.3f}, in {found['factors']} common factors and the cells' own"
         )
-    console.print(f"reference: {shown(document['reference'])}", soft_wrap=True)
+    say(f"reference: {document['reference']}")
 
 
-def _print_cells(console: Console, document: dict[str, Any]) -> None:
+def _print_cells(document: dict[str, Any]) -> None:
     if not document["joint"]:
-        console.print(
+        show(
             f"{document['records']:,} records, compared by {len(document['columns']):,} columns, "
             "each by itself; there are no cells that combine all of them"
         )
         return
-    grid = Grid("heaviest cells", "Pi")
-    grid.columns[1].justify = "right"
-    for cell in document["heaviest"]:
-        grid.add_row(shown(cell["cell"]), f"{cell['probability']:.2%}")
-    console.print(grid)
-    console.print(f"{document['records']:,} records in {document['cells']:,} cells, and 'other'")
+    rows = [(shown(cell["cell"]), f"{cell['probability']:.2%}") for cell in document["heaviest"]]
+    show_table(("heaviest cells", "Pi"), rows, right=[1], lines=True)
+    show(f"{document['records']:,} records in {document['cells']:,} cells, and 'other'")
