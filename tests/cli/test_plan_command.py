@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from fedprikl.cli.plan_command import _column_words, _print_reasons
 from fedprikl.cli.release_output import plan_words
@@ -43,7 +42,9 @@ def test_a_plan_has_a_serial_number_an_end_and_a_signer(planned: Path) -> None:
     assert "signed by nobody" in call(*PLAN, "-o", "third.json").stdout
 
 
-def test_reasons_fit_into_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reasons_fit_into_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every way of release beside every kind of drift, and no word of it cut off."""
     cases = [Forecast(kind, 0.0308, 0.000123) for kind in WORDS for _ in range(2)]
     names = ("laplace noise", "gaussian noise", "adaptive noise", "noisy counts")
@@ -56,7 +57,8 @@ def test_reasons_fit_into_80_columns(capsys: pytest.CaptureFixture[str]) -> None
         taken=options[2],
         doublings={},
     )
-    _print_reasons(Console(width=80, highlight=False), planned)
+    monkeypatch.setenv("COLUMNS", "80")
+    _print_reasons(planned)
     said = capsys.readouterr().out
     assert "…" not in said
     assert said.count("0.00012") == len(names) * len(cases)
