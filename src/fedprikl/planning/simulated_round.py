@@ -262,9 +262,8 @@ class SimulatedRound:
     @property
     def spread(self) -> float | Spread:
         """How counts vary without drift: by the plan, or by the reference."""
-        if self.plan.verdict.design_effect is not None:
-            return self.plan.verdict.design_effect
-        return self.view.spread(clients=[self.known.clients // self.batches] * self.batches)
+        clients = [self.known.clients // self.batches] * self.batches
+        return self.plan.verdict.spread(self.view, clients)
 
     @cached_property
     def no_drift(self) -> NoDrift:

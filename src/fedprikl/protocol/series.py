@@ -147,15 +147,8 @@ class Series:
 
     def last_over(self, at: str) -> int:
         """The number of the last period that is over at this time; -1 if none is."""
-        now = check_instant(at)
-        low, high = -1, self.periods - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.period(middle).end <= now:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        ends = range(self.periods)
+        return bisect_right(ends, check_instant(at), key=lambda n: self.period(n).end) - 1
 
     def _begin(self, number: int) -> datetime:
         try:
