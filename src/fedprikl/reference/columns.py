@@ -95,7 +95,7 @@ class Bins:
     """A numeric column cut at the reference's quantiles into bins (e_i, e_{i+1}].
 
     The first and last bin are open-ended, so every number has a bin, infinity included; text that
-    is no number is unseen.
+    is no number is out of the domain.
     """
 
     kind: ClassVar[str] = "bins"
@@ -160,7 +160,7 @@ class Bins:
 class Times(Bins):
     """A column of dates or times cut at the reference's quantiles, like `Bins`.
 
-    A time without a zone is taken as UTC, a date as its first moment; what is no time is unseen.
+    A time without a zone is UTC, a date its first moment; what is no time is out of the domain.
     """
 
     kind: ClassVar[str] = "times"

@@ -67,7 +67,7 @@ class OneField(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Indices(OneField):
-    """Records that are cell numbers already: 0 .. size-1, anything else is unseen."""
+    """Records that are cell numbers already: 0 .. size-1, anything else is out of the domain."""
 
     what: ClassVar[str] = "cell numbers: a list or an array of whole numbers"
     number: int
@@ -221,11 +221,11 @@ class Table:
         check_size(self.size)
         first, *more = self.columns
         codes = levels[first.name]
-        unseen = codes == OUT_OF_DOMAIN
+        outside = codes == OUT_OF_DOMAIN
         for column in more:
             codes = codes * column.size + levels[column.name]
-            unseen = unseen | (levels[column.name] == OUT_OF_DOMAIN)
-        return np.where(unseen, OUT_OF_DOMAIN, codes) if more else codes
+            outside = outside | (levels[column.name] == OUT_OF_DOMAIN)
+        return np.where(outside, OUT_OF_DOMAIN, codes) if more else codes
 
     def levels(self, codes: Ints) -> dict[str, Ints]:
         """The inverse of `codes`."""
