@@ -122,15 +122,19 @@ def test_what_a_roster_needs_is_in_the_sites_folder_unless_it_says_otherwise(
     monkeypatch.setenv("FEDPRIKL_HOME", str(tmp_path))
     config: dict[str, object] = {"data": "d.csv", "reference": "r.json", "organiser": "ab" * 32}
     usual = NodeSettings.of(config)
-    assert (usual.identity, usual.roster) == (tmp_path / "identity.pem", tmp_path / "roster.txt")
-    assert usual.ledger == tmp_path / "ledger.db"
+    assert (usual.home.identity, usual.home.roster) == (
+        tmp_path / "identity.pem",
+        tmp_path / "roster.txt",
+    )
+    assert usual.home.ledger == tmp_path / "ledger.db"
     assert usual.load_identity() is None
     assert usual.load_roster() is None
     assert not usual.policy.require_roster
     own = NodeSettings.of(
         config | {"identity": "a.pem", "roster": "b.txt", "ledger": "c.db", "require-roster": True}
     )
-    assert (own.identity, own.roster, own.ledger) == (Path("a.pem"), Path("b.txt"), Path("c.db"))
+    home = own.home
+    assert (home.identity, home.roster, home.ledger) == (Path("a.pem"), Path("b.txt"), Path("c.db"))
     assert own.policy.require_roster
     with pytest.raises(InvalidInputError, match="true or false"):
         NodeSettings.of(config | {"require-roster": 1})

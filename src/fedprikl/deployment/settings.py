@@ -127,20 +127,16 @@ class NodeSettings:
     """What a site has decided, from its node config. A run cannot change any of it."""
 
     data: Path
-    reference: Path
     policy: Policy
-    identity: Path  # what a plan with a roster needs ...
-    roster: Path
-    ledger: Path  # ... and one without a trusted aggregator
-    memory: Path
+    home: Home  # identity and roster: for a plan with a roster; ledger: without a trusted party
 
     def load_identity(self) -> SigningKey | None:
         """SECRET: the key that a roster knows this site by; None if it has none."""
-        return SigningKey.load(self.identity) if self.identity.exists() else None
+        return SigningKey.load(self.home.identity) if self.home.identity.exists() else None
 
     def load_roster(self) -> Roster | None:
         """Who may take part, as this site knows it; None if it does not."""
-        return Roster.load(self.roster) if self.roster.exists() else None
+        return Roster.load(self.home.roster) if self.home.roster.exists() else None
 
     @classmethod
     def of(cls, config: Config) -> "NodeSettings":
@@ -161,15 +157,9 @@ class NodeSettings:
                     f"The setting `{name}` is empty. Fill it in or leave it out."
                 )
         home = Home(home_folder())
-        return cls(
-            data=Path(_read(config, "data", "")),
-            reference=Path(_read(config, "reference", "")),
-            policy=_policy(config),
-            identity=Path(_read(config, "identity", str(home.identity))),
-            roster=Path(_read(config, "roster", str(home.roster))),
-            ledger=Path(_read(config, "ledger", str(home.ledger))),
-            memory=home.memory,
-        )
+        for name in ("reference", "identity", "roster", "ledger"):
+            setattr(home, name, Path(_read(config, name, str(getattr(home, name)))))
+        return cls(data=Path(_read(config, "data", "")), policy=_policy(config), home=home)
 
     @classmethod
     def _simulated(cls, number: int) -> "NodeSettings":
@@ -180,15 +170,8 @@ class NodeSettings:
         home = Home(home_folder())
         signed = SignedPlan.load(home.folder / "plan.json")
         files = data_files(home.folder / "clients")
-        return cls(
-            data=files[number % len(files)],
-            reference=home.reference,
-            policy=Policy(organiser=signed.signer, most_counts=signed.plan.budget.releases),
-            identity=home.identity,
-            roster=home.roster,
-            ledger=home.ledger,
-            memory=home.memory,
-        )
+        policy = Policy(organiser=signed.signer, most_counts=signed.plan.budget.releases)
+        return cls(data=files[number % len(files)], policy=policy, home=home)
 
 
 def _policy(config: Config) -> Policy:

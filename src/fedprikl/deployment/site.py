@@ -73,9 +73,9 @@ def _check_own_budget(invitation: Invitation, settings: NodeSettings) -> None:
     charge = trust_of(plan).client_charge(invitation.sums.clients)
     if charge is None:
         return
-    if not settings.ledger.exists():
+    if not settings.home.ledger.exists():
         raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
-    with Ledger.open(settings.ledger, create=False) as ledger:
+    with Ledger.open(settings.home.ledger, create=False) as ledger:
         if plan.population not in ledger.populations():
             raise PolicyRefusal("without a trusted aggregator it needs a budget of its own")
     try:
@@ -96,7 +96,7 @@ def _pay(
     plan, round_id = invitation.signed.plan, invitation.round_id
     population, unit = plan.population, plan.unit.kind
     times = plan.charged_times(invitation.period)
-    with Ledger.open(settings.ledger, create=False) as ledger:
+    with Ledger.open(settings.home.ledger, create=False) as ledger:
         if at is None:
             ledger.check(population, charge, times=times, unit=unit)
         else:
@@ -167,7 +167,7 @@ class Site:
         settings = NodeSettings.of(self.config)
         invitation = Invitation.from_bytes(asked.message)
         check_before_reading(invitation, settings, at=now())
-        SiteMemory(settings.memory, settings.data).begin(
+        SiteMemory(settings.home.memory, settings.data).begin(
             invitation, most_counts=settings.policy.most_counts, at=now()
         )
         self.state.clear()  # what is left of a round that never ended
@@ -200,7 +200,7 @@ class Site:
                 )
         except Exception as error:
             if step is not Step.ADVERTISE:  # a refusal is an answer too
-                SiteMemory(settings.memory, settings.data).go_on(invitation.round_id, step)
+                SiteMemory(settings.home.memory, settings.data).go_on(invitation.round_id, step)
             return self._refuse_sealed(error, step, asked, invitation, settings)
         _claim(step, session, settings)
         sealed = seal_answer(answer, invitation.signed.plan.aggregator, session.address(step))
@@ -260,7 +260,7 @@ def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSessi
     bytes as an answer. The aggregator learns that the site has none. The relay does not learn it
     from the bytes, but it sees that the site is asked nothing any more.
     """
-    reference, plan = Reference.load(settings.reference), invitation.signed.plan
+    reference, plan = Reference.load(settings.home.reference), invitation.signed.plan
     draw, when = draw_of(plan), plan.when
     data, drawn = settings.data, draw is not None
     check_once([data], by_name=when.kind == "series" and not when.time_column)
@@ -287,7 +287,7 @@ def _claim(step: Step, session: ClientSession, settings: NodeSettings) -> None:
 
     The first step is claimed before the records are read.
     """
-    invitation, memory = session.invitation, SiteMemory(settings.memory, settings.data)
+    invitation, memory = session.invitation, SiteMemory(settings.home.memory, settings.data)
     if step is Step.INPUT:
         _pay(invitation, session.charge, settings, at=None)  # unpaid is not counted
         memory.count(invitation, most_counts=settings.policy.most_counts, at=now())

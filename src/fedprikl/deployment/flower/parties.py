@@ -97,7 +97,7 @@ def site_processes(
             "--poll": poll,
         },
         private / "executor.beat",
-        *(["--ledger"] if NodeSettings.of(config).ledger.exists() else []),
+        *(["--ledger"] if NodeSettings.of(config).home.ledger.exists() else []),
     )
     return [_flower("supernode", *_words(options)), executor]
 
