@@ -227,7 +227,7 @@ def test_a_threshold_serves_all_releases(bench: Any, trust: str) -> None:
     cohorts = cohort_sizes(ours.plan, 30)
     source = InsecureSeededNoise(1)
     found = estimate_sums(ours.trust, (ours.points,), sums, cohorts, source=source, rng=rng)
-    verdict = found.judge(0.01, ours.trial.spread)[0]
+    verdict = found.judge(0.01, ours.simulated.spread)[0]
     thresholds = sorted(threshold for _, threshold in ours.statistics)
     assert sorted(each.threshold for each in verdict.statistics) == pytest.approx(thresholds)
 

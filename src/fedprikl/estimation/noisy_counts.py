@@ -137,7 +137,7 @@ class CountNoise:
 
     @property
     def fourth_cumulant(self) -> float:
-        """s Laplace variables of variance v have 3 s v^2, normal ones have none."""
+        """Of s Laplace variables of variance v: 3 s v^2, leaving out s v of whole numbers."""
         return 0.0 if self.scale is None else 3 * self.sd**2 * laplace_variance(self.scale)
 
     def __str__(self) -> str:
