@@ -7,8 +7,24 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, check_finite, check_positive_int, check_probabilities
-from fedprikl.divergence import kl_divergence, phi
+from fedprikl.divergence import kl_divergence
+from fedprikl.divergence.divergences import bregman_gap
 from fedprikl.errors import InvalidInputError
+
+
+def phi(ratio: npt.ArrayLike, *, control: float) -> Floats:
+    """Per-point terms whose mean over x ~ Pi is D(Pi || P), in nats.
+
+        Phi = lambda (r - 1) - ln r,    r = P(x) / Pi(x)         [lem:estimator_sum_expect]
+
+    Unbiased for every lambda (`control`) as long as P lives on Pi's support; lambda only moves the
+    variance. Infinite at r = 0. Near r = 1 it is computed without cancellation.
+    """
+    r = np.asarray(ratio, dtype=np.float64)
+    check_finite(control, "control")
+    if not np.all(np.isfinite(r)) or np.any(r < 0):
+        raise InvalidInputError("Ratios P(x)/Pi(x) must be finite and not negative.")
+    return (control - 1) * (r - 1) + bregman_gap(r, r - 1)
 
 
 def jeffreys_divergence(pi: npt.ArrayLike, p: npt.ArrayLike) -> float:

@@ -5,12 +5,13 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from experiments.paper.variance import phi
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats
-from fedprikl.divergence import kl_divergence, phi, skewed_divergence
+from fedprikl.divergence import kl_divergence, skewed_divergence
 
 probabilities = st.lists(st.floats(1e-9, 1.0), min_size=2, max_size=6).map(
     lambda w: np.array(w) / np.sum(w)

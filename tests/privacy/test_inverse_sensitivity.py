@@ -21,7 +21,6 @@ from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.scoring import score_ranges
 from fedprikl.privacy import (
     SECURE_NOISE,
-    BoundedRangeLoss,
     InsecureSeededNoise,
     InverseSensitivityMechanism,
     NoiseLaw,
@@ -29,7 +28,7 @@ from fedprikl.privacy import (
     adaptive_release,
 )
 from fedprikl.privacy.adaptive import ring_sizes, ring_weights
-from fedprikl.privacy.charges import charge_from_dict, charge_to_dict
+from fedprikl.privacy.charges import BoundedRangeLoss, charge_from_dict, charge_to_dict
 from fedprikl.reference import all_points
 from tests.adaptive_losses import lengths, log, ratios, survival
 from tests.brute_force import Histogram, histograms, neighbours

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.paper.variance import phi
 from scipy import stats
 
 from fedprikl import InvalidInputError
@@ -19,7 +20,6 @@ from fedprikl.divergence import (
     Skew,
     divergence_named,
     kl_divergence,
-    phi,
 )
 from fedprikl.errors import UnboundedSensitivityError
 from fedprikl.estimation import BatchCounts, score_sensitivity, weighted_score

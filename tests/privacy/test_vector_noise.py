@@ -23,12 +23,12 @@ from fedprikl.privacy import (
     Ledger,
     Numbers,
     SecureNoise,
-    VectorMechanism,
     calibrate,
     share_out,
     total_epsilon,
 )
 from fedprikl.privacy.charges import LaplaceLoss, charge_from_dict, charge_to_dict
+from fedprikl.privacy.laws import VectorMechanism
 from fedprikl.privacy.noise import GRID_EXPONENT, GRID_SLACK
 from tests.false_alarm import FALSE_ALARM
 

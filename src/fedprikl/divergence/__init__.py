@@ -8,7 +8,6 @@ from fedprikl.divergence.divergences import (
     REVERSE_KL,
     TV,
     kl_divergence,
-    phi,
     skewed_divergence,
 )
 from fedprikl.divergence.f_divergence import Divergence, check_skew, divergence_named, register
@@ -42,7 +41,6 @@ __all__ = [
     "clip_steps",
     "divergence_named",
     "kl_divergence",
-    "phi",
     "register",
     "skewed_divergence",
 ]

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from fedprikl.checks import Floats, check_finite, check_probabilities
+from fedprikl.checks import Floats, check_probabilities
 from fedprikl.divergence.f_divergence import TINY, Divergence, check_skew, register
 from fedprikl.errors import InvalidInputError
 
@@ -342,21 +342,6 @@ class TotalVariation(Divergence):
 
 
 TV = register(TotalVariation())
-
-
-def phi(ratio: npt.ArrayLike, *, control: float) -> Floats:
-    """Per-point terms whose mean over x ~ Pi is D(Pi || P), in nats.
-
-        Phi = lambda (r - 1) - ln r,    r = P(x) / Pi(x)         [lem:estimator_sum_expect]
-
-    Unbiased for every lambda (`control`) as long as P lives on Pi's support; lambda only moves the
-    variance. Infinite at r = 0. Near r = 1 it is computed without cancellation.
-    """
-    r = np.asarray(ratio, dtype=np.float64)
-    check_finite(control, "control")
-    if not np.all(np.isfinite(r)) or np.any(r < 0):
-        raise InvalidInputError("Ratios P(x)/Pi(x) must be finite and not negative.")
-    return (control - 1) * (r - 1) + bregman_gap(r, r - 1)
 
 
 def kl_divergence(first: npt.ArrayLike, second: npt.ArrayLike) -> float:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from fedprikl.checks import check_delta, check_epsilon, check_positive_int
 from fedprikl.planning.known import Known
 from fedprikl.planning.simulated_round import least
 from fedprikl.privacy import (
+    AUTOMATIC,
     AccountedRelease,
     Calibrated,
     Charge,
@@ -27,15 +27,13 @@ STEPS = 12  # of the bisection: four digits
 # Of the budget, kept free: the ledger may lie on another processor, whose convolutions differ by
 # 1e-8 at a delta of 1e-9. Without it the last planned release could be refused there.
 STEADY = 1e-6
-AdditiveNoise = Literal["laplace", "gaussian"]
-NOISES: tuple[AdditiveNoise, ...] = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseBudget:
     """What one of several equal releases of one number may spend."""
 
-    noise: AdditiveNoise
+    noise: str  # the name of its law
     epsilon: float  # of one release
     noise_per_sensitivity: float  # standard deviation of its noise per unit of sensitivity
 
@@ -48,14 +46,14 @@ def split_budget(*, epsilon: float, delta: float, releases: int = 1) -> ReleaseB
     composes better, and wins for many releases. Totals are those that the ledger will charge.
     """
 
-    def best(kind: AdditiveNoise) -> ReleaseBudget:
+    def best(law: str) -> ReleaseBudget:
         def charge(share: float) -> Mechanism:
-            return calibrate(Numbers(), epsilon=share, delta=delta, law=kind)
+            return calibrate(Numbers(), epsilon=share, delta=delta, law=law)
 
         share = largest_epsilon(charge, epsilon=epsilon, delta=delta, releases=releases)
-        return ReleaseBudget(kind, share, charge(share).standard_deviation)
+        return ReleaseBudget(law, share, charge(share).standard_deviation)
 
-    return least(map(best, NOISES), lambda budget: budget.noise_per_sensitivity)
+    return least(map(best, AUTOMATIC), lambda budget: budget.noise_per_sensitivity)
 
 
 def largest_epsilon(
@@ -138,7 +136,7 @@ def fitted(plan: Plan, cohorts: Sequence[int] = ()) -> Plan:
 
 def afforded(plan: Plan) -> Plan:
     """The same with the noise that is smaller, where the aggregator is trusted."""
-    return least((fitted(plan.with_noise(noise)) for noise in NOISES), _noise_size)
+    return least((fitted(plan.with_noise(noise)) for noise in AUTOMATIC), _noise_size)
 
 
 def _noise_size(plan: Plan) -> float:

@@ -10,7 +10,6 @@ from fedprikl.privacy.adaptive import (
 )
 from fedprikl.privacy.charges import (
     AccountedRelease,
-    BoundedRangeLoss,
     Charge,
     ComposedCharge,
     PureLoss,
@@ -21,6 +20,7 @@ from fedprikl.privacy.charges import (
 )
 from fedprikl.privacy.composition import total_epsilon
 from fedprikl.privacy.laws import (
+    AUTOMATIC,
     Calibrated,
     Counts,
     GaussianMechanism,
@@ -30,7 +30,6 @@ from fedprikl.privacy.laws import (
     Mechanism,
     Numbers,
     SharedCounts,
-    VectorMechanism,
     calibrate,
     check_law,
     laplace_variance,
@@ -53,12 +52,12 @@ from fedprikl.privacy.statement import PrivacyStatement, compose_statements
 from fedprikl.store import Head
 
 __all__ = [
+    "AUTOMATIC",
     "SECURE_NOISE",
     "Account",
     "AccountedRelease",
     "BatchIncrements",
     "BatchScores",
-    "BoundedRangeLoss",
     "Calibrated",
     "Charge",
     "ComposedCharge",
@@ -85,7 +84,6 @@ __all__ = [
     "SharedMechanism",
     "TimeInterval",
     "Unit",
-    "VectorMechanism",
     "adaptive_release",
     "calibrate",
     "check_law",
