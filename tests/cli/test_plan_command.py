@@ -45,7 +45,7 @@ def test_a_plan_has_a_serial_number_an_end_and_a_signer(planned: Path) -> None:
 def test_reasons_fit_into_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every way of release beside every kind of drift, and no word of it cut off."""
+    """Every release option beside every kind of drift, and no word of it cut off."""
     cases = [Forecast(kind, 0.0308, 0.000123) for kind in WORDS for _ in range(2)]
     names = ("laplace noise", "gaussian noise", "adaptive noise", "noisy counts")
     options = [SimpleNamespace(name=name, forecasts=cases) for name in names]

@@ -50,7 +50,7 @@ def test_the_planner_chooses_how_many_records_a_client_draws(trust: str) -> None
 
 def test_the_plan_says_what_its_promises_rest_on() -> None:
     (about_ids, about_draws) = planned(per_client=10).notes
-    assert "nothing says how alike one client's are" in about_ids
+    assert "nothing says how correlated one client's are" in about_ids
     assert "One that holds fewer repeats its own" in about_draws
     assert planned(per_client=1).notes == ()  # one record each is unrelated to itself
 

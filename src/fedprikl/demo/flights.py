@@ -162,7 +162,7 @@ def _plain(values: np.ndarray[Any, Any]) -> list[Any]:
 
 
 def _shares(reference: Reference, column: str, values: Any) -> Floats:
-    """The share of each level of a column of the reference, "missing" and then unseen last."""
+    """The share of each level of a column, "missing" and then out of the domain last."""
     table = reference.domain.encoder
     assert isinstance(table, Table)  # noqa: S101  fitted to records with columns
     kind = next(each for each in table.columns if each.name == column)

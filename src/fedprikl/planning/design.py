@@ -100,7 +100,7 @@ def simulated_moments(
     are positions in `terms`: for each maximum step.
 
     Both are of the error against the divergence of the very records. Poisson counts of groups of
-    `client_effect` alike records: batches are sets of clients, and records of one client are
+    `client_effect` equal records: batches are sets of clients, and records of one client are
     correlated. Nearly all of a forecast's cost is spent here; one more maximum step is cheap.
     """
     rng, at = np.random.default_rng(SEED), model.cells

@@ -55,9 +55,9 @@ class Known:
 
     def notes(self, plan: Plan) -> tuple[str, ...]:
         """What the plan's promises rest on and nobody has said."""
-        return (*self._alike(plan), *_few_records(plan))
+        return (*self._unknown_correlation(plan), *_few_records(plan))
 
-    def _alike(self, plan: Plan) -> tuple[str, ...]:
+    def _unknown_correlation(self, plan: Plan) -> tuple[str, ...]:
         """Where nobody has said how correlated the records of one client are."""
         pi = self.reference
         known = pi.whole.correlation is not None or any(view.correlation for view in pi.views)
@@ -65,10 +65,10 @@ class Known:
             return ()
         return (
             f"The clients {'contribute' if plan.unit.kind == 'client' else 'hold'} "
-            f"{self.records / self.clients:.3g} records each on average, and "
-            "nothing says how alike one client's are. The false-alarm rate of the verdict holds "
-            "for unrelated records only. Build the reference with client ids (--client-column, "
-            "or clients=...), or give a design effect (--design-effect).",
+            f"{self.records / self.clients:.3g} records each on average, and nothing says how "
+            "correlated one client's are. The false-alarm rate of the verdict holds for unrelated "
+            "records only. Build the reference with client ids (--client-column, or clients=...), "
+            "or give a design effect (--design-effect).",
         )
 
     def cohort_of(self, usual: int) -> int:

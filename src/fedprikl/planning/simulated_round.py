@@ -22,12 +22,7 @@ from fedprikl.estimation import (
     ViewVector,
     score_sensitivity,
 )
-from fedprikl.estimation.drift_model import (
-    SEED,
-    drifted_ratios,
-    ratio_divergence,
-    smooth_examples,
-)
+from fedprikl.estimation.drift_model import SEED, drifted_ratios, ratio_divergence, smooth_examples
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.estimation.scoring import Terms
 from fedprikl.estimation.simulated_releases import (
@@ -47,10 +42,7 @@ from fedprikl.estimation.verdict import (
 )
 from fedprikl.libraries import scipy
 from fedprikl.planning.known import Known
-from fedprikl.privacy import (
-    Calibrated,
-    InsecureSeededNoise,
-)
+from fedprikl.privacy import Calibrated, InsecureSeededNoise
 from fedprikl.protocol.answering import estimate_sums, expected_noise
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import view_score
