@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 import fedprikl as fk
 from fedprikl.dashboard.app import LOOPBACK, dashboard, serving
-from fedprikl.front.monitoring import HistorySource, read_status
+from fedprikl.front.series import HistorySource, read_status
 from fedprikl.monitoring.status import SeriesStatus, headline
 from fedprikl.protocol import SignedPlan
 

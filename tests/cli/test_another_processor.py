@@ -62,10 +62,10 @@ COMMANDS = """
 import json, sys
 from typer.testing import CliRunner
 from fedprikl.cli import app, monitor_command
-from fedprikl.front import monitoring
+from fedprikl.front import series
 found = []
 for at, *line in json.loads(sys.argv[1]):
-    for module in (monitoring, monitor_command):
+    for module in (series, monitor_command):
         module.now = lambda at=at: at
     ended = CliRunner().invoke(app.app, line)
     found.append([ended.exit_code, ended.output or repr(ended.exception)])

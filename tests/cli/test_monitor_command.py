@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from fedprikl.cli import monitor_command
 from fedprikl.cli.app import app
 from fedprikl.documents import readable
-from fedprikl.front import monitoring
+from fedprikl.front import series
 from fedprikl.monitoring.history import History
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
@@ -101,7 +101,7 @@ def _there(source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, at: str)
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    for module in (monitoring, monitor_command):
+    for module in (series, monitor_command):
         monkeypatch.setattr(module, "now", lambda: at)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from fedprikl.errors import BudgetExceededError, RecordsError
 from fedprikl.estimation.verdict import JudgedStatistic, Verdict
-from fedprikl.front.client_sources import find_clients
+from fedprikl.front.local_parties import find_clients
 from fedprikl.privacy import Ledger, Numbers, calibrate
 from fedprikl.protocol import Release
 from fedprikl.records import CsvFormat

@@ -13,7 +13,7 @@ import pytest
 from fedprikl.cli.plan_command import _column_words, _print_reasons
 from fedprikl.cli.release_output import plan_words
 from fedprikl.errors import FedPriKLError
-from fedprikl.front.plan_checks import check_valid, now
+from fedprikl.front.checking import check_valid, now
 from fedprikl.planning.explain import Reason
 from fedprikl.planning.planned_round import ColumnForecast
 from fedprikl.planning.simulated_round import WORDS, Forecast

@@ -22,7 +22,7 @@ from fedprikl.deployment.host import Company
 from fedprikl.deployment.settings import NodeSettings, RoundSettings
 from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import DeploymentError, FedPriKLError
-from fedprikl.front.monitoring import read_status
+from fedprikl.front.series import read_status
 from fedprikl.monitoring.history import HISTORY, History
 from fedprikl.protocol import Roster, SealingKey, SigningKey
 from fedprikl.reference import Reference

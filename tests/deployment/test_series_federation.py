@@ -26,7 +26,7 @@ from fedprikl.deployment.host import Host
 from fedprikl.deployment.hosted_round import alone
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.errors import DeploymentError, InvalidInputError, ReleaseRefused
-from fedprikl.front.monitoring import read_status
+from fedprikl.front.series import read_status
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import (
     Invitation,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fedprikl as fk
-from fedprikl.front.monitoring import read_status
+from fedprikl.front.series import read_status
 from fedprikl.monitoring.history import History
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.privacy import InsecureSeededNoise, Ledger, RoundState

@@ -15,7 +15,7 @@ from fedprikl.errors import (
     RecordsError,
     ReleaseRefused,
 )
-from fedprikl.front.local_series import EMPTY
+from fedprikl.front.series import EMPTY
 from fedprikl.monitoring.status import SeriesStatus
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import Series, SigningKey

@@ -22,7 +22,7 @@ from fedprikl.errors import (
     LedgerDamagedError,
     LedgerError,
 )
-from fedprikl.front.monitoring import HistorySource, read_status
+from fedprikl.front.series import HistorySource, read_status
 from fedprikl.monitoring.history import History
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import ReleasedPeriod, Series, SignedPlan, SigningKey

@@ -28,7 +28,7 @@ from fedprikl.deployment.flower.organiser import (
 )
 from fedprikl.deployment.progress import named
 from fedprikl.errors import InvalidInputError
-from fedprikl.front.plan_checks import check_valid, now
+from fedprikl.front.checking import check_valid, now
 from fedprikl.protocol import SignedPlan
 
 

@@ -33,7 +33,8 @@ from fedprikl.dashboard import site_places, write_site
 from fedprikl.deployment.flower.organiser import roster_names
 from fedprikl.documents import to_plain
 from fedprikl.errors import HistoryError, HookError, InvalidInputError
-from fedprikl.front.monitoring import (
+from fedprikl.front.checking import check_limits, now
+from fedprikl.front.series import (
     HistorySource,
     deliver_locked,
     deliver_notifications,
@@ -41,7 +42,6 @@ from fedprikl.front.monitoring import (
     read_status,
     verify_history,
 )
-from fedprikl.front.plan_checks import check_limits, now
 from fedprikl.monitoring.history import History
 from fedprikl.monitoring.metrics import metrics_text
 from fedprikl.monitoring.notifications import CommandHook, Hook, Webhook, WebhookSecret

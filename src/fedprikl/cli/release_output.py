@@ -8,7 +8,7 @@ import typer
 from fedprikl.cli.console import print_json, say
 from fedprikl.documents import readable
 from fedprikl.errors import InvalidInputError
-from fedprikl.front.plan_checks import validity
+from fedprikl.front.checking import validity
 from fedprikl.protocol import Plan, Release, SignedPlan
 from fedprikl.reporting import release_page, release_words
 from fedprikl.store import write_whole

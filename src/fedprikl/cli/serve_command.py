@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def open_series(history: Path, ledger: Path, plan: Path, key: str) -> "SeriesSource":
     """The series of a history that is there, if the key that is given signs its releases."""
-    from fedprikl.front.monitoring import HistorySource
+    from fedprikl.front.series import HistorySource
     from fedprikl.monitoring.history import History
 
     signed = SignedPlan.load(plan)

@@ -4,9 +4,9 @@
 is due of a series.
 """
 
+from fedprikl.front.checking import divergence_of, verify
 from fedprikl.front.comparing import compare
-from fedprikl.front.monitoring import monitor
 from fedprikl.front.result import Comparison
-from fedprikl.front.verifying import divergence_of, verify
+from fedprikl.front.series import monitor
 
 __all__ = ["Comparison", "compare", "divergence_of", "monitor", "verify"]

@@ -18,8 +18,7 @@ from fedprikl.errors import (
     LedgerError,
     RecordsError,
 )
-from fedprikl.front.client_sources import Source
-from fedprikl.front.plan_checks import Progress
+from fedprikl.front.checking import Progress
 from fedprikl.monitoring.history import History
 from fedprikl.privacy import Head, Ledger
 from fedprikl.protocol import Aggregator, Plan
@@ -28,6 +27,7 @@ from fedprikl.reference.columns import Values
 from fedprikl.reference.rows import column_values
 
 AnyLedger = Ledger | str | Path | None
+Source = Path | FrameRecords  # the records of a client
 NO_LEDGER = (
     "No ledger was charged, as asked: nothing remembers this release, and nothing stops the next "
     "one. Its epsilon adds to that of everything else released about the same people."

@@ -19,8 +19,7 @@ from fedprikl.front.bookkeeping import (
     epsilon_left,
     open_ledger,
 )
-from fedprikl.front.local_parties import LocalParties
-from fedprikl.front.plan_checks import (
+from fedprikl.front.checking import (
     AnyPlan,
     Progress,
     check_plan,
@@ -29,6 +28,7 @@ from fedprikl.front.plan_checks import (
     signed_plan,
     silent,
 )
+from fedprikl.front.local_parties import LocalParties
 from fedprikl.front.result import Comparison
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import (

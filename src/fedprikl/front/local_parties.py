@@ -1,17 +1,19 @@
-"""All parties of a round in this process: who counts, who is charged, who releases."""
+"""All parties of a round in this process: whose records count, who is charged, who releases."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fedprikl.errors import ReleaseRefused
-from fedprikl.front.bookkeeping import open_account
-from fedprikl.front.client_sources import ClientSources, Source, find_clients
-from fedprikl.front.plan_checks import Progress, silent
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from fedprikl.errors import InvalidInputError, RecordsError, ReleaseRefused
+from fedprikl.front.bookkeeping import Source, open_account
+from fedprikl.front.checking import Progress, silent
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import (
     Aggregator,
@@ -27,8 +29,167 @@ from fedprikl.protocol import (
     run_round,
 )
 from fedprikl.protocol.client import NO_RECORDS
-from fedprikl.records import CsvFormat, Days, FileRecords, RecordCounts, count_all
+from fedprikl.records import (
+    CsvFormat,
+    Days,
+    FileRecords,
+    FrameRecords,
+    RecordCounts,
+    check_all,
+    check_once,
+    count_all,
+)
+from fedprikl.records.sources import ANY, named_days
 from fedprikl.reference import Reference
+
+ONE_EACH = "Give one data frame, array or file per client: a list, a mapping of names, or a folder."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientSources:
+    """The records of each client, by its name; and why others were left out."""
+
+    used: dict[str, Source]
+    bad: dict[str, str]
+    bad_words: str  # empty if all can be used
+
+
+def find_clients(
+    clients: Any,
+    reference: Reference,
+    *,
+    form: CsvFormat,
+    skip_bad: bool,
+    drawn: bool = False,
+    days: Days | None = None,
+) -> ClientSources:
+    """The clients of a folder, a mapping of names, or a list.
+
+    A source is bad if it cannot be opened or lacks a column: that is known from its header, so
+    that whether it is left out never depends on a record. Where records are `drawn`, whole clients
+    are protected: one without files, or with files that hold nothing, is not bad. With `days`,
+    only the files named after them are opened; they may lie in folders by period or by client.
+    A file that two clients or periods share, by whatever link, is refused: it counts once.
+    """
+    found = _named(clients if days is None else _by_period(clients))
+    bad = check_all(found, reference, format=form, drawn=drawn, days=days)
+    words = _listed(bad, found) if bad else ""
+    if bad and not skip_bad:
+        raise RecordsError(
+            f"{words}\nNothing was counted. Mend them, or leave them out with --skip-bad-files "
+            "(in Python: skip_bad_files=True)."
+        )
+    used = {name: source for name, source in found.items() if name not in bad}
+    check_once((s for s in used.values() if isinstance(s, Path)), by_name=days is not None)
+    if len(used) < 3:
+        where = clients if isinstance(clients, str | Path) else "The list of clients"
+        raise InvalidInputError(f"{where} holds {len(used)} clients; a secure sum needs 3.")
+    return ClientSources(used, bad, words)
+
+
+def _named(clients: Any) -> dict[str, Source]:
+    """The source of each client; names of a list are paths, or numbers."""
+    match clients:
+        case str() | Path():
+            return {path.name: path for path in _entries(Path(clients))}
+        case Mapping():
+            if not all(isinstance(name, str) and name.strip() for name in clients):
+                raise InvalidInputError(
+                    "The names of clients must be texts, none of them empty; for example "
+                    "{str(k): frame}."
+                )
+            found = {name: _source(source, name) for name, source in clients.items()}
+        case _:
+            found = _numbered(clients)
+    frames = [
+        id(s.records)
+        for s in found.values()
+        if isinstance(s, FrameRecords) and not (isinstance(s.records, tuple) and not s.records)
+    ]
+    if len(set(frames)) < len(frames):
+        raise InvalidInputError(
+            "Two clients have the same records. Each record would count twice, but it is protected "
+            "as one. Name every frame once."
+        )
+    return found
+
+
+def _numbered(clients: Any) -> dict[str, Source]:
+    single = _is_frame(clients) or isinstance(clients, np.ndarray | bytes)
+    if single or not isinstance(clients, Iterable):
+        raise InvalidInputError(f"The clients are one {type(clients).__name__}. {ONE_EACH}")
+    sources = list(clients)
+    if any(isinstance(each, tuple) and len(each) == 2 and _is_frame(each[1]) for each in sources):
+        raise InvalidInputError(
+            f"The clients are pairs of a name and a frame. {ONE_EACH} For a groupby: "
+            "{str(k): g for k, g in grouped}."
+        )
+    width = len(str(len(sources)))
+    found: dict[str, Source] = {}
+    for number, source in enumerate(sources, start=1):
+        name = str(source) if isinstance(source, str | Path) else f"client {number:0{width}}"
+        if name in found:
+            raise InvalidInputError(f"The client {name} is listed twice. Name every file once.")
+        found[name] = _source(source, name)
+    return found
+
+
+def _source(source: Any, name: str) -> Source:
+    """One client's records; what can only be read once, or only later, is refused."""
+    if isinstance(source, str | Path):
+        return Path(source)
+    if _is_frame(source):
+        if isinstance(nw.from_native(source), nw.LazyFrame):
+            raise InvalidInputError(f"The frame of {name} is lazy. Collect it first.")
+        return FrameRecords(source)
+    if isinstance(source, np.ndarray | Sequence) and not isinstance(source, bytes):
+        return FrameRecords(source)
+    raise InvalidInputError(
+        f"The records of {name} are of the type {type(source).__name__}. {ONE_EACH}"
+    )
+
+
+def _is_frame(source: Any) -> bool:
+    return nw.from_native(source, pass_through=True) is not source
+
+
+def _by_period(folder: Path) -> Path | dict[str, Path]:
+    """The clients whose files lie in folders by period, under the same name in each of them."""
+    periods = [entry for entry in _entries(folder) if entry.is_dir() and named_days(entry)]
+    names = {entry.name for period in periods for entry in _entries(period)}
+    return {name: folder / ANY / name for name in sorted(names)} if periods else folder
+
+
+def _entries(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder} is not a folder with one file per client.")
+    try:
+        return sorted(path for path in folder.iterdir() if path.name[0] not in "._")
+    except OSError as error:
+        raise InvalidInputError(f"Cannot read {folder}: {error.strerror}.") from None
+
+
+def _listed(bad: Mapping[str, str], found: Mapping[str, Source]) -> str:
+    """Each fault once, with the first clients that have it."""
+    places = {name: str(s) if isinstance(s, Path) else name for name, s in found.items()}
+    one, many = "file or folder", "files or folders"
+    if not all(isinstance(found[name], Path) for name in bad):
+        one, many = "source", "sources"
+    what = f"1 {one}" if len(bad) == 1 else f"{len(bad)} {many}"
+    alike: dict[str, list[str]] = {}
+    for name, why in bad.items():
+        alike.setdefault(why.replace(places[name], ""), []).append(name)
+    lines = [f"- {bad[names[0]]}{_others(names[1:])}" for names in alike.values()]
+    one_each = (" ".join(line.split("\n")) for line in lines)  # a name may hold a line break
+    return "\n".join([f"{what} of clients cannot be used.", *one_each])
+
+
+def _others(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f" The same is true of {', '.join(names[:2])}{more}."
+
 
 SOFTWARE = f"fedprikl {version('fedprikl')}"
 SMALLEST = 3  # clients of a secure sum
