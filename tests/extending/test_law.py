@@ -311,6 +311,8 @@ def test_the_audit_tries_it(extension: Any, claim: float, refuted: bool) -> None
 def test_a_name_stands_for_one_class(noise: Mechanism) -> None:
     with pytest.raises(InvalidInputError, match="exists already"):
         register_charge(KIND)(LaplaceMechanism)
+    with pytest.raises(InvalidInputError, match="The noise 'laplace' on Numbers exists already"):
+        register_law("laplace", on=Numbers)(type(noise))
     with pytest.raises(InvalidInputError, match="frozen dataclass"):
         register_charge("new")(object)
     register_charge(KIND)(type(noise))  # the same class again, as after a reload

@@ -213,17 +213,18 @@ def register_charge(kind: str) -> Callable[[Registered], Registered]:
     def register(cls: Registered) -> Registered:
         if not is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
             raise InvalidInputError(f"{cls.__name__} must be a frozen dataclass: a charge is data.")
-        known = _KINDS.get(kind)
-        if known is not None and _place(known) != _place(cls):  # the same place: a reload
-            raise InvalidInputError(f"A charge of kind {kind!r} exists already; choose a new name.")
+        refuse_taken(_KINDS.get(kind), cls, f"A charge of kind {kind!r}")
         _KINDS[kind], _NAMES[cls] = cls, kind
         return cls
 
     return register
 
 
-def _place(cls: type[Any]) -> tuple[str, str]:
-    return cls.__module__, cls.__qualname__
+def refuse_taken(known: type[Any] | None, cls: type[Any], what: str) -> None:
+    """Refuses a name that stands for another class; the same class again is a reload."""
+    places = {(each.__module__, each.__qualname__) for each in (known or cls, cls)}
+    if len(places) > 1:
+        raise InvalidInputError(f"{what} exists already; choose a new name.")
 
 
 def charge_named(kind: Any) -> type[Charge] | None:

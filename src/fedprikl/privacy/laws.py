@@ -76,6 +76,7 @@ from fedprikl.privacy.charges import (
     as_charge,
     check_charge,
     check_zero_or_delta,
+    refuse_taken,
     register_charge,
 )
 from fedprikl.privacy.noise import GRID_SLACK, NoiseSource
@@ -257,7 +258,9 @@ def register_law(name: str, *, on: type[On[Any]]) -> Callable[[Registered], Regi
     """Class decorator: noise of this law, where plans write `name`, is of this class."""
 
     def register(cls: Registered) -> Registered:
-        _LAWS.setdefault(name, {})[on] = cls
+        known = _LAWS.setdefault(name, {})
+        refuse_taken(known.get(on), cls, f"The noise {name!r} on {on.__name__}")
+        known[on] = cls
         return cls
 
     return register
