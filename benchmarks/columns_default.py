@@ -18,7 +18,6 @@ from fedprikl.estimation import (
     CountsDesign,
     NoisyCounts,
     NoisyViews,
-    ViewVector,
     judge_columns,
     noise_counts,
     score_sensitivity,
@@ -27,7 +26,7 @@ from fedprikl.estimation import (
 )
 from fedprikl.estimation.cells import CountLaw, law_without_drift, step_up
 from fedprikl.estimation.no_drift import NoDrift, public_simulation
-from fedprikl.estimation.statistic import COUNTS, OUT_OF_DOMAIN, Statistic
+from fedprikl.estimation.statistic import COUNTS, OUT_OF_DOMAIN, Statistic, scored_statistic
 from fedprikl.privacy import InsecureSeededNoise
 from fedprikl.protocol import Plan, trust_of
 from fedprikl.protocol.answering import expected_noise
@@ -85,9 +84,19 @@ class Default:
             plain = [weighted_score(view, score) for view in held]
             values = each.law.add_to(plain, deltas, source)
             found.append(
-                ViewVector(score=score, values=values, sensitivities=deltas, noise=each.law)
+                [
+                    scored_statistic(
+                        float(values[i]),
+                        score=score,
+                        points=view,
+                        records=total,
+                        mechanism=each.law.for_sensitivity(float(deltas[i])),
+                    )
+                    for i, view in enumerate(points)
+                ]
             )
-        return NoisyViews(counts=noisy, mechanism=str(counts.law.noise), vectors=tuple(found))
+        by_view = tuple(zip(*found, strict=True))
+        return NoisyViews(counts=noisy, mechanism=str(counts.law.noise), values=by_view)
 
     def _in_shares(self, exact: list[Ints]) -> NoisyViews:
         """Counts that carry the noise of all clients."""

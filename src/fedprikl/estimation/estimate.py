@@ -22,7 +22,6 @@ from fedprikl.estimation.scoring import BatchCounts
 from fedprikl.estimation.statistic import (
     Statistic,
     out_of_domain_statistic,
-    scored_statistic,
     variation_statistic,
 )
 from fedprikl.estimation.verdict import (
@@ -31,7 +30,7 @@ from fedprikl.estimation.verdict import (
     simulate_together,
     simulated_draws,
 )
-from fedprikl.privacy import Calibrated, Mechanism, NoiseSource, PrivacyStatement
+from fedprikl.privacy import Mechanism, NoiseSource, PrivacyStatement
 from fedprikl.reference import OutOfDomain, QueryPoints, Spread
 
 POPULATIONS, RESAMPLES = 200, 20  # that tell what no drift gives
@@ -148,42 +147,21 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ViewVector:
-    """One divergence of every view, with noise."""
-
-    score: Score
-    values: Floats  # per view
-    sensitivities: Floats  # Delta of each: the noise is proportional to it
-    noise: Calibrated
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NoisyViews:
     """All that is released about views. Public."""
 
     counts: tuple[NoisyCounts, ...]  # of each view, in one batch
     mechanism: str  # the noise on every count, in words
-    vectors: tuple[ViewVector, ...] = ()  # tv, js; none where nobody is trusted
+    values: tuple[tuple[Statistic, ...], ...] = ()  # of each view: tv, js; none in noise shares
 
     def statistics(
         self, view: int, points: QueryPoints, outside: OutOfDomain
     ) -> tuple[Statistic, ...]:
         """The statistics of one view; `outside` is the law of records outside its cells."""
         noisy = self.counts[view]
-        design = CountsDesign.of(points, noisy)
-        values = (
-            scored_statistic(
-                float(each.values[view]),
-                score=each.score,
-                points=points,
-                records=design.records,
-                mechanism=each.noise.for_sensitivity(float(each.sensitivities[view])),
-            )
-            for each in self.vectors
-        )
         return (
-            *values,
-            variation_statistic(design, np.array(noisy.counts)),
+            *(self.values[view] if self.values else ()),
+            variation_statistic(CountsDesign.of(points, noisy), np.array(noisy.counts)),
             out_of_domain_statistic(points, noisy, outside),
         )
 

@@ -19,7 +19,6 @@ from fedprikl.estimation import (
     CountsDesign,
     NoisyCounts,
     NoisyViews,
-    ViewVector,
     score_sensitivity,
 )
 from fedprikl.estimation.drift_model import SEED, drifted_ratios, ratio_divergence, smooth_examples
@@ -33,7 +32,7 @@ from fedprikl.estimation.simulated_releases import (
     ValueNoise,
     simulated_errors,
 )
-from fedprikl.estimation.statistic import Statistic, variation_statistic
+from fedprikl.estimation.statistic import Statistic, scored_statistic, variation_statistic
 from fedprikl.estimation.verdict import (
     NullValues,
     joint_thresholds,
@@ -473,15 +472,20 @@ class SimulatedRound:
         return found.statistics
 
     def _column_statistics(self) -> tuple[Statistic, ...]:
-        trust, vectors = trust_of(self.plan), list[ViewVector]()
+        trust, values = trust_of(self.plan), list[Statistic]()
         if isinstance(trust, ScoredSum):
             for question in self.plan.about_columns:
                 score, noise = trust.score_of(question), trust.noise_of(question).law
                 if question.release != "value" or not isinstance(noise, Calibrated):
                     continue
-                delta = np.array([self.sensitivity(score)])
-                vectors.append(
-                    ViewVector(score=score, values=np.zeros(1), sensitivities=delta, noise=noise)
+                values.append(
+                    scored_statistic(
+                        0.0,
+                        score=score,
+                        points=self.points,
+                        records=self.records,
+                        mechanism=noise.for_sensitivity(self.sensitivity(score)),
+                    )
                 )
         nothing = np.zeros(len(self.points) + 1)
         counts = NoisyCounts.of(nothing, self.records, [self._count_noise])
@@ -490,7 +494,7 @@ class SimulatedRound:
             records=self.known.records,
             design_effect=self.plan.verdict.design_effect,
         )
-        released = NoisyViews(counts=(counts,), mechanism="", vectors=tuple(vectors))
+        released = NoisyViews(counts=(counts,), mechanism="", values=(tuple(values),))
         return released.statistics(0, self.points, law)
 
     @property

@@ -19,13 +19,13 @@ from fedprikl.estimation import (
     Estimates,
     NoisyCounts,
     NoisyViews,
-    ViewVector,
     estimates_from_counts,
     noise_counts,
     score_sensitivity,
     weighted_score,
 )
 from fedprikl.estimation.adaptive import adaptive_value
+from fedprikl.estimation.statistic import Statistic, scored_statistic
 from fedprikl.estimation.trusted_aggregator import TRUST, AskedNumber
 from fedprikl.privacy import (
     Calibrated,
@@ -210,7 +210,7 @@ class _Reading:
     rng: np.random.Generator
     each: dict[Question, Estimate] = field(default_factory=dict)
     stated: list[PrivacyStatement] = field(default_factory=list)
-    vectors: list[ViewVector] = field(default_factory=list)
+    values: list[list[Statistic]] = field(default_factory=list)  # of each question, by column
     noisy: dict[Columns, NoisyCounts] = field(default_factory=dict)
     mechanism: str = ""  # of the counts of columns
 
@@ -222,7 +222,7 @@ class _Reading:
             columns = NoisyViews(
                 counts=tuple(counts.values()),
                 mechanism=self.mechanism,
-                vectors=tuple(self.vectors),
+                values=tuple(zip(*self.values, strict=True)),
             )
         privacy = self.stated[0]
         if isinstance(self.trust, ScoredSum):
@@ -247,7 +247,7 @@ class _Reading:
         assert isinstance(law, Calibrated)  # noqa: S101  only the whole has adaptive noise
         self.stated.append(self._state(noise, law, points))
         if not noise.is_counts:
-            self.vectors.append(self._vector(question, law, points, numbers[0]))
+            self.values.append(self._scored(question, law, points, numbers[0]))
             return
         laws = [CountNoise.of(law.noise)] * points[0].batches
         for columns, counts in zip(question.views, numbers, strict=True):
@@ -322,20 +322,26 @@ class _Reading:
             return asked.estimate(value, noise.law, insecure=insecure)
         return asked.adaptive_estimate(value, noise.law.epsilon, insecure=insecure)
 
-    def _vector(
+    def _scored(
         self,
         question: Question,
         law: Calibrated,
         points: Sequence[QueryPoints],
         values: Sequence[float],
-    ) -> ViewVector:
-        """The value of a divergence in each view."""
+    ) -> list[Statistic]:
+        """The value of a divergence in each view, as a verdict takes it."""
         score, records = self.trust.score_of(question), np.array([sum(self.noised.records)])
         bound = self.trust.plan.contribution_bound
-        deltas = [score_sensitivity(view, records, score, bound) for view in points]
-        return ViewVector(
-            score=score, values=np.array(values), sensitivities=np.array(deltas), noise=law
-        )
+        return [
+            scored_statistic(
+                value,
+                score=score,
+                points=view,
+                records=records,
+                mechanism=law.for_sensitivity(score_sensitivity(view, records, score, bound)),
+            )
+            for view, value in zip(points, values, strict=True)
+        ]
 
     def _state(
         self, noise: QuestionNoise, law: Calibrated, points: Sequence[QueryPoints]
