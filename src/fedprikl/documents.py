@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fedprikl.errors import InvalidInputError
@@ -44,6 +45,14 @@ def parse_document(text: str | bytes, what: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidInputError(f"This is not a {what}.")
     return document
+
+
+def read_file(path: str | Path, what: str) -> bytes:
+    """The content of a file that a user names; `what` it should be."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidInputError(f"Cannot read the {what} {path}: {error.strerror}.") from None
 
 
 def check_version(content: dict[str, Any], name: str, version: int, advice: str) -> None:

@@ -1,5 +1,6 @@
 """Keys: who made a plan or a release, who may take part, and messages sealed to the aggregator."""
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Collection
@@ -18,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from fedprikl.documents import canonical, to_plain
+from fedprikl.documents import canonical, read_file, to_plain
 from fedprikl.errors import InvalidInputError, SealError
 from fedprikl.secure_sum.sum_keys import is_usable_key
 from fedprikl.store import replace_file
@@ -50,13 +51,9 @@ class PrivateKey:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """A key from a PEM file written by `save`."""
-        key: object = None
-        try:
-            key = load_pem_private_key(Path(path).read_bytes(), password=None)
-        except OSError as error:
-            raise InvalidInputError(f"Cannot read the key {path}: {error.strerror}.") from None
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            pass  # the file holds none
+        pem, key = read_file(path, "key"), object()
+        with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):  # holds none
+            key = load_pem_private_key(pem, password=None)
         if not isinstance(key, cls._kind):
             raise InvalidInputError(f"{path} is not an unencrypted {cls._name} key in PEM format.")
         return cls(key)

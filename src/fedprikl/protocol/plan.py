@@ -24,6 +24,7 @@ from fedprikl.documents import (
     digest,
     parse_document,
     read_exactly,
+    read_file,
     to_plain,
 )
 from fedprikl.errors import InvalidInputError
@@ -548,8 +549,4 @@ class SignedPlan:
     @classmethod
     def load(cls, path: str | Path) -> "SignedPlan":
         """The signed plan of a file."""
-        try:
-            text = Path(path).read_bytes()
-        except OSError as error:
-            raise InvalidInputError(f"Cannot read the plan {path}: {error.strerror}.") from None
-        return cls.from_dict(parse_document(text, "plan"))
+        return cls.from_dict(parse_document(read_file(path, "plan"), "plan"))

@@ -11,6 +11,7 @@ from fedprikl.documents import (
     digest,
     parse_document,
     read_fields,
+    read_file,
     to_plain,
 )
 from fedprikl.errors import InvalidInputError
@@ -317,10 +318,7 @@ class Release:
     @classmethod
     def load(cls, path: str | Path) -> "Release":
         """The release of a file."""
-        try:
-            return cls.from_bytes(Path(path).read_bytes())
-        except OSError as error:
-            raise InvalidInputError(f"Cannot read the release {path}: {error.strerror}.") from None
+        return cls.from_bytes(read_file(path, "release"))
 
 
 def _read(content: Any, signer: str, signature: str) -> Release:
