@@ -290,7 +290,7 @@ def test_without_smoothing_no_client_is_hidden() -> None:
 @pytest.mark.parametrize("moved", [0, -1, 1.5])
 def test_bad_input_says_what_to_do(moved: Any) -> None:
     points, records = all_points(np.array([0.6, 0.4])), np.array([5])
-    with pytest.raises(InvalidInputError, match="moved"):
+    with pytest.raises(InvalidInputError, match="contribution"):
         score_sensitivity(points, records, Score(), moved)
     with pytest.raises(InvalidInputError, match="contribution"):
         contribution_sensitivity([], moved)
