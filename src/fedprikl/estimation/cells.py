@@ -1,4 +1,4 @@
-"""Which cells of which columns moved, and the share of each: from public noisy counts."""
+"""Which cells of which columns shifted, and the share of each: from public noisy counts."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -172,7 +172,7 @@ def shifted_cells(
 
     Each noisy count is compared with the law it has without drift: sampling, clients whose records
     are correlated, the reference's own sampling, and the noise. Its p-value is two-sided. Of all
-    cells of all views that are called moved, a share of at most `false_discovery` has not, on
+    cells of all views that are called shifted, a share of at most `false_discovery` has not, on
     average, or went the other way (Benjamini and Hochberg, 1995; tests/estimation measures it,
     as counts of one column depend on each other).
 
@@ -192,8 +192,8 @@ def shifted_cells(
     rng = public_simulation()
     sides = [law_without_drift(view, rng).sides(np.array(view.noisy.counts)) for view in views]
     above, below = (np.concatenate(side) for side in zip(*sides, strict=True))
-    moved = step_up(above, below, rate)
-    return tuple(np.split(moved, np.cumsum([len(view.points) for view in views])[:-1]))
+    shifted = step_up(above, below, rate)
+    return tuple(np.split(shifted, np.cumsum([len(view.points) for view in views])[:-1]))
 
 
 def step_up(above: Floats, below: Floats, false_discovery: float) -> npt.NDArray[np.int64]:

@@ -276,9 +276,9 @@ class _Cells:
         return path(float(scipy.optimize.brentq(missing, none, most, xtol=1e-14)))
 
     def shrunk(self, which: Floats, left: float) -> Floats:
-        """A share `left` of some cells is left; all others grow alike."""
-        moved = float(self.mass @ which)
-        return np.where(which > 0, left, (1 - left * moved) / (1 - moved))
+        """A share `left` of some cells is left; all others grow in proportion."""
+        mass = float(self.mass @ which)
+        return np.where(which > 0, left, (1 - left * mass) / (1 - mass))
 
     def shrink(self, which: Floats, size: float) -> Floats | None:
         if not which.any() or which.all():
@@ -291,7 +291,7 @@ class _Cells:
         return which
 
     def sizes_gone(self, mass: Floats) -> Floats:
-        """The sizes if cells of this mass vanish, and all others grow alike."""
+        """The sizes if cells of this mass vanish, and all others grow in proportion."""
         two = np.stack([np.zeros_like(mass), 1 / np.maximum(1 - mass, 1e-300)], axis=-1)
         gaps = self.score.divergence.gap(1 + self.keep * (two - 1), self.keep * (two - 1))
         return np.asarray(mass * gaps[..., 0] + (1 - mass) * gaps[..., 1])

@@ -37,7 +37,7 @@ BISECTIONS, TOLERANCE = 50, 1e-3
 DRAWS = 24  # simulated releases of each population
 UNCERTAIN = 3.0  # a count of less than so many deviations of its noise may be any below
 OUTSIDE = (0.0, 2.0)  # out-of-domain counts may be larger by so many deviations of their noise
-CAUTION = 0.9  # deviations more: errors are not normal, and their spread is known from few trials
+CAUTION = 0.9  # deviations more: errors are not normal, and their spread is known from few draws
 RATIOS = 20_001  # ratios v at which clipping is looked at
 
 

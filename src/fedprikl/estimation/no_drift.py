@@ -38,7 +38,7 @@ class Ratios:
     reference's own sampling adds is the same for all batches, and lowers the mean of cells that
     happened to be seen. How much clients differ was estimated from few clients, and in each cell
     from its holders, so draws are Student's and not normal. Clients differ unequally, so a
-    population differs by more or less in all cells together (`unlike`).
+    population differs by more or less in all cells together (`inequality`).
     """
 
     spread: Spread
@@ -74,16 +74,16 @@ class Ratios:
         error = self.known[:, terms] + rng.standard_normal(shape) * np.sqrt(weight * own)
         variance = weight * own + _own(self.spread, own, pi) / mean
         rest = max(0.0, 1 - float(pi.sum()))
-        moved = np.zeros(shape[0])
+        gained = np.zeros(shape[0])
         if len(common):
             scale = np.sqrt(weight * self.strength)
             factors = self.common + scale * rng.standard_normal(self.common.shape)
             error += factors @ common
             both = (weight + self.spread.between_counted) * self.strength
             variance = variance + both * np.sum(common**2, axis=0)
-            moved = factors @ (common @ pi)  # what the asked cells gain, the others lose
+            gained = factors @ (common @ pi)  # what the asked cells gain, the others lose
         asked = pi * mean * gamma_like(error, variance)
-        others = np.maximum(rest - moved, rest / 10) + float(pi @ (1 - mean))
+        others = np.maximum(rest - gained, rest / 10) + float(pi @ (1 - mean))
         shares = np.column_stack([asked, others])
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 

@@ -52,7 +52,7 @@ class MonitoredView:
     points: QueryPoints  # all cells, one batch
     scores: tuple[Score, ...] = (view_score("kl"), view_score("tv"))  # sizes that are shown
     spread: Spread | float = 1.0
-    error: Floats | None = None  # per cell, and of the share of the rest last (not divided by Pi)
+    error: Floats | None = None  # per cell, and of the out-of-domain share last (not divided by Pi)
 
     def __post_init__(self) -> None:
         if self.points.batches != 1:
@@ -77,7 +77,7 @@ class MonitoredView:
 
     @property
     def shares(self) -> Floats:
-        """What share of the records each cell should hold, and the rest last.
+        """What share of the records each cell should hold, out of the domain last.
 
         The rest are records in no cell of the reference. What the reference happened to miss is
         part of it.
@@ -114,7 +114,7 @@ class MonitoredView:
         return Spread(clients=(1,), correlation=known if icc else None)
 
     def lasting(self, records: Floats | float, clients: Floats | float) -> Floats:
-        """The variance of the shares that no longer window averages out, the rest last.
+        """The variance of the shares that no longer window averages out, out of the domain last.
 
         The error of a counted Pi, and what clients differ in if they stay the same. `records` and
         `clients` are those of one period, and may be arrays: one row for each.

@@ -267,18 +267,18 @@ def _tolerated(
     """Running sums with a lasting deviation of `TOLERATED` nats, all of which the grouping sees."""
     shares = grouping.sums(case.view.shares)
     if grouping.kind == "out_of_domain":
-        moved = TOLERATED * np.abs(rng.standard_normal((len(total), 1)))
+        shift = TOLERATED * np.abs(rng.standard_normal((len(total), 1)))
     else:
         direction = rng.standard_normal((len(total), len(shares)))
         direction -= (direction @ shares)[:, None] / shares.sum()
         size = np.maximum(direction**2 @ shares, 1e-300)
-        moved = direction * shares * np.sqrt(2 * TOLERATED / size)[:, None]
+        shift = direction * shares * np.sqrt(2 * TOLERATED / size)[:, None]
     records = case.records * np.arange(1, case.periods + 1)
-    return np.asarray(total + records[:, None] * moved[:, None, :])
+    return np.asarray(total + records[:, None] * shift[:, None, :])
 
 
 def _counts(case: NullCase, *, same_clients: bool) -> Iterator[tuple[Floats, np.random.Generator]]:
-    """Noisy counts, the rest last, of some series at a time: (series, periods, cells + 1)."""
+    """Noisy counts, out of the domain last, of some series: (series, periods, cells + 1)."""
     rng, cells = public_simulation(), len(case.view.points) + 1
     step = max(1, CHUNK // (case.periods * cells))
     for start in range(0, case.series, step):
@@ -290,7 +290,7 @@ def _counts(case: NullCase, *, same_clients: bool) -> Iterator[tuple[Floats, np.
 
 
 def _shares(case: NullCase, series: int, rng: np.random.Generator, *, same_clients: bool) -> Floats:
-    """P without drift, the rest last: (series, periods, or 1 for all of them, cells + 1)."""
+    """P without drift, out of the domain last: (series, periods or 1 for all, cells + 1)."""
     view = case.view
     pi, cells = view.pi, view.points.cells
     spread = view.spread_at(case.records, case.clients)

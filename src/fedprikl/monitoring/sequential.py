@@ -74,7 +74,7 @@ def _baseline(view: MonitoredView, periods: Sequence[PeriodCounts], place: int) 
     noise, (records,) = seen.noise[0].sd ** 2, seen.records
     counts = project_counts(seen.numbers, records)
     held = np.maximum(counts, LEAST)
-    held[-1] = counts[-1]  # the rest may well be empty
+    held[-1] = counts[-1]  # the out-of-domain count may well be 0
     pi = held / held.sum()
     error = np.append((noise + held[:-1]) / held[:-1] ** 2, (noise + held[-1]) / records**2)
     spread = view.spread
