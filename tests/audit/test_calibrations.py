@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from fedprikl import InvalidInputError
 from fedprikl.audit import AuditCase, AuditResult, exact_case, paper_case
+from fedprikl.cli.app import app
 from tests.false_alarm import FALSE_ALARM
 
 pytestmark = pytest.mark.slow
@@ -21,7 +22,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def tried(case: AuditCase) -> AuditResult:
-    return case.run(epsilon=1.0, delta=DELTA, trials=20_000, false_alarm=FALSE_ALARM)
+    return case.run(trials=20_000, false_alarm=FALSE_ALARM)
 
 
 def distance(case: AuditCase) -> float:
@@ -59,8 +60,11 @@ def test_the_paper_mean_moves_by_one_term() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"), [({"points": 1}, "at least 2"), ({"released": "x"}, "'terms' or 'mean'")]
+    ("option", "value", "words"),
+    [("--points", "1", "x>=2"), ("--released", "x", "'terms', 'mean'")],
 )
-def test_bad_input_says_what_to_do(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidInputError, match=words):
-        paper_case(**(SETTINGS | {"released": "terms"} | changes))
+def test_bad_input_says_what_to_do(option: str, value: str, words: str) -> None:
+    command = ["audit", "--calibration", "paper", option, value]
+    result = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert words in result.stderr

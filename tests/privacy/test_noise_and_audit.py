@@ -161,7 +161,7 @@ def test_the_result_is_plain_data() -> None:
     document = result.to_dict()
     assert document["claimed_epsilon"] == 1.0
     assert document["refuted"] is False
-    assert set(document["tests"]) == {"clopper-pearson", "floating-point precision", "gaussian"}
+    assert set(document["bounds"]) == {"clopper-pearson", "floating-point precision", "gaussian"}
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ DRAWS = 200_000  # numbers with noise that are drawn for a question, about
 FEWEST = 500  # releases of either data set; of as many numbers as can be drawn so often
 ROUNDING = 1e-9  # of the account
 ASKED, SIZE = "noise asked for", "size of the noise"
+Draw = Callable[[Floats], Floats | Ints]  # such numbers with noise
 
 
 class Claim(NamedTuple):
@@ -48,7 +49,7 @@ class Asked:
     """Noise that a release asked for: on which numbers, of which law."""
 
     values: Floats
-    draw: Callable[[Floats], Floats | Ints]  # such numbers with noise
+    draw: Draw
     scale: float
     variance: float
     gaussian: bool = False
@@ -79,51 +80,54 @@ class Listener:
 
     def laplace(self, values: npt.ArrayLike, *, scale: float) -> Floats:
         """values + Laplace(scale)."""
-        draw = partial(self._source.laplace, scale=scale)
-        return self._note(Asked(np.asarray(values, np.float64), draw, scale, 2 * scale**2))
+        return self._note(partial(self._source.laplace, scale=scale), values, scale, 2 * scale**2)
 
     def gaussian(self, values: npt.ArrayLike, *, sigma: float) -> Floats:
         """values + N(0, sigma^2)."""
-        draw, exact = partial(self._source.gaussian, sigma=sigma), np.asarray(values, np.float64)
-        return self._note(Asked(exact, draw, sigma, sigma**2, gaussian=True))
+        draw = partial(self._source.gaussian, sigma=sigma)
+        return self._note(draw, values, sigma, sigma**2, gaussian=True)
 
     def integer_gaussian(self, counts: npt.ArrayLike, *, sigma: float) -> Ints:
         """counts + discrete Gaussian."""
         draw = partial(self._source.integer_gaussian, sigma=sigma)
         variance = IntegerGaussianMechanism(sigma=sigma, coordinates=1).standard_deviation ** 2
-        exact = np.asarray(counts, np.float64)
-        asked = Asked(exact, draw, sigma, variance, gaussian=True, whole=True)
-        return self._note(asked).astype(np.int64)
+        return self._note(draw, counts, sigma, variance, gaussian=True, whole=True).astype(np.int64)
 
     def integer_laplace(self, counts: npt.ArrayLike, *, scale: float) -> Ints:
         """counts + discrete Laplace."""
-        draw = partial(self._source.integer_laplace, scale=scale)
-        exact = np.asarray(counts, np.float64)
-        asked = Asked(exact, draw, scale, laplace_variance(scale), whole=True)
-        return self._note(asked).astype(np.int64)
+        draw, variance = partial(self._source.integer_laplace, scale=scale), laplace_variance(scale)
+        return self._note(draw, counts, scale, variance, whole=True).astype(np.int64)
 
     def laplace_share(
         self, entries: int, *, scale: float, shares: int, coordinates: int = 2
     ) -> Ints:
         """A share of discrete Laplace noise."""
-
-        def draw(zeros: Floats) -> Ints:
-            return self._source.laplace_share(
-                len(zeros), scale=scale, shares=shares, coordinates=coordinates
-            )
-
-        variance = laplace_variance(scale) / shares
-        asked = Asked(np.zeros(entries), draw, scale, variance, whole=True)
-        return self._note(asked).astype(np.int64)
+        share = partial(
+            self._source.laplace_share, scale=scale, shares=shares, coordinates=coordinates
+        )
+        variance, zeros = laplace_variance(scale) / shares, np.zeros(entries)
+        noise = self._note(lambda some: share(len(some)), zeros, scale, variance, whole=True)
+        return noise.astype(np.int64)
 
     def below(self, end: int) -> int:
         """From 0 up to, and without, `end`."""
         self.ends.append(end)
         return self._source.below(end)
 
-    def _note(self, asked: Asked) -> Floats:
-        given = np.asarray(asked.draw(asked.values), dtype=np.float64)
-        if self.given and asked.values is self.given[-1]:  # a law that draws more than once
+    def _note(
+        self,
+        draw: Draw,
+        values: npt.ArrayLike,
+        scale: float,
+        variance: float,
+        *,
+        gaussian: bool = False,
+        whole: bool = False,
+    ) -> Floats:
+        exact = np.asarray(values, np.float64)
+        asked = Asked(exact, draw, scale, variance, gaussian, whole)
+        given = np.asarray(draw(exact), np.float64)
+        if self.given and exact is self.given[-1]:  # a law that draws more than once
             asked = self.asked.pop().below(asked)
             self.given.pop()
         self.asked.append(asked)
@@ -161,15 +165,14 @@ class Additive:
         """
         width = min(len(self.laws), max(1, self.budget // (2 * FEWEST)))
         squares, worlds = list[Floats](), (self.left[:width], self.right[:width])
-        return _all_bounds(
-            claim,
-            [partial(self._sample, world, worlds, squares) for world in worlds],
-            trials or max(FEWEST, self.budget // (2 * width)),
-            false_alarm,
-            gaussian=self.laws[0].gaussian,
-            asked=self.account(self, 1.0, claim.delta),
-            size=lambda chance: self.account(self, self._most_noise(squares, chance), claim.delta),
-        )
+
+        def size(chance: float) -> float:
+            return self.account(self, self._most_noise(squares, chance), claim.delta)
+
+        samplers = [partial(self._sample, world, worlds, squares) for world in worlds]
+        trials = trials or max(FEWEST, self.budget // (2 * width))
+        asked, gaussian = self.account(self, 1.0, claim.delta), self.laws[0].gaussian
+        return _all_bounds(claim, samplers, trials, false_alarm, asked, size, gaussian=gaussian)
 
     def _sample(
         self, world: Floats, worlds: tuple[Floats, Floats], squares: list[Floats], trials: int
@@ -236,10 +239,10 @@ def _all_bounds(
     samplers: Sequence[Sampler],
     trials: int,
     false_alarm: float,
-    *,
-    gaussian: bool,
     asked: float,
     size: Callable[[float], float],
+    *,
+    gaussian: bool = False,
 ) -> AuditResult:
     """Half of the false alarms are for the size of the noise, which is known once it is drawn."""
     told_apart = audit(
@@ -283,15 +286,9 @@ class Adaptive:
             )
             return Losses.of(self.hardest, drawn_at).largest
 
-        return _all_bounds(
-            claim,
-            [partial(sample, world) for world in (0, 1)],
-            trials or DRAWS // 10,
-            false_alarm,
-            gaussian=False,
-            asked=Losses.of(self.hardest, self.epsilon).largest if self.same else math.inf,
-            size=size,
-        )
+        samplers = [partial(sample, world) for world in (0, 1)]
+        asked = Losses.of(self.hardest, self.epsilon).largest if self.same else math.inf
+        return _all_bounds(claim, samplers, trials or DRAWS // 10, false_alarm, asked, size)
 
 
 Attack = Additive | Adaptive

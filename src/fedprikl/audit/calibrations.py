@@ -12,9 +12,8 @@ from typing import Literal
 import numpy as np
 
 from fedprikl.audit.lower_bounds import AuditResult, audit
-from fedprikl.checks import Floats, Ints, check_positive_int
+from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score, Skew
-from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.scoring import (
     BatchCounts,
     increments_per_batch,
@@ -43,17 +42,19 @@ class AuditCase:
     """Two neighbouring worlds: what would be released about each, and with which noise."""
 
     description: str
+    epsilon: float  # that is claimed
+    delta: float
     mechanism: Mechanism  # its sensitivity is the distance of these worlds
     left: World
     right: World
 
-    def run(self, *, epsilon: float, delta: float, trials: int, false_alarm: float) -> AuditResult:
+    def run(self, *, trials: int, false_alarm: float) -> AuditResult:
         """Tries to refute that the releases have this epsilon and delta."""
         return audit(
             partial(self.sample, self.left),
             partial(self.sample, self.right),
-            epsilon=epsilon,
-            delta=delta,
+            epsilon=self.epsilon,
+            delta=self.delta,
             gaussian=self.mechanism.loss.gaussian,
             trials=trials,
             false_alarm=false_alarm,
@@ -72,15 +73,21 @@ class AuditCase:
 def exact_case(*, epsilon: float, delta: float, points: int, batches: int, noise: str) -> AuditCase:
     """The exact calibration on the data where one record changes the release the most."""
     asked = _flat_points(points, batches)
-    records = np.full(batches, 40 * check_positive_int(points, "points"))
+    records = np.full(batches, 40 * points)
     score = Score(correction=1.0)
     sensitivity = score_sensitivity(asked, records, score)
     mechanism = calibrate(Numbers(sensitivity), epsilon=epsilon, delta=delta, law=noise)
     left, right = (
         _always(weighted_score(counts, score)) for counts in worst_neighbours(asked, records, score)
     )
-    description = f"one number with {mechanism}, on the worst neighbours among all data sets"
-    return AuditCase(description=description, mechanism=mechanism, left=left, right=right)
+    return AuditCase(
+        description=f"one number with {mechanism}, on the worst neighbours among all data sets",
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
+        left=left,
+        right=right,
+    )
 
 
 def paper_case(
@@ -98,10 +105,6 @@ def paper_case(
     smoothed, lambda is 0. The other terms are equal in both worlds, so the best adversary ignores
     them; the mean is sampled as one number, with the mean of the noise.
     """
-    if check_positive_int(points, "points") < 2:
-        raise InvalidInputError("This audit compares two asked cells; ask at least 2 points.")
-    if released not in ("terms", "mean"):
-        raise InvalidInputError(f"`released` must be 'terms' or 'mean', got {released!r}.")
     asked = _flat_points(points, batches)
     score, records = Score(Skew(0.0)), np.full(batches, 2 * (points + 1) + 1)
     left, right = np.full(len(asked), 2), np.full(len(asked), 2)
@@ -116,6 +119,8 @@ def paper_case(
     distance = float(np.linalg.norm(values[1] - values[0]))
     return AuditCase(
         description=f"the paper's noise, {released} released, on data that meet its premises",
+        epsilon=epsilon,
+        delta=delta,
         mechanism=GaussianMechanism(sigma=sigma, sensitivity=distance),
         left=_always(*values[0]),
         right=_always(*values[1]),
@@ -136,6 +141,8 @@ def client_case(*, epsilon: float, delta: float, per_client: int, noise: str) ->
             f"one number with {mechanism}, about {OTHERS + 1} clients that draw {per_client:,} "
             "records each; all records of one client are replaced"
         ),
+        epsilon=epsilon,
+        delta=delta,
         mechanism=mechanism,
         left=partial(release.values, np.arange(per_client)),
         right=partial(release.values, release.out_of_domain),
@@ -148,7 +155,7 @@ class ClientRelease:
     """
 
     def __init__(self, k: int) -> None:
-        reference = Reference.from_counts([1] * check_positive_int(k, "per_client"))
+        reference = Reference.from_counts([1] * k)
         self._reference, self._draw = reference, Draw(k)
         self._points, self._score = reference.whole.points(), Score(correction=1.0)
         self._records = np.array([k * (OTHERS + 1)])

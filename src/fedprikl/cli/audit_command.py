@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 import typer
 
 from fedprikl.audit import AuditedPlan, audit_plan, client_case, exact_case, paper_case
-from fedprikl.checks import check_delta, check_epsilon
 from fedprikl.cli.console import notes, print_json, say, show, show_table, shown_progress
 from fedprikl.cli.options import Json, ReferenceFile, given_of, reference_of
 from fedprikl.privacy import Unit
@@ -94,36 +93,19 @@ def audit_command(
         return
     if reference is not None:
         raise typer.BadParameter("--reference is for the audit of a plan; name the plan too.")
-    check_epsilon(epsilon)
-    check_delta(delta)
     trials = trials or (20_000 if unit == "client" else 100_000)
     if unit == "client":
         if calibration == "paper":
             raise typer.BadParameter("--unit client is about the exact calibration.")
-        case = client_case(
-            epsilon=epsilon,
-            delta=delta,
-            per_client=per_client,
-            noise=noise,
-        )
+        case = client_case(epsilon=epsilon, delta=delta, per_client=per_client, noise=noise)
     elif calibration == "paper":
         case = paper_case(
-            epsilon=epsilon,
-            delta=delta,
-            points=points,
-            batches=batches,
-            released=released,
+            epsilon=epsilon, delta=delta, points=points, batches=batches, released=released
         )
     else:
-        case = exact_case(
-            epsilon=epsilon,
-            delta=delta,
-            points=points,
-            batches=batches,
-            noise=noise,
-        )
+        case = exact_case(epsilon=epsilon, delta=delta, points=points, batches=batches, noise=noise)
     with notes.status(f"sampling {2 * trials:,} releases"):
-        result = case.run(epsilon=epsilon, delta=delta, trials=trials, false_alarm=false_alarm)
+        result = case.run(trials=trials, false_alarm=false_alarm)
     theory = case.mechanism.epsilon(delta)
     seconds = round(time.perf_counter() - start, 3)
     if json:
