@@ -84,6 +84,17 @@ def bytes_of_text(text: Any) -> bytes:
         raise InvalidInputError("The document is damaged: bytes in it are not base64.") from None
 
 
+def clean(text: str) -> str:
+    r"""The text on one line, in printable characters: nothing in it steers a page or a terminal.
+
+    >>> clean("a\x1b[2Jb\u202ec")
+    'a\ufffd[2Jb\ufffdc'
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
 def _refuse(name: str) -> NoReturn:
     raise ValueError(name)
 

@@ -46,9 +46,9 @@ class JudgedView:
     @property
     def excess(self) -> float:
         """The larger statistic of those above their threshold."""
-        alone = self.statistic if self.period_exceeds else float("-inf")
-        over = self.cumulative if self.cumulative_exceeds else None
-        return max(alone, float("-inf") if over is None else over)
+        tests = ((self.statistic, self.period_exceeds), (self.cumulative, self.cumulative_exceeds))
+        above = [value for value, exceeds in tests if exceeds and value is not None]
+        return max(above, default=float("-inf"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +134,11 @@ def follow_alarms(judged: Sequence[JudgedPeriod], trace: Trace) -> tuple[Alarm, 
         latest = {c.name: place + 1 - c.shortest for c in period.views if c.exceeds}
         new = {name for name, start in latest.items() if start > begins.get(name, -1)}
         begins |= {name: latest[name] for name in new}
-        lasting = [_listen(each, period.period, new) for each in lasting]
         for each in lasting:
+            if each.names & new:
+                each.seen, each.quiet = period.period, 0
+            else:
+                each.quiet += 1
             if each.quiet >= QUIET:
                 over[each.number] = each.seen
                 ended |= dict.fromkeys(each.names, each.seen)
@@ -153,13 +156,6 @@ def follow_alarms(judged: Sequence[JudgedPeriod], trace: Trace) -> tuple[Alarm, 
         replace(each, state="ended", until=over[each.number]) if each.number in over else each
         for each in alarms
     )
-
-
-def _listen(alarm: _Lasting, period: int, new: set[str]) -> _Lasting:
-    """The alarm after one more period, with new evidence in these views."""
-    if alarm.names & new:
-        return replace(alarm, seen=period, quiet=0)
-    return replace(alarm, quiet=alarm.quiet + 1)
 
 
 def _raise(

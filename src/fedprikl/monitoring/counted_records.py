@@ -193,20 +193,19 @@ def records_between(
     drawn: bool = False,
 ) -> FileRecords:
     """The same from one limit of periods up to another."""
-    times, days = None, None
-    if series.time_column:
-        times = TimeSlice(series.time_column, start, end, series.zone)
-    else:
-        days = _days(series, start, end)
+    days, column = _days(series, start, end), series.time_column
+    times = TimeSlice(column, start, end, series.zone) if column else None
     return FileRecords(data_files(path, blank=drawn, days=days), form or CsvFormat(), times)
 
 
 def named_days(series: Series, number: int) -> Days | None:
     """The days whose files the release of a period counts; None: a time column says it."""
     counted = series.counted_by(number)
-    return None if series.time_column else _days(series, counted.start, counted.end)
+    return _days(series, counted.start, counted.end)
 
 
-def _days(series: Series, start: datetime, end: datetime) -> Days:
+def _days(series: Series, start: datetime, end: datetime) -> Days | None:
+    if series.time_column:
+        return None
     zone = ZoneInfo(series.zone)
     return start.astimezone(zone).date(), end.astimezone(zone).date()

@@ -210,9 +210,7 @@ class History(AbstractContextManager["History"]):
         release = Release.from_bytes(message)
         with self._store.writing():
             found = self._replay(self._store.entries())
-            _check_next(release, found)
-            assert release.period is not None  # noqa: S101  just checked
-            number, document = release.period.number, hashlib.sha256(message).hexdigest()
+            number, document = _next_period(release, found), hashlib.sha256(message).hexdigest()
             if number in found.kept and found.kept[number].document == document:
                 return release
             if number in found.kept or number in found.missed:
@@ -330,8 +328,8 @@ def _genuine(message: bytes, signer: str, plan: Plan) -> Release | None:
     return release if release.is_signed_by(signer) and release.is_about(plan) else None
 
 
-def _check_next(release: Release, found: SeriesHistory) -> None:
-    """Refuses a release that is not of this series, or does not follow its last one."""
+def _next_period(release: Release, found: SeriesHistory) -> int:
+    """The period of a release, if it is of this series and follows its last one."""
     if not release.is_signed_by(found.signer):
         raise HistoryError("The release is not signed by the aggregator of the series.")
     if release.period is None or not release.is_about(found.plan):
@@ -346,3 +344,4 @@ def _check_next(release: Release, found: SeriesHistory) -> None:
             f"The release of period {number} does not follow the last one of this history. The "
             "history may be an older copy: bring the newer one back."
         )
+    return number

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
+from fedprikl.documents import clean
 from fedprikl.estimation import Answer
 from fedprikl.monitoring.alarms import JudgedView
 from fedprikl.monitoring.status import PeriodPoint, SeriesStatus
@@ -84,8 +85,7 @@ def _number(value: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return "".join(each if each.isprintable() else "\ufffd" for each in plain)
+    return clean(text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
 
 
 def distinct_labels(names: Iterable[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Literal
@@ -19,12 +20,11 @@ from urllib import request
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-from fedprikl.documents import canonical, digest, to_plain
+from fedprikl.documents import canonical, clean, digest, to_plain
 from fedprikl.errors import HookError, InvalidInputError
 from fedprikl.monitoring.alarms import Alarm
-from fedprikl.monitoring.status import SeriesStatus, alarm_words, headline, period_name
+from fedprikl.monitoring.status import SeriesStatus, alarm_words, headline, missed_words
 
-NO_REASON = "no reason is known"
 Kind = Literal["alarm", "missed", "fault"]
 
 LETTERS = 200  # of what a command said, in an error
@@ -70,30 +70,23 @@ def notifications(status: SeriesStatus) -> tuple[Notification, ...]:
 
 
 def _found(status: SeriesStatus) -> Iterator[Notification]:
-    def made(
-        kind: Kind, period: int | None, words: str, alarm: Alarm | None = None
-    ) -> Notification:
-        return Notification(
-            kind=kind,
-            population=status.population,
-            period=period,
-            words=words,
-            headline=headline(status),
-            at=status.at,
-            plan=status.plan,
-            reference=status.reference,
-            alarm=alarm,
-        )
-
+    made = partial(
+        Notification,
+        population=status.population,
+        headline=headline(status),
+        at=status.at,
+        plan=status.plan,
+        reference=status.reference,
+    )
     for point in status.points:
         if point.state == "missed":
-            name = period_name(point.number, status.every).capitalize()
-            words = f"{name} was missed: {point.reason or NO_REASON}."
-            yield made("missed", point.number, words)
+            words = missed_words(point, status.every)
+            yield made(kind="missed", period=point.number, words=words)
     for alarm in status.alarms:
-        yield made("alarm", alarm.raised, alarm_words(alarm, status), alarm)
+        words = alarm_words(alarm, status)
+        yield made(kind="alarm", period=alarm.raised, words=words, alarm=alarm)
     for fault in status.faults:
-        yield made("fault", None, fault)
+        yield made(kind="fault", period=None, words=fault)
 
 
 Hook = Callable[[Notification], None]  # returns once it is delivered; else raises `HookError`
@@ -154,10 +147,7 @@ def _end(running: "subprocess.Popen[bytes]") -> None:
 def _last(said: bytes) -> str:
     """The last line of what it said, if there is one."""
     lines = said.decode(errors="replace").strip().splitlines()
-    if not lines:
-        return ""
-    words = "".join(each if each.isprintable() else "\ufffd" for each in lines[-1][-LETTERS:])
-    return f": {words}"
+    return f": {clean(lines[-1][-LETTERS:])}" if lines else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,11 +97,10 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
         return
     releases, views = history.releases(), views_of(plan, reference)
     counts = {n: counts_of(release, plan, reference, n) for n, release in sorted(releases.items())}
-    with _readable():
-        said = {
-            number: {view.name: view for view in read_point(kept).views}
-            for number, kept in found.judged.items()
-        }
+    said = {
+        number: {view.name: view for view in read_point(kept).views}
+        for number, kept in found.judged.items()
+    }
     verdict = judge_series(
         views,
         list(counts.values()),

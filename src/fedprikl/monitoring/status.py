@@ -8,6 +8,7 @@ from fedprikl.estimation import Answer
 from fedprikl.monitoring.alarms import Alarm, JudgedView
 from fedprikl.privacy import Account
 
+NO_REASON = "no reason is known"
 PeriodState = Literal["released", "missed", "due", "ahead"]
 
 
@@ -191,31 +192,25 @@ def counted(many: int, every: str) -> str:
     return f"{many:,} {every}{'' if many == 1 else 's'}"
 
 
-def day(at: str) -> str:
+def missed_words(point: PeriodPoint, every: str) -> str:
+    """That a period was missed, and why."""
+    name = period_name(point.number, every).capitalize()
+    return f"{name} was missed: {point.reason or NO_REASON}."
+
+
+def day(at: str, form: str = "%B %Y") -> str:
     """The day of a time in ISO 8601, in its own zone; anything else as it is.
 
-    >>> day("2027-06-07T00:00:00+02:00")
-    '7 June 2027'
+    `form` is what follows the number of the day.
+
+    >>> day("2027-06-07T00:00:00+02:00"), day("2027-06-07T00:00:00+02:00", "%b %Y")
+    ('7 June 2027', '7 Jun 2027')
     """
-    when = _read(at)
-    return at if when is None else f"{when.day} {when:%B %Y}"
-
-
-def short_day(at: str) -> str:
-    """The day in fewer letters.
-
-    >>> short_day("2027-06-07T00:00:00+02:00")
-    '7 Jun 2027'
-    """
-    when = _read(at)
-    return at if when is None else f"{when.day} {when:%b %Y}"
-
-
-def _read(at: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(at)
+        when = datetime.fromisoformat(at)
     except ValueError:
-        return None
+        return at
+    return f"{when.day} {when:{form}}"
 
 
 def _quiet(status: SeriesStatus) -> str:

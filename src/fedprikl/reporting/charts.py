@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Literal, TypeVar
 
+from fedprikl.documents import clean
 from fedprikl.monitoring.alarms import Alarm
 from fedprikl.monitoring.status import (
     PeriodPoint,
@@ -19,9 +20,8 @@ from fedprikl.monitoring.status import (
     counted,
     day,
     period_name,
-    short_day,
 )
-from fedprikl.reporting.facts import clean, letters_wide, percent, shortened, wrapped
+from fedprikl.reporting.facts import letters_wide, percent, shortened, wrapped
 from fedprikl.reporting.html import Html, joined, tag
 
 FONT = "font: 13px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -267,7 +267,7 @@ class Frame:
         if last:
             places |= {0: (0.0, "start"), last: (100.0, "end")}
         for place, (at, anchor) in sorted(places.items()):
-            yield at, short_day(self.points[place].start), anchor
+            yield at, day(self.points[place].start, "%b %Y"), anchor
 
 
 def timeline_chart(

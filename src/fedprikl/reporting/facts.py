@@ -8,19 +8,20 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 
+from fedprikl.documents import clean
 from fedprikl.estimation import JudgedStatistic
 from fedprikl.estimation.statistic import OUT_OF_DOMAIN
 from fedprikl.monitoring.alarms import QUIET, Alarm, JudgedView
-from fedprikl.monitoring.notifications import NO_REASON
 from fedprikl.monitoring.status import (
+    NO_REASON,
     BudgetFacts,
     PeriodPoint,
     SeriesStatus,
     alarm_words,
     counted,
     day,
+    missed_words,
     period_name,
 )
 from fedprikl.protocol import Answer, Plan, Release
@@ -31,17 +32,6 @@ NUMBER = r"(-?[0-9][0-9.e+-]*)"
 BIN = re.compile(rf"<= {NUMBER}|\({NUMBER}, {NUMBER}\]|> {NUMBER}")  # as a reference names them
 WIDE = "FW"  # East Asian widths: such a character takes two columns
 Measure = Callable[[str], float]
-
-
-def clean(text: str) -> str:
-    r"""The text on one line, in printable characters: nothing in it steers a page or a terminal.
-
-    >>> clean("a\x1b[2Jb\u202ec")
-    'a\ufffd[2Jb\ufffdc'
-    """
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 def cell_name(label: str) -> str:
@@ -160,12 +150,7 @@ def date(at: str) -> str:
     >>> date("2030-01-31T12:00:00+00:00")
     '31 January 2030, 12:00 UTC'
     """
-    try:
-        when = datetime.fromisoformat(at)
-    except ValueError:
-        return at
-    zone = "" if when.utcoffset() is None else f" {when.tzname()}"
-    return f"{when.day} {when:%B %Y, %H:%M}{zone}"
+    return day(at, "%B %Y, %H:%M %Z").rstrip()
 
 
 UNKNOWN = "-"
@@ -692,8 +677,7 @@ def series_lines(status: SeriesStatus) -> Iterator[str]:
         yield f"Alarm {alarm.number} ({alarm.state}): {words}"
     missed = [point for point in status.points if point.state == "missed"]
     for point in missed[-3:]:
-        name = period_name(point.number, status.every).capitalize()
-        yield f"{name} was missed: {point.reason or NO_REASON}."
+        yield missed_words(point, status.every)
     if status.budget is not None:
         yield f"Budget of one {status.budget.unit}: {budget_words(status.budget)}"
     if due := due_words(status):

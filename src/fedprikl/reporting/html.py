@@ -7,7 +7,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 
-from fedprikl.reporting.facts import clean
+from fedprikl.documents import clean
 
 STYLE = files("fedprikl.reporting").joinpath("style.css").read_text(encoding="utf-8")
 EMPTY = ("circle", "line", "path", "rect")  # elements that may have no content

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fedprikl.monitoring.alarms import JudgedView
-from fedprikl.monitoring.notifications import NO_REASON
 from fedprikl.monitoring.status import (
+    NO_REASON,
     PeriodPoint,
     SeriesStatus,
     WindowFacts,
@@ -18,7 +18,6 @@ from fedprikl.monitoring.status import (
     day,
     headline,
     period_name,
-    short_day,
 )
 from fedprikl.protocol import Plan, Release
 from fedprikl.reporting import charts, facts, html
@@ -323,7 +322,7 @@ def _reports(status: SeriesStatus) -> Iterator[Html]:
 
 
 def _report_row(every: str, point: PeriodPoint) -> tuple[str, ...]:
-    name, begins = period_name(point.number, every), short_day(point.start)
+    name, begins = period_name(point.number, every), day(point.start, "%b %Y")
     if point.state != "released":
         why = point.reason if point.state == "missed" else "over, not counted yet"
         return name, point.state, begins, html.tag("td", why, class_="why", colspan=5)
