@@ -14,7 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -127,16 +127,14 @@ def adaptive_pairs(points: QueryPoints, k: int) -> Iterator[tuple[Ints, Pair]]:
     """
     mine = np.flatnonzero(points.batch == 0)
     order = mine[np.argsort(points.pi[mine], kind="stable")]
-    for cell in sorted({int(order[place]) for place in (0, len(order) // 2, -1)}):
-        for units in UNITS:
-            for held in HELD:
-                records = np.full(points.batches, units * k)
-                for shares in (points.pi, np.zeros(len(points))):
-                    left = np.floor((units - held - 1) * k * shares).astype(np.int64)
-                    left[cell] = held * k
-                    right = left.copy()
-                    right[cell] += k
-                    yield records, (left, right)
+    cells = sorted({int(order[place]) for place in (0, len(order) // 2, -1)})
+    spread = (points.pi, np.zeros(len(points)))
+    for cell, units, held, shares in product(cells, UNITS, HELD, spread):
+        left = np.floor((units - held - 1) * k * shares).astype(np.int64)
+        left[cell] = held * k
+        right = left.copy()
+        right[cell] += k
+        yield np.full(points.batches, units * k), (left, right)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

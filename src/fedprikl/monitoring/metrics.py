@@ -161,8 +161,7 @@ def _last(point: PeriodPoint) -> Iterator[Sample]:
     for test, limit in limits.items():
         if limit is not None:
             yield "threshold", {"test": test}, limit
-    if point.exceeds is not None:
-        yield "drift", {"column": ""}, point.exceeds
+    yield "drift", {"column": ""}, bool(point.exceeds)
     if point.whole is not None:
         yield from _view("", point.whole)
     names = distinct_labels(column.name for column in point.columns)

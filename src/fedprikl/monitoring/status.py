@@ -117,7 +117,7 @@ class SeriesStatus:
     @property
     def judged(self) -> tuple[PeriodPoint, ...]:
         """Periods whose release was looked at; a process may end between the two."""
-        return tuple(point for point in self.released if point.records)
+        return tuple(point for point in self.released if point.exceeds is not None)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ def day(at: str, form: str = "%B %Y") -> str:
 
 
 def _quiet(status: SeriesStatus) -> str:
-    judged = [point for point in status.released if point.exceeds is not None]
+    judged = status.judged
     if not judged:
         return f"{counted(len(status.released), status.every)} released, none judged yet."
     over = [alarm.until for alarm in status.alarms if alarm.until is not None]
@@ -227,7 +227,7 @@ def _quiet(status: SeriesStatus) -> str:
     return f"No drift in the last {counted(quiet, status.every)}."
 
 
-def _quiet_periods(judged: list[PeriodPoint], until: int | None) -> int:
+def _quiet_periods(judged: tuple[PeriodPoint, ...], until: int | None) -> int:
     """How many of the last periods are below every threshold, or come after the last drift.
 
     Windows that hold a drift which has ended stay above theirs for a while.

@@ -320,7 +320,7 @@ class Accounts:
             case "reserve":
                 self._reserve(entry)
             case "noised":
-                known = self._open(body)
+                known = self.open_round(body["round"])
                 if known.noised is not None:
                     raise ValueError
                 self.rounds[known.round_id] = replace(known, noised=body["document"])
@@ -344,14 +344,8 @@ class Accounts:
             unit=check_unit(body.get("unit", "record")),
         )
 
-    def _open(self, body: Mapping[str, Any]) -> LedgerRound:
-        known = self.rounds[body["round"]]
-        if known.state != "open":
-            raise ValueError
-        return known
-
     def _close(self, state: RoundState, body: Mapping[str, Any]) -> None:
-        known = self._open(body)
+        known = self.open_round(body["round"])
         if state == "cancelled" and known.noised is not None:
             raise ValueError
         self.rounds[known.round_id] = replace(
