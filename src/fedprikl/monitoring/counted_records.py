@@ -14,7 +14,7 @@ from fedprikl.documents import digest, read_fields, to_plain
 from fedprikl.errors import HistoryError, InvalidInputError
 from fedprikl.protocol import Plan, Series
 from fedprikl.records import CsvFormat, Days, FileRecords, TimeSlice, data_files
-from fedprikl.store import TIMEOUT, Entry, Store, StoreKind
+from fedprikl.store import Entry, Store, StoreKind
 
 REGISTRY = StoreKind(
     name="registry of counted records",
@@ -100,8 +100,8 @@ class Claim:
 class CountedRegistry:
     """What has been counted, kept where the clients' files are. One entry per round."""
 
-    def __init__(self, path: Path, *, timeout: float = TIMEOUT) -> None:
-        self._path, self._timeout = path, timeout
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def claim(self, plan: Plan, period: int, round_id: str, files: Mapping[str, Path]) -> None:
         """Writes down that a round counts these clients; refuses what was counted before.
@@ -112,7 +112,7 @@ class CountedRegistry:
         asked = CountedRecords.of(plan, period, organiser="")
         keys = {name: records_key(data) for name, data in files.items()}
         claim = Claim(round_id=round_id, period=period, counted=asked, records=tuple(keys.values()))
-        with self._open() as store, store.writing():
+        with Store(self._path, REGISTRY) as store, store.writing():
             claims = _claims(store)
             own = (each for each in claims if each.counted.lineage == asked.lineage)
             if any(each.period == period for each in own):
@@ -138,19 +138,16 @@ class CountedRegistry:
 
     def forget(self, round_id: str) -> None:
         """Takes a round's claims back: only if it never reserved a budget, so opened nothing."""
-        with self._open() as store, store.writing():
+        with Store(self._path, REGISTRY) as store, store.writing():
             if any(each.round_id == round_id for each in _claims(store)):
                 store.append({"event": "forget", "round_id": round_id})
 
     def rounds(self, plan: Plan) -> dict[str, int]:
         """The rounds that counted the plan's series, with their periods."""
         lineage = CountedRecords.of(plan, 0, organiser="").lineage
-        with self._open() as store, store.reading():
+        with Store(self._path, REGISTRY) as store, store.reading():
             claims = _claims(store)
         return {each.round_id: each.period for each in claims if each.counted.lineage == lineage}
-
-    def _open(self) -> Store:
-        return Store(self._path, REGISTRY, timeout=self._timeout)
 
 
 def _claims(store: Store) -> list[Claim]:

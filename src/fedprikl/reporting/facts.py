@@ -188,10 +188,9 @@ def digits_of(answer: Answer) -> int:
     return decimals(0.0 if answer.interval is None else answer.interval[1] - answer.interval[0])
 
 
-def in_unit(value: float, answer: Answer, digits: int | None = None) -> str:
+def in_unit(value: float, answer: Answer) -> str:
     """A value on the scale of an answer, with its unit."""
-    digits = digits_of(answer) if digits is None else digits
-    return f"{number(value, digits)} {clean(answer.unit)}".rstrip()
+    return f"{number(value, digits_of(answer))} {clean(answer.unit)}".rstrip()
 
 
 def between(interval: tuple[float, float] | None, digits: int) -> str:
