@@ -43,10 +43,9 @@ from fedprikl.secure_sum import (
     sum_aggregator,
     sum_client,
 )
-from fedprikl.secure_sum import ring as masks
+from fedprikl.secure_sum import masking as masks
 from fedprikl.secure_sum import sum_aggregator as unmasking
-from fedprikl.secure_sum import sum_keys as channel
-from fedprikl.secure_sum.sum_keys import ClientKeys
+from fedprikl.secure_sum.masking import ClientKeys
 
 ENTRIES, TOP = 250, 1000
 FLOOR = (100, 99, 67)  # clients, neighbours and threshold of the comparison with the floor
@@ -179,16 +178,14 @@ def floor_ratios(repeats: int = 3) -> dict[str, float]:
 def timed(spent: Counter[str]) -> Iterator[None]:
     """Adds up the time inside the protocol's building blocks."""
     places: list[tuple[Any, str, str]] = [
-        (channel, "agree", "key agreement (X25519)"),
         (sum_client, "agree", "key agreement (X25519)"),
         (unmasking, "agree", "key agreement (X25519)"),
-        (channel, "derive", "key derivation (HKDF)"),
         (masks, "derive", "key derivation (HKDF)"),
         (masks, "stream_of", "mask streams (ChaCha20)"),
-        (channel.Channel, "seal", "sealing shares"),
-        (channel.Channel, "unseal", "sealing shares"),
-        (channel.Channel, "tag", "echo tags"),
-        (channel.Channel, "confirms", "echo tags"),
+        (masks.Channel, "seal", "sealing shares"),
+        (masks.Channel, "unseal", "sealing shares"),
+        (masks.Channel, "tag", "echo tags"),
+        (masks.Channel, "confirms", "echo tags"),
         (sum_client, "share", "secret sharing"),
         (unmasking, "reconstruct", "secret sharing"),
         (sum_client, "sign", "signatures (Ed25519)"),

@@ -14,7 +14,7 @@ from fedprikl.checks import Ints
 from fedprikl.errors import InvalidInputError
 from fedprikl.protocol import Client, Invitation, Plan
 from fedprikl.protocol.sums import possible_counts
-from fedprikl.secure_sum.ring import Ring
+from fedprikl.secure_sum.masking import Ring
 from tests.protocol.worlds import InsecureNoNoise, World, budgeted
 
 pytestmark = pytest.mark.slow
@@ -83,7 +83,7 @@ def test_the_ring_has_room_for_folding() -> None:
     world = World.make(clients=9)
     this = world.run(world.plan(cohort=9, most_records=100)).round
     sums = this.cohorts[0].sums
-    widths = Ring.for_sum(sums.maxima, sums.clients).widths
+    widths = Ring(sums.maxima, sums.clients).widths
     assert all(2 ** int(width) >= 2 * 100 * 9 for width in widths[:-1])
 
 

@@ -13,7 +13,7 @@ from fedprikl.secure_sum import (
     SumClient,
     SumPlan,
 )
-from fedprikl.secure_sum.sum_keys import ClientKeys
+from fedprikl.secure_sum.masking import ClientKeys
 
 
 def seeded(seed: int) -> Callable[[int], bytes]:

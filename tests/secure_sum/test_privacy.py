@@ -17,12 +17,20 @@ from scipy.stats import chi2_contingency
 
 from fedprikl.checks import Ints
 from fedprikl.secure_sum import AggregatorStep, sum_client
-from fedprikl.secure_sum import ring as masks
+from fedprikl.secure_sum import masking as masks
 from fedprikl.secure_sum import sum_aggregator as unmasking
+from fedprikl.secure_sum.masking import (
+    Ring,
+    Words,
+    agree,
+    apply_masks,
+    pair_mask,
+    pair_sign,
+    self_mask,
+    stream_of,
+)
 from fedprikl.secure_sum.messages import MaskedInput, UnmaskShares
-from fedprikl.secure_sum.ring import Ring, Words, apply_masks, pair_mask, pair_sign, self_mask
 from fedprikl.secure_sum.shamir import from_limbs, reconstruct
-from fedprikl.secure_sum.sum_keys import agree, stream_of
 
 from .helpers import Cohort, make_plan
 
@@ -32,7 +40,7 @@ FALSE_ALARM = 1e-9
 
 # Exact: three clients, one entry, the ring of integers modulo 4, all 4^6 masks.
 
-TINY = Ring.for_sum([1], 3)
+TINY = Ring([1], 3)
 PAIRS = [(0, 1), (0, 2), (1, 2)]
 Mask = dict[tuple[int, int], int]
 View = tuple[int, ...]
@@ -163,7 +171,9 @@ def _opened(answers: list[UnmaskShares], owner: int, dropped: bool) -> bytes:
     ][:2]
     points = np.array([[point for point, _ in held]])
     shares = np.array([[np.frombuffer(piece, dtype="<u2") for _, piece in held]])
-    return from_limbs(reconstruct(points, shares.astype(np.int64))[0])
+    secret = from_limbs(reconstruct(points, shares.astype(np.int64))[0])
+    assert secret is not None
+    return secret
 
 
 def worlds_look_alike(runs: int) -> bool:

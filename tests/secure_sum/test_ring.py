@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedprikl.errors import InvalidInputError, MessageDecodeError
-from fedprikl.secure_sum.ring import Ring
+from fedprikl.secure_sum.masking import Ring
 
 
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=60), st.integers(3, 5000))
 @settings(max_examples=100, deadline=None)
 def test_width_is_the_narrowest_that_holds_the_largest_sum(maxima: list[int], n: int) -> None:
-    ring = Ring.for_sum(maxima, n)
+    ring = Ring(maxima, n)
     for width, top in zip(ring.widths.tolist(), maxima, strict=True):
         assert 2 ** (width - 1) <= n * top < 2**width
 
@@ -21,7 +21,7 @@ def test_width_is_the_narrowest_that_holds_the_largest_sum(maxima: list[int], n:
 @settings(max_examples=100, deadline=None)
 def test_packing_is_exact_and_no_wider_than_needed(data: st.DataObject) -> None:
     maxima = data.draw(st.lists(st.integers(1, 2**50), min_size=1, max_size=80))
-    ring = Ring.for_sum(maxima, 3)
+    ring = Ring(maxima, 3)
     values = [data.draw(st.integers(0, 2**w - 1)) for w in ring.widths.tolist()]
     packed = ring.pack(np.asarray(values, dtype=np.uint64))
     assert len(packed) == ring.packed_bytes == -(-sum(ring.widths.tolist()) // 8)
@@ -35,7 +35,7 @@ def test_packing_is_exact_and_no_wider_than_needed(data: st.DataObject) -> None:
 @given(st.binary(min_size=4, max_size=4))
 @settings(deadline=None)
 def test_unpacking_is_canonical(data: bytes) -> None:
-    ring = Ring.for_sum([1000, 3, 60], 7)  # 13 + 5 + 9 = 27 bits, 5 of padding
+    ring = Ring([1000, 3, 60], 7)  # 13 + 5 + 9 = 27 bits, 5 of padding
     if data[3] >> 3:
         with pytest.raises(MessageDecodeError, match="padding"):
             ring.unpack(data)
@@ -45,15 +45,15 @@ def test_unpacking_is_canonical(data: bytes) -> None:
 
 def test_wrong_length() -> None:
     with pytest.raises(MessageDecodeError, match="has 4 bytes, got 5"):
-        Ring.for_sum([1000, 3, 60], 7).unpack(bytes(5))
+        Ring([1000, 3, 60], 7).unpack(bytes(5))
 
 
 @pytest.mark.parametrize(("top", "bytes_per_word"), [(2**32 // 3, 4), (2**32, 8)])
 def test_words_are_as_short_as_the_widest_entry_allows(top: int, bytes_per_word: int) -> None:
-    assert Ring.for_sum([1, top], 3).word.itemsize == bytes_per_word
+    assert Ring([1, top], 3).word.itemsize == bytes_per_word
 
 
 @pytest.mark.parametrize("maxima", [[], [0], [-1], [2**62]])
 def test_impossible_maxima(maxima: list[int]) -> None:
     with pytest.raises(InvalidInputError, match="public maximum"):
-        Ring.for_sum(maxima, 3)
+        Ring(maxima, 3)

@@ -7,8 +7,8 @@ import pytest
 
 from fedprikl.errors import FedPriKLError
 from fedprikl.secure_sum import AggregatorStep, SumResult
+from fedprikl.secure_sum.masking import ClientKeys
 from fedprikl.secure_sum.messages import decode
-from fedprikl.secure_sum.sum_keys import ClientKeys
 
 from .helpers import Cohort, make_plan
 

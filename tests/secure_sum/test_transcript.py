@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from fedprikl.secure_sum import AggregatorStep, ClientStep
+from fedprikl.secure_sum.masking import Channel, ClientKeys, agree, commitment
 from fedprikl.secure_sum.messages import KeyAdvert, SealedShares, UnmaskShares
 from fedprikl.secure_sum.sum_aggregator import _reconstruct
-from fedprikl.secure_sum.sum_keys import Channel, ClientKeys, agree, commitment
 
 from .helpers import Cohort, make_plan
 

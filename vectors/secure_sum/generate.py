@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedprikl.secure_sum import SumAggregator, SumClient, SumPlan
+from fedprikl.secure_sum.masking import ClientKeys
 from fedprikl.secure_sum.messages import (
     EchoInbox,
     KeyAdvert,
@@ -25,7 +26,6 @@ from fedprikl.secure_sum.messages import (
     UnmaskShares,
     sign,
 )
-from fedprikl.secure_sum.sum_keys import ClientKeys
 
 Vector = dict[str, Any]
 

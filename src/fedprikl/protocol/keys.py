@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedprikl.documents import canonical, read_file, to_plain
 from fedprikl.errors import InvalidInputError, SealError
-from fedprikl.secure_sum.sum_keys import is_usable_key
+from fedprikl.secure_sum.masking import is_usable_key
 from fedprikl.store import replace_file
 
 _LABEL = b"fedprikl/sealed/3/"

@@ -22,8 +22,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedprikl.errors import MessageDecodeError
+from fedprikl.secure_sum.masking import TAG_BYTES
 from fedprikl.secure_sum.shamir import SHARE_BYTES
-from fedprikl.secure_sum.sum_keys import TAG_BYTES
 
 MAX_CLIENTS = 1 << 16
 VERSION = 1

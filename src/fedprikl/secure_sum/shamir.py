@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints
-from fedprikl.errors import UnmaskFailedError
 
 PRIME = 65521
 SECRET_BYTES = 32
@@ -37,11 +36,11 @@ def to_limbs(secret: bytes) -> Ints:
     return np.asarray(digits, dtype=np.int64)
 
 
-def from_limbs(limbs: Ints) -> bytes:
-    """The inverse of `to_limbs`; refuses limbs that no secret has."""
+def from_limbs(limbs: Ints) -> bytes | None:
+    """The inverse of `to_limbs`; None for limbs that no secret has."""
     number = sum(int(limb) << (LIMB_BITS * i) for i, limb in enumerate(limbs))
     if int(limbs.max()) >> LIMB_BITS or number >> (8 * SECRET_BYTES):
-        raise UnmaskFailedError("These shares do not belong to one secret.")
+        return None
     return number.to_bytes(SECRET_BYTES, "little")
 
 
@@ -185,7 +184,9 @@ def _decode(product: Ints, through: Ints, threshold: int) -> Ints | None:
     while 2 * (len(newer) - 1) >= held + threshold:
         quotient, rest = _divide(older, newer)
         older, newer = newer, rest
-        before, after = after, _subtract(before, _multiply(quotient, after))
+        step = np.convolve(quotient, after)  # of higher degree than `before`
+        step[: len(before)] -= before
+        before, after = after, -step % PRIME
     polynomial, rest = _divide(newer, after)
     return None if len(rest) or len(polynomial) > threshold else polynomial
 
@@ -193,20 +194,6 @@ def _decode(product: Ints, through: Ints, threshold: int) -> Ints | None:
 def _trim(polynomial: Ints) -> Ints:
     used = np.flatnonzero(polynomial)
     return polynomial[: used[-1] + 1] if len(used) else _ZERO
-
-
-def _subtract(left: Ints, right: Ints) -> Ints:
-    result = np.zeros(max(len(left), len(right)), dtype=np.int64)
-    result[: len(left)] = left
-    result[: len(right)] -= right
-    return _trim(result % PRIME)
-
-
-def _multiply(left: Ints, right: Ints) -> Ints:
-    result = np.zeros(len(left) + len(right) - 1, dtype=np.int64)
-    for place, factor in enumerate(left.tolist()):
-        result[place : place + len(right)] += factor * right % PRIME
-    return _trim(result % PRIME)
 
 
 def _divide(left: Ints, right: Ints) -> tuple[Ints, Ints]:

@@ -19,6 +19,18 @@ from fedprikl.errors import (
     UnmaskFailedError,
     WrongStepError,
 )
+from fedprikl.secure_sum.masking import (
+    Words,
+    agree,
+    apply_masks,
+    commitment,
+    is_usable_key,
+    pair_mask,
+    pair_sign,
+    public_of,
+    self_mask,
+    verify,
+)
 from fedprikl.secure_sum.messages import (
     SIGNATURE_BYTES,
     Echo,
@@ -34,18 +46,13 @@ from fedprikl.secure_sum.messages import (
     UnmaskShares,
     decode,
 )
-from fedprikl.secure_sum.ring import Words, apply_masks, pair_mask, pair_sign, self_mask
 from fedprikl.secure_sum.shamir import LIMBS, all_in_field, fitting, from_limbs, reconstruct
-from fedprikl.secure_sum.sum_keys import agree, commitment, is_usable_key, public_of, verify
 from fedprikl.secure_sum.sum_plan import SumPlan
 
 _BATCH = 256  # owners whose secrets are reconstructed in one go; bounds the memory
 
 Holders = list[tuple[int, bytes]]
 """Who revealed a share of one secret, and the share."""
-
-Misfit = tuple[int, int]
-"""Owner of a secret and holder of a share of it, where one of the two did something wrong."""
 
 _NOTES_PER_SENDER = 8
 
@@ -68,14 +75,7 @@ def _arrays(held: list[Holders]) -> tuple[Ints, Ints]:
 
 def _reconstruct(held: list[Holders]) -> list[bytes | None]:
     """One secret for every list of shares; None where the limbs are none of a secret."""
-    return [_secret(limbs) for limbs in reconstruct(*_arrays(held))]
-
-
-def _secret(limbs: Ints) -> bytes | None:
-    try:
-        return from_limbs(limbs)
-    except UnmaskFailedError:
-        return None
+    return [from_limbs(limbs) for limbs in reconstruct(*_arrays(held))]
 
 
 def _candidates(held: Holders, threshold: int) -> Iterator[Holders]:
@@ -236,11 +236,8 @@ class SumAggregator:
                 f"{len(holders[worst])} shares of a secret of client {worst} were revealed, but "
                 f"unmasking needs {self._plan.threshold}. No sum was opened; start a new round."
             )
-        secrets, misfits = self._open_secrets(holders)
-        for owner, holder in sorted(misfits):
-            what = f"the share of client {owner}'s secret at client {holder} does not fit"
-            self._note(holder, what)
-        return SumResult(self._unmask(secrets), tuple(sorted(self._inputs)), self.rejected)
+        total = self._unmask(self._open_secrets(holders))
+        return SumResult(total, tuple(sorted(self._inputs)), self.rejected)
 
     def _note(self, sender: int, reason: str) -> None:
         """Keeps a rejection: a fresh one, for a raised one holds on to the message, and few."""
@@ -260,12 +257,10 @@ class SumAggregator:
                     holders[owner].append((sender, piece))
         return holders
 
-    def _open_secrets(
-        self, holders: Mapping[int, Holders]
-    ) -> tuple[dict[int, bytes], frozenset[Misfit]]:
-        """The secret of every owner, and the shares that do not fit."""
+    def _open_secrets(self, holders: Mapping[int, Holders]) -> dict[int, bytes]:
+        """The secret of every owner; notes the shares that do not fit, whoever spoilt them."""
         secrets: dict[int, bytes] = {}
-        misfits: set[Misfit] = set()
+        misfits: list[tuple[int, int]] = []
         for batch in _batches(holders):
             found = _reconstruct([holders[owner] for owner in batch])
             for owner, secret in zip(batch, found, strict=True):
@@ -273,8 +268,11 @@ class SumAggregator:
                     secrets[owner] = secret
                 else:
                     secrets[owner], wrong = self._repair(owner, holders[owner])
-                    misfits |= {(owner, holder) for holder in wrong}
-        return secrets, frozenset(misfits)
+                    misfits += [(owner, holder) for holder in wrong]
+        for owner, holder in sorted(misfits):
+            what = f"the share of client {owner}'s secret at client {holder} does not fit"
+            self._note(holder, what)
+        return secrets
 
     def _is_secret_of(self, owner: int, secret: bytes) -> bool:
         if owner in self._inputs:

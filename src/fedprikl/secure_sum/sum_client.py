@@ -16,6 +16,19 @@ from fedprikl.errors import (
     UnsafeRequestError,
     WrongStepError,
 )
+from fedprikl.secure_sum.masking import (
+    Channel,
+    ClientKeys,
+    Words,
+    agree,
+    apply_masks,
+    commitment,
+    open_stream,
+    pair_mask,
+    pair_sign,
+    self_mask,
+    verify,
+)
 from fedprikl.secure_sum.messages import (
     Echo,
     EchoInbox,
@@ -28,9 +41,7 @@ from fedprikl.secure_sum.messages import (
     UnmaskShares,
     sign,
 )
-from fedprikl.secure_sum.ring import Words, apply_masks, pair_mask, pair_sign, self_mask
 from fedprikl.secure_sum.shamir import SHARE_BYTES, encode_shares, share, to_limbs
-from fedprikl.secure_sum.sum_keys import Channel, ClientKeys, agree, commitment, open_stream, verify
 from fedprikl.secure_sum.sum_plan import SumPlan
 
 M = TypeVar("M", PeerKeys, ShareInbox, Survivors, EchoInbox)
@@ -108,7 +119,11 @@ class SumClient:
 
     def advertise(self) -> bytes:
         """The `KeyAdvert` of this client."""
-        self._advance(ClientStep.NEW, ClientStep.ADVERTISED)
+        if self.step is not ClientStep.NEW:
+            raise WrongStepError(
+                f"Client {self._index} has {self.step.value}; it does every step once."
+            )
+        self.step = ClientStep.ADVERTISED
         keys = self._keys
         advert = KeyAdvert(
             self._plan.round_id,
@@ -128,7 +143,7 @@ class SumClient:
             self._channels[peer] = self._channel(advert)
             self._mask_keys[peer] = advert.mask_key
         boxes = self._seal(list(self._channels))
-        self._advance(ClientStep.ADVERTISED, ClientStep.SHARED)
+        self.step = ClientStep.SHARED
         fixed = commitment(self._keys.self_seed, round_id=message.round_id)
         shares = SealedShares(message.round_id, self._index, fixed, boxes)
         return sign(shares, self._keys.sign_key)
@@ -143,7 +158,7 @@ class SumClient:
             self._refuse("it was sent shares of clients whose keys it was never shown")
         self._shares = {peer: self._channels[peer].unseal(box) for peer, box in message.boxes}
         self.damaged = tuple(peer for peer, box in self._shares.items() if box is None)
-        self._advance(ClientStep.SHARED, ClientStep.MASKED)
+        self.step = ClientStep.MASKED
         masked = apply_masks(self._ring, counts, self._masks(peers))
         packed = self._ring.pack(masked)
         return sign(MaskedInput(message.round_id, self._index, packed), self._keys.sign_key)
@@ -157,7 +172,7 @@ class SumClient:
             (peer, self._channels[peer].tag(self._digest))
             for peer in sorted(told.alive & self._shares.keys())
         ]
-        self._advance(ClientStep.MASKED, ClientStep.ECHOED)
+        self.step = ClientStep.ECHOED
         return sign(Echo(told.round_id, self._index, tags), self._keys.sign_key)
 
     def reveal(self, data: bytes) -> bytes:
@@ -182,17 +197,15 @@ class SumClient:
 
     def _channel(self, advert: KeyAdvert) -> Channel:
         """The channel to a neighbour whose advert holds up."""
-        peer, roster, round_id = advert.sender, self._plan.roster, self._plan.round_id
+        peer, roster = advert.sender, self._plan.roster
         if roster and advert.verify_key != roster[peer]:
             self._refuse(f"the keys of neighbour {peer} are not signed by its identity")
         if roster and not verify(roster[peer], advert.signature, advert.signed_part()):
             self._refuse(f"the signature on the keys of neighbour {peer} is wrong")
-        channel = Channel.agree(
-            self._keys.seal_key, advert.seal_key, me=self._index, peer=peer, round_id=round_id
-        )
-        if channel is None:
+        shared = agree(self._keys.seal_key, advert.seal_key)
+        if shared is None:
             self._refuse(f"the sealing key of neighbour {peer} is of low order")
-        return channel
+        return Channel(shared, self._index, peer, self._plan.round_id)
 
     def _seal(self, peers: list[int]) -> list[tuple[int, bytes]]:
         """For each peer, a sealed box with its share of the mask key and of the self seed."""
@@ -300,13 +313,6 @@ class SumClient:
         if getattr(message, "receiver", self._index) != self._index:
             raise RejectedMessageError(None, "it is addressed to another client")
         return message
-
-    def _advance(self, old: ClientStep, new: ClientStep) -> None:
-        if self.step is not old:
-            raise WrongStepError(
-                f"Client {self._index} has {self.step.value}; it does every step once."
-            )
-        self.step = new
 
     def _refuse(self, why: str) -> NoReturn:
         self._close()

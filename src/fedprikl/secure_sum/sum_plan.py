@@ -12,9 +12,8 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.secure_sum.ring import Ring
+from fedprikl.secure_sum.masking import Ring, derive, stream_of
 from fedprikl.secure_sum.shamir import PRIME
-from fedprikl.secure_sum.sum_keys import derive, stream_of
 
 DEFAULT_FAILURE = 2.0**-40
 NONCE_BYTES = 32
@@ -180,7 +179,7 @@ class SumPlan:
             raise InvalidInputError("The sizes and maxima of a plan must be whole numbers (int).")
         self._check_cohort()
         self._check_bytes()
-        Ring.for_sum(self.maxima, self.clients)
+        self.ring()  # refuses maxima whose sums do not fit
         object.__setattr__(self, "round_id", hashlib.sha256(self._encode()).digest())
 
     def _check_cohort(self) -> None:
@@ -224,7 +223,7 @@ class SumPlan:
 
     def ring(self) -> Ring:
         """The ring the sum lives in."""
-        return Ring.for_sum(self.maxima, self.clients)
+        return Ring(self.maxima, self.clients)
 
     def graph(self) -> Graph:
         """Who is whose neighbour."""
