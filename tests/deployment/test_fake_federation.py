@@ -593,7 +593,7 @@ def test_unexpected_words_never_reach_the_relays_log(
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("the sum is 123456")
 
-    monkeypatch.setattr("fedprikl.protocol.round_driver.RoundDriver.release", fail)
+    monkeypatch.setattr("fedprikl.protocol.aggregator.RoundDriver.release", fail)
     monkeypatch.setenv("FEDPRIKL_HOME", str(federation.home))
     grid = federation.grid()
     context = federation.grid().contexts[1]

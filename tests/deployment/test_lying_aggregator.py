@@ -145,7 +145,7 @@ def test_that_attack_opens_the_sites_counts_if_sums_are_not_bound(
     federation: FakeFederation, monkeypatch: pytest.MonkeyPatch, roster: bool
 ) -> None:
     current = prepare(federation, roster=roster)
-    monkeypatch.setattr("fedprikl.protocol.policy._fits_the_plan", lambda _: True)
+    monkeypatch.setattr("fedprikl.protocol.client._fits_the_plan", lambda _: True)
     opened = Attacker(federation, federation.grid()).open_sum(
         current, lambda asked: replace(asked, cells=nobodys(federation, asked))
     )
@@ -216,7 +216,7 @@ def test_that_attack_opens_the_sites_records_if_sums_are_not_bound(
     federation: FakeFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     current = prepare_series(federation)
-    monkeypatch.setattr("fedprikl.protocol.policy._fits_the_plan", lambda _: True)
+    monkeypatch.setattr("fedprikl.protocol.client._fits_the_plan", lambda _: True)
     opened = Attacker(federation, federation.grid()).open_sum(
         current, lambda asked: replace(asked, period=1)
     )

@@ -61,7 +61,7 @@ def test_that_attack_opens_the_sum_if_answers_travel_unsealed(
 
     def take(self: RoundDriver, _: Step, reply: Reply) -> bool:
         number, index = self._places[reply.client]
-        self._aggregator.sums[number].receive(index, reply.message)
+        self.aggregator.sums[number].receive(index, reply.message)
         self._awaited.discard(reply.client)
         return True
 

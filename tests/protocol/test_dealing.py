@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedprikl.protocol.server import deal
+from fedprikl.protocol.round import deal
 from tests.protocol.worlds import World
 
 pytestmark = pytest.mark.slow

@@ -104,7 +104,7 @@ def test_members_who_are_asked_different_things_do_not_add_up(lie: Ask, fitting:
 def test_the_attack_works_on_sums_that_are_not_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The companion: if the nonce said nothing about the cells, the victim's counts would open."""
     current = open_round()
-    monkeypatch.setattr("fedprikl.protocol.policy._fits_the_plan", lambda _: True)
+    monkeypatch.setattr("fedprikl.protocol.client._fits_the_plan", lambda _: True)
     opened = run_attack(current, other_cells)
     assert opened is not None
     assert opened[:-1].tolist() == honest_total(current)

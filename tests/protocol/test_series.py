@@ -24,7 +24,7 @@ from fedprikl.protocol import (
     SignedPlan,
     run_round,
 )
-from fedprikl.protocol.policy import check_period
+from fedprikl.protocol.client import check_period
 from fedprikl.protocol.series import series_until
 from tests.protocol.worlds import AT, World, budgeted
 

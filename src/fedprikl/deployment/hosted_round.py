@@ -283,7 +283,7 @@ def _run_round(run: Run) -> Release:
         release = server.accept(current, message, aggregator=run.signer.public)
     host.say(release_line(release))  # first: it is charged, so a full disk must not lose it
     path = write_release(release, home.releases)
-    for outcome in driver.outcomes.values():
+    for outcome in aggregator.outcomes.values():
         if outcome.reason:
             host.say(f"[fedprikl] a cohort of {outcome.clients} was dropped: {outcome.reason}")
     host.say(f"[fedprikl] released, verified and written to {path.name}; budget left: {left:.3g}")
@@ -422,7 +422,7 @@ def refusals_in_words(driver: RoundDriver) -> str:
 
     Of the refusals that were sealed only the number, as their words may depend on records.
     """
-    reasons = [outcome.reason for outcome in driver.outcomes.values() if outcome.reason]
+    reasons = [outcome.reason for outcome in driver.aggregator.outcomes.values() if outcome.reason]
     words = f" The first cohort ended because: {reasons[0]}" if reasons else ""
     refusals, sealed = driver.refusals, len(driver.confided)
     if refusals:

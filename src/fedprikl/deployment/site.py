@@ -35,8 +35,8 @@ from fedprikl.protocol import (
     draw_of,
     trust_of,
 )
+from fedprikl.protocol.client import check_period, check_protected, check_roster, check_validity
 from fedprikl.protocol.keys import seal_answer, seal_refusal
-from fedprikl.protocol.policy import check_period, check_protected, check_roster, check_validity
 from fedprikl.protocol.round import introduce
 from fedprikl.records import check_once, open_records
 from fedprikl.reference import Reference
@@ -203,7 +203,7 @@ class Site:
                 SiteMemory(settings.home.memory, settings.data).go_on(invitation.round_id, step)
             return self._refuse_sealed(error, step, asked, invitation, settings)
         _claim(step, session, settings)
-        sealed = seal_answer(answer, invitation.signed.plan.aggregator, session.address(step))
+        sealed = seal_answer(answer, invitation.signed.plan.aggregator, invitation.address(step))
         self._keep(step, asked, sealed)
         if not session.is_over:
             self.state["session"] = session.to_bytes()

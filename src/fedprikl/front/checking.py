@@ -14,8 +14,8 @@ from fedprikl.front.result import Comparison
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.protocol import Invitation, Plan, Policy, Release, Round, Server, SignedPlan
 from fedprikl.protocol.answering import asked_points, counted_by_batch
+from fedprikl.protocol.client import check_invitation
 from fedprikl.protocol.keys import is_fingerprint
-from fedprikl.protocol.policy import check_invitation
 from fedprikl.reference import Reference
 
 AnyPlan = PlannedRound | SignedPlan | Plan | str | Path

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning.design import Spectrum
+from fedprikl.protocol.client import Policy
 from fedprikl.protocol.plan import Plan
-from fedprikl.protocol.policy import Policy
 from fedprikl.protocol.round import cohort_sizes, plan_cohort
 from fedprikl.reference import Reference, one_each
 from fedprikl.secure_sum import SumPlan

@@ -7,7 +7,7 @@ client loads no estimation.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from fedprikl.protocol.client import Client, ClientSession, draw_of
+from fedprikl.protocol.client import Client, ClientSession, Policy, draw_of
 from fedprikl.protocol.keys import Roster, SealingKey, SigningKey
 from fedprikl.protocol.plan import (
     Budget,
@@ -19,7 +19,6 @@ from fedprikl.protocol.plan import (
     VerdictRules,
     WholeClient,
 )
-from fedprikl.protocol.policy import Policy
 from fedprikl.protocol.question import AskedView, Question
 from fedprikl.protocol.round import (
     IdentityCheck,
@@ -35,12 +34,10 @@ from fedprikl.protocol.sums import trust_of
 
 if TYPE_CHECKING:
     from fedprikl.estimation import Answer
-    from fedprikl.protocol.aggregator import Aggregator
+    from fedprikl.protocol.aggregator import Aggregator, RoundDriver, StepCount
     from fedprikl.protocol.noised_round import NoisedRound, finish_round
     from fedprikl.protocol.release import ColumnAnswer, Release, ReleasedPeriod
-    from fedprikl.protocol.round_driver import RoundDriver, StepCount
-    from fedprikl.protocol.run import InMemoryTransport, RoundResult, run_round
-    from fedprikl.protocol.server import Server
+    from fedprikl.protocol.run import InMemoryTransport, RoundResult, Server, run_round
 
 __all__ = [
     "Aggregator",
@@ -86,12 +83,10 @@ __all__ = [
 ]
 
 _LATER = {
-    "aggregator": ("Aggregator",),
+    "aggregator": ("Aggregator", "RoundDriver", "StepCount"),
     "noised_round": ("NoisedRound", "finish_round"),
     "release": ("Answer", "ColumnAnswer", "Release", "ReleasedPeriod"),
-    "round_driver": ("RoundDriver", "StepCount"),
-    "run": ("InMemoryTransport", "RoundResult", "run_round"),
-    "server": ("Server",),
+    "run": ("InMemoryTransport", "RoundResult", "Server", "run_round"),
 }
 
 if not TYPE_CHECKING:  # so that type checkers refuse names that are not listed above

@@ -223,7 +223,7 @@ class NoisedRound:
 
     def _stated(self, plan: Plan, privacy: PrivacyStatement, held: float) -> PrivacyStatement:
         """The privacy statement, with whom it protects, and what the releases of a series do."""
-        unit, per_client, away = plan.unit.stated
+        unit, per_client, away = plan.stated_unit
         whom = replace(privacy, unit=unit, per_client=per_client, away=away)
         if unit == "record":
             whom = replace(whom, held=held)

@@ -77,16 +77,6 @@ class OneRecord:
 
     kind: Literal["record"] = "record"
 
-    @property
-    def contribution_bound(self) -> int:
-        """How many records one protected unit contributes."""
-        return 1
-
-    @property
-    def stated(self) -> tuple[Unit, int | None, bool]:
-        """As a privacy statement says it: whom, how many records, and who may stay away."""
-        return "record", None, False
-
 
 @dataclass(frozen=True, slots=True)
 class WholeClient:
@@ -98,16 +88,6 @@ class WholeClient:
 
     def __post_init__(self) -> None:
         check_positive_int(self.records, "records of each client")
-
-    @property
-    def contribution_bound(self) -> int:
-        """How many records one protected unit contributes."""
-        return self.records
-
-    @property
-    def stated(self) -> tuple[Unit, int | None, bool]:
-        """As a privacy statement says it: whom, how many records, and who may stay away."""
-        return "client", self.records, self.empty == "away"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +344,14 @@ class Plan:
     @property
     def contribution_bound(self) -> int:
         """How many records one protected unit contributes: 1, or all that a client draws."""
-        return self.unit.contribution_bound
+        return 1 if self.unit.kind == "record" else self.unit.records
+
+    @property
+    def stated_unit(self) -> tuple[Unit, int | None, bool]:
+        """As a privacy statement says it: whom, how many records, and who may stay away."""
+        if self.unit.kind == "record":
+            return "record", None, False
+        return "client", self.unit.records, self.unit.empty == "away"
 
     @property
     def about_whole(self) -> tuple[Question, ...]:

@@ -219,7 +219,7 @@ class Release:
             and self._has_records_of(plan)
             and self._has_period_of(plan)
             and privacy.claimed_epsilon == plan.budget.epsilon
-            and (privacy.unit, privacy.per_client, privacy.away) == plan.unit.stated
+            and (privacy.unit, privacy.per_client, privacy.away) == plan.stated_unit
         )
 
     def _has_period_of(self, plan: Plan) -> bool:

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+import numpy as np
+
 from fedprikl.checks import Ints
 from fedprikl.documents import canonical, parse_document, read_exactly, to_plain
 from fedprikl.errors import InvalidInputError
-from fedprikl.protocol.keys import Address, Roster, SigningKey, verify_signature
+from fedprikl.protocol.keys import SMALLEST, Address, Roster, SigningKey, verify_signature
 from fedprikl.protocol.plan import Plan, SignedPlan
 from fedprikl.protocol.sums import trust_of
 from fedprikl.reference import QueryPoints, Reference
@@ -119,6 +121,59 @@ def cohort_sizes(plan: Plan, members: int) -> list[int]:
     size = members // max(1, round(members / plan.sums.cohort))
     groups = max(1, members // max(size, 3))
     return [members // groups + (n < members % groups) for n in range(groups)]
+
+
+def deal(
+    plan: Plan,
+    clients: Sequence[str],
+    together: Sequence[Sequence[str]],
+    rng: np.random.Generator,
+) -> list[tuple[int, list[str]]]:
+    """The batch and the members of each cohort.
+
+    At random where nobody was dealt before. Clients who were `together` in an earlier round stay
+    together; newcomers form cohorts of their own if they are enough for one, and join the smallest
+    cohorts if not. With fewer earlier cohorts than batches, all are dealt anew.
+    """
+    kept = _kept(clients, together)
+    if len(kept) >= plan.sums.batches:
+        known = {name for group in kept for name in group}
+        new = [name for name in clients if name not in known]
+        groups = _with_newcomers(plan, kept, [new[i] for i in rng.permutation(len(new))])
+        shares = np.array_split(np.arange(len(groups)), plan.sums.batches)
+        return [(batch, groups[i]) for batch, share in enumerate(shares) for i in share.tolist()]
+    shuffled = [clients[i] for i in rng.permutation(len(clients))]
+    return [
+        (batch, group)
+        for batch, members in enumerate(_split(shuffled, plan.sums.batches))
+        for group in _split(members, len(cohort_sizes(plan, len(members))))
+    ]
+
+
+def _kept(clients: Sequence[str], together: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The earlier cohorts without those who are gone; what is left of a tiny one joins another."""
+    present = set(clients)
+    groups = [[name for name in group if name in present] for group in together]
+    large = [group for group in groups if len(group) >= SMALLEST]
+    if not large:
+        return []
+    for group in groups:
+        if len(group) < SMALLEST:
+            min(large, key=len).extend(group)
+    return large
+
+
+def _with_newcomers(plan: Plan, kept: list[list[str]], new: list[str]) -> list[list[str]]:
+    if len(new) >= max(plan.sums.cohort, SMALLEST):
+        return kept + _split(new, len(cohort_sizes(plan, len(new))))
+    for name in new:
+        min(kept, key=len).append(name)
+    return kept
+
+
+def _split(items: Sequence[str], parts: int) -> list[list[str]]:
+    """Into so many parts of nearly equal size."""
+    return [list(part) for part in np.array_split(np.array(items, dtype=object), parts)]
 
 
 def plan_cohort(

@@ -30,6 +30,7 @@ from fedprikl.privacy import (
     compose_charges,
     share_out,
 )
+from fedprikl.protocol.keys import SMALLEST
 from fedprikl.protocol.plan import Plan, Trust
 from fedprikl.protocol.question import Question
 from fedprikl.reference import QueryPoints, Reference, View, distinct_points, spread_points
@@ -77,23 +78,13 @@ class QuestionNoise:
         charge: Charge = self.law.charge if isinstance(self.law, Calibrated) else self.law
         return charge
 
-    @classmethod
-    def of(
-        cls, questions: tuple[Question, ...], epsilon: float, delta: float, contribution: int
-    ) -> "QuestionNoise":
-        """With this budget. All records of a unit's `contribution` are in a cell of every view."""
-        first, views = questions[0], len(questions[0].views)
-        if first.release == "adaptive":
-            return cls(questions, InverseSensitivityMechanism(epsilon=epsilon))
-        on = Counts(2 * views, contribution) if first.release == "counts" else Numbers(1.0, views)
-        return cls(questions, Calibrated(on, epsilon, delta, first.noise))
-
 
 @dataclass(frozen=True, eq=False)
 class CohortSums:
     """What follows from a plan for the secure sum of a cohort, whoever is trusted."""
 
     plan: Plan
+    shares_noise: ClassVar[bool] = False  # whether every client adds a share of the noise
 
     @property
     def score(self) -> Score:
@@ -109,6 +100,28 @@ class CohortSums:
             return question.score(correction=0.0, limited=False)
         return question.score(correction=self.plan.verdict.client_effect, limited=True)
 
+    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
+        """Points of all batches, pooled where several are asked the same cell."""
+        asked, batches = self.plan.whole, self.plan.sums.batches
+        return spread_points(pi, asked.points, batches=batches, exponent=asked.exponent, rng=rng)
+
+    def degree(self, clients: int) -> Degree:
+        """How many neighbours each client of a cohort has, and how many of them reveal its mask.
+
+        With noise shares, whoever gives the clients their places is not trusted either. Only in a
+        complete graph is no place surrounded by colluders.
+        """
+        complete = self.shares_noise and self.plan.roster != ""
+        return _degree(clients, self.plan.sums.dropout, self.plan.sums.corruption, complete)
+
+    def minimum(self, clients: int) -> int:
+        """The fewest inputs with which a sum may be opened."""
+        return self.degree(clients).threshold + 1
+
+    def smallest_cohort(self, roster: int) -> int:  # noqa: ARG002  nobody relies on the others
+        """The fewest clients of a cohort: a sum of fewer hides nobody."""
+        return SMALLEST
+
     def _records(self, included: int, *, said: int) -> int:
         """Of a cohort of so many clients: known, if each contributes equally many.
 
@@ -122,8 +135,6 @@ class CohortSums:
 class ScoredSum(CohortSums):
     """What follows from a trusted aggregator: it makes numbers or noisy counts of exact sums."""
 
-    shares_noise: ClassVar[bool] = False
-
     @cached_property
     def noises(self) -> tuple[QuestionNoise, ...]:
         """Each has its share of the plan's epsilon and delta; together they are the whole."""
@@ -131,10 +142,18 @@ class ScoredSum(CohortSums):
         shares = [math.fsum(question.share for question in group) for group in groups]
         epsilons = share_out(plan.budget.epsilon, shares)
         deltas = share_out(plan.budget.delta, shares)
-        return tuple(
-            QuestionNoise.of(*each, plan.contribution_bound)
-            for each in zip(groups, epsilons, deltas, strict=True)
-        )
+        return tuple(map(self._noise, groups, epsilons, deltas))
+
+    def _noise(
+        self, questions: tuple[Question, ...], epsilon: float, delta: float
+    ) -> QuestionNoise:
+        """With this budget. All records that a unit contributes are in a cell of every view."""
+        first, views = questions[0], len(questions[0].views)
+        if first.release == "adaptive":
+            return QuestionNoise(questions, InverseSensitivityMechanism(epsilon=epsilon))
+        counts = Counts(2 * views, self.plan.contribution_bound)
+        on = counts if first.release == "counts" else Numbers(1.0, views)
+        return QuestionNoise(questions, Calibrated(on, epsilon, delta, first.noise))
 
     def noise_of(self, question: Question) -> QuestionNoise:
         """The noise that answers a question of the plan."""
@@ -147,23 +166,6 @@ class ScoredSum(CohortSums):
         assert isinstance(law, Calibrated)  # noqa: S101  counts have no adaptive noise
         mechanism: Mechanism = law.noise
         return mechanism
-
-    def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
-        """Points of all batches, pooled where several are asked the same cell."""
-        asked, batches = self.plan.whole, self.plan.sums.batches
-        return spread_points(pi, asked.points, batches=batches, exponent=asked.exponent, rng=rng)
-
-    def degree(self, clients: int) -> Degree:
-        """Of the graph of a cohort's secure sum."""
-        return _degree(self.plan, clients, complete=False)
-
-    def minimum(self, clients: int) -> int:
-        """The fewest inputs with which a sum may be opened."""
-        return self.degree(clients).threshold + 1
-
-    def smallest_cohort(self, roster: int) -> int:  # noqa: ARG002  nobody relies on the others
-        """The fewest clients of a cohort: a sum of fewer hides nobody."""
-        return 3
 
     def maxima(self, clients: int) -> tuple[int, ...]:  # noqa: ARG002
         """The largest value of each entry of a client's vector.
@@ -230,22 +232,20 @@ class NoisyHistogram(CohortSums):
 
     shares_noise: ClassVar[bool] = True
 
-    @cached_property
-    def _made(self) -> dict[int, SharedMechanism]:
-        return {}
-
     def draw_points(self, pi: Floats, rng: np.random.Generator) -> QueryPoints:
         """Points of all batches; several batches are asked different cells, as none is pooled."""
         asked, batches = self.plan.whole, self.plan.sums.batches
         if batches > 1:
             return distinct_points(pi, asked.points, batches=batches, rng=rng)
-        return spread_points(pi, asked.points, batches=1, exponent=asked.exponent, rng=rng)
+        return super().draw_points(pi, rng)
 
-    def share(self, clients: int) -> SharedMechanism:
-        """The noise that each client of a cohort adds. Made once: drawn, charged and stated."""
-        if clients not in self._made:
-            self._made[clients] = self._make_share(clients)
-        return self._made[clients]
+    @cached_property
+    def share(self) -> Callable[[int], SharedMechanism]:
+        """The noise that each client of a cohort of so many adds.
+
+        Made once for each size: drawn, charged and stated.
+        """
+        return cache(self._make_share)
 
     def _make_share(self, clients: int) -> SharedMechanism:
         """For the honest clients of every sum that can be opened.
@@ -281,17 +281,9 @@ class NoisyHistogram(CohortSums):
         delta = self.plan.budget.delta
         return max(map(self.share, cohorts), key=lambda share: share.epsilon(delta))
 
-    def degree(self, clients: int) -> Degree:
-        """Of the graph of a cohort's secure sum.
-
-        Whoever gives the clients their places is not trusted either. Only in a
-        complete graph is no place surrounded by colluders.
-        """
-        return _degree(self.plan, clients, complete=self.plan.roster != "")
-
     def minimum(self, clients: int) -> int:
         """The fewest inputs with which a sum may be opened: their noise must suffice."""
-        least = self.degree(clients).threshold + 1
+        least = super().minimum(clients)
         return max(least, int(np.floor((1 - self.plan.sums.dropout) * clients)))
 
     def smallest_cohort(self, roster: int) -> int:
@@ -300,7 +292,7 @@ class NoisyHistogram(CohortSums):
         Up to a share `corruption` of a cohort may collude. Whoever deals the cohorts could deal all
         colluders to one client; so a cohort is the whole roster, but for as many as may vanish.
         """
-        return max(3, int(np.floor((1 - self.plan.sums.dropout) * roster)))
+        return max(SMALLEST, int(np.floor((1 - self.plan.sums.dropout) * roster)))
 
     def maxima(self, clients: int) -> tuple[int, ...]:
         """The largest value of each entry of a client's vector.
@@ -392,11 +384,6 @@ def _split(counts: Ints, sizes: Sequence[int]) -> list[Ints]:
     return np.split(counts, np.cumsum(sizes)[:-1])
 
 
-def _degree(plan: Plan, clients: int, *, complete: bool) -> Degree:
-    """How many neighbours each client of a cohort has, and how many of them reveal its mask."""
-    return _chosen_degree(clients, plan.sums.dropout, plan.sums.corruption, complete)
-
-
 @cache
-def _chosen_degree(clients: int, dropout: float, corruption: float, complete: bool) -> Degree:
+def _degree(clients: int, dropout: float, corruption: float, complete: bool) -> Degree:
     return choose_degree(clients, dropout=dropout, corruption=corruption, complete=complete)
