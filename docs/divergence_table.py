@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import scipy
 
-from fedprikl.divergence import Divergence, Score, Skew, divergence_named, kl_divergence
+from fedprikl.divergence import Divergence, Score, Skew, divergence_named, skewed_divergence
 from fedprikl.estimation import score_sensitivity
 from fedprikl.reference import all_points
 
@@ -35,7 +35,7 @@ def populations(pi: np.ndarray) -> dict[str, np.ndarray]:
 
     def size(shape: Callable[[float], np.ndarray]) -> float:
         return scipy.optimize.brentq(
-            lambda t: kl_divergence(pi, of(shape, t)) - DRIFT, 0.0, 1 - 1e-9
+            lambda t: skewed_divergence(pi, of(shape, t), skew=0.0) - DRIFT, 0.0, 1 - 1e-9
         )
 
     return {name: of(shape, size(shape)) for name, shape in shapes.items()}

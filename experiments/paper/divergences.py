@@ -9,7 +9,7 @@ from experiments.handwriting import Digits
 from experiments.paper.jobs import Document, Unit, main
 from experiments.paper.repetition import Pair
 from experiments.paper.world import PAIRS, THREE_PAIRS, World, target
-from fedprikl.divergence import Floor, Skew, kl_divergence
+from fedprikl.divergence import Floor, Skew, skewed_divergence
 
 FLOOR, SKEWS = Floor(3e-4), (Skew(0.05), Skew(0.01), Skew(0.005))
 # The treatments for which the closest pair must be (3,8) or (8,3) and the furthest (9,0).
@@ -31,7 +31,7 @@ def _added(a: Any, b: Any, cells: int) -> float:
     """Both distributions with 1 added to each of `cells` codes, most of which may be unseen."""
     unseen = np.zeros(cells - len(a), np.int64)
     first, second = (np.concatenate([counts, unseen]) + 1 for counts in (a, b))
-    return kl_divergence(first / first.sum(), second / second.sum())
+    return skewed_divergence(first / first.sum(), second / second.sum(), skew=0.0)
 
 
 class Divergences:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, check_finite, check_positive_int, check_probabilities
-from fedprikl.divergence import kl_divergence
+from fedprikl.divergence import skewed_divergence
 from fedprikl.divergence.divergences import bregman_gap
 from fedprikl.errors import InvalidInputError
 
@@ -29,7 +29,7 @@ def phi(ratio: npt.ArrayLike, *, control: float) -> Floats:
 
 def jeffreys_divergence(pi: npt.ArrayLike, p: npt.ArrayLike) -> float:
     """D(P || Pi) + D(Pi || P), in nats: the covariance of r and ln r."""
-    return kl_divergence(p, pi) + kl_divergence(pi, p)
+    return skewed_divergence(p, pi, skew=0.0) + skewed_divergence(pi, p, skew=0.0)
 
 
 def ratio_variance(pi: npt.ArrayLike, p: npt.ArrayLike) -> float:
@@ -65,7 +65,7 @@ def variance_bound(
     reference, population = _same_support(pi, p)
     check_finite(control, "control")
     alpha, beta = _extreme_ratios(reference, population)
-    distance = kl_divergence(reference, population)
+    distance = skewed_divergence(reference, population, skew=0.0)
     spread = control**2 * (alpha - 1) + max(alpha, beta**2) - 1 - distance**2
     spread -= 2 * control * jeffreys_divergence(reference, population)
     return (spread + _check_variance(noise_variance)) / check_positive_int(draws, "draws")

@@ -89,7 +89,7 @@ def test_a_gap_is_known_beyond_the_digits_of_v(name: str) -> None:
 )
 def test_an_empty_cell(name: str, value: float) -> None:
     divergence = divergence_named(name)
-    assert divergence.at_zero == value
+    assert divergence.empty(0.0) == value
     gap = float(divergence.gap(np.zeros(1), -np.ones(1))[0])
     assert gap == pytest.approx(value + float(divergence.slope(np.ones(1))[0]), rel=1e-14)
     assert divergence.skew > 0 or value < math.inf

@@ -26,7 +26,6 @@ from fedprikl.divergence import (
     Floor,
     Score,
     Skew,
-    kl_divergence,
     skewed_divergence,
 )
 from fedprikl.documents import to_plain
@@ -419,9 +418,9 @@ def fitting() -> dict[str, Any]:
     for releases in (1, 3):
         share = split_budget(epsilon=1.0, delta=1e-6, releases=releases)
         found[f"{releases} releases"] = {
-            "kind": share.noise,
+            "kind": share.law,
             "epsilon": share.epsilon,
-            "noise_per_sensitivity": share.noise_per_sensitivity,
+            "noise_per_sensitivity": share.noise.standard_deviation,
         }
     return found
 
@@ -522,8 +521,8 @@ def exact_divergences() -> dict[str, Any]:
     near, gap = near / near.sum(), gap / gap.sum()
     return {
         name: {
-            "plain": kl_divergence(pi, second),
-            "reversed": kl_divergence(second, pi),
+            "plain": skewed_divergence(pi, second, skew=0.0),
+            "reversed": skewed_divergence(second, pi, skew=0.0),
             "skewed": [skewed_divergence(pi, second, skew=skew) for skew in (0.001, 0.01, 0.2)],
         }
         for name, second in (("same", pi), ("other", other), ("near", near), ("gap", gap))

@@ -240,11 +240,11 @@ def test_the_releases_fit_the_budget_and_hardly_less_noise_would(releases: int) 
     make: Any = {
         "laplace": lambda e: calibrate(Numbers(), epsilon=e, law="laplace"),
         "gaussian": lambda e: calibrate(Numbers(), epsilon=e, delta=1e-6, law="gaussian"),
-    }[budget.noise]
+    }[budget.law]
     assert total_epsilon([make(budget.epsilon)] * releases, delta=1e-6) <= 1.0 + 1e-12
     assert total_epsilon([make(1.01 * budget.epsilon)] * releases, delta=1e-6) > 1.0
-    assert budget.noise == ("gaussian" if releases == 20 else "laplace")
-    assert budget.noise_per_sensitivity == make(budget.epsilon).standard_deviation
+    assert budget.law == ("gaussian" if releases == 20 else "laplace")
+    assert budget.noise.standard_deviation == make(budget.epsilon).standard_deviation
 
 
 def test_a_series_of_several_numbers_fits_the_budget() -> None:
@@ -262,7 +262,7 @@ def test_adaptive_noise_composes_by_its_bounded_range() -> None:
     laplace = split_budget(epsilon=1.0, delta=1e-6, releases=52)
     assert share > 2 / 52
     assert total_epsilon([InverseSensitivityMechanism(epsilon=share)] * 52, delta=1e-6) <= 1.0
-    assert laplace.noise == "gaussian"
+    assert laplace.law == "gaussian"
 
 
 def test_several_releases_without_a_trusted_party_share_epsilon_and_delta() -> None:

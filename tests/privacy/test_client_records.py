@@ -27,7 +27,7 @@ Case = tuple[QueryPoints, np.ndarray[Any, np.dtype[np.int64]], Score]
 
 def random_score(rng: np.random.Generator, divergence: Divergence, cells: int) -> Score:
     """Any skew or additive smoothing, lambda, correction and maximum step: always convex."""
-    least = 0.001 if divergence.at_zero == math.inf else 0.0
+    least = 0.001 if divergence.empty(0.0) == math.inf else 0.0
     smoothing = Skew(float(rng.choice([least, 0.01, 0.1, 0.5])))
     if rng.random() < 0.3:
         return Score(Additive(float(rng.choice([0.1, 1.0])), cells), divergence)

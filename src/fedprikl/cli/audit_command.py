@@ -12,17 +12,7 @@ from fedprikl.cli.options import Json, ReferenceFile, given_of, reference_of
 from fedprikl.privacy import Unit
 from fedprikl.protocol import SignedPlan
 
-OF_CALIBRATIONS = (
-    "calibration",
-    "epsilon",
-    "delta",
-    "points",
-    "batches",
-    "noise",
-    "released",
-    "unit",
-    "per_client",
-)
+OF_PLANS = ("plan", "reference", "trials", "false_alarm", "json")  # others: of calibrations
 
 
 def audit_command(
@@ -83,9 +73,9 @@ def audit_command(
     """
     start = time.perf_counter()
     if plan is not None:
-        given = given_of(context, OF_CALIBRATIONS)
-        if given:
-            option = given[0].replace("_", "-")
+        others = given_of(context, [name for name in context.params if name not in OF_PLANS])
+        if others:
+            option = others[0].replace("_", "-")
             raise typer.BadParameter(
                 f"--{option} is for an audit without a plan: the plan says it."
             )

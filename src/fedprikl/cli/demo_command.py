@@ -19,7 +19,8 @@ from fedprikl.cli.console import print_json, say, shown_progress
 from fedprikl.cli.options import Json, check_outputs
 from fedprikl.cli.paper_demo import paper_demo
 from fedprikl.cli.release_output import write_release
-from fedprikl.demo.flights import CLIENT, DRIFTED, FlightTable, flight_table
+from fedprikl.demo import flight_table, leavers
+from fedprikl.demo.flights import CLIENT, DRIFTED, FlightTable
 from fedprikl.divergence import divergence_named, skewed_divergence
 from fedprikl.errors import InvalidInputError
 from fedprikl.front import Comparison, compare
@@ -35,7 +36,6 @@ Outcome = Literal["found", "missed", "falsely called", "left alone"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 SIZES = ("tv", "kl")
 POPULATION = "aircraft"
-DROPOUT = 0.05  # the share of aircraft who vanish on the way
 OWN = "demo"  # folder of what the demo itself makes of the files
 REPETITIONS = 100
 
@@ -88,13 +88,11 @@ def judge(
     table: FlightTable, reference: Reference, release: Release, *, vanished: Collection[str]
 ) -> tuple[JudgedColumn, ...]:
     """Every column of the release beside the truth about those who had not `vanished`."""
-    judged = []
+    kinds, judged = [divergence_named(name) for name in SIZES], []
     for column in release.columns:
         pi, p = table.shares(reference, column.name, without=vanished)
         truth = {
-            name: skewed_divergence(pi, p, skew=kind.skew, divergence=kind)
-            for name in SIZES
-            if (kind := divergence_named(name))
+            kind.name: skewed_divergence(pi, p, skew=kind.skew, divergence=kind) for kind in kinds
         }
         drifted = column.name in DRIFTED
         judged.append(JudgedColumn(answer=column, made_to_drift=drifted, truth=truth))
@@ -311,7 +309,7 @@ def _main_job(
     planned.save(own / "plan.json")
     tell("3. The plan", *plan_words(planned))
 
-    leaves = _leavers(table, rng)
+    leaves = leavers([f"{name}.csv" for name in table.aircraft], rng)
     with shown_progress() as progress:
         result = compare(
             reference,
@@ -337,13 +335,6 @@ def _main_job(
         "report": str(report),
         "by_hand": by_hand(folder, clients=clients, records=records, epsilon=epsilon),
     }
-
-
-def _leavers(table: FlightTable, rng: np.random.Generator) -> dict[str, Leaves]:
-    """Who vanishes, and before which message."""
-    files = [f"{name}.csv" for name in table.aircraft]
-    chosen = rng.choice(files, round(DROPOUT * len(files)), replace=False)
-    return {str(name): Leaves(int(rng.integers(len(Leaves)))) for name in chosen}
 
 
 def _new(folder: Path) -> Path:

@@ -39,6 +39,7 @@ PublicKey = Annotated[
     str, typer.Option(help="The aggregator's public signing key, 64 hexadecimal digits.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Group = tuple[list[inspect.Parameter], Callable[..., object]]  # options, and what they become
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -46,23 +47,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     The fields of a group are options like any other; the command gets them as one object.
     """
-    groups: dict[str, Any] = {}
-    options: list[inspect.Parameter] = []
+    groups: dict[str, Group] = {}
     for name, known in inspect.signature(command, eval_str=True).parameters.items():
-        if not is_dataclass(known.annotation):
-            options.append(known)
-            continue
-        groups[name] = known.annotation
-        hints = get_type_hints(known.annotation, include_extras=True)
-        options += (
-            _option(each.name, hints[each.name], each.default) for each in fields(known.annotation)
-        )
-
-    def gather(given: dict[str, Any]) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
-
-    return _with_options(command, options, gather)
+        kind: Any = known.annotation
+        if isinstance(kind, type) and is_dataclass(kind):
+            hints = get_type_hints(kind, include_extras=True)
+            own = [_option(each.name, hints[each.name], each.default) for each in fields(kind)]
+            groups[name] = own, kind
+    return _spread_out(command, groups)
 
 
 def passed_on(
@@ -78,45 +70,34 @@ def passed_on(
         info = typer.Option(help=words) if isinstance(words, str) else words
         kind: Any = known[option].annotation
         passed.append(_option(option, Annotated[kind, info], known[option].default))
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        options = list(inspect.signature(command, eval_str=True).parameters.values())
-        (place,) = [i for i, each in enumerate(options) if each.name == name]
-        options[place : place + 1] = passed
-
-        def gather(given: dict[str, Any]) -> None:
-            given[name] = {option: given.pop(option) for option in helps}
-
-        return _with_options(command, options, gather)
-
-    return decorate
+    return lambda command: _spread_out(command, {name: (passed, dict)})
 
 
 def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    missing = default is MISSING or default is inspect.Parameter.empty
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if missing else default,
+        default=inspect.Parameter.empty if default is MISSING else default,
         annotation=annotation,
     )
 
 
-def _with_options(
-    command: Callable[..., None],
-    options: Sequence[inspect.Parameter],
-    gather: Callable[[dict[str, Any]], None],
-) -> Callable[..., None]:
-    """The command with these options, which are gathered into its own parameters."""
+def _spread_out(command: Callable[..., None], groups: Mapping[str, Group]) -> Callable[..., None]:
+    """The command with the options of each group in place of its parameter."""
+    options = [
+        option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, known in inspect.signature(command, eval_str=True).parameters.items()
+        for option in (groups[name][0] if name in groups else [known])
+    ]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        gather(given)
+        for name, (own, gather) in groups.items():
+            given[name] = gather(**{each.name: given.pop(each.name) for each in own})
         command(**given)
 
-    signature = inspect.Signature([_option(o.name, o.annotation, o.default) for o in options])
     run.__annotations__ = {each.name: each.annotation for each in options}
-    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return run
 
 

@@ -14,7 +14,7 @@ from fedprikl.cli.options import CsvOptions, Force, Json, check_outputs, grouped
 from fedprikl.errors import InvalidInputError
 from fedprikl.records import CsvFormat, fit_reference
 from fedprikl.records.sources import open_source
-from fedprikl.reference import Correlation, Reference, Table, View
+from fedprikl.reference import Reference, Table
 from fedprikl.reference.columns import Column
 from fedprikl.reference.rows import quoted_names
 from fedprikl.reference.values import MISSING_TEXTS
@@ -168,7 +168,7 @@ def _columns_option(names: list[str]) -> str:
 
 
 def _document(reference: Reference, output: Path) -> dict[str, Any]:
-    pi = reference.probabilities
+    pi, found = reference.probabilities, reference.whole.correlation
     heaviest = np.argsort(-pi, kind="stable")[: min(SHOWN, len(pi) - 1)]
     return {
         "reference": str(output),
@@ -176,42 +176,34 @@ def _document(reference: Reference, output: Path) -> dict[str, Any]:
         "records": int(reference.whole.mass.sum()),
         "joint": reference.joint,
         "cells": reference.whole.size,
-        "correlation": _correlation(reference.whole.correlation),
-        "columns": [_column(column) for column in _columns(reference)],
-        "views": [_view(view) for view in reference.views],
+        "correlation": found
+        and {
+            "icc": found.icc,
+            "size_variation": found.size_variation,
+            "clients": found.clients,
+            "factors": 0 if found.factors is None else len(found.factors.common),
+        },
+        "columns": [
+            {
+                "name": column.name,
+                "kind": column.kind,
+                "levels": column.size - 1,
+                "first_levels": [column.label(i) for i in range(min(column.size - 1, SHOWN))],
+            }
+            for column in _columns(reference)
+        ],
+        "views": [
+            {
+                "columns": list(view.columns),
+                "cells": view.size,
+                "icc": view.correlation and view.correlation.icc,
+            }
+            for view in reference.views
+        ],
         "heaviest": [
             {"cell": reference.domain.label(int(cell)), "probability": float(pi[cell])}
             for cell in heaviest
         ],
-    }
-
-
-def _correlation(found: Correlation | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {
-        "icc": found.icc,
-        "size_variation": found.size_variation,
-        "clients": found.clients,
-        "factors": 0 if found.factors is None else len(found.factors.common),
-    }
-
-
-def _view(view: View) -> dict[str, Any]:
-    return {
-        "columns": list(view.columns),
-        "cells": view.size,
-        "icc": None if view.correlation is None else view.correlation.icc,
-    }
-
-
-def _column(column: Column) -> dict[str, Any]:
-    labels = [column.label(level) for level in range(min(column.size - 1, SHOWN))]
-    return {
-        "name": column.name,
-        "kind": column.kind,
-        "levels": column.size - 1,
-        "first_levels": labels,
     }
 
 

@@ -63,7 +63,10 @@ def serve_command(
         written = write_site(open_series(history, ledger, plan, key), static)
         say(f"{len(written):,} files written; open {static / 'index.html'}")
         return
-    _check_extra()
+    if importlib.util.find_spec("uvicorn") is None:
+        raise MissingExtraError(
+            "Serving needs uvicorn: pip install 'fedprikl[serve]'. `--static FOLDER` does not."
+        )
     from fedprikl.dashboard.app import LOOPBACK, address_of, dashboard, open_socket, serve
 
     source = open_series(history, ledger, plan, key)
@@ -73,10 +76,3 @@ def serve_command(
             say(f"others can read this page: it listens on {host}", console=notes)
         say(f"serving {address_of(listening)} (Ctrl-C ends it)")
         serve(dashboard(source, hosts=LOOPBACK if local else None), listening)
-
-
-def _check_extra() -> None:
-    if importlib.util.find_spec("uvicorn") is None:
-        raise MissingExtraError(
-            "Serving needs uvicorn: pip install 'fedprikl[serve]'. `--static FOLDER` does not."
-        )

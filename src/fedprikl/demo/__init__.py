@@ -4,6 +4,7 @@ from fedprikl.demo.comparison import (
     DriftedPopulation,
     compare,
     drifted_population,
+    leavers,
     paper_and_ours,
     true_divergence,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "compare",
     "drifted_population",
     "flight_table",
+    "leavers",
     "paper_and_ours",
     "true_divergence",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -59,6 +59,7 @@ from fedprikl.secure_sum import Leaves, plan_sum, secure_sum
 TOPICS = 16
 COHORT, DROPOUT = 20, 0.05  # clients of a secure sum, about; the share of clients who leave
 DESIGN, NOISE = 1, 2  # streams of one seed
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,16 +92,16 @@ class DriftedPopulation:
             for group in np.array_split(members, max(1, round(len(members) / COHORT))):
                 inputs = np.column_stack([self.counts[group][:, points.cells[mine]], held[group]])
                 plan = plan_sum(len(group), [int(held.max())] * inputs.shape[1])
-                total = secure_sum(plan, inputs, dropouts=_leavers(len(group), rng)).total
+                total = secure_sum(plan, inputs, dropouts=leavers(range(len(group)), rng)).total
                 counts[mine] += total[:-1]
                 records[t] += total[-1]
         return BatchCounts(points, counts, records)
 
 
-def _leavers(clients: int, rng: np.random.Generator) -> dict[int, Leaves]:
+def leavers(clients: Sequence[T], rng: np.random.Generator) -> dict[T, Leaves]:
     """Who leaves, and before which message; never so many that the sum cannot be opened."""
-    chosen = rng.choice(clients, int(DROPOUT * clients), replace=False)
-    return {int(i): Leaves(int(rng.integers(len(Leaves)))) for i in chosen}
+    chosen = rng.choice(len(clients), int(DROPOUT * len(clients)), replace=False)
+    return {clients[i]: Leaves(int(rng.integers(len(Leaves)))) for i in chosen}
 
 
 def drifted_population(
@@ -180,7 +181,6 @@ class RealRuns:
             str(number): Client(counts, world.reference, policy=policy, randomness=os.urandom)
             for number, counts in enumerate(counted)
         }
-        leavers = rng.choice(sorted(clients), int(DROPOUT * len(clients)), replace=False)
         return run_round(
             Server(SignedPlan(plan), world.reference),
             clients,
@@ -189,7 +189,7 @@ class RealRuns:
             software="fedprikl demo",
             at=datetime.now(UTC).isoformat(),
             rng=rng,
-            leaves={str(name): Leaves(int(rng.integers(len(Leaves)))) for name in leavers},
+            leaves=leavers(sorted(clients), rng),
         ).release
 
     def _rng(self) -> np.random.Generator:

@@ -7,7 +7,6 @@ from fedprikl.divergence.divergences import (
     PSI,
     REVERSE_KL,
     TV,
-    kl_divergence,
     skewed_divergence,
 )
 from fedprikl.divergence.f_divergence import Divergence, check_skew, divergence_named, register
@@ -40,7 +39,6 @@ __all__ = [
     "check_skew",
     "clip_steps",
     "divergence_named",
-    "kl_divergence",
     "register",
     "skewed_divergence",
 ]

@@ -31,7 +31,7 @@ class Divergence(ABC):
 
     >>> from fedprikl.divergence import divergence_named
     >>> kl = divergence_named("kl")
-    >>> kl.f(np.array([0.5, 2.0])).round(3).tolist(), kl.at_zero, kl.curvature, kl.unit
+    >>> kl.f(np.array([0.5, 2.0])).round(3).tolist(), kl.empty(0.0), kl.curvature, kl.unit
     ([0.693, -0.693], inf, 1.0, 'nats')
     >>> kl.target("P")
     'D(Pi || P)'
@@ -94,11 +94,6 @@ class Divergence(ABC):
         The distance of f from its tangent at 1. Its mean is the divergence.
         """
         return np.asarray(self.f(v) - self._slope_at_one * excess)
-
-    @property
-    def at_zero(self) -> float:
-        """f(0), the score of a cell that vanished, without a skew."""
-        return float(self.f(np.zeros(1))[0])
 
     def empty(self, skew: float) -> float:
         """f(skew), the score of a cell that vanished."""

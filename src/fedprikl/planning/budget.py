@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from fedprikl.checks import check_delta, check_epsilon, check_positive_int
@@ -29,31 +28,22 @@ STEPS = 12  # of the bisection: four digits
 STEADY = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseBudget:
-    """What one of several equal releases of one number may spend."""
-
-    noise: str  # the name of its law
-    epsilon: float  # of one release
-    noise_per_sensitivity: float  # standard deviation of its noise per unit of sensitivity
-
-
 @lru_cache(maxsize=64)
-def split_budget(*, epsilon: float, delta: float, releases: int = 1) -> ReleaseBudget:
-    """The noise with the smallest deviation of which `releases` fit into (epsilon, delta).
+def split_budget(*, epsilon: float, delta: float, releases: int = 1) -> Calibrated:
+    """The noise of one number that is smallest, if `releases` of them fit into (epsilon, delta).
 
     One Laplace release has a third of the Gaussian's deviation at (1, 1e-6); Gaussian noise
     composes better, and wins for many releases. Totals are those that the ledger will charge.
     """
 
-    def best(law: str) -> ReleaseBudget:
+    def best(law: str) -> Calibrated:
         def charge(share: float) -> Mechanism:
             return calibrate(Numbers(), epsilon=share, delta=delta, law=law)
 
         share = largest_epsilon(charge, epsilon=epsilon, delta=delta, releases=releases)
-        return ReleaseBudget(law, share, charge(share).standard_deviation)
+        return Calibrated(Numbers(), share, delta, law)
 
-    return least(map(best, AUTOMATIC), lambda budget: budget.noise_per_sensitivity)
+    return least(map(best, AUTOMATIC), lambda found: found.noise.standard_deviation)
 
 
 def largest_epsilon(

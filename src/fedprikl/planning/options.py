@@ -12,11 +12,11 @@ from functools import cached_property
 import numpy as np
 
 from fedprikl.estimation.no_drift import public_simulation
-from fedprikl.planning.budget import ReleaseBudget, afforded
+from fedprikl.planning.budget import afforded
 from fedprikl.planning.design import Design, six_digits
 from fedprikl.planning.known import Known
 from fedprikl.planning.simulated_round import SimulatedRound, least, typical_error
-from fedprikl.privacy import Calibrated, Numbers
+from fedprikl.privacy import Calibrated
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.question import ADAPTIVE, Question, ReleaseOption
 
@@ -40,7 +40,7 @@ class ReleaseOptions:
     known: Known
     draft: Plan
     design: Design
-    budget: ReleaseBudget  # of one number
+    noise: Calibrated  # of one number with the whole budget of a release
     _affordable: dict[tuple[tuple[str, float], ...], tuple[str, float]] = field(
         default_factory=dict
     )
@@ -127,20 +127,16 @@ class ReleaseOptions:
         drift anyway: from there on more budget hardly helps the verdict. Where that is far out of
         reach, the least that is given at all.
         """
-        calibrated = Calibrated(
-            Numbers(), self.budget.epsilon, self.draft.budget.total[1], self.budget.noise
-        )
         counts, found = self._first.no_drift.counts(DRAWS, public_simulation()), {}
         for question in self.draft.questions[1:]:
             score = question.score(correction=self.draft.verdict.client_effect, limited=True)
             spread = float(np.std(self._first.before_noise(counts, score)))
-            noise = calibrated.for_sensitivity(self._first.sensitivity(score)).standard_deviation
+            noise = self.noise.for_sensitivity(self._first.sensitivity(score)).standard_deviation
             most = MOST.get(question.divergence, USUAL_MOST)
             wanted = noise / (QUIET * spread) if spread > 0 else most
             hopeless = wanted > HOPELESS * most
             found[question.divergence] = LEAST if hopeless else float(np.clip(wanted, LEAST, most))
-        total = sum(found.values())
-        scale = min(1.0, MOST_TOGETHER / total) if total else 1.0
+        scale = MOST_TOGETHER / max(MOST_TOGETHER, sum(found.values()))
         return {name: six_digits(scale * share) for name, share in found.items()}
 
     def _option(
@@ -168,16 +164,14 @@ class ReleaseOptions:
         """All of them, of one design. Those without a share of their own divide what is left."""
         asked = self.draft.questions
         left = (1 - math.fsum(shares.values())) / (len(asked) - len(shares))
-        found = []
-        for question in asked:
-            name, first, option = question.divergence, question is asked[0], release
-            if not first and (release != "counts" or name in shares):
+        limited = release != "counts" and maximum_step < math.inf
+        found = [replace(asked[0], maximum_step=maximum_step if limited else None, release=release)]
+        for question in asked[1:]:
+            name, option = question.divergence, release
+            if release != "counts" or name in shares:
                 option = "adaptive" if name in ADAPTIVE else "value"
-            limited = first and option != "counts" and maximum_step < math.inf
-            step = maximum_step if limited else None
-            share = shares.get(name, left)
-            found.append(replace(question, share=share, maximum_step=step, release=option))
-        return tuple(found)
+            found.append(replace(question, maximum_step=None, release=option))
+        return tuple(replace(each, share=shares.get(each.divergence, left)) for each in found)
 
 
 def regrets_less(one: Mapping[str, float | None], other: Mapping[str, float | None]) -> bool:

@@ -18,7 +18,6 @@ from fedprikl.checks import check_finite, check_positive_int
 from fedprikl.divergence import divergence_named
 from fedprikl.errors import InvalidInputError
 from fedprikl.planning.budget import (
-    ReleaseBudget,
     afforded,
     fitted,
     shared_evenly,
@@ -31,7 +30,7 @@ from fedprikl.planning.known import MOST_POINTS, Known
 from fedprikl.planning.options import ReleaseOptions
 from fedprikl.planning.planned_round import PlannedRound
 from fedprikl.planning.simulated_round import LEAST_RATE, SimulatedRound, least
-from fedprikl.privacy import Unit
+from fedprikl.privacy import Calibrated, Unit
 from fedprikl.protocol.plan import (
     Budget,
     Control,
@@ -334,10 +333,7 @@ def _plan_shares(known: Known, draft: Plan) -> PlannedRound:
         more = plan.asking(wider.points_that_fit(plan), plan.whole.exponent)
         richer = plan.changed(epsilon=2 * plan.budget.epsilon)
         best = taken if taken.complete else SimulatedRound.of(more, known)
-        return {
-            "payload": best.typical,
-            "epsilon": SimulatedRound.of(richer, known).typical,
-        }
+        return {"payload": best.typical, "epsilon": SimulatedRound.of(richer, known).typical}
 
     return PlannedRound(
         plan=plan,
@@ -352,10 +348,10 @@ def _plan_shares(known: Known, draft: Plan) -> PlannedRound:
 def _plan_sums(known: Known, draft: Plan) -> PlannedRound:
     """The whole, with a trusted aggregator: the best design, and its best release option."""
     total, delta = draft.budget.total
-    budget = split_budget(epsilon=total, delta=delta, releases=draft.budget.releases)
-    searched = _search_designs(known, draft, budget)
+    noise = split_budget(epsilon=total, delta=delta, releases=draft.budget.releases)
+    searched = _search_designs(known, draft, noise)
     best = least(searched, lambda each: each.error)
-    options = ReleaseOptions(known, draft, best.design, budget)
+    options = ReleaseOptions(known, draft, best.design, noise)
     taken = options.taken
 
     def doublings() -> dict[str, float]:
@@ -379,7 +375,7 @@ def _plan_sums(known: Known, draft: Plan) -> PlannedRound:
     )
 
 
-def _search_designs(known: Known, draft: Plan, budget: ReleaseBudget) -> list[DesignForecast]:
+def _search_designs(known: Known, draft: Plan, noise: Calibrated) -> list[DesignForecast]:
     """Forecasts of all designs that fit, for one number with additive noise."""
     points = {
         batches: known.points_that_fit(draft.changed(batches=batches))
@@ -391,7 +387,7 @@ def _search_designs(known: Known, draft: Plan, budget: ReleaseBudget) -> list[De
         score=ScoredSum(draft).score,
         records=known.records,
         points=points,
-        noise_per_sensitivity=budget.noise_per_sensitivity,
+        noise_per_sensitivity=noise.noise.standard_deviation,
         client_effect=draft.verdict.client_effect,
         contribution_bound=draft.contribution_bound,
     )
