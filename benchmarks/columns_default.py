@@ -181,11 +181,9 @@ class Default:
         score = view_score("kl").plain
         values = []
         for view, template, each in zip(self.views, self.template.counts, noisy, strict=True):
-            records = np.full((len(each.rest), 1), self.records)
             found, _ = CountsDesign.of(view.points(), template).debias(
                 each.counts,
                 each.rest,
-                records,
                 score=score,
                 rng=public_simulation(),
                 resamples=resamples,
@@ -202,7 +200,10 @@ class Default:
 
     def moved(self, noisy: list[Noisy], false_discovery: float) -> Ints:
         """1, -1 or 0 of each cell, in whatever column: (populations, columns, cells)."""
-        sides = [null.sides(each.counts) for null, each in zip(self.cell_nulls, noisy, strict=True)]
+        sides = [
+            (null.above(each.counts), null.below(each.counts))
+            for null, each in zip(self.cell_nulls, noisy, strict=True)
+        ]
         above, below = (np.stack(side, axis=1) for side in zip(*sides, strict=True))
         shape = above.shape
         told = [

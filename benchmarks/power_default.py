@@ -240,7 +240,6 @@ class Default:
         found, _ = design.debias(
             counts + on_counts,
             rest + on_rest,
-            np.full((len(held), 1), self.records),
             score=self.trust.score,
             rng=rng,
             resamples=RESAMPLES,

@@ -317,10 +317,8 @@ def test_what_was_said_about_a_period_stays(world: World, monkeypatch: pytest.Mo
     """Also if it lies below its threshold where the series goes on: alarms keep their numbers."""
     before = world.monitor(over(1))
     (alarm,) = before.alarms
-    real = sequential.thresholds
-    monkeypatch.setattr(
-        sequential, "thresholds", lambda *known: tuple(1000 * depth for depth in real(*known))
-    )
+    real = sequential._threshold
+    monkeypatch.setattr(sequential, "_threshold", lambda *known: 1000 * real(*known))
     sequential._nulls.cache_clear()
     try:
         after = world.monitor(over(3))

@@ -64,7 +64,7 @@ def sides_of(
         held = draw(p, rng)
         null = law_without_drift(CountedView(points, noisy, spread), simulation)
         on_counts, _ = CountsDesign.of(points, noisy).draw_noise(rng, len(held))
-        high, low = null.sides(held + on_counts)
+        high, low = null.above(held + on_counts), null.below(held + on_counts)
         above.append(high)
         below.append(low)
         truth.append(np.sign(np.round(p - pi, 12)))

@@ -38,9 +38,7 @@ def errors(drift: float, records: int, scale: float) -> Floats:
     held = rng.multinomial(records, p / p.sum(), RELEASES)
     on_counts, on_rest = noisy.draw_noise(rng, RELEASES)
     totals, score = np.full((RELEASES, 1), records), Score()
-    values, _ = noisy.debias(
-        held + on_counts, on_rest, totals, score=score, rng=rng, resamples=RESAMPLES
-    )
+    values, _ = noisy.debias(held + on_counts, on_rest, score=score, rng=rng, resamples=RESAMPLES)
     return np.asarray(values - score(held, PI, totals) @ PI)
 
 

@@ -62,22 +62,16 @@ def gap_ranges(
     n = int(counts.records[0])
     parts = gap_parts(counts.points, n, score, epsilon=epsilon, contribution=contribution)
     held = np.append(counts.counts, n - int(counts.counts.sum()))
-    everybody = np.full(len(held), n)
-    falling = reachable_ranges(
-        held,
-        everybody,
-        parts.falling,
-        magnitude=parts.magnitude,
-        steps=steps,
-        contribution=contribution,
-    )
-    rising = reachable_ranges(
-        n - held,
-        everybody,
-        parts.rising,
-        magnitude=parts.magnitude,
-        steps=steps,
-        contribution=contribution,
+    falling, rising = (
+        reachable_ranges(
+            at,
+            np.full(len(held), n),
+            part,
+            magnitude=parts.magnitude,
+            steps=steps,
+            contribution=contribution,
+        )
+        for at, part in ((held, parts.falling), (n - held, parts.rising))
     )
     least = round(math.fsum(parts.least.tolist()) / falling.grid)
     outer = [one + other - least for one, other in zip(falling.outer, rising.outer, strict=True)]

@@ -109,10 +109,6 @@ class CountLaw:
         gap = seen[..., None] - 0.5 - self.counts
         return np.asarray(np.sum(self.weights * self.noise(gap), axis=-1))
 
-    def sides(self, seen: Floats) -> tuple[Floats, Floats]:
-        """P(at least this count) and P(at most this count), of each cell."""
-        return self.above(seen), self.below(seen)
-
     def below(self, seen: Floats) -> Floats:
         """P(noisy count <= seen) of each cell: the noise is symmetric."""
         gap = self.counts - 0.5 - seen[..., None]
@@ -135,10 +131,6 @@ def _whole_counts(mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
     weights = np.diff(reached, axis=1, prepend=0.0)
     start = np.concatenate([[0], ends[:-1] + 1])
     return np.broadcast_to((start + ends) / 2, weights.shape).copy(), weights
-
-
-# Which cells may have these shares.
-Plausible = Callable[[Floats], npt.NDArray[np.bool_]]
 
 
 def law_without_drift(view: CountedView, rng: np.random.Generator) -> CountLaw:
@@ -190,8 +182,9 @@ def shifted_cells(
     if not views:
         return ()
     rng = public_simulation()
-    sides = [law_without_drift(view, rng).sides(np.array(view.noisy.counts)) for view in views]
-    above, below = (np.concatenate(side) for side in zip(*sides, strict=True))
+    seen = [(law_without_drift(view, rng), np.array(view.noisy.counts)) for view in views]
+    above = np.concatenate([law.above(counts) for law, counts in seen])
+    below = np.concatenate([law.below(counts) for law, counts in seen])
     shifted = step_up(above, below, rate)
     return tuple(np.split(shifted, np.cumsum([len(view.points) for view in views])[:-1]))
 
@@ -243,18 +236,21 @@ def cell_shares(view: CountedView) -> CellShares:
         mean = records * share
         return CountLaw.smooth(mean, effects * mean * (1 - share), share, noise)
 
-    tail, least, most = (1 - LEVEL) / 2, np.zeros(len(likeliest)), np.ones(len(likeliest))
-    fewest, largest = np.minimum(noisy.counts, likeliest), np.maximum(noisy.counts, likeliest)
     shares = np.clip(likeliest / records, 0.0, 1.0)
-    low = _boundary(lambda p: law(p).above(fewest) >= tail, shares, least)
-    high = _boundary(lambda p: law(p).below(largest) >= tail, shares, most)
+
+    def furthest(chance: Callable[[Floats], Floats], outer: Floats) -> Floats:
+        """The last share with a chance of 2.5% or more, on the way to `outer`."""
+
+        def plausible(share: Floats) -> npt.NDArray[np.bool_]:
+            return chance(share) >= (1 - LEVEL) / 2
+
+        _, far = bisect_each(plausible, shares, outer, halvings=HALVINGS)
+        return np.where(plausible(outer), outer, far)
+
+    fewest, largest = np.minimum(noisy.counts, likeliest), np.maximum(noisy.counts, likeliest)
+    low = furthest(lambda share: law(share).above(fewest), np.zeros_like(shares))
+    high = furthest(lambda share: law(share).below(largest), np.ones_like(shares))
     return CellShares(shares, np.minimum(low, shares), np.maximum(high, shares))
-
-
-def _boundary(plausible: Plausible, inner: Floats, outer: Floats) -> Floats:
-    """The furthest plausible share on the way from `inner` to `outer`."""
-    _, far = bisect_each(plausible, inner, outer, halvings=HALVINGS)
-    return np.where(plausible(outer), outer, far)
 
 
 def _model(view: CountedView) -> NoDrift:

@@ -45,11 +45,10 @@ class Drift:
 
     def ratios(self, pi: Floats, uniforms: Floats) -> Floats:
         """r(x) of cells of these probabilities, at quantiles in (0, 1)."""
-        return _quantiles(self.alpha, self._gone(pi), uniforms)
-
-    def _gone(self, pi: Floats) -> Floats:
-        gone: Floats = np.minimum(MOST_VANISHED, self.rarity / np.sqrt(pi))
-        return gone
+        gone = np.minimum(MOST_VANISHED, self.rarity / np.sqrt(pi))
+        left = (uniforms - gone) / (1 - gone)
+        ratios = _shuffled(self.alpha, np.maximum(left, 0.0)) / (1 - gone)
+        return np.where(left > 0, ratios, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,12 +156,6 @@ def _rarity(share: float, pi: Floats) -> float:
 
     top = MOST_VANISHED / float(rare.min())
     return float(scipy.optimize.brentq(missing, 0.0, top)) if missing(top) > 0 else top
-
-
-def _quantiles(alpha: float, gone: Floats, uniforms: Floats) -> Floats:
-    rest = (uniforms - gone) / (1 - gone)
-    ratios: Floats = np.where(rest > 0, _shuffled(alpha, np.maximum(rest, 0.0)) / (1 - gone), 0.0)
-    return ratios
 
 
 def _shuffled(alpha: float, uniforms: Floats) -> Floats:
@@ -275,20 +268,19 @@ class _Cells:
         missing = lambda at: self.size(path(at)) - size  # noqa: E731
         return path(float(scipy.optimize.brentq(missing, none, most, xtol=1e-14)))
 
-    def shrunk(self, which: Floats, left: float) -> Floats:
-        """A share `left` of some cells is left; all others grow in proportion."""
-        mass = float(self.mass @ which)
-        return np.where(which > 0, left, (1 - left * mass) / (1 - mass))
-
-    def shrink(self, which: Floats, size: float) -> Floats | None:
+    def shrink(self, cells: Ints, size: float) -> Floats | None:
+        """A share of these cells is left; all others grow in proportion."""
+        which = np.zeros(len(self.mass))
+        which[cells] = 1.0
         if not which.any() or which.all():
             return None
-        return self.solve(lambda gone: self.shrunk(which, 1 - gone), size, 0.0, 1.0)
+        mass = float(self.mass @ which)
 
-    def one(self, cell: int) -> Floats:
-        which = np.zeros(len(self.mass))
-        which[cell] = 1.0
-        return which
+        def path(gone: float) -> Floats:
+            left = 1 - gone
+            return np.where(which > 0, left, (1 - left * mass) / (1 - mass))
+
+        return self.solve(path, size, 0.0, 1.0)
 
     def sizes_gone(self, mass: Floats) -> Floats:
         """The sizes if cells of this mass vanish, and all others grow in proportion."""
@@ -317,20 +309,18 @@ def _tilted(cells: _Cells, order: Ints, size: float) -> Floats | None:
 
 
 def _rare(cells: _Cells, size: float) -> Floats | None:
-    which = np.zeros(len(cells.mass))
-    which[np.argsort(cells.pi, kind="stable")[: len(cells.mass) // 2]] = 1.0
-    return cells.shrink(which, size)
+    return cells.shrink(np.argsort(cells.pi, kind="stable")[: len(cells.mass) // 2], size)
 
 
 def _heavy(cells: _Cells, size: float) -> Floats | None:
-    return cells.shrink(cells.one(int(np.argmax(cells.mass))), size)
+    return cells.shrink(np.argmax(cells.mass, keepdims=True), size)
 
 
 def _faded(cells: _Cells, size: float) -> Floats | None:
     able = np.flatnonzero(cells.sizes_gone(cells.mass) >= size)
     if not able.size:
         return _heavy(cells, size)
-    return cells.shrink(cells.one(int(able[np.argmin(cells.mass[able])])), size)
+    return cells.shrink(able[np.argmin(cells.mass[able], keepdims=True)], size)
 
 
 def _gone(cells: _Cells, size: float) -> Floats | None:

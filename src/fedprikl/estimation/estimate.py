@@ -256,20 +256,11 @@ def mean_without_drift(design: CountsDesign, score: Score, model: NoDrift) -> fl
     each = RESAMPLES * (len(design.points) + 1)
     populations = min(POPULATIONS, max(10, MOST // each))
     parts = np.array_split(np.arange(populations), 1 + populations * each // CHUNK)
-    rng, found = public_simulation(), []
-    for part in parts:
-        counts = model.counts(len(part), rng)
-        asked = design.asked(counts)
-        on_counts, on_outside = design.draw_noise(rng, len(part))
-        values, _ = design.debias(
-            counts + on_counts,
-            design.records - asked + on_outside,
-            np.broadcast_to(design.records, asked.shape),
-            score=score,
-            rng=rng,
-            resamples=RESAMPLES,
-        )
-        found.append(values)
+    rng = public_simulation()
+    found = [
+        design.simulate(model.counts(len(part), rng), score=score, rng=rng, resamples=RESAMPLES)
+        for part in parts
+    ]
     return float(np.concatenate(found).mean())
 
 

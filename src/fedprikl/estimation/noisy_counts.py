@@ -317,10 +317,10 @@ class CountsDesign:
         rare = 5000 * self.records / np.maximum(cells, 1) ** 2
         return np.asarray(self.noise_sd / math.sqrt(2) * np.log(np.maximum(rare, 1000.0)))
 
-    def project(self, counts: Floats, outside: Floats, records: Ints) -> Floats:
+    def project(self, counts: Floats, outside: Floats) -> Floats:
         """The likeliest counts: not negative, summing to N_t with the out-of-domain count.
 
-        Of many releases at once: (releases, points), and (releases, batches) twice. Where all cells
+        Of many releases at once: (releases, points) and (releases, batches). Where all cells
         of a batch are asked, an out-of-domain count that noise alone explains is taken as none:
         otherwise noise on a count of nothing would take records from the cells, in every release.
         """
@@ -328,23 +328,21 @@ class CountsDesign:
         parts = [
             project_counts(
                 np.concatenate([counts[:, self.points.batch == t], outside[:, [t]]], axis=1),
-                records[:, [t]],
+                total,
             )[:, :-1]
-            for t in range(self.points.batches)
+            for t, total in enumerate(self.records)
         ]
         return np.concatenate(parts, axis=1)
 
     def projected(self, noisy: NoisyCounts) -> Floats:
         """The likeliest counts of one release."""
-        counts, outside = np.array([noisy.counts]), np.array([noisy.out_of_domain])
-        (likeliest,) = self.project(counts, outside, self.records[None, :])
-        return np.asarray(likeliest)
+        (found,) = self.project(np.array([noisy.counts]), np.array([noisy.out_of_domain]))
+        return np.asarray(found)
 
     def debias(
         self,
         counts: Floats,
         outside: Floats,
-        records: Ints,
         *,
         score: Score,
         rng: np.random.Generator,
@@ -356,19 +354,41 @@ class CountsDesign:
         The arguments are those of `project`. Without `shrink` it is the textbook's: the bias at
         projected counts, however large the noise is.
         """
-        likeliest = self.project(counts, outside, records)
+        likeliest = self.project(counts, outside)
         on_counts, on_outside = self.draw_noise(rng, resamples * len(counts))
         before = likeliest
         if shrink and self.noise_dominated:
             before = whole_counts(self._shrunken(counts, likeliest), rng)
-        more = np.repeat(records, resamples, axis=0)
         on_counts += np.repeat(before, resamples, axis=0)
-        on_outside += np.repeat(records - self.asked(before), resamples, axis=0)
-        renoised = self.project(on_counts, on_outside, more)
-        again = self._weighted(renoised, more, score).reshape(len(counts), resamples)
-        bias = again.mean(axis=1) - self._weighted(before, records, score)
-        values: Floats = self._weighted(likeliest, records, score) - bias
-        return values, again.std(axis=1)
+        on_outside += np.repeat(self.records - self.asked(before), resamples, axis=0)
+        renoised = self.project(on_counts, on_outside)
+        again = self._weighted(renoised, score).reshape(len(counts), resamples)
+        bias = again.mean(axis=1) - self._weighted(before, score)
+        return self._weighted(likeliest, score) - bias, again.std(axis=1)
+
+    def simulate(
+        self,
+        counts: Ints,
+        *,
+        score: Score,
+        rng: np.random.Generator,
+        resamples: int,
+        shrink: bool = True,
+    ) -> Floats:
+        """What would be read off exact counts (releases, points), with noise of this law on them.
+
+        The arguments are those of `debias`.
+        """
+        on_counts, on_outside = self.draw_noise(rng, len(counts))
+        values, _ = self.debias(
+            counts + on_counts,
+            self.records - self.asked(counts) + on_outside,
+            score=score,
+            rng=rng,
+            resamples=resamples,
+            shrink=shrink,
+        )
+        return values
 
     def _shrunken(self, counts: Floats, likeliest: Floats) -> Floats:
         """Counts like those before the noise; as many in each batch as are likeliest."""
@@ -384,8 +404,8 @@ class CountsDesign:
             shrunken[:, mine] = project_counts(shrunken[:, mine], taken[:, [t]])
         return shrunken
 
-    def _weighted(self, counts: Floats, records: Ints, score: Score) -> Floats:
-        scores = score(counts, self.points.pi, records[:, self.points.batch])
+    def _weighted(self, counts: Floats, score: Score) -> Floats:
+        scores = score(counts, self.points.pi, self.records[self.points.batch])
         return np.asarray(scores @ self.points.weights)
 
 
@@ -430,7 +450,6 @@ def estimate_noisy_counts(
     values, spreads = design.debias(
         np.array([noisy.counts]),
         np.array([noisy.out_of_domain]),
-        design.records[None, :],
         score=score,
         rng=rng,
         resamples=resamples,

@@ -115,9 +115,19 @@ class Terms:
     outside: Floats  # share of all records that lie in other batches
 
     @staticmethod
+    @cached_by_value(32)  # simulated releases of one round ask for them thousands of times
     def of(points: QueryPoints, records: Ints) -> "Terms":
         """The terms of these points for batches of so many records."""
-        return _terms(points, records)
+        if not points.pooled:
+            counted = records[points.batch]
+            of_point, pi, weights = np.arange(len(points)), points.pi, points.weights
+        else:
+            _, first, of_point = np.unique(points.cells, return_index=True, return_inverse=True)
+            pi, weights = points.pi[first], points.weights[first]
+            counted = np.zeros(len(first), np.int64)
+            np.add.at(counted, of_point, records[points.batch])
+        outside: Floats = 1 - counted / records.sum()
+        return Terms(of_point=of_point, pi=pi, weights=weights, records=counted, outside=outside)
 
     def pool(self, values: npt.ArrayLike) -> Ints:
         """Whole values per point, added up per term; in every row, if there are rows."""
@@ -132,20 +142,6 @@ class Terms:
     def scores(self, counts: npt.ArrayLike, score: Score) -> Floats:
         """s(h) of each term."""
         return score(counts, self.pi, self.records, outside=self.outside, weights=self.weights)
-
-
-@cached_by_value(32)  # simulated releases of one round ask for them thousands of times
-def _terms(points: QueryPoints, records: Ints) -> Terms:
-    if not points.pooled:
-        counted = records[points.batch]
-        of_point, pi, weights = np.arange(len(points)), points.pi, points.weights
-    else:
-        _, first, of_point = np.unique(points.cells, return_index=True, return_inverse=True)
-        pi, weights = points.pi[first], points.weights[first]
-        counted = np.zeros(len(first), np.int64)
-        np.add.at(counted, of_point, records[points.batch])
-    outside: Floats = 1 - counted / records.sum()
-    return Terms(of_point=of_point, pi=pi, weights=weights, records=counted, outside=outside)
 
 
 def check_score(score: Score) -> Score:
@@ -310,8 +306,8 @@ def _table(score: Score, terms: Terms, at: Ints, weights: Floats) -> Floats:
     )
 
 
-def check_adaptive(score: Score, weights: Floats) -> Score:
-    """The score, if it is convex and does not rise with the count, however much is counted."""
+def check_adaptive(score: Score, weights: Floats) -> None:
+    """The score must be convex and not rise with the count, however much is counted."""
     if (
         score.divergence is not KL
         or score.control != 0
@@ -324,7 +320,6 @@ def check_adaptive(score: Score, weights: Floats) -> Score:
         )
     if np.any(weights < 0):
         raise InvalidInputError("Adaptive noise needs weights of at least 0; use Laplace noise.")
-    return score
 
 
 def score_ranges(counts: BatchCounts, score: Score, *, steps: int, contribution: int = 1) -> Ranges:

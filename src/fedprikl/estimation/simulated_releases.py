@@ -9,8 +9,7 @@ interval is measured, not guaranteed.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -65,8 +64,7 @@ class ValueNoise:
         del rng
         terms = Terms.of(drawn.points, drawn.records)
         sums = terms.scores(terms.pool(drawn.counts), score) @ terms.weights
-        noise: Floats = noise_quantiles(cast(Any, self.mechanism), draws)
-        return np.asarray(sums[:, None] + noise)
+        return np.asarray(sums[:, None] + noise_quantiles(self.mechanism, draws))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +103,15 @@ class CountsNoise:
         self, drawn: Populations, score: Score, rng: np.random.Generator, draws: int
     ) -> Floats:
         """Simulated noise."""
-        rows, batches = len(drawn.counts), drawn.points.batches
-        design = CountsDesign(drawn.points, drawn.records, (self.noise,) * batches)
-        counts = np.repeat(drawn.counts, draws, axis=0)
-        records = np.broadcast_to(drawn.records, (rows * draws, batches))
-        on_counts, on_outside = design.draw_noise(rng, rows * draws)
-        found, _ = design.debias(
-            counts + on_counts,
-            records - design.asked(counts) + on_outside,
-            records,
+        laws = (self.noise,) * drawn.points.batches
+        found = CountsDesign(drawn.points, drawn.records, laws).simulate(
+            np.repeat(drawn.counts, draws, axis=0),
             score=score.plain,
             rng=rng,
             resamples=self.resamples,
             shrink=self.shrink,
         )
-        return found.reshape(rows, draws)
+        return found.reshape(-1, draws)
 
 
 # How one number is released. `values` are what is released, (populations, draws); `effort` are the
@@ -227,8 +219,8 @@ def draw_populations(
     return Populations(points, records, counts, everybody)
 
 
-@lru_cache(maxsize=16)
-def noise_quantiles(mechanism: Any, draws: int) -> Floats:
+@cached_by_value(16)
+def noise_quantiles(mechanism: Mechanism, draws: int) -> Floats:
     """Quantiles of the noise at evenly spaced levels, by bisection of its survival function."""
     levels = _levels(draws)
     reach = mechanism.standard_deviation
@@ -324,11 +316,13 @@ class CalibrationGrid:
             ratios = drifted_ratios(
                 terms.pi, kind, size, self._score, mass=terms.weights, nearest=True
             )
-            for effect in self._effects if ratios is not None else ():
+            if ratios is None:
+                continue
+            for effect in self._effects:
                 errors = simulated_errors(
                     self._points,
                     self._records,
-                    cast(Floats, ratios),
+                    ratios,
                     self._score,
                     self._release,
                     design_effect=effect,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import fmean
 
 import numpy as np
 
@@ -133,8 +134,8 @@ class NullCase:
         view = self.view
         error = b"" if view.error is None else view.error.tobytes()
         law = view.pi.tobytes(), view.points.cells.tobytes(), view.spread, error
-        numbers = self.records, self.clients, self.noise
-        return *law, *numbers, self.periods, self.judged, self.series
+        series = self.periods, self.judged, self.series
+        return *law, self.records, self.clients, self.noise, *series
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -210,13 +211,11 @@ def simulate_null(case: NullCase) -> ViewNull:
         for length in case.lengths
     }
     null = ViewNull(windows, ((), ()), case.series)
-    largest = [
-        [SmoothTail.of(_largest(null, world, lengths, case.judged)) for world in worlds]
+    largest = tuple(
+        tuple(_largest(null, world, lengths, case.judged) for world in worlds if lengths)
         for lengths in (case.lengths[:1], case.lengths[1:])
-        if lengths
-    ]
-    tests = [tuple(tails) for tails in largest]
-    return ViewNull(windows, (tests[0], tests[1] if len(tests) > 1 else ()), case.series)
+    )
+    return replace(null, largest=largest)
 
 
 def _tail(values: Floats) -> SmoothTail:
@@ -228,14 +227,10 @@ def _tail(values: Floats) -> SmoothTail:
 
 def _largest(
     null: ViewNull, world: dict[int, Floats], lengths: tuple[int, ...], judged: int
-) -> Floats:
-    """The largest depth of windows of these lengths that end in a judged period, per series."""
-    return np.asarray(
-        np.max(
-            [null.depth(length, world[length][..., -judged:]).max(axis=1) for length in lengths],
-            axis=0,
-        )
-    )
+) -> SmoothTail:
+    """The law of the largest depth of windows of these lengths that end in a judged period."""
+    depths = [null.depth(length, world[length][..., -judged:]).max(axis=1) for length in lengths]
+    return SmoothTail.of(np.max(depths, axis=0))
 
 
 def _simulate(case: NullCase, *, same_clients: bool) -> dict[int, Floats]:
@@ -334,23 +329,20 @@ def nominal_of(periods: Sequence[PeriodCounts]) -> list[Nominal]:
     Only what was known then counts, so what is said about a period never changes. Statistics are
     standardised for the numbers of their own periods; how rare they are hardly depends on these.
     """
-    return [
-        _nominal(periods[max(0, place + 1 - BLOCK) : place + 1]) for place in range(len(periods))
-    ]
-
-
-def _nominal(periods: Sequence[PeriodCounts]) -> Nominal:
-    return Nominal(
-        records=max(round(_half_octave(_mean([period.records for period in periods]))), 1),
-        clients=max(round(_half_octave(_mean([period.clients for period in periods]))), 1),
-        noises=tuple(
-            replace(
-                last.noise[0],
-                sd=_usual([period.views[i].noise[0].sd for period in periods]),
+    found = []
+    for place in range(len(periods)):
+        last = periods[max(0, place + 1 - BLOCK) : place + 1]
+        noises = zip(*([view.noise[0] for view in period.views] for period in last), strict=True)
+        found.append(
+            Nominal(
+                records=max(round(_half_octave(fmean(period.records for period in last))), 1),
+                clients=max(round(_half_octave(fmean(period.clients for period in last))), 1),
+                noises=tuple(
+                    replace(laws[-1], sd=_usual([law.sd for law in laws])) for laws in noises
+                ),
             )
-            for i, last in enumerate(periods[-1].views)
-        ),
-    )
+        )
+    return found
 
 
 def null_cases(
@@ -381,15 +373,11 @@ def null_cases(
     return cases, min(per_year, horizon) / judged
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
 def _usual(values: Sequence[float]) -> float:
     """Exactly, as long as nothing changes."""
     if max(values) <= min(values) * (1 + 1e-9):
         return values[0]
-    return _half_octave(math.sqrt(_mean([value**2 for value in values])))
+    return _half_octave(math.sqrt(fmean(value**2 for value in values)))
 
 
 def _half_octave(value: float) -> float:

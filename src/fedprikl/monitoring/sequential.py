@@ -18,7 +18,7 @@ import numpy as np
 
 from fedprikl.checks import Floats, Ints, check_false_alarm, check_positive_int
 from fedprikl.errors import InvalidInputError
-from fedprikl.estimation import sum_counts
+from fedprikl.estimation import NoisyCounts, sum_counts
 from fedprikl.estimation.noisy_counts import project_counts
 from fedprikl.estimation.verdict import least_depth
 from fedprikl.monitoring.alarms import (
@@ -43,6 +43,8 @@ from fedprikl.monitoring.null_series import (
 )
 from fedprikl.reference import QueryPoints, Spread
 
+Range = tuple[int, int]  # first and last period
+
 LEAST = 0.5  # records in a cell: none may be impossible
 HALVINGS = 30
 
@@ -66,11 +68,13 @@ def baseline_of(
     """
     if not periods:
         raise InvalidInputError("A baseline needs at least one counted period.")
-    return tuple(_baseline(view, periods, i) for i, view in enumerate(views))
+    seen = zip(*(period.views for period in periods), strict=True)
+    return tuple(
+        _baseline(view, sum_counts(counts)) for view, counts in zip(views, seen, strict=True)
+    )
 
 
-def _baseline(view: MonitoredView, periods: Sequence[PeriodCounts], place: int) -> MonitoredView:
-    seen = sum_counts([period.views[place] for period in periods])
+def _baseline(view: MonitoredView, seen: NoisyCounts) -> MonitoredView:
     noise, (records,) = seen.noise[0].sd ** 2, seen.records
     counts = project_counts(seen.numbers, records)
     held = np.maximum(counts, LEAST)
@@ -83,10 +87,7 @@ def _baseline(view: MonitoredView, periods: Sequence[PeriodCounts], place: int) 
     whole = np.zeros(max(int(view.points.cells.max()) + 2, len(pi)))
     whole[view.points.cells], whole[-1] = pi[:-1], pi[-1]
     points = QueryPoints.build(
-        whole,
-        cells=view.points.cells,
-        batch=view.points.batch,
-        weights=pi[:-1],
+        whole, cells=view.points.cells, batch=view.points.batch, weights=pi[:-1]
     )
     return replace(view, points=points, spread=spread, error=error)
 
@@ -148,28 +149,14 @@ class Watched:
 class Segment:
     """Periods that are judged against one baseline: None is the reference."""
 
-    baseline: tuple[int, int] | None
-    periods: tuple[PeriodCounts, ...]
-    views: tuple[Watched, ...]
-
-    @classmethod
-    def of(
-        cls,
-        views: Sequence[MonitoredView],
-        periods: Sequence[PeriodCounts],
-        baseline: tuple[int, int] | None = None,
-    ) -> "Segment":
-        """These periods beside these views."""
-        watched = (Watched.of(view, i, periods) for i, view in enumerate(views))
-        return cls(baseline, tuple(periods), tuple(watched))
+    baseline: Range | None
+    periods: Sequence[PeriodCounts]
+    views: Sequence[Watched]
 
 
 def _running(values: Sequence[Floats] | Sequence[float]) -> Floats:
     found = np.asarray(values, dtype=np.float64)
     return np.concatenate([np.zeros((1, *found.shape[1:])), np.cumsum(found, axis=0)])
-
-
-Range = tuple[int, int]  # first and last period
 
 
 def judge_series(
@@ -223,10 +210,7 @@ def judge_series(
     for segment in segments:
         found = _judge(segment, nominal, rate=rate, per_year=per_year, horizon=horizon)
         judged += [_as_said(period, said.get(period.period, {})) for period in found]
-    return SeriesVerdict(
-        judged=tuple(judged),
-        alarms=follow_alarms(judged, _tracer(segments)),
-    )
+    return SeriesVerdict(judged=tuple(judged), alarms=follow_alarms(judged, _tracer(segments)))
 
 
 def _as_said(period: JudgedPeriod, said: Mapping[str, JudgedView]) -> JudgedPeriod:
@@ -234,25 +218,18 @@ def _as_said(period: JudgedPeriod, said: Mapping[str, JudgedView]) -> JudgedPeri
 
     def kept(view: JudgedView) -> JudgedView:
         known = said.get(view.name, view)
-        same = (known.period_exceeds, known.cumulative_exceeds) == (
-            view.period_exceeds,
-            view.cumulative_exceeds,
-        )
-        return view if same else known
+        same = known.period_exceeds == view.period_exceeds
+        return view if same and known.cumulative_exceeds == view.cumulative_exceeds else known
 
     return replace(period, views=tuple(map(kept, period.views)))
 
 
-def thresholds(nulls: Sequence[ViewNull], rate: float) -> tuple[float, float]:
-    """Depths of the two tests: each is exceeded in any view with half of the rate, at most.
+def _threshold(nulls: Sequence[ViewNull], test: int, rate: float) -> float:
+    """The depth of one of the two tests that is exceeded in any view with this rate, at most.
 
     The chances of the views are added up (union bound), which holds however they depend on each
     other. The simulation's own error makes the depth too large rather than too small.
     """
-    return _threshold(nulls, 0, rate / 2), _threshold(nulls, 1, rate / 2)
-
-
-def _threshold(nulls: Sequence[ViewNull], test: int, rate: float) -> float:
     each = rate / len(nulls)
     allowed = rate / simulation_error(nulls[0].series, len(nulls), each)
 
@@ -275,26 +252,26 @@ def _segments(
     views: Sequence[MonitoredView], periods: Sequence[PeriodCounts], rebaselined: Sequence[Range]
 ) -> Iterator[Segment]:
     """Parts with one baseline each: the reference, then those that people accepted."""
-    starts = sorted(rebaselined, key=lambda each: each[1])
-    ends = [last for _, last in starts]
-    for place in range(len(starts) + 1):
-        after = ends[place - 1] if place else -1
-        until = ends[place] if place < len(starts) else math.inf
+    baselines = [None, *sorted(rebaselined, key=lambda each: each[1])]
+    ends = [-1.0, *(last for _, last in filter(None, baselines)), math.inf]
+    for baseline, after, until in zip(baselines, ends, ends[1:], strict=False):
         mine = [period for period in periods if after < period.number <= until]
-        if place == 0:
-            yield Segment.of(views, mine)
-            continue
-        first, last = starts[place - 1]
-        accepted = [period for period in periods if first <= period.number <= last]
-        yield Segment.of(baseline_of(views, accepted), mine, (first, last))
+        judged = views
+        if baseline is not None:
+            first, last = baseline
+            accepted = [period for period in periods if first <= period.number <= last]
+            judged = baseline_of(views, accepted)
+        watched = [Watched.of(view, i, mine) for i, view in enumerate(judged)]
+        yield Segment(baseline, mine, watched)
 
 
 @lru_cache(maxsize=256)
 def _nulls(
     cases: tuple[NullCase, ...], rate: float
 ) -> tuple[tuple[ViewNull, ...], tuple[float, float]]:
+    """The nulls of all views, and the thresholds of both tests: each has half of the rate."""
     nulls = tuple(map(simulate_null, cases))
-    return nulls, thresholds(nulls, rate)
+    return nulls, (_threshold(nulls, 0, rate / 2), _threshold(nulls, 1, rate / 2))
 
 
 def _judge(
