@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from fedprikl.audit import AuditedPlan, audit_plan, client_case, exact_case, paper_case
+from fedprikl.checks import check_delta
 from fedprikl.cli.console import notes, print_json, say, show, show_table, shown_progress
 from fedprikl.cli.options import Json, ReferenceFile, given_of, reference_of
 from fedprikl.privacy import Unit
@@ -83,6 +84,7 @@ def audit_command(
         return
     if reference is not None:
         raise typer.BadParameter("--reference is for the audit of a plan; name the plan too.")
+    check_delta(delta)  # 0 is no delta that an audit can refute
     trials = trials or (20_000 if unit == "client" else 100_000)
     if unit == "client":
         if calibration == "paper":
