@@ -34,7 +34,7 @@ def stream(seed: bytes) -> Callable[[int], bytes]:
 @pytest.mark.parametrize(("scale", "shares"), CASES)
 def test_the_table_is_the_distribution_by_another_method(scale: float, shares: int) -> None:
     """Every threshold against Gamma functions in 320 digits; what is cut off, against its bound."""
-    table = PolyaTable.build(scale, shares)
+    table = polya_table(scale, shares)
     with mpmath.workdps(320):
         p, r = mpmath.exp(-1 / mpmath.mpf(scale)), 1 / mpmath.mpf(shares)
         below, variation = mpmath.mpf(0), mpmath.mpf(0)
@@ -53,14 +53,14 @@ def test_the_table_is_the_distribution_by_another_method(scale: float, shares: i
 
 @pytest.mark.parametrize(("scale", "shares"), [(2.0, 1), (2.0, 7), (5.0, 40), (0.3, 3)])
 def test_the_shares_add_up_to_the_discrete_laplace(scale: float, shares: int) -> None:
-    total = summed(share_probabilities(PolyaTable.build(scale, shares)), shares)
+    total = summed(share_probabilities(polya_table(scale, shares)), shares)
     k = np.arange(len(total)) - len(total) // 2
     expected = np.exp(-np.abs(k) / scale) * math.tanh(0.5 / scale)
     np.testing.assert_allclose(total, expected, rtol=0, atol=1e-12)
 
 
 def test_a_draw_inverts_the_distribution_function() -> None:
-    table, entropy = PolyaTable.build(3.0, 4), stream(b"draw")(8 * 500)
+    table, entropy = polya_table(3.0, 4), stream(b"draw")(8 * 500)
     drawn = table.draw(500, lambda size: entropy[:size])
     words = [int.from_bytes(entropy[i : i + 8], "little") for i in range(0, 4000, 8)]
     expected = [bisect_right(table.thresholds, word << (table.bits - 64)) for word in words]
@@ -104,14 +104,14 @@ def fits(draws: Ints, probabilities: Floats) -> bool:
 @pytest.mark.parametrize(("scale", "shares"), [(2.0, 1), (2.0, 5), (4.0, 300)])
 def test_drawn_shares_have_their_probabilities(source: Any, scale: float, shares: int) -> None:
     draws = source.laplace_share(200_000, scale=scale, shares=shares)
-    assert fits(draws, share_probabilities(PolyaTable.build(scale, shares)))
+    assert fits(draws, share_probabilities(polya_table(scale, shares)))
 
 
 @pytest.mark.parametrize(("scale", "shares"), [(1.8, 5), (2.0, 6)])
 def test_that_check_would_catch_a_little_less_noise(scale: float, shares: int) -> None:
     """Not once in 1e20 (noncentral chi-square)."""
     draws = SecureNoise().laplace_share(200_000, scale=scale, shares=shares)
-    assert not fits(draws, share_probabilities(PolyaTable.build(2.0, 5)))
+    assert not fits(draws, share_probabilities(polya_table(2.0, 5)))
 
 
 def test_the_secure_source_uses_the_systems_randomness_only(

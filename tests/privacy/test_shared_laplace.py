@@ -20,14 +20,14 @@ from fedprikl.privacy import (
     calibrate,
 )
 from fedprikl.privacy.charges import charge_from_dict, charge_to_dict
-from fedprikl.privacy.noise import MOST_SHARES, PolyaTable, tail_bits
+from fedprikl.privacy.noise import MOST_SHARES, polya_table, tail_bits
 from fedprikl.privacy.shares import SAMPLER_DELTA, SharedGaussianMechanism, SharedLaplaceMechanism
 from tests.false_alarm import FALSE_ALARM, looks_as_frequent, missed
 from tests.privacy.polya_exactly import masses, share_probabilities, summed, worst_loss
 
 
 def share_of(mechanism: SharedLaplaceMechanism) -> Floats:
-    return share_probabilities(PolyaTable.build(mechanism.scale, mechanism.on.shares))
+    return share_probabilities(polya_table(mechanism.scale, mechanism.on.shares))
 
 
 @pytest.mark.parametrize(("epsilon", "shares"), [(1.0, 1), (1.0, 40), (0.2, 7), (6.0, 12)])
@@ -50,7 +50,7 @@ def test_epsilon_of_more_moved_counts(coordinates: int) -> None:
     mechanism = SharedLaplaceMechanism.calibrated(
         SharedCounts(shares=7, coordinates=coordinates), epsilon=1.0, delta=1e-6
     )
-    table = PolyaTable.build(mechanism.scale, 7, coordinates)
+    table = polya_table(mechanism.scale, 7, coordinates)
     one = worst_loss(summed(share_probabilities(table), 7)) / 2
     assert coordinates * one == pytest.approx(1.0, rel=1e-6)
     assert 1 - 1e-9 < mechanism.epsilon(1e-6) <= 1.0
@@ -76,7 +76,7 @@ def test_fewer_shares_than_needed_break_epsilon(present: int) -> None:
 def test_the_cut_off_tail_costs_a_delta_and_less_than_stated() -> None:
     """delta at epsilon = 20, from the exact probabilities of the table: not 0, and under 2^-60."""
     mechanism = SharedLaplaceMechanism.calibrated(SharedCounts(shares=1), epsilon=20.0, delta=1e-6)
-    table = PolyaTable.build(mechanism.scale, 1)
+    table = polya_table(mechanism.scale, 1)
     one = masses(table)
     reach = mechanism.reach
     share = [
@@ -169,7 +169,7 @@ class Extreme(InsecureSeededNoise):
 
 def test_a_share_stays_within_its_reach() -> None:
     mechanism = SharedLaplaceMechanism.calibrated(SharedCounts(shares=3), epsilon=8.0, delta=1e-6)
-    table = PolyaTable.build(mechanism.scale, 3)
+    table = polya_table(mechanism.scale, 3)
     assert mechanism.reach == len(table.thresholds)  # so the secure source needs no clipping
     assert int(table.draw(1, lambda size: b"\xff" * size)[0]) == mechanism.reach
     assert mechanism.draw_share(2, Extreme(1)).tolist() == [-mechanism.reach, mechanism.reach]

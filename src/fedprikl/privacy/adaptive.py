@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Self
 
 import numpy as np
@@ -62,16 +62,19 @@ class Ranges:
     grid: float  # a power of 2
 
     def __post_init__(self) -> None:
-        lowest, highest = self.outer
-        rising = np.concatenate([self.highs, [highest]])
-        falling = np.concatenate([self.lows, [lowest]])
+        falling, rising = self.ends
         if (
-            len(self.lows) != len(self.highs)
+            len(falling) != len(rising)
             or np.any(np.diff(rising) < 0)
             or np.any(np.diff(falling) > 0)
             or np.any(rising < falling)
         ):
             raise InvalidInputError("Each range must contain the ones before it.")
+
+    @property
+    def ends(self) -> tuple[Ints, Ints]:
+        """The lowest and the highest point of each range, the outer one last."""
+        return np.append(self.lows, self.outer[0]), np.append(self.highs, self.outer[1])
 
     @property
     def steps(self) -> int:
@@ -148,7 +151,7 @@ def _draw(ranges: Ranges, weights: tuple[int, ...], source: NoiseSource) -> int:
     drawn = source.below(cumulative[-1])
     ring = next(k for k, end in enumerate(cumulative) if drawn < end)
     place = (drawn - (cumulative[ring] - sizes[ring] * weights[ring])) // weights[ring]
-    lows: list[int] = [*ranges.lows.tolist(), ranges.outer[0]]
+    lows: list[int] = ranges.ends[0].tolist()
     if ring == 0:  # counted from the value on, so that a source without noise gives the value
         return lows[0] + (place + ranges.value - lows[0]) % sizes[0]
     below = lows[ring - 1] - lows[ring]  # points of the ring on the lower side
@@ -159,10 +162,9 @@ def _draw(ranges: Ranges, weights: tuple[int, ...], source: NoiseSource) -> int:
 
 def ring_sizes(ranges: Ranges) -> list[int]:
     """How many points of the grid have len 1, 2, ..., steps."""
-    lows: list[int] = [*ranges.lows.tolist(), ranges.outer[0]]
-    highs: list[int] = [*ranges.highs.tolist(), ranges.outer[1]]
-    points = [high - low + 1 for low, high in zip(lows, highs, strict=True)]
-    return [points[0], *(b - a for a, b in pairwise(points))]
+    lows, highs = ranges.ends
+    sizes: list[int] = np.diff(highs - lows + 1, prepend=0).tolist()
+    return sizes
 
 
 @lru_cache(maxsize=64)
@@ -204,9 +206,8 @@ class NoiseLaw:
     def of(cls, ranges: Ranges, *, epsilon: float) -> "NoiseLaw":
         """The law for these ranges; each point of the grid stands for the step around it."""
         falling = _densities(epsilon)
-        lows = np.append(ranges.lows, ranges.outer[0]) - ranges.value - 0.5
-        highs = np.append(ranges.highs, ranges.outer[1]) - ranges.value + 0.5
-        edges = np.concatenate([lows[::-1], highs])
+        lows, highs = ranges.ends
+        edges = np.concatenate([lows[::-1] - ranges.value - 0.5, highs - ranges.value + 0.5])
         density = np.concatenate([falling[:0:-1], falling])
         masses = density * np.diff(edges)
         below = np.concatenate([[0.0], np.cumsum(masses)])
@@ -315,7 +316,7 @@ def _largest(values: Ints, most: int) -> Ints:
 
 def _rises(h: Ints, scores: Scores, grid: float, k: Ints) -> Ints:
     """How far f rises if so many records (ascending) are removed where that raises it most."""
-    gains = _Gains.of(h, scores, grid)
+    gains = _Gains(h, scores, grid)
     cells = np.flatnonzero(h)
     if not cells.size:
         return np.zeros(len(k), np.int64)
@@ -324,18 +325,12 @@ def _rises(h: Ints, scores: Scores, grid: float, k: Ints) -> Ints:
     return np.concatenate([exact, _divisible(gains, cells, many)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Gains:
     """What removing r records from a cell adds to f: w (s(h - r) - s(h)), convex in r."""
 
-    h: Ints
-    scores: Scores
-    grid: float
-    before: Floats  # w s(h)
-
-    @classmethod
-    def of(cls, h: Ints, scores: Scores, grid: float) -> "_Gains":
-        return cls(h, scores, grid, scores(np.arange(len(h)), h))
+    def __init__(self, h: Ints, scores: Scores, grid: float) -> None:
+        self.h, self.scores, self.grid = h, scores, grid
+        self.before = scores(np.arange(len(h)), h)  # w s(h)
 
     def __call__(self, cells: Ints, removed: Ints) -> Ints:
         left = self.scores(cells, self.h[cells] - removed)

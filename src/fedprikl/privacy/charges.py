@@ -107,14 +107,9 @@ class BoundedRangeLoss(PureLoss):
     epsilon^2/8-zCDP (Cesar and Rogers 2021, "Bounding, concentrating, and truncating"). A merely
     pure loss is epsilon^2/2-zCDP.
 
-    >>> BoundedRangeLoss(0.5).alone(delta=0.0), BoundedRangeLoss(0.5).concentrated
-    (0.5, 0.03125)
+    >>> BoundedRangeLoss(0.5).alone(delta=0.0)
+    0.5
     """
-
-    @property
-    def concentrated(self) -> float:
-        """rho of zero-concentrated differential privacy."""
-        return self.epsilon * self.epsilon / 8
 
 
 @dataclass(frozen=True)

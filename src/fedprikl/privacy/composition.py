@@ -8,7 +8,7 @@ The noise of every release must have been chosen without looking at the results 
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -36,6 +36,9 @@ GRID_POINTS = 8192  # of the discretised privacy loss, over the range of the exp
 LARGEST = 500.0  # beyond, e^epsilon nears the end of the floats: no privacy left to account for
 TINY = 2.0**-10, 2.0**-20  # of a budget: where not even these fit, nothing is looked for
 FFT_ERROR = 1e-12  # of delta, per convolution; observed below 1e-14
+
+Convolved = PureLoss | IntegerGaussianLoss | GaussianLoss
+Others = Counter[IntegerGaussianLoss | GaussianLoss]
 
 
 def _concentrated_total(
@@ -67,8 +70,8 @@ def _concentrated_total(
 def _concentration(loss: Loss) -> float:
     """rho of a loss; Bun and Steinke (2016), "Concentrated differential privacy"."""
     match loss:
-        case BoundedRangeLoss():
-            return loss.concentrated
+        case BoundedRangeLoss(epsilon):
+            return epsilon * epsilon / 8
         case ConcentratedRelease(rho=rho):
             return rho
         case PureLoss(epsilon):
@@ -145,44 +148,38 @@ def largest_fitting_epsilon(
     return typed if fits(typed) else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Losses by kind. All Gaussian ones are one: a Gaussian release of ratio mu."""
+def _merged(losses: Iterable[Loss]) -> tuple[Counter[PureLoss], Others]:
+    """How many there are of each pure loss, and of each other one.
 
-    pure: Counter[PureLoss]  # how many
-    mu: float
-    integer: Counter[float]  # sigma: how many counts changed by 1
+    All Gaussian ones are one. Integer ones are taken count by count.
+    """
+    pure: Counter[PureLoss] = Counter()
+    others: Others = Counter()
+    ratios = []
+    for loss in losses:
+        match loss:
+            case PureLoss():
+                pure[loss] += 1
+            case GaussianLoss(mu):
+                ratios.append(mu)
+            case IntegerGaussianLoss(sigma, coordinates):
+                others[IntegerGaussianLoss(sigma)] += coordinates
+            case _:
+                raise InvalidInputError(f"A {type(loss).__name__} cannot be convolved.")
+    if any(ratios):
+        others[GaussianLoss(math.hypot(*ratios))] = 1
+    return pure, others
 
-    @classmethod
-    def of(cls, losses: Iterable[Loss]) -> "_Parts":
-        pure: Counter[PureLoss] = Counter()
-        integer: Counter[float] = Counter()
-        ratios = []
-        for loss in losses:
-            match loss:
-                case PureLoss():
-                    pure[loss] += 1
-                case GaussianLoss(mu):
-                    ratios.append(mu)
-                case IntegerGaussianLoss(sigma, coordinates):
-                    integer[sigma] += coordinates
-                case _:
-                    raise InvalidInputError(f"A {type(loss).__name__} cannot be convolved.")
-        return cls(pure, math.hypot(*ratios), integer)
 
-    @property
-    def pure_sum(self) -> float:
-        return math.fsum(loss.epsilon for loss in self.pure.elements())
+def _expected_total(pure: Counter[PureLoss], others: Others, delta: float) -> float:
+    """A rough size of the total, to scale the grid: as if every loss were normal."""
+    normal = math.fsum(2 * count * _concentration(loss) for loss, count in others.items())
+    more = math.fsum(count * loss.epsilon * loss.epsilon for loss, count in pure.items())
+    return min(normal_tail(normal + more, delta), normal_tail(normal, delta) + _basic_sum(pure))
 
-    def expected_total(self, delta: float) -> float:
-        """A rough size of the total, to scale the grid: as if every loss were normal."""
-        integer = math.fsum(count / sigma**2 for sigma, count in self.integer.items())
-        gaussian = self.mu * self.mu + integer
-        pure = math.fsum(count * loss.epsilon * loss.epsilon for loss, count in self.pure.items())
-        return min(
-            normal_tail(gaussian + pure, delta),
-            normal_tail(gaussian, delta) + self.pure_sum,
-        )
+
+def _basic_sum(pure: Counter[PureLoss]) -> float:
+    return math.fsum(loss.epsilon for loss in pure.elements())
 
 
 @lru_cache(maxsize=512)
@@ -191,70 +188,70 @@ def _known_epsilon(losses: tuple[Loss, ...], delta: float) -> float:
         return losses[0].alone(delta)
     if any(isinstance(loss, ConcentratedRelease) for loss in losses):
         return _concentrated_total(losses, delta, ConcentratedRelease, without=True)
-    parts = _Parts.of(losses)
-    basic = parts.pure_sum + _without_pure(parts, delta)
-    if not parts.pure:
+    pure, others = _merged(losses)
+    basic = _basic_sum(pure) + _without_pure(others, delta)
+    if not pure:
         return basic
     # One pure release alone counts its whole epsilon (Laplace: 2 delta above the truth); more of
     # them must not count less.
-    least = max(loss.epsilon for loss in parts.pure)
-    composed = _pld_epsilon(parts, delta)
+    least = max(loss.epsilon for loss in pure)
+    composed = _pld_epsilon(pure, others, delta)
     if any(isinstance(loss, BoundedRangeLoss) for loss in losses):
         by_range = _concentrated_total(losses, delta, BoundedRangeLoss, without=False)
         composed = min(composed, by_range)
     return min(basic, max(composed, least))
 
 
-def _without_pure(parts: _Parts, delta: float) -> float:
-    if parts.integer:
-        return _pld_epsilon(_Parts(Counter(), parts.mu, parts.integer), delta)
-    if parts.mu == 0:
-        return 0.0
-    return GaussianLoss(parts.mu).alone(delta) * SAFETY + 1e-12  # the root finding's tolerance
+def _without_pure(others: Others, delta: float) -> float:
+    match list(others):
+        case []:
+            return 0.0
+        case [GaussianLoss() as only]:
+            return only.alone(delta) * SAFETY + 1e-12  # the root finding's tolerance
+        case _:
+            return _pld_epsilon(Counter(), others, delta)
 
 
-def _pld_epsilon(parts: _Parts, delta: float) -> float:
+def _pld_epsilon(pure: Counter[PureLoss], others: Others, delta: float) -> float:
     """The epsilon from the convolved privacy loss distributions, rounded up (pessimistic).
 
     The grid is a power of 2, scaled to the expected total: a longer list of releases gets the same
     or a coarser grid inside it, so that the total does not fall. Pure releases smaller than one
     step are added up instead.
     """
-    pieces = len(parts.pure) + len(parts.integer) + (parts.mu > 0)
-    usable = delta - FFT_ERROR * 2 * pieces
+    usable = delta - FFT_ERROR * 2 * (len(pure) + len(others))
     if usable <= delta / 2:
         return math.inf
-    expected = parts.expected_total(delta)
+    expected = _expected_total(pure, others, delta)
     if not 1e-9 < expected < LARGEST:
         return math.inf
     step = 2.0 ** math.floor(math.log2(expected / GRID_POINTS))
-    pure: Counter[PureLoss] = Counter()
-    for loss, count in parts.pure.items():
-        pure[replace(loss, epsilon=_round_up(loss.epsilon))] += count
-    tiny = {loss: count for loss, count in pure.items() if loss.epsilon < step}
-    convolved = {loss: count for loss, count in pure.items() if loss.epsilon >= step}
-    total = _convolved(tuple(convolved.items()), tuple(parts.integer.items()), parts.mu, step)
+    rounded: Counter[PureLoss] = Counter()
+    for loss, count in pure.items():
+        rounded[replace(loss, epsilon=_round_up(loss.epsilon))] += count
+    tiny = {loss: count for loss, count in rounded.items() if loss.epsilon < step}
+    large = {loss: count for loss, count in rounded.items() if loss.epsilon >= step}
+    total = _convolved((*large.items(), *others.items()), step)
     added = math.fsum(count * loss.epsilon for loss, count in tiny.items())
     return float(total.get_epsilon_for_delta(usable)) * SAFETY + added
 
 
 @lru_cache(maxsize=32)  # several deltas are asked of one total
-def _convolved(
-    pure: tuple[tuple[PureLoss, int], ...],
-    integer: tuple[tuple[float, int], ...],
-    mu: float,
-    step: float,
-) -> Any:
-    """The distribution of the sum of all losses, on a grid of this step."""
-    losses = [repeat(_distribution(loss, step), count) for loss, count in pure]
-    losses += [repeat(_distribution(IntegerGaussianLoss(s), step), n) for s, n in integer]
-    if mu > 0:
-        losses.append(_distribution(GaussianLoss(mu), step))
-    return _compose_all(losses)
+def _convolved(losses: tuple[tuple[Convolved, int], ...], step: float) -> Any:
+    """The distribution of the sum of so many of each loss, on a grid of this step.
+
+    In pairs of like size: the cost grows as n log n in the number of different releases.
+    """
+    found = [repeat(_distribution(loss, step), count) for loss, count in losses]
+    while len(found) > 1:
+        pairs = zip(found[::2], found[1::2], strict=False)
+        odd = found[-1:] if len(found) % 2 else []
+        found = [left.compose(right) for left, right in pairs] + odd
+    return found[0]
 
 
 @lru_cache(maxsize=256)
-def _distribution(loss: PureLoss | IntegerGaussianLoss | GaussianLoss, step: float) -> Any:
+def _distribution(loss: Convolved, step: float) -> Any:
     """dp-accounting's privacy loss distribution on a grid of this step, rounded up."""
     return loss.distribution(step)
 
@@ -265,12 +262,3 @@ def _round_up(epsilon: float) -> float:
     """
     mantissa, exponent = math.frexp(epsilon)
     return math.ldexp(math.ceil(mantissa * 2**20), exponent - 20)
-
-
-def _compose_all(losses: list[Any]) -> Any:
-    """In pairs of like size: the cost grows as n log n in the number of different releases."""
-    while len(losses) > 1:
-        pairs = zip(losses[::2], losses[1::2], strict=False)
-        odd = losses[-1:] if len(losses) % 2 else []
-        losses = [left.compose(right) for left, right in pairs] + odd
-    return losses[0]

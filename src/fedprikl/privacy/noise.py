@@ -41,23 +41,6 @@ class PolyaTable:
     thresholds: tuple[int, ...] = field(repr=False)
     upper: npt.NDArray[np.uint64] = field(repr=False)  # the first 64 bits of each threshold
 
-    @classmethod
-    def build(cls, scale: float, shares: int, coordinates: int = 2) -> "PolyaTable":
-        """By the recurrence P(k + 1) = P(k) p (k + r) / (k + 1), at most a second."""
-        precise = tail_bits(scale, coordinates) + ROUNDING_BITS
-        bits = 64 * math.ceil(precise / 64)
-        thresholds = []
-        with localcontext(Context(prec=math.ceil(bits * math.log10(2)) + 20)):
-            ratio = (-1 / Decimal(scale)).exp()
-            mass = ((1 - ratio).ln() / shares).exp()
-            below, whole = Decimal(0), Decimal(2**bits)
-            for k in range(polya_reach(scale, coordinates)):
-                below += mass
-                thresholds.append(min(int(below * whole), 2**bits - 1))
-                mass = mass * ratio * (k * shares + 1) / (shares * (k + 1))
-        upper = np.array([t >> (bits - 64) for t in thresholds], dtype=np.uint64)
-        return cls(bits, tuple(thresholds), upper)
-
     def draw(self, size: int, randomness: Callable[[int], bytes]) -> Ints:
         """So many independent variables from random bytes. Cost: about 20 ns each.
 
@@ -91,7 +74,10 @@ def polya_reach(scale: float, coordinates: int = 2) -> int:
 
 @lru_cache(maxsize=64)
 def polya_table(scale: float, shares: int, coordinates: int = 2) -> PolyaTable:
-    """The table of one share among `shares`, for counts of which one record moves so many."""
+    """The table of one share among `shares`, for counts of which one record moves so many.
+
+    By the recurrence P(k + 1) = P(k) p (k + r) / (k + 1), at most a second.
+    """
     low, high = SCALES
     if not low <= check_finite(scale, "scale") <= high:
         raise InvalidInputError(
@@ -100,7 +86,18 @@ def polya_table(scale: float, shares: int, coordinates: int = 2) -> PolyaTable:
         )
     if check_positive_int(shares, "shares") > MOST_SHARES:
         raise InvalidInputError(f"Noise is split into at most {MOST_SHARES:,} shares.")
-    return PolyaTable.build(float(scale), int(shares), int(coordinates))
+    bits = 64 * math.ceil((tail_bits(scale, coordinates) + ROUNDING_BITS) / 64)
+    thresholds = []
+    with localcontext(Context(prec=math.ceil(bits * math.log10(2)) + 20)):
+        ratio = (-1 / Decimal(scale)).exp()
+        mass = ((1 - ratio).ln() / shares).exp()
+        below, whole = Decimal(0), Decimal(2**bits)
+        for k in range(polya_reach(scale, coordinates)):
+            below += mass
+            thresholds.append(min(int(below * whole), 2**bits - 1))
+            mass = mass * ratio * (k * shares + 1) / (shares * (k + 1))
+    upper = np.array([t >> (bits - 64) for t in thresholds], dtype=np.uint64)
+    return PolyaTable(bits, tuple(thresholds), upper)
 
 
 # Rounding two neighbouring values to the sampler's grid can move them apart by one step, and the
@@ -115,19 +112,15 @@ class NoiseSource(Protocol):
 
     def laplace(self, values: npt.ArrayLike, *, scale: float) -> Floats:
         """values + Laplace(scale)."""
-        ...
 
     def gaussian(self, values: npt.ArrayLike, *, sigma: float) -> Floats:
         """values + N(0, sigma^2)."""
-        ...
 
     def integer_gaussian(self, counts: npt.ArrayLike, *, sigma: float) -> Ints:
         """counts + discrete Gaussian with parameter sigma."""
-        ...
 
     def integer_laplace(self, counts: npt.ArrayLike, *, scale: float) -> Ints:
         """counts + discrete Laplace: P(k) proportional to exp(-|k| / scale)."""
-        ...
 
     def laplace_share(
         self, entries: int, *, scale: float, shares: int, coordinates: int = 2
@@ -136,11 +129,9 @@ class NoiseSource(Protocol):
 
         Drawn finely enough for entries of which one record moves `coordinates` by 1.
         """
-        ...
 
     def below(self, end: int) -> int:
         """0, 1, ..., end - 1, each with the same probability; `end` may be of any size."""
-        ...
 
 
 class SecureNoise:
@@ -182,9 +173,6 @@ class SecureNoise:
     def below(self, end: int) -> int:
         """Exactly uniform, from the operating system's randomness, by rejection."""
         return secrets.randbelow(end)
-
-    def __repr__(self) -> str:
-        return "SecureNoise()"
 
 
 SECURE_NOISE = SecureNoise()
@@ -249,9 +237,6 @@ class InsecureSeededNoise:
             drawn = int.from_bytes(self._rng.bytes(bits // 8 + 1)) >> (8 - bits % 8)
             if drawn < end:
                 return drawn
-
-    def __repr__(self) -> str:
-        return "InsecureSeededNoise(...)"
 
 
 def _clean(values: npt.ArrayLike, scale: float, name: str) -> tuple[Floats, float]:

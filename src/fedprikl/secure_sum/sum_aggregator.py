@@ -1,7 +1,7 @@
 """A secure sum, seen from the aggregator."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
@@ -37,7 +37,6 @@ from fedprikl.secure_sum.messages import (
     EchoInbox,
     KeyAdvert,
     MaskedInput,
-    Pairs,
     PeerKeys,
     SealedShares,
     ShareInbox,
@@ -179,10 +178,7 @@ class SumAggregator:
         self._present = self._enough(self._adverts.keys())
         records = {i: self._adverts[i].record() for i in self._present}
         self.step = AggregatorStep.SHARES
-        return {
-            i: PeerKeys(self._plan.round_id, i, [(j, records[j]) for j in self._near(i)]).encode()
-            for i in sorted(self._present)
-        }
+        return self._inboxes(PeerKeys, lambda sender, _: records[sender])
 
     def send_shares(self) -> dict[int, bytes]:
         """Ends the sharing; for every client present, the `ShareInbox` of boxes for it."""
@@ -190,12 +186,7 @@ class SumAggregator:
         self._present = self._enough(self._shares.keys())
         boxes = {i: dict(self._shares[i].boxes) for i in self._present}
         self.step = AggregatorStep.INPUTS
-        return {
-            i: ShareInbox(
-                self._plan.round_id, i, [(j, boxes[j][i]) for j in self._near(i)]
-            ).encode()
-            for i in sorted(self._present)
-        }
+        return self._inboxes(ShareInbox, lambda sender, receiver: boxes[sender][receiver])
 
     def send_survivors(self) -> dict[int, bytes]:
         """Ends the inputs; the same `Survivors` for every client whose input is in."""
@@ -214,10 +205,7 @@ class SumAggregator:
         self._check_openable(self._present)
         tags = {i: dict(self._echoes[i].tags) for i in self._present}
         self.step = AggregatorStep.UNMASK
-        return {
-            i: EchoInbox(self._plan.round_id, i, [(j, tags[j][i]) for j in self._near(i)]).encode()
-            for i in sorted(self._present)
-        }
+        return self._inboxes(EchoInbox, lambda sender, receiver: tags[sender][receiver])
 
     def unmask(self) -> SumResult:
         """Ends the round; the sum of the inputs that are in.
@@ -238,6 +226,17 @@ class SumAggregator:
             )
         total = self._unmask(self._open_secrets(holders))
         return SumResult(total, tuple(sorted(self._inputs)), self.rejected)
+
+    def _inboxes(
+        self,
+        kind: type[PeerKeys | ShareInbox | EchoInbox],
+        record: Callable[[int, int], bytes],
+    ) -> dict[int, bytes]:
+        """For every client present, the records (sender, receiver) of its neighbours."""
+        return {
+            i: kind(self._plan.round_id, i, [(j, record(j, i)) for j in self._near(i)]).encode()
+            for i in sorted(self._present)
+        }
 
     def _note(self, sender: int, reason: str) -> None:
         """Keeps a rejection: a fresh one, for a raised one holds on to the message, and few."""
@@ -361,12 +360,12 @@ class SumAggregator:
         match message:
             case KeyAdvert():
                 self._check_advert(message)
-            case SealedShares():
-                self._check_list(message, message.boxes, self._near(message.sender))
+            case SealedShares(boxes=records) | Echo(tags=records):
+                if [receiver for receiver, _ in records] != self._near(message.sender):
+                    reason = "it is not for exactly its neighbours"
+                    raise RejectedMessageError(message.sender, reason)
             case MaskedInput():
                 self._ring.unpack(message.packed)
-            case Echo():
-                self._check_list(message, message.tags, self._near(message.sender))
             case UnmaskShares():
                 self._check_answer(message)
         self._received[type(message)][message.sender] = message
@@ -377,10 +376,6 @@ class SumAggregator:
             raise RejectedMessageError(advert.sender, "its identity is not the roster's")
         if not (is_usable_key(advert.seal_key) and is_usable_key(advert.mask_key)):
             raise RejectedMessageError(advert.sender, "a key is of low order")
-
-    def _check_list(self, message: SignedMessage, records: Pairs, due: Iterable[int]) -> None:
-        if [receiver for receiver, _ in records] != list(due):
-            raise RejectedMessageError(message.sender, "it is not for exactly its neighbours")
 
     def _check_answer(self, answer: UnmaskShares) -> None:
         near = self._neighbours[answer.sender]

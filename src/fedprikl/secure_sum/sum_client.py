@@ -184,7 +184,10 @@ class SumClient:
         if len(message.tags) < self._plan.threshold:
             self._too_small(len(message.tags), "of its neighbours echoed")
         for peer, tag in message.tags:
-            self._check_echo(peer, tag)
+            if peer not in self._shares:
+                self._refuse(f"client {peer} is not a neighbour, but an echo of it arrived")
+            if not self._channels[peer].confirms(tag, self._digest):
+                self._refuse(f"neighbour {peer} was told of other survivors")
         held = [(peer, box) for peer, box in sorted(self._shares.items()) if box is not None]
         seeds = [(peer, box[SHARE_BYTES:]) for peer, box in held if peer in told.alive]
         keys = [(peer, box[:SHARE_BYTES]) for peer, box in held if peer in told.dropped]
@@ -291,12 +294,6 @@ class SumClient:
         near = len(told.alive & self._shares.keys())
         if near < self._plan.threshold:
             self._too_small(near, "of its neighbours survived")
-
-    def _check_echo(self, peer: int, tag: bytes) -> None:
-        if peer not in self._shares:
-            self._refuse(f"client {peer} is not a neighbour, but an echo of it arrived")
-        if not self._channels[peer].confirms(tag, self._digest):
-            self._refuse(f"neighbour {peer} was told of other survivors")
 
     # States
 

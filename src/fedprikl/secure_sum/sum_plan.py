@@ -106,11 +106,7 @@ def choose_degree(
         if degree := _allowed(n, k, gamma, delta, eta):
             return degree
     corrupt = math.ceil(gamma * n) if complete else math.floor(gamma * n)
-    return _complete(n, corrupt, math.floor(delta * n))
-
-
-def _complete(n: int, corrupt: int, missing: int) -> Degree:
-    k = n - 1
+    k, missing = n - 1, math.floor(delta * n)
     threshold = (k + corrupt) // 2 + 1
     if n < 3 or threshold > k - missing:
         raise InvalidInputError(
