@@ -164,7 +164,7 @@ def views_of(plan: Plan, reference: Reference) -> tuple[MonitoredView, ...]:
             raise InvalidInputError("A series counts every cell of the reference.")
     found += (
         MonitoredView(
-            name=" and ".join(view.columns),
+            name=view.name,
             points=view.points(),
             scores=tuple(map(view_score, SIZES)),
             spread=view.spread(clients=[1]),
