@@ -186,8 +186,7 @@ def truth_words(judged: Sequence[JudgedColumn]) -> list[str]:
         "drift: other aircraft differ by chance. An aircraft has one age, so ages differ most.",
     ]
     for divergence, unit in (("tv", ""), ("kl", " nats")):
-        covered = [column.covered(divergence) for column in judged]
-        known = [each for each in covered if each is not None]
+        known = [held for each in judged if (held := each.covered(divergence)) is not None]
         errors = [
             abs(found.value - column.truth[divergence])
             for column in judged
@@ -276,7 +275,7 @@ def demo_command(
     start = time.perf_counter()
     place = tempfile.TemporaryDirectory() if keep is None else nullcontext(_new(keep))
     with place as folder:
-        tell = _silent if json else _tell
+        tell: Callable[..., None] = (lambda *_: None) if json else _tell
         document = _main_job(Path(folder), epsilon=epsilon, seed=seed, report=report, tell=tell)
     document["seconds"] = round(time.perf_counter() - start, 3)
     if json:
@@ -355,7 +354,3 @@ def _tell(title: str, *lines: str | Table) -> None:
             say(line)
         else:
             Console(highlight=False).print(line)
-
-
-def _silent(*_: object) -> None:
-    pass

@@ -4,13 +4,14 @@ import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from fedprikl.cli.console import notes, plain, print_json, say, show, show_table
+from fedprikl.cli.console import notes, print_json, say, show, show_table, shown
 from fedprikl.cli.options import Json, check_apart
+from fedprikl.documents import to_plain
 from fedprikl.errors import LedgerError
 from fedprikl.privacy import Account, Ledger, Unit, total_epsilon
 from fedprikl.privacy.ledger import backup_ledger, left_words, restore_ledger, worthwhile
@@ -70,26 +71,21 @@ def ledger_command(
         if set_epsilon is not None and population is not None:
             _set_budget(ledger, population, set_epsilon, set_delta, unit)
         head = ledger.head
-        shown = ledger.accounts() if population is None else (ledger.account(population),)
+        found = ledger.accounts() if population is None else (ledger.account(population),)
     fits = None
-    if len(shown) == 1:
+    if len(found) == 1:
         with notes.status("computing what would still fit"):
-            fits = shown[0].fits()
+            fits = found[0].fits()
     if json:
-        accounts = [account.to_dict() for account in shown]
+        accounts = [account.to_dict() for account in found]
         if fits is not None:
             accounts[0]["fits"] = fits
-        document: dict[str, Any] = {
-            "file": str(file),
-            "head": {"count": head.count, "hash": head.hash},
-            "populations": accounts,
-        }
-        print_json(document)
+        print_json({"file": str(file), "head": to_plain(head), "populations": accounts})
         return
     if fits is not None:
-        _print_account(shown[0], fits)
-    elif shown:
-        _print_overview(shown)
+        _print_account(found[0], fits)
+    elif found:
+        _print_overview(found)
     else:
         show("No population has a budget yet; see `fedprikl ledger --help`.")
     show(f"[dim]{head.count} entries, chain whole, head {head.hash[:16]}[/dim]")
@@ -103,7 +99,7 @@ def _copy(file: Path, backup: Path | None, restore: Path | None, json: bool) -> 
     elif restore is not None:
         head, words = restore_ledger(restore, file), f"restored from {restore}"
     if json:
-        print_json({"file": str(file), "head": {"count": head.count, "hash": head.hash}})
+        print_json({"file": str(file), "head": to_plain(head)})
         return
     say(f"{file}: {words}: {head.count} entries, chain whole, head {head.hash}")
 
@@ -125,11 +121,6 @@ def _check_options(
         )
 
 
-def _safe(text: str) -> str:
-    """A name from the file, as it stands there."""
-    return escape(plain(text))
-
-
 def _set_budget(
     ledger: Ledger, population: str, epsilon: float, delta: float | None, unit: Unit | None
 ) -> None:
@@ -144,7 +135,7 @@ def _print_overview(accounts: tuple[Account, ...]) -> None:
     head = ("population", "of one", "budget ε", "δ", "spent ε", "left ε", "rounds", "open")
     rows = [
         (
-            _safe(account.population),
+            shown(account.population),
             account.unit,
             f"{account.epsilon:g}",
             f"{account.delta:g}",
@@ -162,19 +153,19 @@ def _print_account(account: Account, fits: dict[str, float]) -> None:
     if account.rounds:
         rows = [
             (
-                _safe(known.round_id),
+                shown(known.round_id),
                 escape(known.at[:16].replace("T", " ")),
                 escape(known.charge.per_unit()),
                 f"{total_epsilon([known.charge], delta=account.delta):.4g}",
                 _STATES[known.state],
-                _safe(known.note),
+                shown(known.note),
             )
             for known in account.rounds
         ]
         head = ("round", "reserved", "noise", "ε alone", "state", "note")
         show_table(head, rows, right=[3], lines=True)
     show(
-        f"{_safe(account.population)}: spent epsilon {account.spent:.4g} of {account.epsilon:g} "
+        f"{shown(account.population)}: spent epsilon {account.spent:.4g} of {account.epsilon:g} "
         f"(delta {account.delta:g}), {left_words(account)} is left. It is the budget of "
         f"{'one record' if account.unit == 'record' else 'one client, with all it holds'}."
     )

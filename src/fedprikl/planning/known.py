@@ -55,21 +55,30 @@ class Known:
 
     def notes(self, plan: Plan) -> tuple[str, ...]:
         """What the plan's promises rest on and nobody has said."""
-        return (*self._unknown_correlation(plan), *_few_records(plan))
-
-    def _unknown_correlation(self, plan: Plan) -> tuple[str, ...]:
-        """Where nobody has said how correlated the records of one client are."""
-        pi = self.reference
+        pi, unit, found = self.reference, plan.unit, list[str]()
         known = pi.whole.correlation is not None or any(view.correlation for view in pi.views)
-        if known or plan.verdict.design_effect is not None or one_each(self.records, self.clients):
-            return ()
-        return (
-            f"The clients {'contribute' if plan.unit.kind == 'client' else 'hold'} "
-            f"{self.records / self.clients:.3g} records each on average, and nothing says how "
-            "correlated one client's are. The false-alarm rate of the verdict holds for unrelated "
-            "records only. Build the reference with client ids (--client-column, or clients=...), "
-            "or give a design effect (--design-effect).",
-        )
+        given = known or plan.verdict.design_effect is not None
+        if not given and not one_each(self.records, self.clients):
+            found.append(
+                f"The clients {'contribute' if unit.kind == 'client' else 'hold'} "
+                f"{self.records / self.clients:.3g} records each on average, and nothing says how "
+                "correlated one client's are. The false-alarm rate of the verdict holds for "
+                "unrelated records only. Build the reference with client ids (--client-column, or "
+                "clients=...), or give a design effect (--design-effect)."
+            )
+        if unit.kind == "client" and unit.empty == "away":
+            found.append(
+                "Clients without records stay away (--empty away), so whether a client has any is "
+                "not protected, and the number of records tells how many have."
+            )
+        if unit.kind == "client" and unit.records > 1:
+            found.append(
+                f"Every client contributes {unit.records:,} records. One that holds fewer repeats "
+                "its own, which the false-alarm rate does not allow for: nearly all clients should "
+                "hold as many (--per-client). Every client weighs the same, so build the reference "
+                "from equally many records of each of its clients too."
+            )
+        return tuple(found)
 
     def cohort_of(self, usual: int) -> int:
         """Clients of one secure sum: what the user said, or as many as usual; at least 3."""
@@ -102,23 +111,3 @@ class Known:
     def largest_cohort(self, plan: Plan) -> int:
         """Clients of the largest secure sum."""
         return max(cohort_sizes(plan, math.ceil(self.clients / plan.sums.batches)))
-
-
-def _few_records(plan: Plan) -> tuple[str, ...]:
-    """What a draw of so many records assumes of the clients."""
-    if plan.unit.kind == "record":
-        return ()
-    away = (
-        "Clients without records stay away (--empty away), so whether a client has any is not "
-        "protected, and the number of records tells how many have.",
-    )
-    seen = away if plan.unit.empty == "away" else ()
-    if plan.unit.records == 1:
-        return seen
-    return (
-        *seen,
-        f"Every client contributes {plan.unit.records:,} records. One that holds fewer repeats its "
-        "own, which the false-alarm rate does not allow for: nearly all clients should hold as "
-        "many (--per-client). Every client weighs the same, so build the reference from equally "
-        "many records of each of its clients too.",
-    )

@@ -188,15 +188,10 @@ def regrets_less(one: Mapping[str, float | None], other: Mapping[str, float | No
     """
 
     def regret(mine: Mapping[str, float | None], best: Mapping[str, float | None]) -> float:
-        return max(_ratio(mine[kind], best[kind]) for kind in mine)
+        sizes = ((mine[kind] or math.inf, best[kind] or math.inf) for kind in mine)
+        return max(1.0 if size == against else size / against for size, against in sizes)
 
     return regret(one, other) < regret(other, one)
-
-
-def _ratio(mine: float | None, best: float | None) -> float:
-    if mine is None:
-        return 1.0 if best is None else math.inf
-    return 0.0 if best is None else mine / best
 
 
 def _best_limit(

@@ -29,7 +29,7 @@ from fedprikl.planning.explain import column_reasons, plan_reasons, search_reaso
 from fedprikl.planning.known import MOST_POINTS, Known
 from fedprikl.planning.options import ReleaseOptions
 from fedprikl.planning.planned_round import PlannedRound
-from fedprikl.planning.simulated_round import LEAST_RATE, SimulatedRound, least
+from fedprikl.planning.simulated_round import LEAST_RATE, SimulatedRound, least, typical_error
 from fedprikl.privacy import Calibrated, Unit
 from fedprikl.protocol.plan import (
     Budget,
@@ -439,16 +439,11 @@ def _split_columns(known: Known, plan: Plan) -> Plan:
         values = _questions(("tv",), views, tv * share, "value")
         counts = _questions(SIZES, views, (1 - tv) * share, "counts")
         plans.append(replace(plan, questions=plan.about_whole + values + counts))
-    found = [_typical_drift(SimulatedRound.of_column(each, known)) for each in plans]
+    drifts = [SimulatedRound.of_column(each, known).smallest_drifts.values() for each in plans]
+    found = [typical_error([size or LOST for size in sizes]) for sizes in drifts]
     if min(found) >= LOST:
         return plans[-1]
     return next(plan for plan, size in zip(plans, found, strict=True) if size <= CLOSE * min(found))
-
-
-def _typical_drift(about: SimulatedRound) -> float:
-    """The geometric mean of the smallest drifts of all kinds."""
-    found = [LOST if size is None else size for size in about.smallest_drifts.values()]
-    return math.exp(sum(map(math.log, found)) / len(found))
 
 
 def _check_federation(clients: int, cohort: int | None, threshold: float | None) -> None:

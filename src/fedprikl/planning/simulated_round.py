@@ -51,12 +51,14 @@ from fedprikl.reference import QueryPoints, Spread, View, spread_shares
 
 # Sizes in nats of KL with its usual skew, whatever is asked: the same populations for all.
 JUDGED = (
+    ("none", 0.0),
     ("smooth", 0.01),
     ("smooth", 0.05),
     ("smooth", 0.2),
     ("smooth", 1.0),
     ("rare", 0.05),
     ("heavy", 0.05),
+    ("gone", math.inf),  # as large as it is
 )
 # Of a smooth drift, up to so many cells: the fewer, the more it matters which ones it raises.
 EXAMPLES = ((16, 16), (512, 8))
@@ -111,13 +113,10 @@ def drift_cases(pi: Floats, score: Score) -> tuple[DriftCase, ...]:
     >>> [(case.kind, round(case.size, 2)) for case in cases][-3:]
     [('rare', 0.05), ('heavy', 0.05), ('gone', 1.54)]
     """
-    found = [DriftCase("none", 0.0, np.ones((1, len(pi))))]
-    for kind, nats in JUDGED:
-        case = drift_case(pi, kind, nats, Score())
-        if case is not None:
-            found.append(replace(case, size=_size(pi, case.ratios, score)))
-    gone = drift_case(pi, "gone", 0.0, score)
-    return tuple(found if gone is None else [*found, gone])
+    found = (drift_case(pi, kind, nats, Score()) for kind, nats in JUDGED)
+    return tuple(
+        replace(case, size=_size(pi, case.ratios, score)) for case in found if case is not None
+    )
 
 
 def drift_case(pi: Floats, kind: str, size: float, score: Score) -> DriftCase | None:
