@@ -42,19 +42,17 @@ class AuditCase:
     """Two neighbouring worlds: what would be released about each, and with which noise."""
 
     description: str
-    epsilon: float  # that is claimed
-    delta: float
     mechanism: Mechanism  # its sensitivity is the distance of these worlds
     left: World
     right: World
 
-    def run(self, *, trials: int, false_alarm: float) -> AuditResult:
+    def run(self, *, epsilon: float, delta: float, trials: int, false_alarm: float) -> AuditResult:
         """Tries to refute that the releases have this epsilon and delta."""
         return audit(
             partial(self.sample, self.left),
             partial(self.sample, self.right),
-            epsilon=self.epsilon,
-            delta=self.delta,
+            epsilon=epsilon,
+            delta=delta,
             gaussian=self.mechanism.loss.gaussian,
             trials=trials,
             false_alarm=false_alarm,
@@ -80,14 +78,8 @@ def exact_case(*, epsilon: float, delta: float, points: int, batches: int, noise
     left, right = (
         _always(weighted_score(counts, score)) for counts in worst_neighbours(asked, records, score)
     )
-    return AuditCase(
-        description=f"one number with {mechanism}, on the worst neighbours among all data sets",
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        left=left,
-        right=right,
-    )
+    description = f"one number with {mechanism}, on the worst neighbours among all data sets"
+    return AuditCase(description=description, mechanism=mechanism, left=left, right=right)
 
 
 def paper_case(
@@ -119,8 +111,6 @@ def paper_case(
     distance = float(np.linalg.norm(values[1] - values[0]))
     return AuditCase(
         description=f"the paper's noise, {released} released, on data that meet its premises",
-        epsilon=epsilon,
-        delta=delta,
         mechanism=GaussianMechanism(sigma=sigma, sensitivity=distance),
         left=_always(*values[0]),
         right=_always(*values[1]),
@@ -141,8 +131,6 @@ def client_case(*, epsilon: float, delta: float, per_client: int, noise: str) ->
             f"one number with {mechanism}, about {OTHERS + 1} clients that draw {per_client:,} "
             "records each; all records of one client are replaced"
         ),
-        epsilon=epsilon,
-        delta=delta,
         mechanism=mechanism,
         left=partial(release.values, np.arange(per_client)),
         right=partial(release.values, release.out_of_domain),

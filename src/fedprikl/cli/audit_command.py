@@ -97,7 +97,7 @@ def audit_command(
     else:
         case = exact_case(epsilon=epsilon, delta=delta, points=points, batches=batches, noise=noise)
     with notes.status(f"sampling {2 * trials:,} releases"):
-        result = case.run(trials=trials, false_alarm=false_alarm)
+        result = case.run(epsilon=epsilon, delta=delta, trials=trials, false_alarm=false_alarm)
     theory = case.mechanism.epsilon(delta)
     seconds = round(time.perf_counter() - start, 3)
     if json:
