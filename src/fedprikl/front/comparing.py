@@ -41,6 +41,7 @@ from fedprikl.protocol import (
     StepCount,
     finish_round,
 )
+from fedprikl.protocol.round import plan_cohort
 from fedprikl.records import CsvFormat
 from fedprikl.reference import Reference
 from fedprikl.secure_sum import Leaves
@@ -161,11 +162,12 @@ def compare(
     )
     agreed = parties.plan
 
-    def made(release: Release, payload_bytes: int, book: Ledger | None, **more: Any) -> Comparison:
+    def made(release: Release, book: Ledger | None, **more: Any) -> Comparison:
+        sums = plan_cohort(agreed, clients=release.cohorts[0].clients)
         return Comparison(
             release=release,
             plan=agreed,
-            payload_bytes=payload_bytes,
+            payload_bytes=sums.ring().packed_bytes,
             epsilon_left=None if book is None else epsilon_left(book, agreed.population),
             notes=tuple(notes),
             **more,
@@ -186,13 +188,8 @@ def compare(
         members, away = parties.members(parties.count(sources.used))
 
         def found(result: RoundResult) -> Comparison:
-            return made(
-                result.release,
-                result.round.cohorts[0].sums.ring().packed_bytes,
-                book,
-                refusals=result.refusals,
-                left_out=sources.bad | away,
-            )
+            out = sources.bad | away
+            return made(result.release, book, refusals=result.refusals, left_out=out)
 
         result = parties.run(
             members,
@@ -228,7 +225,7 @@ def _finish(
 
         def finished(kept: NoisedRound, release: Release) -> None:
             parties.note(FINISHED.format(population=plan.population, at=kept.at))
-            found.append(made(release, kept.payload_bytes(plan), book, refusals={}, left_out={}))
+            found.append(made(release, book, refusals={}, left_out={}))
             keep(found[0])
 
         finish_round(book, plan, parties.reference, key=lambda: parties.key, at=at, keep=finished)

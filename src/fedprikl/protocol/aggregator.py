@@ -22,7 +22,6 @@ from fedprikl.protocol.keys import (
     Address,
     SealingKey,
     SigningKey,
-    is_own_refusal,
     refusal_words,
     unpadded,
 )
@@ -241,7 +240,6 @@ class RoundDriver:
             if key is not None
         }
         self._awaited: set[str] = set()
-        self._refused = 0  # clients, in the current step
         self._lost: set[str] = set()  # clients that the transport reports lost, in the current step
         self.answered: set[str] = set()  # clients whose answer to the latest step was used
         self.refusals: dict[str, str] = {}  # client -> why it takes no part any more
@@ -255,7 +253,8 @@ class RoundDriver:
                 self.take(step, reply)
             silent = tuple(sorted(self._awaited | self._lost))
             self._awaited = set()
-            yield StepCount(step, len(messages), len(self.answered), self._refused, silent)
+            asked, answered = len(messages), len(self.answered)
+            yield StepCount(step, asked, answered, asked - answered - len(silent), silent)
 
     def release(self, *, at: str, rng: np.random.Generator) -> bytes:
         """Opens the sums of all cohorts that came through; the signed release."""
@@ -288,27 +287,24 @@ class RoundDriver:
                 self.aggregator.drop(number, str(error))
                 continue
             found |= {members[index]: message for index, message in messages.items()}
-        self._awaited, self.answered, self._refused = set(found), set(), 0
-        self._lost = set()
+        self._awaited, self.answered, self._lost = set(found), set(), set()
         return found
 
     def _of_cohort(self, number: int, step: Step) -> dict[int, bytes]:
         current, cohort = self._round, self._round.cohorts[number]
         sums = self.aggregator.sums[number]
-        match step:
-            case Step.ADVERTISE:
-                return {
-                    index: Invitation.to_member(current, cohort, index).to_bytes()
-                    for index in range(len(cohort.members))
-                }
-            case Step.SHARE:
-                return sums.send_keys()
-            case Step.INPUT:
-                return sums.send_shares()
-            case Step.ECHO:
-                return sums.send_survivors()
-            case Step.REVEAL:
-                return sums.send_echoes()
+        if step is Step.ADVERTISE:
+            return {
+                index: Invitation.to_member(current, cohort, index).to_bytes()
+                for index in range(len(cohort.members))
+            }
+        send = {
+            Step.SHARE: sums.send_keys,
+            Step.INPUT: sums.send_shares,
+            Step.ECHO: sums.send_survivors,
+            Step.REVEAL: sums.send_echoes,
+        }
+        return send[step]()
 
     def take(self, step: Step, reply: Reply) -> bool:
         """Whether a reply is the client's own to this step, and its first; if so it is used.
@@ -320,11 +316,11 @@ class RoundDriver:
         if reply.message:
             return self._take_message(step, reply.client, reply.message)
         if reply.refusal:
-            self._refuse(reply.client, reply.refusal)
-        elif reply.lost:
+            return self._leave_out(reply.client, reply.refusal)
+        if reply.lost:
             self._lost.add(reply.client)
-            self._leave_out(reply.client, reply.lost)
-        return bool(reply.refusal or reply.lost)
+            return self._leave_out(reply.client, reply.lost)
+        return False
 
     def _take_message(self, step: Step, client: str, message: bytes) -> bool:
         number, index = self._places[client]
@@ -345,19 +341,16 @@ class RoundDriver:
         """Whether the client itself refuses; among known clients, it has signed the words."""
         number, index = self._places[client]
         roster = self._round.cohorts[number].sums.roster
-        if roster and not is_own_refusal(content, address, roster[index]):
+        words = refusal_words(content, address, roster[index] if roster else None)
+        if words is None:
             return False
         self.confided.add(client)
-        self._refuse(client, refusal_words(content))
-        return True
+        return self._leave_out(client, words)
 
-    def _refuse(self, client: str, reason: str) -> None:
-        self._refused += 1
-        self._leave_out(client, reason)
-
-    def _leave_out(self, client: str, reason: str) -> None:
+    def _leave_out(self, client: str, reason: str) -> bool:
         """Waits no longer for a client; the words are cut and kept printable."""
         self._awaited.discard(client)
         self.refusals[client] = "".join(
             c if c.isprintable() else " " for c in reason[:LONGEST_REASON]
         )
+        return True

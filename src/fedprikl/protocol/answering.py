@@ -127,19 +127,21 @@ def places_of(plan: Plan, noise: QuestionNoise) -> list[int]:
     return [names.index(columns) for columns in noise.questions[0].views]
 
 
+def _pooled(points: QueryPoints, batches: Sequence[OpenedSum]) -> Sequence[OpenedSum]:
+    """SECRET: where all batches are asked the same, their sums are added up."""
+    return [sum(batches[1:], batches[0])] if points.batches < len(batches) else batches
+
+
 def _summed(points: QueryPoints, place: int, batches: Sequence[OpenedSum]) -> BatchCounts:
-    """SECRET: exact counts of a view; where all batches are asked the same, added up."""
-    if points.batches < len(batches):
-        batches = [sum(batches[1:], batches[0])]
+    """SECRET: exact counts of a view."""
+    batches = _pooled(points, batches)
     counts = np.concatenate([batch.counts[place] for batch in batches])
     return BatchCounts(points, counts, np.array([batch.records for batch in batches]))
 
 
 def _in_shares(points: QueryPoints, place: int, batches: Sequence[OpenedSum]) -> tuple[float, ...]:
     """Noisy counts of a view, those of all other records of each batch last."""
-    if points.batches < len(batches):
-        batches = [sum(batches[1:], batches[0])]
-    blocks = [batch.counts[place] for batch in batches]
+    blocks = [batch.counts[place] for batch in _pooled(points, batches)]
     parts = [*(block[:-1] for block in blocks), *(block[-1:] for block in blocks)]
     return tuple(np.concatenate(parts).astype(np.float64).tolist())
 
@@ -285,11 +287,9 @@ class _Reading:
         self, columns: Columns, counts: Sequence[float], laws: Sequence[CountNoise]
     ) -> None:
         """Of one view. Columns are asked of all batches together."""
-        records = self.noised.records
-        if columns == WHOLE:
-            self.noisy[WHOLE] = NoisyCounts.of(counts, records, laws, self.points[0])
-        else:
-            self.noisy[columns] = NoisyCounts.of(counts, [sum(records)], laws)
+        records, points = self.noised.records, self.points[0] if columns == WHOLE else None
+        asked = records if columns == WHOLE else [sum(records)]
+        self.noisy[columns] = NoisyCounts.of(counts, asked, laws, points)
 
     def _read_off(self, questions: Sequence[Question], payload: Sequence[QueryPoints]) -> None:
         """The answers about the whole that are read off its noisy counts, stated last."""

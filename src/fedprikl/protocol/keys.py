@@ -187,15 +187,16 @@ def seal_refusal(
     return seal(_padded(REFUSAL, signature + words), public, address)
 
 
-def is_own_refusal(content: bytes, address: Address, identity: bytes) -> bool:
-    """Whether the client with this public key signed the refusal. Runs at the aggregator."""
-    signature, words = content[:_SIGNATURE], content[_SIGNATURE:]
-    return verify_signature(identity.hex(), signature.hex(), _refusal_body(words, address))
+def refusal_words(content: bytes, address: Address, identity: bytes | None) -> str | None:
+    """The reason in a refusal; its characters may be anything. Runs at the aggregator.
 
-
-def refusal_words(content: bytes) -> str:
-    """The reason in a refusal; its characters may be anything."""
-    return content[_SIGNATURE:].decode(errors="replace")
+    None if the client should have signed it, with the key of this identity, and did not.
+    """
+    signature, words = content[:_SIGNATURE].hex(), content[_SIGNATURE:]
+    body = _refusal_body(words, address)
+    if identity is not None and not verify_signature(identity.hex(), signature, body):
+        return None
+    return words.decode(errors="replace")
 
 
 def _refusal_body(words: bytes, address: Address) -> bytes:

@@ -34,7 +34,7 @@ from fedprikl.protocol.answering import Noised, counted_by_batch, explain, point
 from fedprikl.protocol.keys import SigningKey
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.release import CellAnswer, ColumnAnswer, Release, ReleasedPeriod
-from fedprikl.protocol.round import Outcome, plan_cohort
+from fedprikl.protocol.round import Outcome
 from fedprikl.protocol.sums import asked_views, trust_of
 from fedprikl.reference import QueryPoints, Reference, View
 
@@ -215,11 +215,6 @@ class NoisedRound:
             software=self.software,
             released_at=self.at,
         ).sign(key)
-
-    def payload_bytes(self, plan: Plan) -> int:
-        """Masked counts that each client of the first cohort sent."""
-        first = self.outcomes[0]
-        return plan_cohort(plan, clients=first.clients).ring().packed_bytes
 
     def _stated(self, plan: Plan, privacy: PrivacyStatement, held: float) -> PrivacyStatement:
         """The privacy statement, with whom it protects, and what the releases of a series do."""

@@ -25,6 +25,7 @@ from fedprikl.protocol.round import Outcome
 # The version rises with the fields, and with the words of a verdict or a privacy statement: a
 # release whose words are not those of its numbers is refused.
 FORMAT, VERSION = "fedprikl release", 9
+SIGNED_BY = ("signer", "signature")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,11 +298,9 @@ class Release:
 
     def _content(self) -> dict[str, Any]:
         """What the signature is about."""
-        content: dict[str, Any] = {"format": FORMAT, "version": VERSION}
-        for field in fields(self):
-            if field.name not in ("signer", "signature"):
-                content[field.name] = to_plain(getattr(self, field.name))
-        return content
+        names = (field.name for field in fields(self))
+        content = {name: to_plain(getattr(self, name)) for name in names if name not in SIGNED_BY}
+        return {"format": FORMAT, "version": VERSION, **content}
 
     @classmethod
     def from_bytes(cls, data: str | bytes) -> "Release":
