@@ -192,7 +192,7 @@ def test_mechanisms_describe_themselves() -> None:
             lambda: paper_true_epsilon(epsilon=math.nan, delta=0.1, points=1, batches=1),
             "finite",
         ),
-        (lambda: calibrate(Numbers(), epsilon="a", law="laplace"), "must be a number"),  # type: ignore[arg-type]
+        (lambda: calibrate(Numbers(), epsilon="a", law="laplace"), "must be a number"),  # type: ignore[call-overload]
         (lambda: calibrate(Numbers(-1), epsilon=1, law="laplace"), "negative"),
         (lambda: calibrate(Numbers(math.inf), epsilon=1, law="laplace"), "finite"),
         (lambda: calibrate(Numbers(), epsilon=1, delta=0, law="gaussian"), "strictly between"),

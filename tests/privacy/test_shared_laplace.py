@@ -278,4 +278,4 @@ def test_bad_input_says_what_to_do(settings: dict[str, Any], words: str) -> None
     for name, value in settings.items():
         (on if name in ("shares", "coordinates") else asked)[name] = value
     with pytest.raises(InvalidInputError, match=words):
-        calibrate(SharedCounts(**on), **asked)  # type: ignore[arg-type]
+        calibrate(SharedCounts(**on), **asked)  # type: ignore[call-overload]

@@ -178,31 +178,31 @@ def gaussian_epsilon(ratio: float, delta: float) -> float:
         return math.inf
     sigma = min(ratio, LARGEST_RATIO)
     log_delta = float(np.log(_usable(delta, sigma)))
+
+    def over(epsilon: float) -> float:
+        return _log_delta(sigma, epsilon) - log_delta
+
     with np.errstate(divide="ignore"):  # of a logarithm of 0 where the noise is huge
-        if _log_delta(sigma, 0.0) < log_delta:
-            return 0.0
-        low, high = 0.0, 1.0
-        while _log_delta(sigma, high) > log_delta:
-            low, high = high, high * 10
-        return float(
-            scipy.optimize.brentq(
-                lambda epsilon: _log_delta(sigma, epsilon) - log_delta, low, high, xtol=1e-18
-            )
-        )
+        return 0.0 if over(0.0) < 0 else _root(over, 0.0, 1.0, xtol=1e-18)
 
 
 def _sigma(epsilon: float, delta: float) -> float:
     log_delta = float(np.log(delta))
+
+    def over(sigma: float) -> float:
+        return _log_delta(sigma, epsilon) - log_delta
+
     low, high = 0.1, 1.0
-    while _log_delta(low, epsilon) < log_delta:
+    while over(low) < 0:
         low, high = low / 10, low
-    while _log_delta(high, epsilon) > log_delta:
+    return _root(over, low, high, xtol=1e-12)
+
+
+def _root(falling: Callable[[float], float], low: float, high: float, *, xtol: float) -> float:
+    """Where a falling function, not below 0 at `low`, is 0."""
+    while falling(high) > 0:
         low, high = high, high * 10
-    return float(
-        scipy.optimize.brentq(
-            lambda sigma: _log_delta(sigma, epsilon) - log_delta, low, high, xtol=1e-12
-        )
-    )
+    return float(scipy.optimize.brentq(falling, low, high, xtol=xtol))
 
 
 def _log_delta(sigma: float, epsilon: float) -> float:

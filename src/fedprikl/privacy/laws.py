@@ -38,7 +38,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +83,7 @@ from fedprikl.privacy.noise import GRID_SLACK, NoiseSource
 from fedprikl.search import bisect
 
 if TYPE_CHECKING:
-    from fedprikl.privacy.shares import SharedMechanism  # noqa: F401  of `SharedCounts`
+    from fedprikl.privacy.shares import SharedMechanism
 
 AUTOMATIC = ("laplace", "gaussian")  # that "auto" chooses among; of equal ones the first
 HALVINGS = 60  # of the search for a quantile
@@ -93,17 +93,9 @@ ERROR_CELLS, ERROR_REACH = 4000, 9.0
 SIGMA_RANGE = (0.1, 2e4)  # per contributed record
 ROUNDING = 1 + 1e-12  # of the way from rho or epsilon to the noise and back
 
-Made = TypeVar("Made", covariant=True)
-
-
-class On(Generic[Made]):
-    """What is noised, and by whom: `calibrate` makes a mechanism of type `Made` for it."""
-
-    __slots__ = ()
-
 
 @dataclass(frozen=True, slots=True)
-class Numbers(On["Mechanism"]):
+class Numbers:
     """Numbers (`coordinates` of them) that one party noises.
 
     Whoever is protected may change all of them at once, each by at most `sensitivity`.
@@ -114,7 +106,7 @@ class Numbers(On["Mechanism"]):
 
 
 @dataclass(frozen=True, slots=True)
-class Counts(On["Mechanism"]):
+class Counts:
     """Counts that one party noises.
 
     One record changes at most `coordinates` of them, by 1 each: two in every table of counts, for
@@ -136,7 +128,7 @@ class Counts(On["Mechanism"]):
 
 
 @dataclass(frozen=True, slots=True)
-class SharedCounts(On["SharedMechanism"]):
+class SharedCounts:
     """Counts to which every party adds a share of the noise, before anybody sees their sum.
 
     `shares` are those that are in every sum that can be opened: of honest parties that stay.
@@ -167,6 +159,10 @@ class SharedCounts(On["SharedMechanism"]):
                 "they need no such allowance."
             )
         return delta - self.failure
+
+
+Noised = Numbers | Counts | SharedCounts
+"""What is noised, and by whom."""
 
 
 class Mechanism(Charge):
@@ -254,7 +250,7 @@ def _survival_with_error(
 _LAWS: dict[str, dict[type[Any], type[Any]]] = {}
 
 
-def register_law(name: str, *, on: type[On[Any]]) -> Callable[[Registered], Registered]:
+def register_law(name: str, *, on: type[Noised]) -> Callable[[Registered], Registered]:
     """Class decorator: noise of this law, where plans write `name`, is of this class."""
 
     def register(cls: Registered) -> Registered:
@@ -266,13 +262,21 @@ def register_law(name: str, *, on: type[On[Any]]) -> Callable[[Registered], Regi
     return register
 
 
-def check_law(name: str, *, on: type[On[Any]]) -> None:
+def check_law(name: str, *, on: type[Noised]) -> None:
     """Refuses what a plan cannot name as its noise: neither "auto" nor a law of additive noise."""
     if name != "auto" and not issubclass(_mechanism(name, on), Mechanism):
         raise InvalidInputError(f"The noise {name!r} is no law of additive noise.")
 
 
-def calibrate(on: On[Made], *, epsilon: float, delta: float = 0.0, law: str = "auto") -> Made:
+@overload
+def calibrate(
+    on: Numbers | Counts, *, epsilon: float, delta: float = 0.0, law: str = "auto"
+) -> Mechanism: ...
+@overload
+def calibrate(
+    on: SharedCounts, *, epsilon: float, delta: float = 0.0, law: str = "auto"
+) -> "SharedMechanism": ...
+def calibrate(on: Noised, *, epsilon: float, delta: float = 0.0, law: str = "auto") -> Any:
     """The least noise that gives (epsilon, delta): of this law, or of that with the least ("auto").
 
     >>> print(calibrate(Numbers(sensitivity=0.1), epsilon=0.5, delta=1e-6))
@@ -285,11 +289,10 @@ def calibrate(on: On[Made], *, epsilon: float, delta: float = 0.0, law: str = "a
     discrete Laplace noise in shares, of standard deviation 2.799 or more on each count
     """
     name = resolve_law(on, epsilon=epsilon, delta=delta, law=law)
-    made: Made = _mechanism(name, type(on)).calibrated(on, epsilon=epsilon, delta=delta)
-    return made
+    return _mechanism(name, type(on)).calibrated(on, epsilon=epsilon, delta=delta)
 
 
-def resolve_law(on: On[Any], *, epsilon: float, delta: float, law: str) -> str:
+def resolve_law(on: Noised, *, epsilon: float, delta: float, law: str) -> str:
     """The law with the smallest standard deviation, if "auto"; else the law itself."""
     check_epsilon(epsilon)
     check_zero_or_delta(delta)
@@ -302,7 +305,7 @@ def resolve_law(on: On[Any], *, epsilon: float, delta: float, law: str) -> str:
     return min(AUTOMATIC, key=lambda name: sizes[name])
 
 
-def _mechanism(name: str, on: type[On[Any]]) -> Any:
+def _mechanism(name: str, on: type[Noised]) -> Any:
     """The class of a law, for this; an installed extension is loaded for it."""
     if name not in _LAWS:
         load_extensions(EXTENSIONS)
@@ -335,7 +338,7 @@ class Calibrated:
     Laplace noise of scale 3 per unit of sensitivity on each of 3 numbers
     """
 
-    on: Numbers | Counts | SharedCounts
+    on: Noised
     epsilon: float
     delta: float
     law: str = "auto"

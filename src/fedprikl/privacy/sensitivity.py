@@ -75,15 +75,14 @@ def worst_substitution(batches: Sequence[BatchIncrements]) -> Substitution:
     (Beyond the table's limit, one that comes close to it.)
     """
     limits = [_largest_conceivable(batch) for batch in batches]
-    worst: Substitution | None = None
-    for t in sorted(range(len(batches)), key=lambda t: -limits[t]):
-        if worst is not None and limits[t] <= worst.change:
-            break  # no batch that is left can move the sum further
-        found = _worst_of_batch(t, batches[t])
-        if worst is None or found.change > worst.change:
-            worst = found
-    if worst is None:
+    if not limits:
         raise InvalidInputError("There is no batch, so nothing can be released.")
+    first, *others = sorted(range(len(batches)), key=lambda t: -limits[t])
+    worst = _worst_of_batch(first, batches[first])
+    for t in others:
+        if limits[t] <= worst.change:
+            break  # no batch that is left can move the sum further
+        worst = max(worst, _worst_of_batch(t, batches[t]), key=lambda found: found.change)
     return worst
 
 
@@ -218,10 +217,8 @@ def joint_sensitivity(everything: BatchScores, contribution: int) -> float:
     For several clients, as those that lie: the largest losses and the largest gains, as if none
     stood in the way of another. `everything` has all terms, and the records of all batches.
     """
-    most, records = (
-        min(check_positive_int(contribution, "contribution"), everything.size),
-        everything.records,
-    )
+    most = min(check_positive_int(contribution, "contribution"), everything.size)
+    records = everything.records
 
     def falling(cells: Ints, removed: Ints) -> Floats:
         return everything.scores(cells, np.minimum(removed, records[cells]))
