@@ -62,12 +62,10 @@ class FlightTable:
 
         P is that of all aircraft, `without` those named.
         """
-        held = [flights for name, flights in self.aircraft.items() if name not in without]
+        held = (flights for name, flights in self.aircraft.items() if name not in without)
         values = [each for flights in held for each in flights[column]]
-        return (
-            _shares(reference, column, self.reference[column]),
-            _shares(reference, column, values),
-        )
+        pi, p = (_shares(reference, column, each) for each in (self.reference[column], values))
+        return pi, p
 
 
 def flight_table(

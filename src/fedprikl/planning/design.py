@@ -214,19 +214,18 @@ class _Layout:
         for share in CLIPPING:
             limit = math.inf if share == 1 else six_digits(share * float(steps.max()))
             falling = self._expected_sensitivity(np.minimum(steps, limit))
-            found = []
-            for model, moments_at in zip(models, moments, strict=True):
-                bias, variance = moments_at(limit)
-                found.append(
-                    ErrorParts(
-                        divergence=model.divergence,
-                        sampling=math.sqrt(self._sampling_variance(model)),
-                        bias=bias,
-                        spread=math.sqrt(variance),
-                        noise_sd=noise_per_sensitivity * (falling + rising),
-                    )
+            clipped = [at(limit) for at in moments]
+            found = tuple(
+                ErrorParts(
+                    divergence=model.divergence,
+                    sampling=math.sqrt(self._sampling_variance(model)),
+                    bias=bias,
+                    spread=math.sqrt(variance),
+                    noise_sd=noise_per_sensitivity * (falling + rising),
                 )
-            yield DesignForecast(replace(self.design, maximum_step=limit), tuple(found))
+                for model, (bias, variance) in zip(models, clipped, strict=True)
+            )
+            yield DesignForecast(replace(self.design, maximum_step=limit), found)
 
     def _terms(self, rounding: Floats | float) -> Terms:
         """The terms of one draw of the design; with almost no `rounding`, of the fewest copies."""

@@ -9,7 +9,6 @@ from fedprikl.protocol.client import Policy
 from fedprikl.protocol.plan import Plan
 from fedprikl.protocol.round import cohort_sizes, plan_cohort
 from fedprikl.reference import Reference, one_each
-from fedprikl.secure_sum import SumPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,21 +21,6 @@ class SumCost:
     masked_bytes: int  # the counts themselves
     sent_bytes: int  # by one client in all
     received_bytes: int
-
-    @classmethod
-    def of(cls, sums: SumPlan, cohorts: int) -> "SumCost":
-        """Per neighbour: 92 bytes of sealed shares, 20 of a tag, 40 of revealed shares sent, and
-        164 of keys, 92 and 20 received (docs/secure-sum.md).
-        """
-        packed = sums.ring().packed_bytes
-        return cls(
-            cohorts=cohorts,
-            clients=sums.clients,
-            neighbours=sums.neighbours,
-            masked_bytes=packed,
-            sent_bytes=152 * sums.neighbours + packed,
-            received_bytes=276 * sums.neighbours,
-        )
 
 
 MOST_POINTS = Policy().most_points  # what clients accept by default
@@ -80,10 +64,6 @@ class Known:
             )
         return tuple(found)
 
-    def cohort_of(self, usual: int) -> int:
-        """Clients of one secure sum: what the user said, or as many as usual; at least 3."""
-        return max(3, min(self.clients, self.cohort or usual))
-
     def points_that_fit(self, plan: Plan) -> int:
         """The most points whose counts, packed, fit into the payload."""
         sums = plan_cohort(plan.asking(1), clients=self.largest_cohort(plan))
@@ -103,10 +83,21 @@ class Known:
         return replace(sums, maxima=without).ring().packed_bytes
 
     def cost(self, plan: Plan) -> SumCost:
-        """Of the secure sums of this plan."""
-        sums = plan_cohort(plan, clients=self.largest_cohort(plan))
-        members = self.clients // plan.sums.batches
-        return SumCost.of(sums, plan.sums.batches * len(cohort_sizes(plan, members)))
+        """Of the secure sums of this plan.
+
+        Per neighbour: 92 bytes of sealed shares, 20 of a tag, 40 of revealed shares sent, and 164
+        of keys, 92 and 20 received (docs/secure-sum.md).
+        """
+        sums, batches = plan_cohort(plan, clients=self.largest_cohort(plan)), plan.sums.batches
+        packed = sums.ring().packed_bytes
+        return SumCost(
+            cohorts=batches * len(cohort_sizes(plan, self.clients // batches)),
+            clients=sums.clients,
+            neighbours=sums.neighbours,
+            masked_bytes=packed,
+            sent_bytes=152 * sums.neighbours + packed,
+            received_bytes=276 * sums.neighbours,
+        )
 
     def largest_cohort(self, plan: Plan) -> int:
         """Clients of the largest secure sum."""

@@ -243,7 +243,8 @@ def _best_plan(
     effect, correlation = draft.verdict.design_effect or 1.0, known.reference.whole.correlation
     if draft.verdict.design_effect is None and correlation is not None:
         effect = correlation.design_effect(clients=known.clients, records=known.records)
-    draft = draft.changed(client_effect=effect, cohort=known.cohort_of(COHORT[draft.trust]))
+    cohort = max(3, min(known.clients, known.cohort or COHORT[draft.trust]))
+    draft = draft.changed(client_effect=effect, cohort=cohort)
     if series is not None:
         planned = _plan_series(known, draft, series)
     else:
