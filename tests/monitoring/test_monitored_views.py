@@ -10,7 +10,7 @@ from fedprikl.monitoring.monitored_views import (
     MonitoredView,
     PeriodCounts,
     counts_of,
-    views_of,
+    monitored_views,
 )
 from fedprikl.monitoring.sequential import baseline_of
 from fedprikl.protocol import Plan, Question
@@ -48,7 +48,7 @@ def test_counts_of_a_release(trust: str) -> None:
     clients = {f"c{i}": frame(100, i) for i in range(1, 6)}
     release = fk.compare(REFERENCE, clients, asked, ledger=None).release
     found = counts_of(release, asked, REFERENCE, 3)
-    views = views_of(asked, REFERENCE)
+    views = monitored_views(asked, REFERENCE)
     assert [each.name for each in views] == ["", "plan", "site"]
     assert (found.number, found.records, found.clients) == (3, 500, 5)
     assert [len(each.counts) for each in found.views] == [len(c.points) for c in views]
@@ -63,12 +63,12 @@ def test_counts_of_a_release(trust: str) -> None:
 def test_views_need_noisy_counts() -> None:
     """Released values cannot be summed over periods."""
     with pytest.raises(InvalidInputError, match="noisy counts"):
-        views_of(plan("aggregator", release="value"), REFERENCE)
+        monitored_views(plan("aggregator", release="value"), REFERENCE)
 
 
 def test_a_design_effect_of_the_plan_is_that_of_one_period() -> None:
     """Var(h) = d N Pi for the records of one period; over more periods the deviation lasts."""
-    whole = views_of(plan("none", design_effect=3.0), REFERENCE)[0]
+    whole = monitored_views(plan("none", design_effect=3.0), REFERENCE)[0]
     lasting = whole.lasting(1000, 7)[:-1]
     assert 1000 * whole.pi + 1000**2 * lasting == pytest.approx(3 * 1000 * whole.pi)
     spread = whole.spread_at(1000, 7)

@@ -42,7 +42,7 @@ def with_999(tmp_path: Path) -> Reference:
         texts=True,
     )
     assert isinstance(table.columns[0], Bins)
-    return Reference(*fit.views_of(table, [{"x": frame["x"].tolist()}], None))
+    return Reference(*fit.fit_views(table, [{"x": frame["x"].tolist()}], None))
 
 
 @pytest.mark.parametrize("other", ["abc", "", "-999", "1e3", "é", "-999.0"])

@@ -208,7 +208,7 @@ def test_chunks_give_the_same_as_all_rows(at_once: int, monkeypatch: pytest.Monk
     found = []
     for rows in (7, 200):
         table = fit_table(names, chunks(rows), bins=5, categorical=(), missing=MISSING_TEXTS)
-        found.append(fit.views_of(table, chunks(rows)(), "user", pairs=[("c0", "c2")]))
+        found.append(fit.fit_views(table, chunks(rows)(), "user", pairs=[("c0", "c2")]))
     for one, two in zip(*([whole, *views] for whole, views in found), strict=True):
         assert one.labels == two.labels
         assert one.mass.tolist() == two.mass.tolist()

@@ -27,7 +27,7 @@ from fedprikl.reference.columns import Values
 from fedprikl.reference.rows import column_values
 
 AnyLedger = Ledger | str | Path | None
-Source = Path | FrameRecords  # the records of a client
+ClientRecords = Path | FrameRecords  # the records of a client
 NO_LEDGER = (
     "No ledger was charged, as asked: nothing remembers this release, and nothing stops the next "
     "one. Its epsilon adds to that of everything else released about the same people."
@@ -151,7 +151,7 @@ def _anchored(path: Path, newest: Head | None) -> Ledger:
 
 
 def content_digests(
-    clients: Mapping[str, Source], population: str, progress: Progress
+    clients: Mapping[str, ClientRecords], population: str, progress: Progress
 ) -> dict[str, str]:
     """The place of each client's records, and SHA-256 of what they hold; empty if they hold none.
 

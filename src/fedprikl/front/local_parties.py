@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from fedprikl.errors import InvalidInputError, RecordsError, ReleaseRefused
-from fedprikl.front.bookkeeping import Source, open_account
+from fedprikl.front.bookkeeping import ClientRecords, open_account
 from fedprikl.front.checking import Progress, silent
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
 from fedprikl.protocol import (
@@ -29,6 +29,7 @@ from fedprikl.protocol import (
     run_round,
 )
 from fedprikl.protocol.client import NO_RECORDS
+from fedprikl.protocol.keys import SMALLEST
 from fedprikl.records import (
     CsvFormat,
     Days,
@@ -49,7 +50,7 @@ ONE_EACH = "Give one data frame, array or file per client: a list, a mapping of 
 class ClientSources:
     """The records of each client, by its name; and why others were left out."""
 
-    used: dict[str, Source]
+    used: dict[str, ClientRecords]
     bad: dict[str, str]
     bad_words: str  # empty if all can be used
 
@@ -81,13 +82,13 @@ def find_clients(
         )
     used = {name: source for name, source in found.items() if name not in bad}
     check_once((s for s in used.values() if isinstance(s, Path)), by_name=days is not None)
-    if len(used) < 3:
+    if len(used) < SMALLEST:
         where = clients if isinstance(clients, str | Path) else "The list of clients"
         raise InvalidInputError(f"{where} holds {len(used)} clients; a secure sum needs 3.")
     return ClientSources(used, bad, words)
 
 
-def _named(clients: Any) -> dict[str, Source]:
+def _named(clients: Any) -> dict[str, ClientRecords]:
     """The source of each client; names of a list are paths, or numbers."""
     match clients:
         case str() | Path():
@@ -114,7 +115,7 @@ def _named(clients: Any) -> dict[str, Source]:
     return found
 
 
-def _numbered(clients: Any) -> dict[str, Source]:
+def _numbered(clients: Any) -> dict[str, ClientRecords]:
     single = _is_frame(clients) or isinstance(clients, np.ndarray | bytes)
     if single or not isinstance(clients, Iterable):
         raise InvalidInputError(f"The clients are one {type(clients).__name__}. {ONE_EACH}")
@@ -125,7 +126,7 @@ def _numbered(clients: Any) -> dict[str, Source]:
             "{str(k): g for k, g in grouped}."
         )
     width = len(str(len(sources)))
-    found: dict[str, Source] = {}
+    found: dict[str, ClientRecords] = {}
     for number, source in enumerate(sources, start=1):
         name = str(source) if isinstance(source, str | Path) else f"client {number:0{width}}"
         if name in found:
@@ -134,7 +135,7 @@ def _numbered(clients: Any) -> dict[str, Source]:
     return found
 
 
-def _source(source: Any, name: str) -> Source:
+def _source(source: Any, name: str) -> ClientRecords:
     """One client's records; what can only be read once, or only later, is refused."""
     if isinstance(source, str | Path):
         return Path(source)
@@ -169,7 +170,7 @@ def _entries(folder: Path) -> list[Path]:
         raise InvalidInputError(f"Cannot read {folder}: {error.strerror}.") from None
 
 
-def _listed(bad: Mapping[str, str], found: Mapping[str, Source]) -> str:
+def _listed(bad: Mapping[str, str], found: Mapping[str, ClientRecords]) -> str:
     """Each fault once, with the first clients that have it."""
     places = {name: str(s) if isinstance(s, Path) else name for name, s in found.items()}
     one, many = "file or folder", "files or folders"
@@ -192,7 +193,6 @@ def _others(names: Sequence[str]) -> str:
 
 
 SOFTWARE = f"fedprikl {version('fedprikl')}"
-SMALLEST = 3  # clients of a secure sum
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -254,7 +254,7 @@ class LocalParties:
         aggregator = Aggregator(rehearsed, key=self.key, ledger=book, software=SOFTWARE)
         open_account(aggregator, book, self.plan, records, at=at, note=self.note)
 
-    def count(self, sources: Mapping[str, Source | FileRecords]) -> dict[str, RecordCounts]:
+    def count(self, sources: Mapping[str, ClientRecords | FileRecords]) -> dict[str, RecordCounts]:
         """Each client counts its own records, or those it draws; more than that stays with it."""
         done = 0
 

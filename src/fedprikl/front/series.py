@@ -16,7 +16,7 @@ from fedprikl.front.checking import AnyPlan, Progress, check_plan, now, signed_p
 from fedprikl.front.local_parties import LocalParties
 from fedprikl.monitoring.counted_records import (
     CountedRegistry,
-    named_days,
+    days_of_period,
     records_between,
     records_of_period,
 )
@@ -142,7 +142,7 @@ class LocalSeries:
         """
         parties, registry = self.parties, CountedRegistry(self.counted)
         check_plan(parties.signed, parties.policy, at)
-        days = named_days(self.series, number)
+        days = days_of_period(self.series, number)
         found = parties.find(self.clients, days)
         files = {name: path for name, path in found.used.items() if isinstance(path, Path)}
         counted = self.parties.count(self._select(files, number))

@@ -195,7 +195,7 @@ def records_between(
     return FileRecords(data_files(path, blank=drawn, days=days), form or CsvFormat(), times)
 
 
-def named_days(series: Series, number: int) -> Days | None:
+def days_of_period(series: Series, number: int) -> Days | None:
     """The days whose files the release of a period counts; None: a time column says it."""
     counted = series.counted_by(number)
     return _days(series, counted.start, counted.end)

@@ -137,7 +137,7 @@ class MonitoredView:
         return found
 
 
-def views_of(plan: Plan, reference: Reference) -> tuple[MonitoredView, ...]:
+def monitored_views(plan: Plan, reference: Reference) -> tuple[MonitoredView, ...]:
     """What the releases of a plan are about: the whole where it is asked, then every column.
 
     >>> from fedprikl.protocol import AskedView, Budget, Question
@@ -149,7 +149,7 @@ def views_of(plan: Plan, reference: Reference) -> tuple[MonitoredView, ...]:
     ...     views=(AskedView(points=3),),
     ...     questions=(Question(release="counts"),),
     ... )
-    >>> [(view.name, len(view.points)) for view in views_of(plan, reference)]
+    >>> [(view.name, len(view.points)) for view in monitored_views(plan, reference)]
     [('', 3)]
     """
     found: list[MonitoredView] = []
@@ -182,7 +182,7 @@ class PeriodCounts:
     number: int  # of the period, from 0
     records: int
     clients: int  # whose records are counted
-    views: tuple[NoisyCounts, ...]  # in the order of `views_of`
+    views: tuple[NoisyCounts, ...]  # in the order of `monitored_views`
 
     def __post_init__(self) -> None:
         check_positive_int(self.records, "records")

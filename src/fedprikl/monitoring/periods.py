@@ -17,7 +17,7 @@ from fedprikl.monitoring.monitored_views import (
     MonitoredView,
     PeriodCounts,
     counts_of,
-    views_of,
+    monitored_views,
 )
 from fedprikl.monitoring.sequential import judge_series
 from fedprikl.monitoring.status import (
@@ -95,7 +95,7 @@ def keep_findings(history: History, reference: Reference, *, at: str) -> None:
     plan, todo = found.plan, sorted(found.kept.keys() - found.judged.keys())
     if not todo:
         return
-    releases, views = history.releases(), views_of(plan, reference)
+    releases, views = history.releases(), monitored_views(plan, reference)
     counts = {n: counts_of(release, plan, reference, n) for n, release in sorted(releases.items())}
     said = {
         number: {view.name: view for view in read_point(kept).views}

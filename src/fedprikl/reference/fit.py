@@ -243,7 +243,7 @@ def _present(value: Any, gaps: Gaps) -> Simple:
     return None if gaps.hold(found) else found
 
 
-def views_of(
+def fit_views(
     table: Table,
     chunks: Iterable[Rows],
     clients: str | None,

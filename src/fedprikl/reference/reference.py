@@ -23,7 +23,7 @@ from fedprikl.reference.domain import (
     all_codes,
     read_levels,
 )
-from fedprikl.reference.fit import compared_columns, fit_table, public_rows, views_of
+from fedprikl.reference.fit import compared_columns, fit_table, fit_views, public_rows
 from fedprikl.reference.rows import FrameSource, Source
 from fedprikl.reference.values import MISSING_TEXTS, level_text
 from fedprikl.reference.views import View, check_views
@@ -110,7 +110,7 @@ class Reference:
             texts=source.texts,
             note=note,
         )
-        return cls(*views_of(table, rows(), clients, pairs=pairs, views=views, joint=joint))
+        return cls(*fit_views(table, rows(), clients, pairs=pairs, views=views, joint=joint))
 
     @classmethod
     def fit_images(
