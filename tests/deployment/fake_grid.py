@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 
 from fedprikl.deployment.flower.client import SESSION, app
 from fedprikl.deployment.flower.server import run_on_flower
-from fedprikl.deployment.host import Clock, Host
+from fedprikl.deployment.host import Host
 from fedprikl.deployment.settings import Home, RoundSettings
 from fedprikl.monitoring.metrics import read_samples
 from fedprikl.privacy import SECURE_NOISE, Ledger, NoiseSource
@@ -32,8 +32,8 @@ class FakeTime:
     def sleep(self, seconds: float) -> None:
         self.seconds += seconds
 
-    def clock(self) -> Clock:
-        return Clock(lambda: self.seconds, self.sleep)
+    def now(self) -> float:
+        return self.seconds
 
 
 @dataclass
@@ -140,7 +140,13 @@ class FakeFederation:
         self, grid: FakeGrid, *, source: NoiseSource = SECURE_NOISE, **changes: Any
     ) -> tuple[Release, list[str]]:
         lines: list[str] = []
-        host = Host(clock=grid.time.clock(), now=lambda: AT, say=lines.append, source=source)
+        host = Host(
+            clock=grid.time.now,
+            sleep=grid.time.sleep,
+            now=lambda: AT,
+            say=lines.append,
+            source=source,
+        )
         return run_on_flower(grid, self.settings(**changes), host), lines
 
 

@@ -31,7 +31,8 @@ def run(
     lines: list[str] = []
     start = datetime.fromisoformat(AT)
     host = Host(
-        clock=grid.time.clock(),
+        clock=grid.time.now,
+        sleep=grid.time.sleep,
         now=lambda: (start + timedelta(seconds=grid.time.seconds)).isoformat(),
         say=lines.append,
     )

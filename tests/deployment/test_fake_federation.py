@@ -615,7 +615,7 @@ def test_a_full_disk_loses_no_release(
     monkeypatch.setattr(hosted_round, "write_metrics", full)
     lines: list[str] = []
     grid = federation.grid()
-    host = Host(clock=grid.time.clock(), say=lines.append)
+    host = Host(clock=grid.time.now, sleep=grid.time.sleep, say=lines.append)
     with pytest.raises(OSError, match="No space"):
         server.run_on_flower(grid, federation.settings(), host)
     assert any(line.startswith("[fedprikl] release: {") for line in lines)

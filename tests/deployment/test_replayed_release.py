@@ -31,7 +31,10 @@ def test_federate_takes_only_the_release_of_its_own_run(
     def real(_: Path, __: str, config: dict[str, Any], ___: list[str]) -> Iterator[str]:
         grid = federation.grid()
         host = Host(
-            clock=grid.time.clock(), now=lambda: datetime.now(UTC).isoformat(), say=kept.append
+            clock=grid.time.now,
+            sleep=grid.time.sleep,
+            now=lambda: datetime.now(UTC).isoformat(),
+            say=kept.append,
         )
         run_on_flower(grid, federation.settings(**config), host)
         return iter(kept)

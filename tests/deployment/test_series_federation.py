@@ -138,7 +138,7 @@ def test_a_period_that_was_released_is_told_again(federation: FakeFederation) ->
     assert rounds(federation) == before
     assert read_counters(Home(federation.home).metrics) == counters
     later = (datetime.fromisoformat(AT) + timedelta(days=99)).isoformat()  # the plan has expired
-    host = Host(clock=grid.time.clock(), now=lambda: later, say=lines.append)
+    host = Host(clock=grid.time.now, sleep=grid.time.sleep, now=lambda: later, say=lines.append)
     assert run_on_flower(grid, federation.settings(period=0), host) == first
     with pytest.raises(InvalidInputError, match="The plan has expired"):
         run_on_flower(grid, federation.settings(period=1), host)

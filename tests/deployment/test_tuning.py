@@ -41,15 +41,16 @@ from fedprikl.deployment.flower.privates import (
     CHECKS_OF_TIME,
     SERVES,
     WAITING,
-    OnlyFor,
     hasten,
     name_of,
+    only_for,
     taking_turns,
     tolerate_clocks,
     where_needed,
 )
 from fedprikl.deployment.flower.server import FlowerNetwork
-from fedprikl.deployment.host import Clock
+from fedprikl.deployment.host import Host
+from fedprikl.deployment.settings import RoundSettings
 from fedprikl.deployment.tls import CLOCKS
 
 pytestmark = pytest.mark.slow
@@ -72,7 +73,7 @@ def test_each_is_one_of_flowers_in_the_same_order() -> None:
     assert len(ours) == len(names)
     for own, other in zip(flowers_own, ours, strict=True):
         name = name_of(own)
-        assert (name_of(other) == "OnlyFor") == (name in SERVES)
+        assert (name_of(other) == "only_for") == (name in SERVES)
         assert name in SERVES or name in KEPT, f"{name} is new in Flower: say what it serves"
 
 
@@ -134,7 +135,7 @@ def test_only_what_it_serves_passes_through(path: str, seen: bool) -> None:
             passed.append(scope["path"])
             await self.app(scope, receive, send)
 
-    app = OnlyFor(PlainTextResponse("here"), prefix="/v1/control/", wrap=Watching)
+    app = only_for(PlainTextResponse("here"), prefix="/v1/control/", wrap=Watching)
     assert ask(app, path).text == "here"
     assert passed == [path] * seen
 
@@ -292,7 +293,7 @@ def test_an_answer_by_another_clock_is_kept_by_the_relay(
     own: Any = import_module("flwr.app.message.message")
     monkeypatch.setattr(own, "now", lambda: now + timedelta(seconds=aggregator))
     grid: Any = None
-    transport = FlowerNetwork(grid=grid, clock=Clock(), timeout=30.0, grace=5.0, round_id="ab")
+    transport = FlowerNetwork(grid, RoundSettings.of({"step-timeout": 30.0}), Host(), round_id="ab")
     asked = transport._message("input", "7", b"words")
     asked.metadata.__dict__["_message_id"] = "asked"
     asked.metadata.__dict__["_src_node_id"] = 1

@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -40,14 +41,6 @@ IDENTITY = "identity"  # the name of the identity check in the metrics
 PAUSE = 1.0  # seconds between two looks at who is there
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """Seconds, as an argument."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
 def print_line(line: str) -> None:
     """Into the run's log, which the relay stores and terminals show: printable characters only."""
     print(printable(line), flush=True)
@@ -57,7 +50,8 @@ def print_line(line: str) -> None:
 class Host:
     """The aggregator's machine, for one round."""
 
-    clock: Clock = field(default_factory=Clock)
+    clock: Callable[[], float] = time.monotonic  # seconds
+    sleep: Callable[[float], None] = time.sleep
     now: Callable[[], str] = now
     say: Callable[[str], None] = print_line
     source: NoiseSource = SECURE_NOISE
@@ -159,21 +153,24 @@ def _parse(document: Any) -> tuple[tuple[frozenset[str], ...], dict[str, dict[st
     return tuple(map(frozenset, together)), counted
 
 
-def newest_head(folder: Path, public: str) -> Head | None:
-    """The newest head in the releases of a folder that this key signed; None if there is none.
+def own_releases(folder: Path, public: str) -> list[Release]:
+    """The releases of a folder that this key signed.
 
     Whatever else lies there is passed over: a damaged file stops no round.
     """
-    heads = [_head(path, public) for path in sorted(folder.glob("*.json"))]
-    return max((head for head in heads if head), key=lambda head: head.count, default=None)
+    found: list[Release] = []
+    for path in sorted(folder.glob("*.json")):
+        with suppress(Exception):  # anybody may have put anything there
+            release = Release.load(path)
+            if release.is_signed_by(public):
+                found.append(release)
+    return found
 
 
-def _head(path: Path, public: str) -> Head | None:
-    try:
-        release = Release.load(path)
-    except Exception:  # anybody may have put anything there
-        return None
-    return release.ledger if release.is_signed_by(public) else None
+def newest_head(folder: Path, public: str) -> Head | None:
+    """The newest head of a ledger in the releases of a folder; None if there is none."""
+    heads = (release.ledger for release in own_releases(folder, public))
+    return max(filter(None, heads), key=lambda head: head.count, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,16 +251,16 @@ def gather(run: Run, roster: Roster | None) -> dict[str, str]:
 
 def _wait_for_nodes(run: Run) -> list[str]:
     """The nodes that are connected, once there are enough or the time is over."""
-    clock, clients = run.host.clock, run.settings.clients
-    end, told = clock.now() + run.settings.wait, -1
+    host, clients = run.host, run.settings.clients
+    end, told = host.clock() + run.settings.wait, -1
     while True:
         nodes = run.network.nodes()
-        if len(nodes) >= clients or clock.now() >= end:
+        if len(nodes) >= clients or host.clock() >= end:
             return nodes
         if len(nodes) != told:
             told = len(nodes)
-            run.host.say(waiting_line(told, clients, end - clock.now()))
-        clock.sleep(PAUSE)
+            host.say(waiting_line(told, clients, end - host.clock()))
+        host.sleep(PAUSE)
 
 
 def _check_countable(left: Collection[str], needed: int, period: int | None) -> None:
@@ -284,13 +281,13 @@ def _check_countable(left: Collection[str], needed: int, period: int | None) -> 
 
 def _identities(run: Run, roster: Roster, nodes: Sequence[str], needed: int) -> dict[str, str]:
     """The nodes that proved to be in the roster, and their public keys."""
-    challenge, start = os.urandom(16).hex(), run.host.clock.now()
+    challenge, start = os.urandom(16).hex(), run.host.clock()
     check = IdentityCheck(roster, nodes, challenge=challenge, dropout=run.plan.sums.dropout)
     for reply in run.network.identify(challenge, nodes, check.can_spare_the_rest):
         check.take(reply)
         if not check.waiting:
             break
-    run.metrics.seconds[IDENTITY] = seconds = run.host.clock.now() - start
+    run.metrics.seconds[IDENTITY] = seconds = run.host.clock() - start
     run.metrics.lost[IDENTITY] = check.left_out
     absent = roster.keys - set(check.identities.values())
     run.host.say(identity_line(check, (key.hex() for key in absent), seconds))

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedprikl.deployment.host import Company, Host, Network, Run, gather, newest_head
+from fedprikl.deployment.host import Company, Host, Network, Run, gather, newest_head, own_releases
 from fedprikl.deployment.progress import (
     RoundMetrics,
     cohorts_line,
@@ -114,20 +114,12 @@ def _release(run: Run) -> Release:
     """The release that was asked for: an earlier one told again, one finished, or a new one."""
     _check_asked(run)
     with alone(run.home.folder, run.plan):
-        earlier = find_release(run)
+        earlier = _tell_again(run) or _finish(run)
         if earlier is None:
-            finished = _finish(run)
-            if finished is None:
-                return _run_round(run)
-            _say_counted(run)
-            return finished
-    run.metrics.repeated = True
-    run.host.say(release_line(earlier))
-    _say_counted(run)
-    run.host.say(
-        f"[fedprikl] period {run.settings.period} was released before, in round "
-        f"{earlier.round_id}: this is that release. Nothing was asked, nothing was charged"
-    )
+            return _run_round(run)
+    counted = Company.load(run.home.cohorts).counted_in(run.plan, run.settings.period)
+    if counted:
+        run.say_missing(run.load_roster(), counted)
     return earlier
 
 
@@ -178,29 +170,20 @@ def alone(folder: Path, plan: Plan) -> Iterator[None]:
         yield
 
 
-def find_release(run: Run) -> Release | None:
-    """The release of the period that is there already, if this host's key signed it.
-
-    Whatever else lies in the folder is passed over.
-    """
-    plan, number = run.plan, run.settings.period
-    for path in [] if number is None else sorted(run.home.releases.glob("*.json")):
-        with contextlib.suppress(Exception):  # anybody may have put anything there
-            content = path.read_bytes()
-            if plan.fingerprint.encode() not in content:
-                continue
-            release = Release.from_bytes(content)
-            genuine = release.is_about(plan) and release.is_signed_by(run.signer.public)
-            if genuine and release.period is not None and release.period.number == number:
-                return release
+def _tell_again(run: Run) -> Release | None:
+    """The release of the period that is there already, if this host's key signed it."""
+    number = run.settings.period
+    for release in [] if number is None else own_releases(run.home.releases, run.signer.public):
+        period = release.period
+        if period is not None and period.number == number and release.is_about(run.plan):
+            run.metrics.repeated = True
+            run.host.say(release_line(release))
+            run.host.say(
+                f"[fedprikl] period {number} was released before, in round {release.round_id}: "
+                "this is that release. Nothing was asked, nothing was charged"
+            )
+            return release
     return None
-
-
-def _say_counted(run: Run) -> None:
-    """Whom of the roster an earlier run did not count."""
-    counted = Company.load(run.home.cohorts).counted_in(run.plan, run.settings.period)
-    if counted:
-        run.say_missing(run.load_roster(), counted)
 
 
 def _open_ledger(run: Run) -> Ledger:
@@ -352,9 +335,9 @@ def _drive(
     charges.
     """
     host, metrics = run.host, run.metrics
-    start = host.clock.now()
+    start = host.clock()
     for count in driver.drive(run.network.transport(round_id)):
-        metrics.seconds[count.step] = seconds = host.clock.now() - start
+        metrics.seconds[count.step] = seconds = host.clock() - start
         metrics.lost[count.step] = count.lost
         metrics.refused += count.refused
         host.say(step_line(count, seconds, names))
@@ -363,7 +346,7 @@ def _drive(
             counted = [names[node] for node in driver.answered]
             _keep_counted(run, counted)
             run.say_missing(roster, counted)
-        start = host.clock.now()
+        start = host.clock()
     run.network.check_run()
 
 

@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 
 from fedprikl.estimation import JudgedStatistic
+from fedprikl.monitoring.metrics import METRICS as METRICS_OF_SERIES
 from fedprikl.monitoring.metrics import (
     Sample,
     distinct_labels,
@@ -145,20 +146,18 @@ def parse_line(line: str) -> tuple[str, str] | None:
 
 PREFIX = "fedprikl_"
 RELEASE = f"{PREFIX}release_"  # as of a series, `fedprikl_series_`: the same words mean the same
+_AS_OF_SERIES = (
+    *("last_success_timestamp_seconds", "records", "clients"),
+    *("value", "value_low", "value_high", "value_no_drift"),
+)
 METRICS = {
     f"{PREFIX}rounds_total": ("counter", "Rounds by how they ended."),
     f"{PREFIX}clients_lost_total": ("counter", "Clients that did not answer, by step."),
     f"{PREFIX}clients_refused_total": ("counter", "Clients that refused to take part."),
     f"{PREFIX}step_seconds": ("gauge", "Wall time of each step of the last round."),
     f"{PREFIX}epsilon_left": ("gauge", "What is left of a population's budget."),
-    f"{RELEASE}last_success_timestamp_seconds": ("gauge", "When the last release was made."),
     f"{RELEASE}last_period": ("gauge", "Period of a series that the last release is about."),
-    f"{RELEASE}records": ("gauge", "Records counted in the last release."),
-    f"{RELEASE}clients": ("gauge", "Clients counted in the last release."),
-    f"{RELEASE}value": ("gauge", "Divergence from the reference in the last release."),
-    f"{RELEASE}value_low": ("gauge", "Lower end of the 95% interval of the value."),
-    f"{RELEASE}value_high": ("gauge", "Upper end of the 95% interval of the value."),
-    f"{RELEASE}value_no_drift": ("gauge", "What as many records give without drift."),
+    **{RELEASE + name: ("gauge", METRICS_OF_SERIES[name]) for name in _AS_OF_SERIES},
     f"{RELEASE}statistic": ("gauge", "What is compared with a threshold in the last release."),
     f"{RELEASE}threshold": ("gauge", "Above it, a statistic shows drift."),
     f"{RELEASE}drift": ("gauge", "1 if something is above its threshold, else 0."),

@@ -265,9 +265,10 @@ def _open_session(invitation: Invitation, settings: NodeSettings) -> ClientSessi
     data, drawn = settings.data, draw is not None
     check_once([data], by_name=when.kind == "series" and not when.time_column)
     if when.kind == "once" or invitation.period is None:
-        found = open_records(data, drawn=drawn).count(reference, draw)
+        records = open_records(data, drawn=drawn)
     else:
-        found = records_of_period(when, invitation.period, data, drawn=drawn).count(reference, draw)
+        records = records_of_period(when, invitation.period, data, drawn=drawn)
+    found = records.count(reference, draw)
     roster, identity = credentials(plan, settings)
     client = Client(
         found.counts,

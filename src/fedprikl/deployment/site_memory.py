@@ -29,7 +29,7 @@ from fedprikl.documents import read_fields, to_plain
 from fedprikl.errors import DeploymentError, PolicyRefusal
 from fedprikl.monitoring.counted_records import CountedRecords, records_key
 from fedprikl.protocol import Invitation, Plan, Step
-from fedprikl.store import TIMEOUT, Entry, Store, StoreKind
+from fedprikl.store import Entry, Store, StoreKind
 
 SITE_MEMORY = StoreKind(
     name="site memory",
@@ -117,16 +117,15 @@ class SiteMemory:
     3. `count` before the masked counts leave: the step and the count in one transaction
     """
 
-    def __init__(self, path: Path, data: Path, *, timeout: float = TIMEOUT) -> None:
-        self._path, self._timeout = path, timeout
-        self._records = records_key(data)
+    def __init__(self, path: Path, data: Path) -> None:
+        self._path, self._records = path, records_key(data)
 
     def begin(self, invitation: Invitation, *, most_counts: int, at: str) -> None:
         """Takes part in a round, once for ever; remembers the plan's serial number."""
         round_id, signed, plan = invitation.round_id, invitation.signed, invitation.signed.plan
         if not _ROUND.fullmatch(round_id):
             raise PolicyRefusal("the round's name is not made of letters and digits")
-        with _writing(self._path, self._timeout) as (store, known):
+        with _writing(self._path) as (store, known):
             _forget_expired(store, known, at)
             if (self._records, round_id) in known.rounds:
                 raise PolicyRefusal("this round has been answered already")
@@ -149,7 +148,7 @@ class SiteMemory:
 
     def go_on(self, round_id: str, step: Step) -> None:
         """Claims a step of a round that was begun; those before it are closed as well."""
-        with _writing(self._path, self._timeout) as (store, known):
+        with _writing(self._path) as (store, known):
             self._claim(store, known, round_id, step)
 
     def count(self, invitation: Invitation, *, most_counts: int, at: str) -> None:
@@ -157,7 +156,7 @@ class SiteMemory:
 
         Whether the sum is opened afterwards nobody here can know: they stay counted.
         """
-        with _writing(self._path, self._timeout) as (store, known):
+        with _writing(self._path) as (store, known):
             self._claim(store, known, invitation.round_id, Step.INPUT)
             asked = self._check(known, invitation, most_counts, at)
             counted = {"records": self._records, "counted": to_plain(asked)}
@@ -225,7 +224,7 @@ def read_memory(path: Path) -> Remembered:
 
 def forget_expired(path: Path, *, at: str) -> int:
     """Removes the rounds of plans that ended before a time from a memory; how many."""
-    with _writing(path, TIMEOUT) as (store, known):
+    with _writing(path) as (store, known):
         return _forget_expired(store, known, at)
 
 
@@ -237,7 +236,7 @@ def _forget_expired(store: Store, known: Remembered, at: str) -> int:
 
 
 @contextmanager
-def _writing(path: Path, timeout: float) -> Iterator[tuple[Store, Remembered]]:
+def _writing(path: Path) -> Iterator[tuple[Store, Remembered]]:
     """All or nothing, alone, and on the disk when it ends."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -246,7 +245,7 @@ def _writing(path: Path, timeout: float) -> Iterator[tuple[Store, Remembered]]:
             f"Cannot use the folder {path.parent} of the site memory: {error.strerror}. Is it "
             "another user's? Set FEDPRIKL_HOME to one of this user."
         ) from None
-    with Store(path, SITE_MEMORY, timeout=timeout) as store, store.writing():
+    with Store(path, SITE_MEMORY) as store, store.writing():
         yield store, _replayed(store)
 
 

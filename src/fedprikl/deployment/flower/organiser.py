@@ -20,13 +20,7 @@ from pathlib import Path
 
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.privates import FLWR, STARTED, STOPPED
-from fedprikl.deployment.progress import (
-    named,
-    not_counted,
-    parse_line,
-    printable,
-    short_name,
-)
+from fedprikl.deployment.progress import named, not_counted, parse_line, printable, short_name
 from fedprikl.deployment.settings import check_names
 from fedprikl.deployment.tls import CLOCKS, check_relay, clock_words
 from fedprikl.errors import DeploymentError, InvalidInputError
@@ -176,8 +170,6 @@ class FederatedSeries:
     name: str  # of the plan's file at the aggregator
     key: str  # the aggregator's public key
     config: RunConfig = field(default_factory=dict)
-    app: Path = APP_FOLDER
-    federation: Sequence[str] = ()
     note: Callable[[str], None] = lambda _: None
     members: Mapping[str, str] = field(default_factory=dict)  # of the roster, see `roster_names`
 
@@ -213,7 +205,7 @@ class FederatedSeries:
             "signer": self.key,
         }
         config = {**self.config, **asked}
-        release, _ = follow_round(self.app, self.superlink, config, self.federation, tell=tell)
+        release, _ = follow_round(APP_FOLDER, self.superlink, config, tell=tell)
         check_genuine(release, self.signed.plan, key=self.key)
         check_of_period(release, period=number, previous=previous)
         return release

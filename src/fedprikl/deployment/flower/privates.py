@@ -10,7 +10,7 @@ pyproject.toml pins one. When it is raised, read this file from top to bottom:
                                task, without their new process and without the app that is shipped.
                                Check: run_clientapp.py and run_serverapp.py
     hasten                     replaces `pull_objects` where it waits too long
-    where_needed, OnlyFor      replaces `_get_middleware` of the relay. A middleware that is new in
+    where_needed, only_for     replaces `_get_middleware` of the relay. A middleware that is new in
                                Flower fails a test: say in SERVES what it serves
     taking_turns               replaces `SqlMixin.session` of the relay
     tolerate_clocks            replaces the limits by which requests are too old or too new
@@ -275,18 +275,15 @@ def hasten(module: str) -> None:
     found.pull_objects = partial(pull, **WAITING[module])
 
 
-class OnlyFor:
+def only_for(app: "ASGIApp", *, prefix: str, wrap: "Callable[[ASGIApp], ASGIApp]") -> "ASGIApp":
     """A middleware around the requests whose path has a prefix; all others pass it by."""
+    wrapped = wrap(app)
 
-    def __init__(
-        self, app: "ASGIApp", *, prefix: str, wrap: "Callable[[ASGIApp], ASGIApp]"
-    ) -> None:
-        self._app, self._prefix, self._wrapped = app, prefix, wrap(app)
+    async def serve(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        served = scope["type"] != "http" or scope["path"].startswith(prefix)
+        await (wrapped if served else app)(scope, receive, send)
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Through the middleware, or past it."""
-        served = scope["type"] != "http" or scope["path"].startswith(self._prefix)
-        await (self._wrapped if served else self._app)(scope, receive, send)
+    return serve
 
 
 def where_needed(found: "list[Middleware]") -> "list[Middleware]":
@@ -298,7 +295,7 @@ def where_needed(found: "list[Middleware]") -> "list[Middleware]":
         if prefix is None:
             return each
         return Middleware(
-            OnlyFor, prefix=prefix, wrap=lambda app: each.cls(app, *each.args, **each.kwargs)
+            only_for, prefix=prefix, wrap=lambda app: each.cls(app, *each.args, **each.kwargs)
         )
 
     return [limited(each) for each in found]

@@ -14,7 +14,7 @@ from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 from fedprikl.deployment.flower.client import IDENTITY, pack, unpack
-from fedprikl.deployment.host import Clock, Host, print_line
+from fedprikl.deployment.host import Host, print_line
 from fedprikl.deployment.hosted_round import host_round
 from fedprikl.deployment.progress import MARK, failure_line, printable
 from fedprikl.deployment.settings import RoundSettings
@@ -55,13 +55,10 @@ def main(grid: Grid, context: Context) -> None:
 
 def run_on_flower(grid: Grid, settings: RoundSettings, host: Host) -> Release:
     """One round over a grid."""
-    network = FlowerNetwork(
-        grid=grid, clock=host.clock, timeout=settings.timeout, grace=settings.grace
-    )
-    return host_round(network, settings, host)
+    return host_round(FlowerNetwork(grid, settings, host), settings, host)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FlowerNetwork:
     """The SuperNodes that are connected to a SuperLink; and the transport of one round.
 
@@ -69,9 +66,8 @@ class FlowerNetwork:
     """
 
     grid: Grid
-    clock: Clock
-    timeout: float  # seconds of a step for anybody's answer
-    grace: float  # seconds of a step for the last few, whom the round can do without
+    settings: RoundSettings
+    host: Host
     round_id: str = ""
 
     def nodes(self) -> list[str]:
@@ -114,8 +110,8 @@ class FlowerNetwork:
         thinks is gone, the very same message is sent again: a client that has answered repeats its
         bytes, and one that may have answered says nothing.
         """
-        clock = self.clock
-        end = clock.now() + self.timeout
+        now, settings = self.host.clock, self.settings
+        end = now() + settings.timeout
         pending = self._send(what, messages)
         tries, again = dict.fromkeys(messages, 1), dict[str, float]()  # whom to ask anew, and when
         pause, hurried = SHORTEST_POLL, False
@@ -127,19 +123,19 @@ class FlowerNetwork:
                     continue
                 if answer.has_error() and tries[client] < TRIES:
                     tries[client] += 1
-                    again[client] = clock.now() + RETRY_AFTER
+                    again[client] = now() + RETRY_AFTER
                 elif reply := self._reply(client, answer):
                     yield reply
-            due = {client: messages[client] for client, at in again.items() if at <= clock.now()}
+            due = {client: messages[client] for client, at in again.items() if at <= now()}
             again = {client: at for client, at in again.items() if client not in due}
             pending |= self._send(what, due)
             if not hurried and enough():
-                hurried, end = True, min(end, clock.now() + self.grace)
-            left = end - clock.now()
+                hurried, end = True, min(end, now() + settings.grace)
+            left = end - now()
             if left <= 0:
                 break
             if not answers:
-                clock.sleep(min(pause, left))
+                self.host.sleep(min(pause, left))
                 pause = min(pause * 1.5, max(LONGEST_POLL, PER_CLIENT * len(pending)))
 
     def _send(self, what: str, messages: Mapping[str, bytes]) -> dict[str, str]:
@@ -166,7 +162,7 @@ class FlowerNetwork:
             pack(Envelope(self.round_id, message)),
             dst_node_id=int(client),
             message_type=f"query.{what}",
-            ttl=self.timeout + 2 * CLOCKS,
+            ttl=self.settings.timeout + 2 * CLOCKS,
             group_id=self.round_id[:8],
         )
 
