@@ -20,9 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from deploy.small_world import write_node_key
 from fedprikl.deployment.settings import Home
 from fedprikl.deployment.site_memory import read_memory
-from fedprikl.deployment.tls import write_certificates, write_node_key
+from fedprikl.deployment.tls import write_certificates
 from fedprikl.protocol import SigningKey
 
 __all__ = ["Loopback"]

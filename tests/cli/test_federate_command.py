@@ -303,7 +303,7 @@ def test_a_release_is_as_old_as_the_command(
     world: World, monkeypatch: pytest.MonkeyPatch, minutes: int, accepted: bool
 ) -> None:
     """A nonce that leaked beforehand does not help either, beyond a difference of the clocks."""
-    monkeypatch.setattr("fedprikl.cli.federate_command.os.urandom", bytes)
+    monkeypatch.setattr("fedprikl.deployment.flower.organiser.os.urandom", bytes)
     record(world, monkeypatch, released=False)
     plan = SignedPlan.load("plan.json").plan
     replay(world, monkeypatch, answer(world, plan, "00" * 16, age=timedelta(minutes=minutes)))
@@ -481,7 +481,7 @@ def test_lost_sites_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     record(world, monkeypatch, f"[fedprikl] input: 8 of 9, 1 lost, 5 s; lost: {keys[4][:12]}\n")
     plan = world.plan(cohort=9, roster=roster.fingerprint)
     Path("plan.json").write_text(json.dumps(SignedPlan.sign(plan, world.key).to_dict()))
-    monkeypatch.setattr("fedprikl.cli.federate_command.check_genuine", lambda *_, **__: None)
+    monkeypatch.setattr(organiser, "_check_genuine", lambda *_, **__: None)
     result = runner.invoke(
         app, ["federate", "mine", "--key", world.key.public, "--roster", "roster.txt", "--json"]
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deploy.small_world import write_node_key
 from typer.testing import CliRunner
 
 from fedprikl.cli import aggregator_command, relay_command, running, site_command
@@ -13,7 +14,6 @@ from fedprikl.cli.running import private_folder
 from fedprikl.deployment import tls
 from fedprikl.deployment.flower.parties import relay_processes
 from fedprikl.deployment.supervisor import Child
-from fedprikl.deployment.tls import write_node_key
 from fedprikl.errors import DeploymentError
 from fedprikl.privacy import Ledger
 from fedprikl.protocol import SealingKey, SigningKey

@@ -1,7 +1,5 @@
 """`fedprikl federate`: starts a round on a running federation and follows it to the release."""
 
-import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +19,6 @@ from fedprikl.cli.running import check_flower
 from fedprikl.deployment.flower import APP_FOLDER
 from fedprikl.deployment.flower.organiser import (
     check_connection,
-    check_fresh,
-    check_genuine,
     follow_round,
     roster_names,
 )
@@ -94,11 +90,8 @@ def federate_command(
     check_valid(signed.plan, now())
     names = {} if roster is None else roster_names(roster, signed.plan, clients=clients)
     check_connection(superlink)
-    request, started = os.urandom(16).hex(), datetime.now(UTC)
     config: dict[str, str | float] = {
         "plan": plan.name,
-        "request": request,
-        "signer": key,
         "clients": clients,
         "wait": wait,
         "step-timeout": step_timeout,
@@ -106,17 +99,17 @@ def federate_command(
     }
     say(f"plan: {plan_words(signed)}", console=notes)
     release, progress = follow_round(
-        flower_app,
+        signed.plan,
+        key,
         superlink,
         config,
-        federation or [],
+        app=flower_app,
+        federation=federation or [],
         timeout=timeout,
         verbose=verbose,
         tell=lambda line: say(named(line, names), console=notes),
     )
     progress = [named(line, names) for line in progress]
-    check_genuine(release, signed.plan, key=key)
-    check_fresh(release, request=request, started=started)
     write_release(release, signed.plan, {}, output=output, report=report)
     if json:
         print_json(release.to_dict() | {"progress": progress, "report": str(report)})

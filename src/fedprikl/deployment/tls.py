@@ -15,12 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedprikl.errors import DeploymentError, InvalidInputError
@@ -112,14 +107,6 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
-
-
-def write_node_key(path: Path) -> None:
-    """A SuperNode's key pair, like `ssh-keygen -t ecdsa -b 384`: path and path.pub."""
-    key = ec.generate_private_key(ec.SECP384R1())
-    write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    replace_file(path.with_name(path.name + ".pub"), public + b"\n")
 
 
 def write_secret(path: Path, content: bytes) -> None:

@@ -103,7 +103,7 @@ def roster_names(path: Path, plan: Plan, *, clients: int) -> dict[str, str]:
     }
 
 
-def check_genuine(release: Release, plan: Plan, *, key: str) -> None:
+def _check_genuine(release: Release, plan: Plan, *, key: str) -> None:
     """Refuses a release that another key signed, or about another plan."""
     if not release.is_signed_by(key):
         raise InvalidInputError(
@@ -117,7 +117,7 @@ def check_genuine(release: Release, plan: Plan, *, key: str) -> None:
         )
 
 
-def check_fresh(release: Release, *, request: str, started: datetime) -> None:
+def _check_fresh(release: Release, *, request: str, started: datetime) -> None:
     """Refuses a release that does not answer this very request: a relay may have kept others."""
     clocks = timedelta(seconds=CLOCKS)
     try:
@@ -139,7 +139,7 @@ def check_fresh(release: Release, *, request: str, started: datetime) -> None:
         )
 
 
-def check_of_period(release: Release, *, period: int, previous: str) -> None:
+def _check_of_period(release: Release, *, period: object, previous: object) -> None:
     """Refuses a release of another period, or with another one before it.
 
     It may be of an earlier run: a period has one release for ever, so an old one is no replay.
@@ -197,18 +197,9 @@ class FederatedSeries:
         `previous` is the fingerprint of the newest release in the history. Safe to ask again after
         any crash: an aggregator that has released the period tells the same release.
         """
-        asked: dict[str, str | float] = {
-            "plan": self.name,
-            "period": number,
-            "previous": previous,
-            "request": os.urandom(16).hex(),
-            "signer": self.key,
-        }
+        asked: RunConfig = {"plan": self.name, "period": number, "previous": previous}
         config = {**self.config, **asked}
-        release, _ = follow_round(APP_FOLDER, self.superlink, config, tell=tell)
-        check_genuine(release, self.signed.plan, key=self.key)
-        check_of_period(release, period=number, previous=previous)
-        return release
+        return follow_round(self.signed.plan, self.key, self.superlink, config, tell=tell)[0]
 
 
 def longest_run(config: RunConfig) -> float:
@@ -222,16 +213,21 @@ def longest_run(config: RunConfig) -> float:
 
 
 def follow_round(
-    app: Path,
+    plan: Plan,
+    key: str,
     superlink: str,
     config: RunConfig,
-    federation: Sequence[str] = (),
     *,
+    app: Path = APP_FOLDER,
+    federation: Sequence[str] = (),
     timeout: float | None = None,
     verbose: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Release, list[str]]:
-    """Starts a run and reads what it prints, to the end: the release, unchecked, and the progress.
+    """Starts a run and reads what it prints, to the end: the release, verified, and the progress.
+
+    Verified is that the aggregator's `key` signed it, about this plan, and that it answers this
+    very request; of a series, that it is the release of the period.
 
     `tell` is handed every line of progress as it comes; `verbose`: Flower's own lines too. Raises a
     `DeploymentError` that says why there is no release. After `timeout` seconds, by default
@@ -246,8 +242,9 @@ def follow_round(
                 f"{LONGEST:.0f}, which is a week."
             )
     seconds = longest_run(config) if timeout is None else timeout
-    until = datetime.now(UTC) + timedelta(seconds=seconds)
-    config = {**config, "deadline": until.isoformat()}
+    started, request = datetime.now(UTC), os.urandom(16).hex()
+    until = started + timedelta(seconds=seconds)
+    config = {**config, "request": request, "signer": key, "deadline": until.isoformat()}
     watch = _Watch(verbose, tell, until)
     try:
         watch.follow(_flwr_run(app, superlink, config, federation))
@@ -265,7 +262,13 @@ def follow_round(
     except KeyboardInterrupt:
         tell(_stop(superlink, watch.run))
         raise
-    return watch.result()
+    release = watch.result()
+    _check_genuine(release, plan, key=key)
+    if "period" in config:
+        _check_of_period(release, period=config["period"], previous=config["previous"])
+    else:
+        _check_fresh(release, request=request, started=started)
+    return release, watch.progress
 
 
 def _stop(superlink: str, run: str) -> str:
@@ -333,7 +336,7 @@ class _Watch:
 
     def __init__(self, verbose: bool, tell: Callable[[str], None], until: datetime) -> None:
         self._verbose, self._tell, self._until = verbose, tell, until
-        self._progress: list[str] = []
+        self.progress: list[str] = []
         self._last: list[str] = []
         self._failure = ""
         self._release: Release | None = None
@@ -350,14 +353,14 @@ class _Watch:
         """What is missing, as far as this side can know."""
         if not self.run:
             return "The relay did not take the run: check that it is running."
-        if not self._progress:
+        if not self.progress:
             return "No aggregator took the run: start it with `fedprikl aggregator`."
-        return f"The last that was heard of it: {self._progress[-1]}. {self._what_it_cost}"
+        return f"The last that was heard of it: {self.progress[-1]}. {self._what_it_cost}"
 
     @property
     def _what_it_cost(self) -> str:
         """What an aggregator that ended without a word may have charged, and what to do."""
-        found = (re.match(r"round \w+(?=:)", line) for line in self._progress)
+        found = (re.match(r"round \w+(?=:)", line) for line in self.progress)
         what = next((name[0] for name in found if name), "the run")
         return (
             f"What {what} has charged is in the aggregator's ledger: run `fedprikl ledger` in its "
@@ -379,12 +382,12 @@ class _Watch:
                 raise TimeoutError
             if text:
                 self._read(printable(text))  # the relay's words must not steer a terminal
-            elif not self._progress and not self.is_over:
+            elif not self.progress and not self.is_over:
                 self._say_what_is_missing()
 
     def _read(self, line: str) -> None:
         kind, words = parse_line(line) or ("", line.strip())
-        new = kind == "progress" and words not in self._progress
+        new = kind == "progress" and words not in self.progress
         if self._verbose or new:
             self._tell(line.rstrip())
         if kind == "release":
@@ -392,7 +395,7 @@ class _Watch:
         elif kind == "failure":
             self._failure = words
         elif new:
-            self._progress.append(words)
+            self.progress.append(words)
         elif not kind and words:  # Flower's own
             self._last = [*self._last, words][-15:]
             if started := STARTED.search(words):
@@ -405,10 +408,10 @@ class _Watch:
             self._told = what
             self._tell(f"waiting for {what}, until {self._until.isoformat(timespec='seconds')}")
 
-    def result(self) -> tuple[Release, list[str]]:
-        """The release and the progress, or an error that says why there is no release."""
+    def result(self) -> Release:
+        """The release, not verified yet, or an error that says why there is none."""
         if self._release is not None:
-            return self._release, self._progress
+            return self._release
         if self._failure:
             raise DeploymentError(f"There is no release. {self._failure}")
         status = f" ({self.status})" if self.status else ""
