@@ -156,7 +156,7 @@ def read_exactly(kind: type[Typed], document: dict[str, Any], what: str) -> Type
 def check_written(document: dict[str, Any], written: dict[str, Any], what: str) -> None:
     """Refuses a document that is not what was made of it: it says more, or something else."""
     if document.keys() != written.keys():
-        odd = ", ".join(sorted(document.keys() ^ written.keys()))
+        odd = clean(", ".join(sorted(document.keys() ^ written.keys())))
         raise InvalidInputError(f"The {what} has missing or unknown fields: {odd:.80}.")
     for name, value in document.items():
         if not is_same(value, written[name]):

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedprikl.documents import canonical
+from fedprikl.documents import canonical, clean
 from fedprikl.errors import DeploymentError, FedPriKLError, InvalidInputError
 
 TIMEOUT = 30.0  # seconds to wait for other processes
@@ -242,7 +242,14 @@ class Store(AbstractContextManager["Store"]):
                 apply(entry)
             except self.kind.error:
                 raise
-            except (LookupError, TypeError, ValueError, RecursionError, FedPriKLError):
+            except (
+                LookupError,
+                TypeError,
+                ValueError,
+                ArithmeticError,
+                RecursionError,
+                FedPriKLError,
+            ):
                 raise self.kind.damaged(
                     f"Entry {entry.number} of the {self.kind.name} {self.path} makes no sense, "
                     "though its hash is right: it was not written by this software. "
@@ -312,7 +319,8 @@ class Store(AbstractContextManager["Store"]):
         if isinstance(error, sqlite3.ProgrammingError):
             code = sqlite3.SQLITE_MISUSE
         if code not in _SENTENCES:
-            return kind.damaged(f"{path} cannot be read as a {kind.name} ({error}). {kind.advice}")
+            words = clean(str(error))  # SQLite quotes what it cannot read
+            return kind.damaged(f"{path} cannot be read as a {kind.name} ({words}). {kind.advice}")
         known = {"timeout": self._timeout, "half_written": kind.half_written, "error": error}
         words = _SENTENCES[code]
         return kind.error(words.format(kind=kind.name, path=path, unwritten=unwritten, **known))

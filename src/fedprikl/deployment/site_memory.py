@@ -78,7 +78,8 @@ class Remembered:
             case "begin":
                 begun = read_fields(BegunRound, dict(body))
                 self.rounds[begun.records, begun.round_id] = begun
-                self.serials[begun.organiser, begun.population] = begun.serial
+                lineage = begun.organiser, begun.population  # may be known by a newer plan that
+                self.serials[lineage] = max(begun.serial, self.serials.get(lineage, 0))  # ended
             case "step":
                 key = body["records"], body["round_id"]
                 self.rounds[key] = replace(self.rounds[key], step=int(body["step"]))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints
 from fedprikl.divergence import Score
+from fedprikl.documents import LARGEST
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation.no_drift import NoDrift
 from fedprikl.privacy import Mechanism, laplace_variance
@@ -194,6 +195,8 @@ class NoisyCounts:
             raise InvalidInputError("A batch holds no records, so it has no distribution.")
         if any(noise.scale is not None and not noise.scale > 0 for noise in self.noise):
             raise InvalidInputError("The scale of Laplace noise must be above 0.")
+        if max(map(abs, self.numbers)) > LARGEST or not all(map(_is_possible, self.noise)):
+            raise InvalidInputError("No noise makes such counts: they are damaged.")
 
     @classmethod
     def of(
@@ -221,6 +224,11 @@ class NoisyCounts:
     def numbers(self) -> tuple[float, ...]:
         """The counts, then the out-of-domain counts."""
         return self.counts + self.out_of_domain
+
+
+def _is_possible(noise: CountNoise) -> bool:
+    """Whether its variance can be computed, and is not less than that of no variable at all."""
+    return 0 <= noise.sd <= LARGEST and (noise.scale or 0) <= LARGEST and noise.variables > 0
 
 
 def sum_noise(laws: Sequence[CountNoise]) -> CountNoise:

@@ -310,7 +310,7 @@ class Accounts:
             case "records":
                 self.bound.apply(body)
             case "budget":
-                name = body["population"]
+                name = _text(body["population"])
                 self.budgets[name] = Account(
                     population=name,
                     epsilon=check_epsilon(body["epsilon"]),
@@ -329,7 +329,7 @@ class Accounts:
 
     def _reserve(self, entry: Entry) -> None:
         body = entry.body
-        name = body["round"]
+        name = _text(body["round"])
         if body["population"] not in self.budgets or name in self.rounds:
             raise ValueError
         _refuse_unknown_kind(body)
@@ -337,10 +337,10 @@ class Accounts:
             round_id=name,
             population=body["population"],
             charge=charge_from_dict(body["mechanism"]),
-            at=body["at"],
+            at=_text(body["at"]),
             head=Head(entry.number, entry.hash),
-            note=body["note"],
-            times=TimeInterval(*body["span"]) if "span" in body else None,
+            note=_text(body["note"]),
+            times=TimeInterval(*map(_text, body["span"])) if "span" in body else None,
             unit=check_unit(body.get("unit", "record")),
         )
 
@@ -351,7 +351,7 @@ class Accounts:
         self.rounds[known.round_id] = replace(
             known,
             state=state,
-            closed_at=body["at"],
+            closed_at=_text(body["at"]),
             release_hash=body.get("release_hash"),
             reason=body.get("reason"),
         )
@@ -377,6 +377,12 @@ class Accounts:
                 f"Round {round_id!r} is already {known.state}; that is never changed."
             )
         return known
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def _refuse_unknown_kind(body: Mapping[str, Any]) -> None:

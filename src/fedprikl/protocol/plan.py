@@ -63,6 +63,11 @@ class Budget:
         check_positive_int(self.releases, "releases")
         check_epsilon(self.total[0])
         check_delta(self.total[1])
+        if self.total[0] < self.epsilon or self.total[1] < self.delta:
+            raise InvalidInputError(
+                "The budget of all releases together is smaller than that of one. Raise "
+                "total_epsilon and total_delta, or leave them out."
+            )
 
     @property
     def total(self) -> tuple[float, float]:
@@ -296,6 +301,11 @@ class Plan:
                     "same."
                 )
         for group in self.groups:
+            if len({each.noise for each in group}) > 1:
+                raise InvalidInputError(
+                    "Questions that are read off the same counts have one noise: give them the "
+                    "same."
+                )
             epsilon = self.budget.epsilon * math.fsum(each.share for each in group)
             if not LEAST_EPSILON <= epsilon <= LARGEST_EPSILON:
                 raise InvalidInputError(
