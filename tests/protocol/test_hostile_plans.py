@@ -1,10 +1,13 @@
 """Plans and releases that somebody wrote by hand: what makes no sense is refused."""
 
+from datetime import UTC, date, datetime
+
 import pytest
 
 from fedprikl.errors import InvalidInputError
 from fedprikl.estimation import CountNoise, NoisyCounts
 from fedprikl.protocol import AskedView, Budget, Plan, Question
+from fedprikl.protocol.series import series_until
 
 
 def _plan(**changes: object) -> Plan:
@@ -21,7 +24,7 @@ def _plan(**changes: object) -> Plan:
 @pytest.mark.parametrize("less", [{"total_epsilon": 0.5}, {"total_delta": 1e-9}])
 def test_all_releases_do_not_cost_less_than_one(less: dict[str, float]) -> None:
     with pytest.raises(InvalidInputError, match="smaller than that of one"):
-        Budget(epsilon=1.0, releases=4, **less)  # type: ignore[arg-type]
+        Budget(epsilon=1.0, releases=4, **less)
 
 
 def test_counts_have_one_noise() -> None:
@@ -57,3 +60,10 @@ def test_impossible_counts_are_refused(count: float, noise: CountNoise) -> None:
 
 def test_noise_may_vanish() -> None:
     assert NoisyCounts.of([5.0, 1.0], [6], [CountNoise(sd=0.0, scale=1e-9)]).counts == (5.0,)
+
+
+@pytest.mark.parametrize("first", [None, date(9000, 1, 1)])
+def test_the_calendar_ends(first: date | None) -> None:
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    with pytest.raises(InvalidInputError, match="beyond the calendar"):
+        series_until("quarter", date(9999, 12, 31), first=first, now=now)

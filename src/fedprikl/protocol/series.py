@@ -180,13 +180,14 @@ def series_until(
     if first is None:
         first = _next_day(every, now.astimezone(time_zone(zone)).date())
     one = Series(every=every, first=first.isoformat(), periods=1, zone=zone)
-    if last < first or _later(first, every, 1) > last + timedelta(days=1):
+    over = _later(last, "day", 1)
+    if last < first or _later(first, every, 1) > over:
         raise InvalidInputError(
             f"The series ends on {last}, before its first {one.every} from {first} is over. Give a "
             "later day."
         )
     ends = partial(_later, first, every)
-    after = bisect_right(range(MOST_PERIODS + 1), last + timedelta(days=1), lo=1, key=ends)
+    after = bisect_right(range(MOST_PERIODS + 1), over, lo=1, key=ends)
     return Series(
         every=every,
         first=first.isoformat(),
@@ -207,10 +208,13 @@ def _next_day(every: Every, today: date) -> date:
 
 
 def _later(first: date, every: Every, number: int) -> date:
-    if every in DAYS:
-        return first + timedelta(days=DAYS[every] * number)
-    months = first.year * 12 + first.month - 1 + MONTHS[every] * number
-    return first.replace(year=months // 12, month=months % 12 + 1)
+    try:
+        if every in DAYS:
+            return first + timedelta(days=DAYS[every] * number)
+        months = first.year * 12 + first.month - 1 + MONTHS[every] * number
+        return first.replace(year=months // 12, month=months % 12 + 1)
+    except (OverflowError, ValueError):
+        raise InvalidInputError("The series ends beyond the calendar.") from None
 
 
 @lru_cache(maxsize=4096)
