@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedprikl.divergence import f_divergence
+from fedprikl.divergence import divergences
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = (DOCS / "divergences.md").read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def test_what_the_page_says_of_its_tables() -> None:
 
 
 def test_every_divergence_that_exists_is_on_the_page() -> None:
-    for name, divergence in f_divergence._known.items():
+    for name, divergence in divergences._known.items():
         if type(divergence).__module__.startswith("fedprikl."):
             assert f"| `{name}` |" in PAGE
 

@@ -19,7 +19,7 @@ from fedprikl.divergence import (
     Score,
     Skew,
     divergence_named,
-    f_divergence,
+    divergences,
     register,
     skewed_divergence,
 )
@@ -64,7 +64,7 @@ pytestmark = pytest.mark.slow
 def triangular(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Divergence]:
     made = module("A divergence", tmp_path_factory.mktemp("page"), name="triangular")
     yield made.TRIANGULAR
-    del f_divergence._known["triangular"]
+    del divergences._known["triangular"]
 
 
 def zipf(cells: int) -> Floats:
@@ -267,7 +267,7 @@ def test_a_plan_of_several_batches_says_that_it_corrects_nothing(triangular: Div
 @pytest.mark.usefixtures("triangular")
 def test_a_party_that_does_not_know_it_refuses_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     document = plan_for(World.make(), "aggregator").plan.to_dict()
-    monkeypatch.delitem(f_divergence._known, "triangular")
+    monkeypatch.delitem(divergences._known, "triangular")
     with pytest.raises(InvalidInputError, match="no divergence 'triangular'"):
         Plan.from_dict(document)
 

@@ -11,7 +11,7 @@ import pytest
 
 from fedprikl import InvalidInputError
 from fedprikl.checks import Floats, Ints
-from fedprikl.divergence import KL, Divergence, f_divergence
+from fedprikl.divergence import KL, Divergence, divergences
 from fedprikl.estimation import weighted_score
 from fedprikl.planning import plan_round
 from fedprikl.privacy import (
@@ -42,7 +42,7 @@ ALL = 12  # cells
 def triangular(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Divergence]:
     made = module("A divergence", tmp_path_factory.mktemp("page"), name="triangular")
     yield made.TRIANGULAR
-    del f_divergence._known["triangular"]
+    del divergences._known["triangular"]
 
 
 class Watched(SecureNoise):

@@ -7,9 +7,12 @@ from fedprikl.divergence.divergences import (
     PSI,
     REVERSE_KL,
     TV,
+    Divergence,
+    check_skew,
+    divergence_named,
+    register,
     skewed_divergence,
 )
-from fedprikl.divergence.f_divergence import Divergence, check_skew, divergence_named, register
 from fedprikl.divergence.score import (
     DEFAULT_SKEW,
     Additive,

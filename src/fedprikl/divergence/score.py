@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprikl.checks import Floats, Ints, check_finite, check_open_unit, check_positive_int
-from fedprikl.divergence.divergences import KL
-from fedprikl.divergence.f_divergence import Divergence, check_skew
+from fedprikl.divergence.divergences import KL, Divergence, check_skew
 from fedprikl.errors import InvalidInputError
 
 Line = tuple[Floats, Floats]  # offset and slope of v(h) = offset + slope h
