@@ -15,8 +15,9 @@ from fedprikl.estimation import BatchCounts
 from fedprikl.estimation.adaptive import adaptive_law, adaptive_ranges, adaptive_value, dead_zone
 from fedprikl.estimation.interval import AdaptiveBound
 from fedprikl.estimation.no_drift import NoDrift
+from fedprikl.estimation.scoring import AskedNumber
 from fedprikl.estimation.simulated_releases import AdaptiveNoise, simulated_errors
-from fedprikl.estimation.trusted_aggregator import AskedNumber
+from fedprikl.estimation.trusted_aggregator import adaptive_estimate, adaptive_statistic
 from fedprikl.privacy import NoiseLaw, Ranges, adaptive, reachable_ranges
 from fedprikl.privacy.adaptive import ring_weights
 from fedprikl.reference import QueryPoints, all_points
@@ -213,14 +214,14 @@ def test_everything_that_is_told_of_a_release_knows_the_client() -> None:
         value = adaptive_value(
             held, Score(), epsilon=1.0, source=source, contribution=each.contribution
         )
-        spans.append(each.adaptive_estimate(value, 1.0, insecure=True).interval)
+        spans.append(adaptive_estimate(each, value, 1.0, insecure=True).interval)
     assert spans[0] is not None
     assert spans[1] is not None
     assert spans[1][1] - spans[1][0] > 3 * (spans[0][1] - spans[0][0])
     counts = np.tile(held.counts, (4, 1))
     model = NoDrift.of(held.points, held.records, 1.0)
     spread = [
-        np.std(each.adaptive_statistic(0.0, 1.0).draw(model, counts, np.random.default_rng(1)))
+        np.std(adaptive_statistic(each, 0.0, 1.0).draw(model, counts, np.random.default_rng(1)))
         for each in asked
     ]
     assert spread[1] > 3 * spread[0]

@@ -17,6 +17,7 @@ from fedprikl.estimation import (
 )
 from fedprikl.estimation.adaptive import adaptive_law
 from fedprikl.estimation.interval import adaptive_interval, counts_interval, value_interval
+from fedprikl.estimation.scoring import AskedNumber
 from fedprikl.privacy import Counts, IntegerLaplaceMechanism, LaplaceMechanism, Numbers
 from fedprikl.reference import all_points
 
@@ -68,10 +69,7 @@ def test_a_cell_that_nearly_vanished_and_clipping() -> None:
     )
     before = weighted_score(BatchCounts(points, held, records), score)
     values = before + np.linspace(-10, 10, 2001) * noise.scale
-    limits = [
-        value_interval(value, mechanism=noise, points=points, records=records, score=score)
-        for value in values
-    ]
+    limits = [value_interval(value, noise, AskedNumber(points, records, score)) for value in values]
     low, high = np.array([found.printed for found in limits if found is not None]).T
     inside = values[(low <= truth) & (truth <= high)]
     ends = noise.survival(np.array([inside[0], inside[-1]]) - before)
@@ -92,9 +90,7 @@ def test_adaptive_intervals_cover(kind: str) -> None:
     covered = []
     for level in (0.03, 0.5, 0.965):
         value = before + float(np.interp(level, law.below, law.edges))
-        found = adaptive_interval(
-            value, epsilon=epsilon, points=POINTS, records=records, score=score
-        )
+        found = adaptive_interval(value, epsilon, AskedNumber(POINTS, records, score))
         assert found is not None
         covered.append(found.printed[0] <= truth <= found.printed[1])
     assert all(covered)

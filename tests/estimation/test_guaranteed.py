@@ -16,6 +16,7 @@ from fedprikl.estimation.interval import (
     largest_raise,
     value_interval,
 )
+from fedprikl.estimation.scoring import AskedNumber
 from fedprikl.privacy import LaplaceMechanism, NoiseLaw, Numbers
 from fedprikl.reference import QueryPoints, all_points
 from tests.adaptive_losses import survival
@@ -138,7 +139,7 @@ def test_a_value_with_noise_is_covered_for_every_data_set(share: float) -> None:
     values = np.linspace(-8, 12, 2001)
     limits = []
     for value in values:
-        found = value_interval(value, mechanism=noise, points=POINTS, records=records, score=scores)
+        found = value_interval(value, noise, AskedNumber(POINTS, records, scores))
         assert found is not None
         assert found.guaranteed == found.printed
         limits.append(found.printed)
@@ -161,9 +162,8 @@ def test_the_guaranteed_adaptive_interval_covers_with_records_outside(epsilon: f
     current = BatchCounts(POINTS, counts, np.array([records]))
     f, law = adaptive_law(current, score, epsilon=epsilon)
     for value in f + law.simulate(rng, 8):
-        found = adaptive_interval(
-            value, epsilon=epsilon, points=POINTS, records=np.array([records]), score=score
-        )
+        asked = AskedNumber(POINTS, np.array([records]), score)
+        found = adaptive_interval(value, epsilon, asked)
         assert found is not None
         assert found.guaranteed is not None
         assert found.guaranteed[0] <= found.printed[0] <= found.printed[1] <= found.guaranteed[1]

@@ -14,7 +14,7 @@ from fedprikl.divergence import KL, Score, Skew, skewed_divergence
 from fedprikl.estimation import BatchCounts, trusted_aggregator
 from fedprikl.estimation.drift_model import KINDS, drifted_ratios
 from fedprikl.estimation.interval import value_interval
-from fedprikl.estimation.scoring import Terms
+from fedprikl.estimation.scoring import AskedNumber, Terms
 from fedprikl.estimation.simulated_releases import CalibrationGrid, ValueNoise, sampling_variance
 from fedprikl.privacy import GaussianMechanism, LaplaceMechanism
 from fedprikl.reference import QueryPoints, distinct_points, spread_points
@@ -200,9 +200,7 @@ def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:
     points, noise = distinct_points(pi, 20, rng=rng), LaplaceMechanism(scale=0.01, sensitivity=0.01)
 
     def interval(value: float, score: Score) -> tuple[float, float] | None:
-        found = value_interval(
-            value, mechanism=noise, points=points, records=np.array([1000]), score=score
-        )
+        found = value_interval(value, noise, AskedNumber(points, np.array([1000]), score))
         return None if found is None else found.printed
 
     far = interval(50.0, Score())
@@ -214,9 +212,7 @@ def test_impossible_values_and_other_scores(rng: np.random.Generator) -> None:
     assert interval(0.1, Score(Skew(0.01), control=1.0)) is None
     assert interval(0.1, Score(Skew(0.0))) is None
     with pytest.raises(InvalidInputError, match="strictly between"):
-        value_interval(
-            0.1, mechanism=noise, points=points, records=np.array([9]), score=Score(), level=95.0
-        )
+        value_interval(0.1, noise, AskedNumber(points, np.array([9]), Score()), level=95.0)
 
 
 @pytest.mark.parametrize("skew", [0.001, 0.5, 0.9, 0.99, 0.999])

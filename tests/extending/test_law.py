@@ -19,6 +19,7 @@ from fedprikl.divergence import Score
 from fedprikl.errors import BudgetExceededError, LedgerError
 from fedprikl.estimation import BatchCounts, trusted_aggregator
 from fedprikl.estimation.interval import value_interval
+from fedprikl.estimation.scoring import AskedNumber
 from fedprikl.estimation.verdict import alarm_threshold
 from fedprikl.privacy import (
     Calibrated,
@@ -191,10 +192,8 @@ def test_its_interval_lies_between_narrower_and_wider_noise(noise: Mechanism) ->
     def width(scale: float) -> float:
         limits = value_interval(
             0.3,
-            mechanism=type(noise)(scale=scale, sensitivity=0.01),  # type: ignore[call-arg]
-            points=asked.points,
-            records=asked.records,
-            score=Score(),
+            type(noise)(scale=scale, sensitivity=0.01),  # type: ignore[call-arg]
+            AskedNumber(asked.points, asked.records, Score()),
         )
         assert limits is not None
         return limits.printed[1] - limits.printed[0]
@@ -202,10 +201,8 @@ def test_its_interval_lies_between_narrower_and_wider_noise(noise: Mechanism) ->
     assert 0 < width(0.005) < width(0.01) < width(0.02)
     once = value_interval(
         0.3,
-        mechanism=LaplaceMechanism(scale=0.01, sensitivity=0.01),
-        points=asked.points,
-        records=asked.records,
-        score=Score(),
+        LaplaceMechanism(scale=0.01, sensitivity=0.01),
+        AskedNumber(asked.points, asked.records, Score()),
     )
     assert once is not None
     assert width(0.01) > once.printed[1] - once.printed[0]

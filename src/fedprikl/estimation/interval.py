@@ -17,7 +17,7 @@ from fedprikl.divergence import Score, Skew
 from fedprikl.estimation.adaptive import dead_zone, gap_parts, is_whole
 from fedprikl.estimation.drift_model import SEED, skew_of
 from fedprikl.estimation.noisy_counts import CountsDesign, NoisyCounts
-from fedprikl.estimation.scoring import cached_by_value
+from fedprikl.estimation.scoring import AskedNumber, cached_by_value
 from fedprikl.estimation.simulated_releases import (
     AdaptiveNoise,
     CountsNoise,
@@ -268,14 +268,7 @@ class Interval:
 
 
 def value_interval(
-    value: float,
-    *,
-    mechanism: Mechanism,
-    points: QueryPoints,
-    records: Ints,
-    score: Score,
-    client_effect: float = 1.0,
-    level: float = 0.95,
+    value: float, mechanism: Mechanism, asked: AskedNumber, *, level: float = 0.95
 ) -> Interval | None:
     """Of a scored sum with additive noise.
 
@@ -287,16 +280,12 @@ def value_interval(
 
     >>> from fedprikl.privacy import Numbers, calibrate
     >>> from fedprikl.reference import all_points
-    >>> found = value_interval(
-    ...     0.3,
-    ...     mechanism=calibrate(Numbers(sensitivity=0.02), epsilon=1.0, law="laplace"),
-    ...     points=all_points([0.5, 0.3, 0.2]),
-    ...     records=np.array([5000]),
-    ...     score=Score(),
-    ... )
-    >>> [round(end, 2) for end in found.guaranteed]
+    >>> asked = AskedNumber(all_points([0.5, 0.3, 0.2]), np.array([5000]), Score())
+    >>> noise = calibrate(Numbers(sensitivity=0.02), epsilon=1.0, law="laplace")
+    >>> [round(end, 2) for end in value_interval(0.3, noise, asked).guaranteed]
     [0.24, 0.36]
     """
+    points, records, score = asked.points, asked.records, asked.score
     if not _is_known(score, level):
         return None
     largest = _largest(points, score)
@@ -305,10 +294,9 @@ def value_interval(
             _sampled(value, mechanism, sampling_variance(points, score), largest, level)
         )
     if not is_whole(points):
-        found = calibration_grid(
-            points, records, score, ValueNoise(mechanism), level, client_effect
-        )
-        return Interval(found.interval(value))
+        noise = ValueNoise(mechanism)
+        grid = calibration_grid(points, records, score, noise, level, asked.client_effect)
+        return Interval(grid.interval(value))
     reach = mechanism.quantile((1 + level) / 2)
     ratio, most = largest_raise(score, int(records[0]), points.pi_min)
     low = max((value - reach) / (1 + ratio), value - reach - most)
@@ -317,27 +305,20 @@ def value_interval(
 
 
 def adaptive_interval(
-    value: float,
-    *,
-    epsilon: float,
-    points: QueryPoints,
-    records: Ints,
-    score: Score,
-    client_effect: float = 1.0,
-    contribution: int = 1,
-    level: float = 0.95,
+    value: float, epsilon: float, asked: AskedNumber, *, level: float = 0.95
 ) -> Interval | None:
     """Of a divergence by the inverse sensitivity mechanism, whose noise is private.
 
     Guaranteed where all cells are counted in one batch (`AdaptiveBound`); printed is the part of it
     that no kind of drift contradicts. None as for `value_interval`.
     """
+    points, records, score = asked.points, asked.records, asked.score
     if not _is_known(score, level):
         return None
-    found = calibration_grid(
-        points, records, score, AdaptiveNoise(epsilon, contribution), level, client_effect
-    )
-    measured = found.interval(value)
+    contribution = asked.contribution
+    noise = AdaptiveNoise(epsilon, contribution)
+    grid = calibration_grid(points, records, score, noise, level, asked.client_effect)
+    measured = grid.interval(value)
     if not is_whole(points):
         return Interval(measured)
     largest, total = _largest(points, score), int(records[0])

@@ -100,6 +100,20 @@ class BatchCounts:
         return f"BatchCounts({len(self.points)} points in {self.points.batches} batches)"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedNumber:
+    """One number that is asked of exact counts: all that is public about it.
+
+    Everything that is said about a noised number follows from it: post-processing.
+    """
+
+    points: QueryPoints
+    records: Ints
+    score: Score
+    client_effect: float = 1.0
+    contribution: int = 1  # records of whoever is protected
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Terms:
     """The estimate is `sum weights * score(counts)` over terms. Public.

@@ -3,7 +3,7 @@
 One number is released, with noise for its exact sensitivity.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,17 +15,23 @@ from fedprikl.estimation.drift_model import skew_of
 from fedprikl.estimation.estimate import Estimate
 from fedprikl.estimation.interval import adaptive_interval, value_interval
 from fedprikl.estimation.no_drift import NoDrift
-from fedprikl.estimation.scoring import BatchCounts, Terms, score_sensitivity, weighted_score
+from fedprikl.estimation.scoring import (
+    AskedNumber,
+    BatchCounts,
+    Terms,
+    score_sensitivity,
+    weighted_score,
+)
 from fedprikl.estimation.statistic import Statistic, scored_statistic
 from fedprikl.privacy import (
     SECURE_NOISE,
     Calibrated,
     InverseSensitivityMechanism,
+    Mechanism,
     NoiseSource,
     Numbers,
     PrivacyStatement,
 )
-from fedprikl.reference import QueryPoints
 
 TRUST = "the aggregator, with the exact sums of each batch; the server sees the release only."
 REPETITIONS = 8  # draws of the noise for each simulated population
@@ -87,132 +93,98 @@ def estimate_scored_sum(
 ) -> Estimate:
     """The same with the very noise whose charge a ledger has reserved."""
     asked = AskedNumber(counts.points, counts.records, score, client_effect, contribution)
-    value = noised_score(counts, calibrated, score, contribution=contribution, source=source)
-    return asked.estimate(value, calibrated, insecure=source.insecure)
-
-
-def noised_score(
-    counts: BatchCounts,
-    calibrated: Calibrated,
-    score: Score,
-    *,
-    contribution: int,
-    source: NoiseSource,
-) -> float:
-    """The scored sum with its noise: the only number that leaves the counts."""
-    sensitivity = score_sensitivity(counts.points, counts.records, score, contribution)
     exact = weighted_score(counts, score)
-    return float(calibrated.for_sensitivity(sensitivity).add_to([exact], source)[0])
+    value = float(_mechanism(asked, calibrated).add_to([exact], source)[0])
+    return scored_estimate(asked, value, calibrated, insecure=source.insecure)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AskedNumber:
-    """One number that is asked of exact counts: all that is public about it.
+def _mechanism(asked: AskedNumber, calibrated: Calibrated) -> Mechanism:
+    sensitivity = score_sensitivity(asked.points, asked.records, asked.score, asked.contribution)
+    return calibrated.for_sensitivity(sensitivity)
 
-    Everything that is said about a noised number follows from it: post-processing.
-    """
 
-    points: QueryPoints
-    records: Ints
-    score: Score
-    client_effect: float = 1.0
-    contribution: int = 1  # records of whoever is protected
+def scored_estimate(
+    asked: AskedNumber, value: float, calibrated: Calibrated, *, insecure: bool
+) -> Estimate:
+    """The estimate that a noised score is."""
+    points, records, score = asked.points, asked.records, asked.score
+    mechanism = _mechanism(asked, calibrated)
+    return Estimate(
+        method="trusted aggregator, exact calibration",
+        value=value,
+        target=score.target,
+        unit=score.unit,
+        payload=points.payload,
+        noise_sd=mechanism.standard_deviation,
+        limits=partial(value_interval, value, mechanism, asked),
+        statistic=scored_statistic(
+            value, score=score, points=points, records=records, mechanism=mechanism
+        ),
+        privacy=PrivacyStatement(
+            epsilon=mechanism.epsilon(calibrated.delta),
+            delta=mechanism.proved_delta(calibrated.delta),
+            claimed_epsilon=calibrated.epsilon,
+            mechanism=str(mechanism),
+            released="one number",
+            trust=TRUST,
+            sensitivity=mechanism.sensitivity,
+            insecure=insecure,
+        ),
+    )
 
-    def estimate(self, value: float, calibrated: Calibrated, *, insecure: bool) -> Estimate:
-        """The estimate that a noised score is."""
-        points, records, score = self.points, self.records, self.score
-        mechanism = calibrated.for_sensitivity(
-            score_sensitivity(points, records, score, self.contribution)
-        )
-        return Estimate(
-            method="trusted aggregator, exact calibration",
-            value=value,
-            target=score.target,
-            unit=score.unit,
-            payload=points.payload,
-            noise_sd=mechanism.standard_deviation,
-            limits=partial(
-                value_interval,
-                value,
-                mechanism=mechanism,
-                points=points,
-                records=records,
-                score=score,
-                client_effect=self.client_effect,
-            ),
-            statistic=scored_statistic(
-                value, score=score, points=points, records=records, mechanism=mechanism
-            ),
-            privacy=PrivacyStatement(
-                epsilon=mechanism.epsilon(calibrated.delta),
-                delta=mechanism.proved_delta(calibrated.delta),
-                claimed_epsilon=calibrated.epsilon,
-                mechanism=str(mechanism),
-                released="one number",
-                trust=TRUST,
-                sensitivity=mechanism.sensitivity,
-                insecure=insecure,
-            ),
-        )
 
-    def adaptive_estimate(self, value: float, epsilon: float, *, insecure: bool) -> Estimate:
-        """The estimate that a value with adaptive noise is; how large that was is private."""
-        return Estimate(
-            method="trusted aggregator, adaptive noise",
-            value=value,
-            target=self.score.target,
-            unit=self.score.unit,
-            payload=self.points.payload,
-            statistic=self.adaptive_statistic(value, epsilon),
-            limits=partial(
-                adaptive_interval,
-                value,
-                epsilon=epsilon,
-                points=self.points,
-                records=self.records,
-                score=self.score,
-                client_effect=self.client_effect,
-                contribution=self.contribution,
-            ),
-            privacy=PrivacyStatement(
-                epsilon=epsilon,
-                delta=0.0,
-                claimed_epsilon=epsilon,
-                mechanism=str(InverseSensitivityMechanism(epsilon=epsilon)),
-                released="one number",
-                trust=TRUST,
-                insecure=insecure,
-            ),
-        )
+def adaptive_estimate(
+    asked: AskedNumber, value: float, epsilon: float, *, insecure: bool
+) -> Estimate:
+    """The estimate that a value with adaptive noise is; how large that was is private."""
+    return Estimate(
+        method="trusted aggregator, adaptive noise",
+        value=value,
+        target=asked.score.target,
+        unit=asked.score.unit,
+        payload=asked.points.payload,
+        statistic=adaptive_statistic(asked, value, epsilon),
+        limits=partial(adaptive_interval, value, epsilon, asked),
+        privacy=PrivacyStatement(
+            epsilon=epsilon,
+            delta=0.0,
+            claimed_epsilon=epsilon,
+            mechanism=str(InverseSensitivityMechanism(epsilon=epsilon)),
+            released="one number",
+            trust=TRUST,
+            insecure=insecure,
+        ),
+    )
 
-    def adaptive_statistic(self, value: float, epsilon: float) -> Statistic:
-        """The released value as a test statistic. Its noise without drift is simulated."""
-        points, records, score = self.points, self.records, self.score
-        terms = Terms.of(points, records)
 
-        def before_noise(_model: NoDrift, counts: Ints, _rng: np.random.Generator) -> Floats:
-            if not is_whole(points):
-                return np.asarray(terms.scores(counts, score) @ terms.weights)[:, None]
-            total, cells = int(records[0]), len(points)
-            tau = dead_zone(epsilon, records=total, cells=cells, contribution=self.contribution)
-            gaps = terms.scores(counts, replace(score, control=1.0)) @ terms.weights
-            outside = np.maximum(total - counts.sum(axis=1) - tau, 0.0)
-            return np.asarray(gaps + (1 - skew_of(score)) * outside / total)[:, None]
+def adaptive_statistic(asked: AskedNumber, value: float, epsilon: float) -> Statistic:
+    """The released value as a test statistic. Its noise without drift is simulated."""
+    points, records, score = asked.points, asked.records, asked.score
+    terms = Terms.of(points, records)
 
-        def noise(rng: np.random.Generator, counts: Ints) -> Floats:
-            some = _dealt(terms, counts[:LAWS])
-            laws = adaptive_laws(points, records, score, epsilon, self.contribution, some)
-            return draw_adaptive(laws, rng, (len(counts), REPETITIONS))
+    def before_noise(_model: NoDrift, counts: Ints, _rng: np.random.Generator) -> Floats:
+        if not is_whole(points):
+            return np.asarray(terms.scores(counts, score) @ terms.weights)[:, None]
+        total, cells = int(records[0]), len(points)
+        tau = dead_zone(epsilon, records=total, cells=cells, contribution=asked.contribution)
+        gaps = terms.scores(counts, replace(score, control=1.0)) @ terms.weights
+        outside = np.maximum(total - counts.sum(axis=1) - tau, 0.0)
+        return np.asarray(gaps + (1 - skew_of(score)) * outside / total)[:, None]
 
-        return Statistic(
-            name=score.divergence.name,
-            unit=score.unit,
-            points=points,
-            records=records,
-            observed=lambda _: value,
-            simulated=before_noise,
-            noise=noise,
-        )
+    def noise(rng: np.random.Generator, counts: Ints) -> Floats:
+        some = _dealt(terms, counts[:LAWS])
+        laws = adaptive_laws(points, records, score, epsilon, asked.contribution, some)
+        return draw_adaptive(laws, rng, (len(counts), REPETITIONS))
+
+    return Statistic(
+        name=score.divergence.name,
+        unit=score.unit,
+        points=points,
+        records=records,
+        observed=lambda _: value,
+        simulated=before_noise,
+        noise=noise,
+    )
 
 
 def _dealt(terms: Terms, counts: Ints) -> Ints:

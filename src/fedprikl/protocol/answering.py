@@ -25,8 +25,9 @@ from fedprikl.estimation import (
     weighted_score,
 )
 from fedprikl.estimation.adaptive import adaptive_value
+from fedprikl.estimation.scoring import AskedNumber
 from fedprikl.estimation.statistic import Statistic, scored_statistic
-from fedprikl.estimation.trusted_aggregator import TRUST, AskedNumber
+from fedprikl.estimation.trusted_aggregator import TRUST, adaptive_estimate, scored_estimate
 from fedprikl.privacy import (
     Calibrated,
     InverseSensitivityMechanism,
@@ -319,8 +320,8 @@ class _Reading:
         )
         insecure = self.noised.insecure
         if isinstance(noise.law, Calibrated):
-            return asked.estimate(value, noise.law, insecure=insecure)
-        return asked.adaptive_estimate(value, noise.law.epsilon, insecure=insecure)
+            return scored_estimate(asked, value, noise.law, insecure=insecure)
+        return adaptive_estimate(asked, value, noise.law.epsilon, insecure=insecure)
 
     def _scored(
         self,
