@@ -23,8 +23,9 @@ def _plan(**changes: object) -> Plan:
 
 @pytest.mark.parametrize("less", [{"total_epsilon": 0.5}, {"total_delta": 1e-9}])
 def test_all_releases_do_not_cost_less_than_one(less: dict[str, float]) -> None:
+    document = _plan(budget=Budget(epsilon=1.0, releases=4, **less)).to_dict()
     with pytest.raises(InvalidInputError, match="smaller than that of one"):
-        Budget(epsilon=1.0, releases=4, **less)
+        Plan.from_dict(document)
 
 
 def test_counts_have_one_noise() -> None:

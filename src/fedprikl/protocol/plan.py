@@ -63,11 +63,6 @@ class Budget:
         check_positive_int(self.releases, "releases")
         check_epsilon(self.total[0])
         check_delta(self.total[1])
-        if self.total[0] < self.epsilon or self.total[1] < self.delta:
-            raise InvalidInputError(
-                "The budget of all releases together is smaller than that of one. Raise "
-                "total_epsilon and total_delta, or leave them out."
-            )
 
     @property
     def total(self) -> tuple[float, float]:
@@ -493,7 +488,14 @@ class Plan:
     def from_dict(cls, document: dict[str, Any]) -> "Plan":
         """The plan of a document; unknown or missing fields are refused."""
         check_version(document, FORMAT, VERSION, "Make it again with `fedprikl plan`.")
-        return read_exactly(cls, document, "plan")
+        plan = read_exactly(cls, document, "plan")
+        budget = plan.budget  # the search for a plan tries others on the way
+        if budget.total[0] < budget.epsilon or budget.total[1] < budget.delta:
+            raise InvalidInputError(
+                "The budget of all releases together is smaller than that of one. Raise "
+                "total_epsilon and total_delta, or leave them out."
+            )
+        return plan
 
 
 @dataclass(frozen=True, slots=True)
